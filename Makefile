@@ -1,0 +1,43 @@
+# `make help` lists the targets. Everything runs from a clean clone; see scripts/bootstrap.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo demo-clean demo-cluster test test-cluster test-sglang lint format lock
+PYTHON ?= python3
+BIN := .venv/bin
+DEMO := examples/release-pairs/job.yaml
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "  %-14s %s\n", $$1, $$2}'
+
+setup: ## the locked environment in .venv
+	@PYTHON=$(PYTHON) scripts/bootstrap
+
+demo: setup ## real tasks, a scripted policy, local sandboxes; no GPU, no cluster, no account
+	@scripts/demo local
+
+demo-clean: ## forget the demo's trajectories
+	rm -rf runs/demo runs/demo-cluster
+
+demo-cluster: setup ## the same job with pods on the dev cluster and an S3 store
+	@scripts/demo cluster
+
+test: setup ## unit, contract and local end-to-end tests, lint, types, layers
+	@$(MAKE) --no-print-directory lint
+	$(BIN)/python -m pytest tests
+
+test-cluster: setup ## contract suite and end-to-end job with pods, on the dev cluster and a real S3
+	scripts/test-cluster
+
+test-sglang: setup ## the job against a real SGLang server on CPU (installs 5 GB once)
+	scripts/sglang-cpu up
+	$(BIN)/python -m pytest tests/sglang -m sglang; status=$$?; scripts/sglang-cpu down; exit $$status
+
+lint: setup ## ruff, mypy, import-linter
+	$(BIN)/ruff check && $(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+format: setup ## rewrite the code as ruff has it
+	$(BIN)/ruff check --fix && $(BIN)/ruff format
+
+lock: setup ## compile requirements/ again, with hashes
+	scripts/lock

@@ -1,0 +1,7 @@
+"""Rollouts of coding agents for reinforcement learning, on Kubernetes: exact tokens, earned rewards.
+
+The story of one episode is in `swe_rollout.episode`; the job that asks for many is in
+`swe_rollout.spec`.
+"""
+
+__version__ = "0.1.0"

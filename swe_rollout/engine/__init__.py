@@ -1,0 +1,1 @@
+"""Engines: what samples tokens. One protocol in `base`, one file per implementation."""

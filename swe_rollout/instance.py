@@ -1,0 +1,74 @@
+"""Instance: one task of a dataset, normalised so that nothing downstream knows the source.
+
+Loaders in `swe_rollout.datasets` make these. What the agent may see is `problem_statement`; the
+gold patch, the test patch and the expected lists are for the grader alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Source(StrEnum):
+    """Where an instance comes from."""
+
+    SWEBENCH = "swebench"
+    """Rows of the first generation: no evaluation script."""
+    SWEBENCH_V5 = "swebench_v5"
+    """Rows that carry `image, eval_script, log_parser, eval_type`."""
+    RELEASE_PAIR = "release_pair"
+    """Two releases of a project from the package index."""
+
+
+class Rule(StrEnum):
+    """How test statuses become a verdict."""
+
+    F2P_P2P = "f2p_p2p"
+    """Resolved when every FAIL_TO_PASS and every PASS_TO_PASS test passes."""
+    FAIL_ONLY = "fail_only"
+    """Resolved when no expected test is reported as failed (suites that print failures only)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """How the tests are run: the official script, or commands of our own form."""
+
+    script: str | None = None
+    """A complete bash script that applies the test patch and prints the log; none: `commands`."""
+    commands: tuple[str, ...] = ()
+    """Shell commands that print the test log, run in `workdir` after the test patch is applied."""
+    timeout_s: float = 1800.0
+    """Seconds for the whole run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """Test ids that must pass: those the fix repairs, and those it must not break."""
+
+    fail_to_pass: tuple[str, ...] = ()
+    pass_to_pass: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One task: an environment, a problem, and the tests that decide."""
+
+    instance_id: str
+    source: Source
+    repo: str
+    problem_statement: str
+    image: str
+    """The image whose file system the sandbox starts from."""
+    base_commit: str | None = None
+    """The commit to work on; none: the image's HEAD."""
+    workdir: str = "/testbed"
+    gold_patch: str = field(default="", repr=False)
+    """The reference fix. Never enters an agent's sandbox."""
+    test_patch: str = field(default="", repr=False)
+    """The hidden tests. Only ever applied in a grading sandbox."""
+    evaluation: Evaluation = field(default_factory=Evaluation, repr=False)
+    parser: str = "pytest"
+    """Key of the log parser in `swe_rollout.grading.parsers`."""
+    rule: Rule = Rule.F2P_P2P
+    expected: Expected = field(default_factory=Expected, repr=False)

@@ -1,0 +1,72 @@
+"""Local images: an image's own part as plain folders, with the place each appears at.
+
+Dataset builders write them, the local sandbox starts from them, and the image builder lays them
+over a base file system for Kubernetes. Layout of one image folder:
+
+    image.json        name, environment, mounts
+    <source>/…        one folder for each mount
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from swe_rollout.errors import PrerequisiteError
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A folder of the image and the absolute path it appears at."""
+
+    source: str
+    """Relative to the image folder."""
+    target: str
+    writable: bool
+    """Writable mounts are copied for each sandbox; the others are shared, read-only."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalImage:
+    """An image on this machine."""
+
+    name: str
+    mounts: tuple[Mount, ...]
+    env: dict[str, str]
+    """Environment of every command, as an image's configuration would set it."""
+
+
+def cache_dir() -> Path:
+    """The user's cache folder of swe-rollout (`$XDG_CACHE_HOME/swe-rollout`)."""
+    root = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(root).expanduser() / "swe-rollout"
+
+
+def image_folder(name: str, root: Path | None = None) -> Path:
+    """Where the image `name` (such as `swe-rollout/sqlparse:0.5.1-ab12`) lies under `root`."""
+    return (root or cache_dir() / "local-images") / re.sub(r"[^A-Za-z0-9._-]", "_", name)
+
+
+def save_image(image: LocalImage, folder: Path) -> None:
+    """Write `image.json`, last, so that a folder that has it is complete."""
+    part = folder / "image.json.part"
+    part.write_bytes(msgspec.json.encode(image))
+    part.rename(folder / "image.json")
+
+
+def load_image(name: str, root: Path | None = None) -> tuple[LocalImage, Path]:
+    """The image and its folder; raises PrerequisiteError when it is not on this machine."""
+    folder = image_folder(name, root)
+    try:
+        data = (folder / "image.json").read_bytes()
+    except FileNotFoundError as error:
+        raise PrerequisiteError(
+            f"the image {name} is not on this machine",
+            why=f"{folder} does not exist or is incomplete",
+            fix="use `sandbox: {pod: {}}` for images of a registry, or prepare the dataset here",
+        ) from error
+    return msgspec.json.decode(data, type=LocalImage), folder

@@ -1,0 +1,108 @@
+"""Recorder: collects what an episode leaves behind, whole or broken, and makes the record of it."""
+
+from __future__ import annotations
+
+import platform
+import time
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+import structlog
+
+from swe_rollout import __version__
+from swe_rollout.progress import Phase
+from swe_rollout.tokens import TokenLog
+from swe_rollout.trajectory import Failure, StopReason, Timing, Trajectory, nullable
+from swe_rollout.verdict import Reward, Verdict
+
+if TYPE_CHECKING:
+    from swe_rollout.agent.loop import AgentLoop
+    from swe_rollout.errors import EpisodeError
+    from swe_rollout.rollout import Attempt, Rollout
+    from swe_rollout.trajectory import Turn
+
+log = structlog.get_logger()
+
+
+class Recorder:
+    """What one try has left so far. Tokens sampled before a failure stay in the record."""
+
+    def __init__(self, attempt: Attempt, rollout: Rollout) -> None:
+        self.attempt = attempt
+        self.rollout = rollout
+        self.loop: AgentLoop | None = None
+        self.stop_reason: StopReason | None = None
+        self.patch = ""
+        self.verdict: Verdict | None = None
+        self._failure: Failure | None = None
+        self._began = time.monotonic()
+        self._entered: dict[Phase, float] = {}
+
+    def enter(self, phase: Phase) -> None:
+        """The episode is in `phase` from now on."""
+        self._entered[phase] = time.monotonic()
+        self.rollout.progress.phase(self.attempt.episode, phase)
+
+    def turn(self, turn: Turn) -> None:
+        """A turn is over."""
+        self.rollout.progress.turn(self.attempt.episode, turn)
+
+    def failed(self, error: EpisodeError) -> None:
+        """Something broke: no verdict counts, no reward is earned."""
+        self._failure = Failure.of(error)
+        self.verdict = None
+        log.warning(
+            "episode_failed",
+            episode=str(self.attempt.episode),
+            attempt=self.attempt.number,
+            boundary=error.boundary.value,
+            error=str(error),
+            exc_info=error.__cause__ if error.boundary == "internal" else None,
+        )
+
+    def trajectory(self) -> Trajectory:
+        """The record."""
+        tokens = self.loop.log if self.loop else TokenLog()
+        return Trajectory(
+            episode=self.attempt.episode,
+            policy=self.rollout.policy(self.attempt.episode),
+            token_ids=tuple(tokens.ids),
+            loss_mask=tuple(tokens.loss_mask.tolist()),
+            logprobs=nullable(tokens.logprobs),
+            segments=tokens.segments,
+            turns=tuple(self.loop.turns) if self.loop else (),
+            stop_reason=self.stop_reason,
+            patch=self.patch,
+            verdict=self.verdict,
+            reward=None if self.verdict is None else Reward.of(self.verdict),
+            failure=self._failure,
+            attempt=self.attempt.number,
+            seed=self.rollout.sampling_for(self.attempt.episode).seed,
+            timing=self._timing(),
+            spec_digest=self.rollout.spec_digest,
+            software=_software(),
+            finished_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        )
+
+    def _timing(self) -> Timing:
+        now = time.monotonic()
+        turns = self.loop.turns if self.loop else []
+        agent = self._entered.get(Phase.AGENT, now)
+        grade = self._entered.get(Phase.GRADE, now)
+        return Timing(
+            start_s=round(agent - self._began, 3),
+            engine_s=round(sum(turn.engine_s for turn in turns), 3),
+            tools_s=round(sum(turn.tools_s for turn in turns), 3),
+            grade_s=round(now - grade, 3),
+            total_s=round(now - self._began, 3),
+        )
+
+
+def _software() -> dict[str, str]:
+    return {
+        "swe-rollout": __version__,
+        "python": platform.python_version(),
+        "transformers": version("transformers"),
+        "tokenizers": version("tokenizers"),
+    }

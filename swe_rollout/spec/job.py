@@ -1,0 +1,342 @@
+"""The models of a RolloutJob. The string under a field is its documentation everywhere.
+
+Variants (`dataset`, `policy`, `sandbox`) are one optional member each, exactly one of them set, as
+in a pod's `volumes`: unions do not survive in a CRD's structural schema.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
+from pydantic.alias_generators import to_camel
+
+API_VERSION = "swe-rollout.dev/v1alpha1"
+KIND = "RolloutJob"
+
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)]
+Positive = Annotated[int, Field(ge=1)]
+Seconds = Annotated[float, Field(gt=0)]
+
+
+class Model(BaseModel):
+    """The base: camelCase outside, frozen, no unknown fields."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        populate_by_name=True,
+        extra="forbid",
+        frozen=True,
+        use_attribute_docstrings=True,
+        allow_inf_nan=False,
+    )
+
+
+class _OneOf(Model):
+    """Exactly one member is set."""
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        names = [to_camel(name) for name in type(self).variants()]
+        chosen = [name for name in type(self).variants() if getattr(self, name) is not None]
+        if len(chosen) != 1:
+            found = " and ".join(to_camel(name) for name in chosen) or "none"
+            raise ValueError(f"set exactly one of {', '.join(names)}; found {found}")
+        return self
+
+    @classmethod
+    def variants(cls) -> tuple[str, ...]:
+        """The members of which one is set: those that default to none."""
+        return tuple(
+            name
+            for name, info in cls.model_fields.items()
+            if info.default is None and isinstance(info.json_schema_extra, dict)
+        )
+
+
+def _variant() -> object:
+    return Field(default=None, json_schema_extra={"x-variant": True})
+
+
+class SwebenchDataset(Model):
+    """Rows in SWE-bench's form, of either generation."""
+
+    uri: str
+    """`rows.jsonl`, `rows.jsonl.zst`, `rows.json` or `rows.parquet`: a path (relative to the job
+    file), `file://` or `s3://`."""
+
+
+class ReleasePairsDataset(Model):
+    """Tasks made of two releases of a project, from the package index; no account, no images."""
+
+    names: tuple[str, ...] = ()
+    """Projects to take, such as `sqlparse`; empty: all."""
+
+
+class Dataset(_OneOf):
+    """The tasks. Set exactly one of `swebench` and `releasePairs`."""
+
+    swebench: SwebenchDataset | None = _variant()
+    """Rows in SWE-bench's form."""
+    release_pairs: ReleasePairsDataset | None = _variant()
+    """Tasks made of two releases of a project."""
+    include: tuple[str, ...] = ()
+    """Instance ids or globs to take, such as `django__*`; empty: all."""
+    exclude: tuple[str, ...] = ()
+    """Instance ids or globs to leave out."""
+    slice: str = ""
+    """A Python slice over what is left, such as `0:40` or `::10`."""
+    skip_bad_rows: bool = False
+    """Leave out rows that can't be read, with a line for each, instead of refusing the job."""
+
+    @field_validator("slice")
+    @classmethod
+    def _is_slice(cls, value: str) -> str:
+        if value and not re.fullmatch(r"-?\d*:-?\d*(:-?[1-9]\d*)?", value):
+            raise ValueError("a Python slice such as `0:40` or `::10`")
+        return value
+
+
+class SglangPolicy(Model):
+    """An SGLang server, spoken to by its native `/generate`."""
+
+    url: str
+    """The server, such as `http://sglang:30000`."""
+    api_key_env: str | None = None
+    """Name of the environment variable that holds the key; never the key itself."""
+    timeout_seconds: Seconds = 900.0
+    """One generation."""
+    retries: Annotated[int, Field(ge=0)] = 5
+    """Further tries of a call that did not reach the engine or was refused for load."""
+
+    @field_validator("url")
+    @classmethod
+    def _is_url(cls, value: str) -> str:
+        if not re.match(r"^https?://[^/\s]+", value):
+            raise ValueError("an http:// or https:// address")
+        return value.rstrip("/")
+
+
+class ScriptedPolicy(Model):
+    """A policy that plays named scenarios token by token; no model, no GPU."""
+
+    scenarios: Annotated[tuple[str, ...], Field(min_length=1)] = (
+        "gold",
+        "wrong",
+        "malformed",
+        "loop",
+    )
+    """Sample k plays scenario k modulo their number. Known: gold, wrong, empty, malformed,
+    garbage, loop."""
+
+
+class Policy(_OneOf):
+    """Who acts. Set exactly one of `sglang` and `scripted`."""
+
+    sglang: SglangPolicy | None = _variant()
+    """An SGLang server."""
+    scripted: ScriptedPolicy | None = _variant()
+    """Named scenarios, for trying out and for tests."""
+    tokenizer: str | None = None
+    """A folder or a hub name with tokenizer and chat template; none: the one the engine names, or
+    the small one of the package for a scripted policy."""
+
+
+class SamplingSpec(Model):
+    """How the policy samples."""
+
+    temperature: Annotated[float, Field(ge=0)] = 1.0
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    top_k: Annotated[int, Field(ge=-1)] = -1
+    """-1: the whole vocabulary."""
+    min_p: Annotated[float, Field(ge=0, le=1)] = 0.0
+    seed: int | None = None
+    """Base of the seeds of all samples; none: the engine chooses."""
+
+
+class LimitsSpec(Model):
+    """Bounds of one episode. Reaching one ends it with a stop reason, not with an error."""
+
+    turns: Positive = 50
+    """Generations."""
+    context_tokens: Annotated[int, Field(ge=16)] = 32768
+    """Prompt and completion together."""
+    max_new_tokens: Positive = 4096
+    """One generation."""
+    episode_seconds: Seconds = 1800.0
+    """From the first turn to the end of the last."""
+    tool_seconds: Seconds = 120.0
+    """One tool call."""
+    tool_output_bytes: Annotated[int, Field(ge=256)] = 16384
+    """One tool result as the policy sees it; the middle is cut and marked."""
+    format_errors: Positive = 3
+    """Turns in a row whose calls all failed to parse."""
+    repeated_turns: Annotated[int, Field(ge=2)] | None = None
+    """Turns in a row with identical calls; none: not checked."""
+
+
+class AgentSpec(Model):
+    """How the policy is spoken to."""
+
+    tool_format: Literal["auto", "hermes", "qwen_xml"] = "auto"
+    """The form of tool calls; auto: what the chat template shows."""
+    tools: tuple[Literal["bash", "str_replace_editor", "submit"], ...] = (
+        "bash",
+        "str_replace_editor",
+        "submit",
+    )
+    """Tools offered, in this order."""
+    system_prompt: str | None = None
+    """Replaces the built-in system prompt."""
+    instance_prompt: str | None = None
+    """Replaces the built-in task prompt; `{problem_statement}` and `{workdir}` are filled in."""
+
+
+class LocalSandbox(Model):
+    """Namespaces on this machine."""
+
+    images: str | None = None
+    """Folder with prepared images; none: the user's cache."""
+    isolation: Literal["auto", "bubblewrap", "none"] = "auto"
+    """auto: bubblewrap, or a plain directory with a loud warning where that is missing."""
+
+
+class Resources(Model):
+    """What a sandbox pod may use; memory is requested in full."""
+
+    cpu: str = "1"
+    cpu_limit: str | None = None
+    """None: no limit on cpu."""
+    memory: str = "2Gi"
+    ephemeral_storage: str = "4Gi"
+
+
+class PodSandbox(Model):
+    """One Kubernetes pod for each sandbox."""
+
+    namespace: str | None = None
+    """None: the current context's."""
+    context: str | None = None
+    """A context of the kubeconfig; none: the current one, or the cluster this runs in."""
+    resources: Resources = Resources()
+    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
+    runtime_class: str | None = None
+    """A hardened runtime, such as `gvisor`."""
+    start_seconds: Seconds = 300.0
+    """From creation to the first command."""
+
+
+class SandboxSpec(_OneOf):
+    """Where agents work and patches are graded. Set exactly one of `local` and `pod`."""
+
+    local: LocalSandbox | None = _variant()
+    """Namespaces on this machine."""
+    pod: PodSandbox | None = _variant()
+    """Kubernetes pods."""
+
+
+class GradingSpec(Model):
+    """How patches are graded."""
+
+    timeout_seconds: Seconds | None = None
+    """Of the test run; none: what the instance says."""
+    enabled: bool = True
+    """False: no reward is earned and none is written."""
+
+
+class StoreSpec(Model):
+    """Where trajectories go."""
+
+    uri: str = "file://runs"
+    """`file://` with an absolute path or one relative to the working folder, or `s3://bucket/prefix`.
+    The job is a folder of its own in it."""
+
+    @field_validator("uri")
+    @classmethod
+    def _is_uri(cls, value: str) -> str:
+        if not re.match(r"^(file|s3|gs|az)://\S+$", value):
+            raise ValueError("a file:// or s3:// address")
+        return value.rstrip("/")
+
+
+class RetrySpec(Model):
+    """What happens when something other than the policy fails."""
+
+    attempts: Positive = 3
+    """Tries of one episode in all; after the last, it is recorded as masked."""
+    backoff_seconds: Seconds = 2.0
+    """Before the second try; doubled for each further one."""
+
+
+class FailureBudget(Model):
+    """When to stop burning tasks."""
+
+    max_masked_fraction: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """Of the episodes finished so far, at least ten; above it the job fails."""
+
+
+class RolloutJobSpec(Model):
+    """What to roll out."""
+
+    dataset: Dataset
+    """The tasks."""
+    samples: Positive = 1
+    """Episodes of each task: the group."""
+    parallelism: Positive = 4
+    """Episodes at a time."""
+    policy: Policy
+    """Who acts."""
+    sampling: SamplingSpec = SamplingSpec()
+    """How it samples."""
+    limits: LimitsSpec = LimitsSpec()
+    """Bounds of one episode."""
+    agent: AgentSpec = AgentSpec()
+    """How it is spoken to."""
+    sandbox: SandboxSpec = SandboxSpec(local=LocalSandbox())
+    """Where it works."""
+    grading: GradingSpec = GradingSpec()
+    """How its patch is graded."""
+    store: StoreSpec = StoreSpec()
+    """Where trajectories go."""
+    retry: RetrySpec = RetrySpec()
+    """What happens when something else fails."""
+    failure_budget: FailureBudget = FailureBudget()
+    """When to stop burning tasks."""
+    suspend: bool = False
+    """True: start no episodes; what is committed stays."""
+    active_deadline_seconds: Seconds | None = None
+    """Of the whole job; none: no bound."""
+
+
+class Metadata(Model):
+    """The job's name, and labels for people's own use."""
+
+    name: Name
+    """Lower-case letters, digits and `-`: the job's folder in the store."""
+    namespace: str | None = None
+    labels: dict[str, str] = Field(default_factory=dict)
+    annotations: dict[str, str] = Field(default_factory=dict)
+
+
+class RolloutJob(Model):
+    """A job: tasks × samples, rolled out by a policy, graded, stored."""
+
+    api_version: Literal["swe-rollout.dev/v1alpha1"] = API_VERSION
+    kind: Literal["RolloutJob"] = KIND
+    metadata: Metadata
+    spec: RolloutJobSpec
+
+    def to_yaml_dict(self) -> dict[str, object]:
+        """The resolved job, camelCase, defaults filled in; the same file runs it again."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+    @property
+    def digest(self) -> str:
+        """12 hex characters over what makes trajectories comparable: not where or how fast."""
+        spec = self.spec.model_dump_json(
+            by_alias=True,
+            include={"dataset", "samples", "policy", "sampling", "limits", "agent", "grading"},
+        )
+        return hashlib.sha256(spec.encode()).hexdigest()[:12]

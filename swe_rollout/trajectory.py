@@ -1,0 +1,246 @@
+"""Trajectory: the record of one episode, and the values it is made of.
+
+`to_json` / `from_json` are the stored form (`schema: 1`): plain JSON that needs none of our code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from swe_rollout.errors import Boundary, EpisodeError
+from swe_rollout.tokens import Request, Segment
+from swe_rollout.verdict import Reward, Verdict
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeId:
+    """One episode's name: `job/instance/sample`, used by the CLI, logs, the store and labels."""
+
+    job: str
+    instance: str
+    sample: int
+
+    def __str__(self) -> str:
+        """The address."""
+        return f"{self.job}/{self.instance}/{self.sample}"
+
+    @classmethod
+    def parse(cls, address: str) -> EpisodeId:
+        """The inverse of `str`; raises ValueError for anything else."""
+        job, instance, sample = address.split("/")
+        return cls(job, instance, int(sample))
+
+    @property
+    def digest(self) -> str:
+        """12 hex characters that fit where the address is too long (labels, pod names)."""
+        return hashlib.sha256(str(self).encode()).hexdigest()[:12]
+
+
+class StopReason(StrEnum):
+    """Why an episode ended. Data, not a failure."""
+
+    SUBMITTED = "submitted"
+    FINISHED = "finished"
+    """The policy ended its turn without a tool call."""
+    TURN_LIMIT = "turn_limit"
+    TOKEN_LIMIT = "token_limit"  # noqa: S105 - a stop reason
+    """One generation reached `maxNewTokens`; the cut turn is not executed."""
+    CONTEXT_FULL = "context_full"
+    TIME_LIMIT = "time_limit"
+    FORMAT_ERRORS = "format_errors"
+    REPEATED = "repeated"
+    CANCELLED = "cancelled"
+
+
+class FinishReason(StrEnum):
+    """Why one generation ended, in SGLang's words."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    ABORT = "abort"
+
+
+@dataclass(frozen=True, slots=True)
+class WeightSpan:
+    """The weight version that sampled output tokens `[start, end)` of a generation."""
+
+    version: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """What the engine sampled in one call, by its own account."""
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    finish_reason: FinishReason
+    prompt_tokens: int
+    cached_tokens: int = 0
+    weight_versions: tuple[WeightSpan, ...] = ()
+
+
+class CallStatus(StrEnum):
+    """How one attempt at a tool call parsed."""
+
+    OK = "ok"
+    INVALID_JSON = "invalid_json"
+    UNCLOSED = "unclosed"
+    MISSING_NAME = "missing_name"
+    MALFORMED = "malformed"
+    UNKNOWN_TOOL = "unknown_tool"
+    BAD_ARGUMENTS = "bad_arguments"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One attempt at a call, as sampled: never repaired."""
+
+    status: CallStatus
+    raw: str
+    """The sampled text between the call's delimiters."""
+    name: str = ""
+    arguments: dict[str, Any] = field(default_factory=dict)
+    """Typed by the tool's schema; empty unless `status` is ok."""
+    problem: str = ""
+    """What the policy is told when `status` is not ok."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What one call gave back, as the policy saw it."""
+
+    text: str
+    exit_code: int | None = None
+    """The command's exit code; none for tools that run no command, and for parse errors."""
+    timed_out: bool = False
+    truncated: bool = False
+    duration_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One generation and what came of it."""
+
+    index: int
+    request: Request
+    """Proof of the prompt: it is `token_ids[:request.length]` of this trajectory."""
+    text: str
+    """The sampled ids, decoded for people. Never tokenised again."""
+    finish_reason: FinishReason
+    completion_tokens: int
+    cached_tokens: int
+    tool_calls: tuple[ToolCall, ...] = ()
+    observations: tuple[Observation, ...] = ()
+    """One for each call, in order; fewer when the episode ended inside the turn."""
+    weight_versions: tuple[WeightSpan, ...] = ()
+    engine_s: float = 0.0
+    tools_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Something broke: who owns it, and whether another attempt may help. Never a reward."""
+
+    boundary: Boundary
+    type: str
+    message: str
+    retryable: bool
+
+    @classmethod
+    def of(cls, error: EpisodeError) -> Failure:
+        """The record of an error that ended an attempt."""
+        return cls(error.boundary, type(error).__name__, str(error), error.retryable)
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds by phase."""
+
+    start_s: float = 0.0
+    """Sandbox start and repository preparation."""
+    engine_s: float = 0.0
+    tools_s: float = 0.0
+    grade_s: float = 0.0
+    total_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """Everything one episode left behind. Trainable when `failure` is none."""
+
+    episode: EpisodeId
+    policy: str
+    """The engine's name and the model's, such as `sglang:Qwen/Qwen3-8B` or `scripted:gold`."""
+    token_ids: tuple[int, ...]
+    loss_mask: tuple[int, ...]
+    logprobs: tuple[float | None, ...]
+    """Finite where the mask is 1, null elsewhere."""
+    segments: tuple[Segment, ...]
+    turns: tuple[Turn, ...]
+    stop_reason: StopReason | None
+    """None when a failure ended the episode."""
+    patch: str
+    verdict: Verdict | None
+    reward: Reward | None
+    """None unless the grader ran."""
+    failure: Failure | None
+    attempt: int
+    """1 for the first."""
+    seed: int | None
+    """What the engine was told to seed its sampling with; none: nothing."""
+    timing: Timing
+    spec_digest: str
+    software: dict[str, str]
+    """Versions of what made the record."""
+    finished_at: str
+    """RFC 3339, UTC."""
+    schema: int = SCHEMA
+
+    @property
+    def masked(self) -> bool:
+        """Whether trainers must leave it out: something broke, so nothing was earned."""
+        return self.failure is not None
+
+    @property
+    def resolved(self) -> bool:
+        """Whether the tests say the task is solved."""
+        return self.verdict is not None and self.verdict.resolved
+
+
+def to_json(trajectory: Trajectory) -> bytes:
+    """The stored form: one JSON object with `episode` as its address and `reward` as a number."""
+    record = msgspec.to_builtins(trajectory)
+    record["episode"] = str(trajectory.episode)
+    reward = trajectory.reward
+    record["reward"] = None if reward is None else reward.value
+    record["reward_terms"] = [] if reward is None else msgspec.to_builtins(reward.terms)
+    return msgspec.json.encode(record)
+
+
+def from_json(data: bytes) -> Trajectory:
+    """Read the stored form back; raises ValueError when it is not one of schema 1."""
+    record = msgspec.json.decode(data)
+    if not isinstance(record, dict) or record.get("schema") != SCHEMA:
+        found = record.get("schema") if isinstance(record, dict) else type(record).__name__
+        raise ValueError(f"not a trajectory of schema {SCHEMA}: found {found}")
+    address = EpisodeId.parse(record["episode"])
+    record["episode"] = {"job": address.job, "instance": address.instance, "sample": address.sample}
+    terms = record.pop("reward_terms")
+    record["reward"] = None if record["reward"] is None else {"terms": terms}
+    return msgspec.convert(record, Trajectory)
+
+
+def nullable(logprobs: np.ndarray[Any, np.dtype[np.float32]]) -> tuple[float | None, ...]:
+    """A logprob column for JSON: NaN, which JSON lacks, becomes null."""
+    return tuple(None if math.isnan(value) else value for value in logprobs.tolist())

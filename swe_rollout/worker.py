@@ -1,0 +1,158 @@
+"""Many episodes: what is left to do, so many at a time, each committed once, resumed after a crash.
+
+`run_job` is what `swe-rollout run` does in this process. It knows nothing of terminals: it tells a
+`Progress` what happens and a callback what a person should know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+import structlog
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential
+
+from swe_rollout import assembly, datasets
+from swe_rollout.episode import run_episode
+from swe_rollout.errors import StoreError, SweRolloutError, UnreachableError
+from swe_rollout.rollout import Attempt
+from swe_rollout.store.store import Store
+from swe_rollout.store.summary import JobSummary, summarise
+from swe_rollout.trajectory import EpisodeId
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from swe_rollout.instance import Instance
+    from swe_rollout.progress import Progress
+    from swe_rollout.rollout import Rollout
+    from swe_rollout.spec.job import FailureBudget, RetrySpec, RolloutJob
+    from swe_rollout.trajectory import Trajectory
+
+log = structlog.get_logger()
+
+STORE_PATIENCE_S = 300.0
+"""How long a finished episode waits for a store that is down before the job stops."""
+BUDGET_FLOOR = 10
+"""The failure budget counts from this many episodes on."""
+
+
+class BudgetSpentError(SweRolloutError):
+    """Too many episodes were masked: something is wrong with the infrastructure, not the policy."""
+
+
+async def run_job(
+    job: RolloutJob,
+    *,
+    base_dir: Path,
+    progress: Progress,
+    on_note: Callable[[str], None],
+) -> JobSummary:
+    """Roll out every episode of `job` that its store does not hold yet; the state at the end.
+
+    `base_dir` is where relative dataset paths start. Raises UsageError, PrerequisiteError or
+    UnreachableError before any episode starts, and BudgetSpentError or UnreachableError (store)
+    while they run; whatever was committed stays.
+    """
+    name = job.metadata.name
+    store = Store.open(job.spec.store.uri)
+    loaded = await datasets.load(job.spec.dataset, base_dir=base_dir, on_progress=on_note)
+    for problem in loaded.problems:
+        on_note(f"left out: {problem}")
+    async with AsyncExitStack() as stack:
+        rollout = await assembly.assemble(
+            job, loaded.instances, progress=progress, on_note=on_note, stack=stack
+        )
+        await store.begin(job, [instance.instance_id for instance in loaded.instances])
+        committed = await store.committed(name)
+        episodes = _plan(name, loaded.instances, job.spec.samples)
+        todo = [(e, i) for e, i in episodes if e not in committed]
+        progress.planned(len(episodes), len(episodes) - len(todo))
+        if job.spec.suspend:
+            on_note("spec.suspend is true: no episode is started")
+        else:
+            crew = _Crew(rollout, store, job.spec.retry, job.spec.failure_budget)
+            async with asyncio.timeout(job.spec.active_deadline_seconds):
+                await crew.work(todo, parallelism=job.spec.parallelism)
+    return await summarise(store, name)
+
+
+def _plan(
+    job: str, instances: Sequence[Instance], samples: int
+) -> list[tuple[EpisodeId, Instance]]:
+    """All episodes; samples of an instance stay together (groups, image and prefix locality)."""
+    return [
+        (EpisodeId(job, instance.instance_id, sample), instance)
+        for instance in instances
+        for sample in range(samples)
+    ]
+
+
+class _Crew:
+    """Runs episodes side by side, commits each, and watches the failure budget."""
+
+    def __init__(
+        self, rollout: Rollout, store: Store, retry: RetrySpec, budget: FailureBudget
+    ) -> None:
+        self._rollout = rollout
+        self._store = store
+        self._retry = retry
+        self._budget = budget
+        self._finished = 0
+        self._masked = 0
+
+    async def work(self, todo: list[tuple[EpisodeId, Instance]], *, parallelism: int) -> None:
+        """Run all of `todo`; the first error that is the job's own stops everything."""
+        queue = iter(todo)
+
+        async def hand() -> None:
+            for episode, instance in queue:
+                await self._commit(await self._attempts(episode, instance))
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(parallelism, len(todo))):
+                    group.create_task(hand())
+        except* SweRolloutError as errors:
+            raise errors.exceptions[0] from None
+
+    async def _attempts(self, episode: EpisodeId, instance: Instance) -> Trajectory:
+        """The first attempt that nothing broke, or the last one."""
+        number = 1
+        while True:
+            trajectory = await run_episode(Attempt(episode, instance, number), self._rollout)
+            failure = trajectory.failure
+            if failure is None or not failure.retryable or number >= self._retry.attempts:
+                return trajectory
+            self._rollout.progress.retried(episode, failure, number)
+            await asyncio.sleep(self._retry.backoff_seconds * 2 ** (number - 1))
+            number += 1
+
+    async def _commit(self, trajectory: Trajectory) -> None:
+        patient = AsyncRetrying(
+            retry=retry_if_exception_type((StoreError, UnreachableError)),
+            stop=stop_after_delay(STORE_PATIENCE_S),
+            wait=wait_exponential(multiplier=0.5, max=20),
+            reraise=True,
+        )
+        try:
+            created = await patient(self._store.commit, trajectory)
+        except StoreError as error:
+            raise UnreachableError(error.what, why=error.why, fix=error.fix) from error
+        if not created:
+            log.info("already_committed", episode=str(trajectory.episode))
+            return
+        self._rollout.progress.done(trajectory)
+        self._finished += 1
+        self._masked += trajectory.masked
+        if (
+            self._finished >= BUDGET_FLOOR
+            and self._masked > self._budget.max_masked_fraction * self._finished
+        ):
+            raise BudgetSpentError(
+                "the failure budget is spent",
+                why=f"{self._masked} of {self._finished} episodes were masked",
+                fix="mend the cause (`swe-rollout status` lists the failures), then run again",
+            )
