@@ -1,4 +1,4 @@
-"""Rollouts of coding agents for reinforcement learning, on Kubernetes: exact tokens, earned rewards.
+"""Rollouts of coding agents for reinforcement learning, on Kubernetes.
 
 The story of one episode is in `swe_rollout.episode`; the job that asks for many is in
 `swe_rollout.spec`.

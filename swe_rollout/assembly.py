@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from swe_rollout.agent.parsers.base import ToolFormat
 from swe_rollout.agent.prompts import Prompts
 from swe_rollout.agent.renderer import Renderer
-from swe_rollout.agent.tools.base import Toolbox
-from swe_rollout.engine.base import Sampling, TokenEngine
+from swe_rollout.agent.tools import toolbox
+from swe_rollout.engine.base import EngineInfo, Sampling, TokenEngine
 from swe_rollout.engine.scripted import ScriptedEngine
 from swe_rollout.engine.sglang import SglangEngine
+from swe_rollout.errors import InternalError
 from swe_rollout.grading.grader import Grader
 from swe_rollout.limits import Limits
 from swe_rollout.rollout import Rollout
 from swe_rollout.sandbox.local import LocalProvider
 from swe_rollout.sandbox.pod import PodProvider
-from swe_rollout.spec.job import LocalSandbox, PodSandbox, RolloutJob, SandboxSpec
+from swe_rollout.spec.job import LocalSandbox, PodSandbox, ScriptedPolicy, SglangPolicy
 from swe_rollout.testing.tiny import tokenizer_path
 
 if TYPE_CHECKING:
@@ -26,7 +28,18 @@ if TYPE_CHECKING:
     from swe_rollout.instance import Instance
     from swe_rollout.progress import Progress
     from swe_rollout.sandbox.base import SandboxProvider
+    from swe_rollout.spec.job import AgentSpec, Policy, RolloutJob, SandboxSpec
     from swe_rollout.trajectory import EpisodeId
+
+
+@dataclass(frozen=True, slots=True)
+class _Actor:
+    """Who acts, and how it is spoken to."""
+
+    engine: TokenEngine
+    renderer: Renderer
+    info: EngineInfo
+    name: Callable[[EpisodeId], str]
 
 
 async def assemble(
@@ -37,8 +50,96 @@ async def assemble(
     on_note: Callable[[str], None],
     stack: AsyncExitStack,
 ) -> Rollout:
-    """The shared parts of a job, closed with `stack`.
+    """The shared parts of a job; `stack` closes them.
 
     Raises PrerequisiteError or UnreachableError when one of them can't be had.
     """
-    ...
+    spec = job.spec
+    actor = await _actor(spec.policy, spec.agent, instances, stack)
+    sandboxes = open_sandboxes(spec.sandbox, job=job.metadata.name, on_note=on_note, stack=stack)
+    limits = Limits(**spec.limits.model_dump())
+    if actor.info.context_tokens is not None and actor.info.context_tokens < limits.context_tokens:
+        on_note(f"the engine's context of {actor.info.context_tokens} tokens is the limit")
+        limits = replace(limits, context_tokens=actor.info.context_tokens)
+    return Rollout(
+        engine=actor.engine,
+        renderer=actor.renderer,
+        toolbox=toolbox(spec.agent.tools),
+        prompts=_prompts(spec.agent),
+        sampling=Sampling(**spec.sampling.model_dump()),
+        limits=limits,
+        sandboxes=sandboxes,
+        grader=(
+            Grader(sandboxes, timeout_s=spec.grading.timeout_seconds)
+            if spec.grading.enabled
+            else None
+        ),
+        retry=spec.retry,
+        progress=progress,
+        policy=actor.name,
+        spec_digest=job.digest,
+    )
+
+
+def open_sandboxes(
+    spec: SandboxSpec, *, job: str, on_note: Callable[[str], None], stack: AsyncExitStack
+) -> SandboxProvider:
+    """The provider that the spec asks for; `stack` ends it with its sandboxes."""
+    provider: SandboxProvider
+    match spec.local, spec.pod:
+        case LocalSandbox() as local, None:
+            provider = LocalProvider(local)
+            if provider.warning:
+                on_note(f"warning: {provider.warning}")
+        case None, PodSandbox() as pod:
+            provider = PodProvider(pod, job=job)
+        case _:
+            raise InternalError("the spec's rule of one sandbox was not checked")
+    stack.push_async_callback(provider.aclose)
+    return provider
+
+
+async def _actor(
+    policy: Policy, agent: AgentSpec, instances: Sequence[Instance], stack: AsyncExitStack
+) -> _Actor:
+    wanted = None if agent.tool_format == "auto" else ToolFormat(agent.tool_format)
+    match policy.sglang, policy.scripted:
+        case SglangPolicy() as sglang, None:
+            return await _sglang(sglang, policy.tokenizer, wanted, stack)
+        case None, ScriptedPolicy() as scripted:
+            tokenizer = policy.tokenizer or str(tokenizer_path())
+            renderer = Renderer.load(tokenizer, tool_format=wanted)
+            engine = ScriptedEngine(
+                scripted, instances, tokenizer, tool_format=renderer.tool_format.value
+            )
+            return _Actor(
+                engine,
+                renderer,
+                await engine.info(),
+                lambda episode: f"scripted:{engine.scenario_of(episode).name}",
+            )
+        case _:
+            raise InternalError("the spec's rule of one policy was not checked")
+
+
+async def _sglang(
+    policy: SglangPolicy, tokenizer: str | None, wanted: ToolFormat | None, stack: AsyncExitStack
+) -> _Actor:
+    # The engine names its model before ids can be checked against that model's vocabulary.
+    scout = SglangEngine(policy, vocab_size=1)
+    try:
+        info = await scout.info()
+    finally:
+        await scout.aclose()
+    renderer = Renderer.load(tokenizer or info.model, tool_format=wanted)
+    engine = SglangEngine(policy, vocab_size=info.vocab_size or renderer.vocab_size)
+    stack.push_async_callback(engine.aclose)
+    return _Actor(engine, renderer, info, lambda _: f"sglang:{info.model}")
+
+
+def _prompts(agent: AgentSpec) -> Prompts:
+    default = Prompts()
+    return Prompts(
+        system=default.system if agent.system_prompt is None else agent.system_prompt,
+        instance=default.instance if agent.instance_prompt is None else agent.instance_prompt,
+    )

@@ -15,7 +15,7 @@ class Limits:
     context_tokens: int = 32768
     """Prompt and completion together, at most (`context_full`)."""
     max_new_tokens: int = 4096
-    """Tokens of one generation at most; a longer one is cut and ends the episode (`token_limit`)."""
+    """Tokens of one generation at most; reaching it ends the episode (`token_limit`)."""
     episode_seconds: float = 1800.0
     """From the first turn to the end of the last one (`time_limit`)."""
     tool_seconds: float = 120.0

@@ -12,6 +12,7 @@ import structlog
 
 from swe_rollout import __version__
 from swe_rollout.progress import Phase
+from swe_rollout.sandbox.repository import Patch
 from swe_rollout.tokens import TokenLog
 from swe_rollout.trajectory import Failure, StopReason, Timing, Trajectory, nullable
 from swe_rollout.verdict import Reward, Verdict
@@ -33,7 +34,7 @@ class Recorder:
         self.rollout = rollout
         self.loop: AgentLoop | None = None
         self.stop_reason: StopReason | None = None
-        self.patch = ""
+        self.patch = Patch()
         self.verdict: Verdict | None = None
         self._failure: Failure | None = None
         self._began = time.monotonic()
@@ -73,7 +74,7 @@ class Recorder:
             segments=tokens.segments,
             turns=tuple(self.loop.turns) if self.loop else (),
             stop_reason=self.stop_reason,
-            patch=self.patch,
+            patch=self.patch.text,
             verdict=self.verdict,
             reward=None if self.verdict is None else Reward.of(self.verdict),
             failure=self._failure,

@@ -1,10 +1,15 @@
-"""What every episode of a job shares, and what one try at an episode is. No behaviour here."""
+"""What every episode of a job shares, and what one try at an episode is."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from zlib import crc32
+
+from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_exponential
+
+from swe_rollout.errors import EpisodeError, GraderError, SandboxError, boundary
+from swe_rollout.sandbox.base import Role, SandboxRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,8 +22,14 @@ if TYPE_CHECKING:
     from swe_rollout.instance import Instance
     from swe_rollout.limits import Limits
     from swe_rollout.progress import Progress
-    from swe_rollout.sandbox.base import SandboxProvider
+    from swe_rollout.sandbox.base import Sandbox, SandboxProvider
+    from swe_rollout.sandbox.repository import Patch
+    from swe_rollout.spec.job import RetrySpec
     from swe_rollout.trajectory import EpisodeId
+    from swe_rollout.verdict import Verdict
+
+SANDBOX_MARGIN_S = 600.0
+"""Beyond the episode's own time: starting, preparing, taking the diff."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +56,7 @@ class Rollout:
     sandboxes: SandboxProvider
     grader: Grader | None
     """None: nothing is graded, no reward is earned."""
+    retry: RetrySpec
     progress: Progress
     policy: Callable[[EpisodeId], str]
     """What the record calls the policy of an episode."""
@@ -56,3 +68,39 @@ class Rollout:
             return self.sampling
         seed = (self.sampling.seed + crc32(str(episode).encode())) & 0x7FFFFFFF
         return replace(self.sampling, seed=seed)
+
+    async def start_sandbox(self, attempt: Attempt) -> Sandbox:
+        """The sandbox the agent works in, from the instance's image."""
+        async with boundary(SandboxError, "starting the sandbox"):
+            return await self.sandboxes.start(
+                SandboxRequest(
+                    episode=attempt.episode,
+                    role=Role.AGENT,
+                    image=attempt.instance.image,
+                    workdir=attempt.instance.workdir,
+                    attempt=attempt.number,
+                    deadline_s=self.limits.episode_seconds + SANDBOX_MARGIN_S,
+                )
+            )
+
+    async def grade(self, attempt: Attempt, patch: Patch) -> Verdict | None:
+        """The verdict on a patch; none when the job grades nothing.
+
+        A lost grading sandbox costs another grading, not the episode's turns.
+        """
+        if self.grader is None:
+            return None
+        again = AsyncRetrying(
+            retry=retry_if_exception(lambda e: isinstance(e, EpisodeError) and e.retryable),
+            stop=stop_after_attempt(self.retry.attempts),
+            wait=wait_exponential(multiplier=self.retry.backoff_seconds),
+            reraise=True,
+        )
+        async with boundary(GraderError, "grading"):
+            return await again(
+                self.grader.grade,
+                attempt.instance,
+                patch,
+                episode=attempt.episode,
+                attempt=attempt.number,
+            )

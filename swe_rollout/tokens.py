@@ -124,9 +124,7 @@ class TokenLog:
 
     def assert_request(self, ids: Sequence[int]) -> Request:
         """The proof of `ids`, which are about to be sent; they must be this log, bit for bit."""
-        sent = Request(
-            len(ids), hashlib.sha256(np.asarray(ids, dtype="<i4").tobytes()).hexdigest()
-        )
+        sent = Request(len(ids), hashlib.sha256(np.asarray(ids, dtype="<i4").tobytes()).hexdigest())
         if sent != self.request():
             raise InternalError(
                 "a request is not the token log so far",

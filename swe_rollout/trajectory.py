@@ -9,14 +9,17 @@ import hashlib
 import math
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
 
-from swe_rollout.errors import Boundary, EpisodeError
-from swe_rollout.tokens import Request, Segment
-from swe_rollout.verdict import Reward, Verdict
+# msgspec reads the annotations of the record's classes, so these are needed at run time.
+from swe_rollout.errors import Boundary, EpisodeError  # noqa: TC001
+from swe_rollout.tokens import Request, Segment  # noqa: TC001
+from swe_rollout.verdict import Reward, Verdict  # noqa: TC001
+
+if TYPE_CHECKING:
+    import numpy as np
 
 SCHEMA = 1
 
@@ -225,7 +228,23 @@ def to_json(trajectory: Trajectory) -> bytes:
     reward = trajectory.reward
     record["reward"] = None if reward is None else reward.value
     record["reward_terms"] = [] if reward is None else msgspec.to_builtins(reward.terms)
-    return msgspec.json.encode(record)
+    try:
+        return msgspec.json.encode(record)
+    except UnicodeEncodeError:
+        # Arguments of a call may hold half of a surrogate pair, which no UTF-8 can.
+        return msgspec.json.encode(_encodable(record))
+
+
+def _encodable(value: object) -> object:
+    match value:
+        case str():
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        case dict():
+            return {_encodable(key): _encodable(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [_encodable(inner) for inner in value]
+        case _:
+            return value
 
 
 def from_json(data: bytes) -> Trajectory:
@@ -234,7 +253,9 @@ def from_json(data: bytes) -> Trajectory:
     if not isinstance(record, dict) or record.get("schema") != SCHEMA:
         found = record.get("schema") if isinstance(record, dict) else type(record).__name__
         raise ValueError(f"not a trajectory of schema {SCHEMA}: found {found}")
-    address = EpisodeId.parse(record["episode"])
+    if missing := {"episode", "reward", "reward_terms"} - record.keys():
+        raise ValueError(f"not a trajectory: {', '.join(sorted(missing))} missing")
+    address = EpisodeId.parse(str(record["episode"]))
     record["episode"] = {"job": address.job, "instance": address.instance, "sample": address.sample}
     terms = record.pop("reward_terms")
     record["reward"] = None if record["reward"] is None else {"terms": terms}

@@ -8,30 +8,34 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential
 
-from swe_rollout import assembly, datasets
+from swe_rollout import assembly
+from swe_rollout.datasets.base import load
 from swe_rollout.episode import run_episode
 from swe_rollout.errors import StoreError, SweRolloutError, UnreachableError
+from swe_rollout.grading.grader import Grader
+from swe_rollout.grading.validate import Validation, validate
 from swe_rollout.rollout import Attempt
 from swe_rollout.store.store import Store
 from swe_rollout.store.summary import JobSummary, summarise
 from swe_rollout.trajectory import EpisodeId
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
     from pathlib import Path
 
     from swe_rollout.instance import Instance
     from swe_rollout.progress import Progress
     from swe_rollout.rollout import Rollout
-    from swe_rollout.spec.job import FailureBudget, RetrySpec, RolloutJob
+    from swe_rollout.spec.job import Dataset, FailureBudget, RetrySpec, RolloutJob, SandboxSpec
     from swe_rollout.trajectory import Trajectory
 
 log = structlog.get_logger()
+_T = TypeVar("_T")
 
 STORE_PATIENCE_S = 300.0
 """How long a finished episode waits for a store that is down before the job stops."""
@@ -58,7 +62,7 @@ async def run_job(
     """
     name = job.metadata.name
     store = Store.open(job.spec.store.uri)
-    loaded = await datasets.load(job.spec.dataset, base_dir=base_dir, on_progress=on_note)
+    loaded = await load(job.spec.dataset, base_dir=base_dir, on_progress=on_note)
     for problem in loaded.problems:
         on_note(f"left out: {problem}")
     async with AsyncExitStack() as stack:
@@ -77,6 +81,53 @@ async def run_job(
             async with asyncio.timeout(job.spec.active_deadline_seconds):
                 await crew.work(todo, parallelism=job.spec.parallelism)
     return await summarise(store, name)
+
+
+async def validate_dataset(
+    dataset: Dataset,
+    sandbox: SandboxSpec,
+    *,
+    base_dir: Path,
+    parallelism: int,
+    on_result: Callable[[Validation], None],
+    on_note: Callable[[str], None],
+) -> tuple[Validation, ...]:
+    """Whether each task's reference fix resolves it and doing nothing does not; no model needed.
+
+    Results come in the dataset's order; `on_result` hears of each as it is there. Raises what
+    `run_job` raises, and the first EpisodeError: a sandbox that breaks says nothing of the task.
+    """
+    loaded = await load(dataset, base_dir=base_dir, on_progress=on_note)
+    for problem in loaded.problems:
+        on_note(f"left out: {problem}")
+    room = asyncio.Semaphore(parallelism)
+
+    async with AsyncExitStack() as stack:
+        provider = assembly.open_sandboxes(sandbox, job="validate", on_note=on_note, stack=stack)
+        grader = Grader(provider)
+
+        async def one(instance: Instance) -> Validation:
+            async with room:
+                result = await validate(instance, grader)
+            on_result(result)
+            return result
+
+        return await _together([one(instance) for instance in loaded.instances])
+
+
+async def _together(work: Sequence[Coroutine[None, None, _T]]) -> tuple[_T, ...]:
+    """All results, in order; the first of our own errors ends the rest."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(each) for each in work]
+    except* SweRolloutError as errors:
+        raise _first(errors) from None
+    return tuple(task.result() for task in tasks)
+
+
+def _first(errors: BaseExceptionGroup[SweRolloutError]) -> SweRolloutError:
+    error = errors.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
 
 
 def _plan(
@@ -111,12 +162,7 @@ class _Crew:
             for episode, instance in queue:
                 await self._commit(await self._attempts(episode, instance))
 
-        try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(min(parallelism, len(todo))):
-                    group.create_task(hand())
-        except* SweRolloutError as errors:
-            raise errors.exceptions[0] from None
+        await _together([hand() for _ in range(min(parallelism, len(todo)))])
 
     async def _attempts(self, episode: EpisodeId, instance: Instance) -> Trajectory:
         """The first attempt that nothing broke, or the last one."""
@@ -138,7 +184,7 @@ class _Crew:
             reraise=True,
         )
         try:
-            created = await patient(self._store.commit, trajectory)
+            created: bool = await patient(self._store.commit, trajectory)
         except StoreError as error:
             raise UnreachableError(error.what, why=error.why, fix=error.fix) from error
         if not created:

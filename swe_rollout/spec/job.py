@@ -8,13 +8,20 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    field_validator,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 
-API_VERSION = "swe-rollout.dev/v1alpha1"
-KIND = "RolloutJob"
+API_VERSION: Final = "swe-rollout.dev/v1alpha1"
+KIND: Final = "RolloutJob"
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)]
 Positive = Annotated[int, Field(ge=1)]
@@ -56,7 +63,7 @@ class _OneOf(Model):
         )
 
 
-def _variant() -> object:
+def _variant() -> Any:  # as pydantic types Field itself
     return Field(default=None, json_schema_extra={"x-variant": True})
 
 
@@ -148,10 +155,13 @@ class SamplingSpec(Model):
     """How the policy samples."""
 
     temperature: Annotated[float, Field(ge=0)] = 1.0
+    """0: the most likely token, always."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """The likeliest tokens that together have this probability; 1: all."""
     top_k: Annotated[int, Field(ge=-1)] = -1
     """-1: the whole vocabulary."""
     min_p: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Tokens at least this likely, relative to the likeliest; 0: all."""
     seed: int | None = None
     """Base of the seeds of all samples; none: the engine chooses."""
 
@@ -207,10 +217,13 @@ class Resources(Model):
     """What a sandbox pod may use; memory is requested in full."""
 
     cpu: str = "1"
+    """Requested, as a Kubernetes quantity: `2`, `500m`."""
     cpu_limit: str | None = None
     """None: no limit on cpu."""
     memory: str = "2Gi"
+    """Requested, and the limit: beyond it the sandbox is killed."""
     ephemeral_storage: str = "4Gi"
+    """Disk that the sandbox may write, requested and the limit."""
 
 
 class PodSandbox(Model):
@@ -222,6 +235,7 @@ class PodSandbox(Model):
     """A context of the kubeconfig; none: the current one, or the cluster this runs in."""
     resources: Resources = Resources()
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
+    """When the node fetches the image, as in a pod."""
     runtime_class: str | None = None
     """A hardened runtime, such as `gvisor`."""
     start_seconds: Seconds = 300.0
@@ -316,15 +330,20 @@ class Metadata(Model):
     name: Name
     """Lower-case letters, digits and `-`: the job's folder in the store."""
     namespace: str | None = None
+    """Where the job's object lives on a cluster; runs in this process ignore it."""
     labels: dict[str, str] = Field(default_factory=dict)
+    """People's own, such as `team: rl`; nothing here reads them."""
     annotations: dict[str, str] = Field(default_factory=dict)
+    """People's own, of any length; nothing here reads them."""
 
 
 class RolloutJob(Model):
     """A job: tasks × samples, rolled out by a policy, graded, stored."""
 
     api_version: Literal["swe-rollout.dev/v1alpha1"] = API_VERSION
+    """The version of this schema."""
     kind: Literal["RolloutJob"] = KIND
+    """What the file describes."""
     metadata: Metadata
     spec: RolloutJobSpec
 

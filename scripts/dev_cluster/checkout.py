@@ -1,0 +1,64 @@
+"""Where things lie, per checkout and per user, so that two checkouts never share a name."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+SOURCES = Path(__file__).resolve().parent
+"""This package: the Go modules lie in it."""
+
+
+def cache_folder() -> Path:
+    """The user's cache for what is costly to make: binaries, images, a Go toolchain."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "swe-rollout"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkout:
+    """One working copy; every name on the machine that the cluster takes derives from its path."""
+
+    root: Path
+
+    @classmethod
+    def here(cls) -> Checkout:
+        """The checkout that these scripts are part of."""
+        return cls(SOURCES.parent.parent)
+
+    @property
+    def digest(self) -> str:
+        """Eight hex digits of the path."""
+        return hashlib.sha256(str(self.root).encode()).hexdigest()[:8]
+
+    @property
+    def state(self) -> Path:
+        """The cluster's folder: certificates, etcd, containerd's content, logs."""
+        return self.root / ".dev-cluster"
+
+    @property
+    def logs(self) -> Path:
+        """One log file for each component, and the API server's audit log."""
+        return self.state / "log"
+
+    @property
+    def pki(self) -> Path:
+        """Keys, certificates and tokens."""
+        return self.state / "pki"
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig, for use from this machine."""
+        return self.state / "kubeconfig"
+
+    @property
+    def cgroup(self) -> str:
+        """The cgroup, from the top, under which every pod of this cluster lies."""
+        return f"/swe-rollout-{self.digest}"
+
+    @property
+    def preferred_port(self) -> int:
+        """The loopback port to try first: below the range the kernel hands out itself."""
+        return 20_000 + int(self.digest, 16) % 10_000

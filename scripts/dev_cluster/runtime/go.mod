@@ -1,0 +1,3 @@
+module swe-rollout.dev/dev-cluster/runtime
+
+go 1.26.0

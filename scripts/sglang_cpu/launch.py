@@ -1,0 +1,47 @@
+"""Start SGLang's own server on a machine without a GPU. Runs in the server's environment.
+
+The top level also runs in the processes that the server spawns, so the operator definitions reach
+all of them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import torch  # type: ignore[import-not-found]
+
+
+def define_vision_operators() -> None:
+    """Make torchvision importable on a CPU build of torch, where its CUDA library can't load."""
+    if torch.version.cuda is not None:
+        return
+    library = torch.library.Library("torchvision", "DEF")
+    for name in ("nms", "qnms"):
+        library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    # A library forgets its definitions when it is collected.
+    torch.swe_rollout_vision_operators = library
+
+
+define_vision_operators()
+
+
+def main() -> None:
+    """Serve until killed, and leave no child behind."""
+    # The server's modules are heavy and read the environment: only the first process needs them.
+    from sglang.launch_server import run_server  # type: ignore[import-not-found] # noqa: PLC0415
+    from sglang.srt.server_args import (  # type: ignore[import-not-found] # noqa: PLC0415
+        prepare_server_args,
+    )
+    from sglang.srt.utils import (  # type: ignore[import-not-found] # noqa: PLC0415
+        kill_process_tree,
+    )
+
+    try:
+        run_server(prepare_server_args(sys.argv[1:]))
+    finally:
+        kill_process_tree(os.getpid(), include_parent=False)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""One server process: started with its address recorded, found again, stopped with its children."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+READY_S = 300.0
+STOP_S = 20.0
+_LOG_LINES = 15
+
+
+class ServerError(Exception):
+    """The server can't be started or stopped; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    pid: int
+    started: str
+    """Start time in the kernel's clock: a later process with the same pid is not ours."""
+    url: str
+
+
+def start(command: list[str], *, state: Path, env: dict[str, str]) -> str:
+    """Start `command` with `--port`, wait until it is ready; its address."""
+    url = f"http://127.0.0.1:{_free_port()}"
+    log = state / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [*command, "--port", url.rsplit(":", 1)[1]],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=env,
+            start_new_session=True,
+        )
+    record = _Record(process.pid, _started(process.pid) or "", url)
+    (state / "server.json").write_text(json.dumps(asdict(record)))
+    deadline = time.monotonic() + READY_S
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise ServerError(f"the server ended with {process.returncode}\n{_tail(log)}")
+        if _is_ready(url):
+            return url
+        time.sleep(0.5)
+    stop(state)
+    raise ServerError(f"the server was not ready within {READY_S:g} s\n{_tail(log)}")
+
+
+def running(state: Path) -> str | None:
+    """The address of the server that runs and is ready, if there is one."""
+    record = _recorded(state)
+    return record.url if record is not None and _is_ready(record.url) else None
+
+
+def stop(state: Path) -> None:
+    """Stop the server and whatever it started; nothing when none runs."""
+    record = _recorded(state)
+    if record is None:
+        return
+    # Children may leave the session; the tree is read before its root is gone.
+    tree = _tree(record.pid)
+    os.kill(record.pid, signal.SIGTERM)
+    deadline = time.monotonic() + STOP_S
+    while any(_is_alive(process) for process in tree) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    for process in tree:
+        if _is_alive(process):
+            os.kill(process.pid, signal.SIGKILL)
+    (state / "server.json").unlink()
+
+
+@dataclass(frozen=True, slots=True)
+class _Process:
+    pid: int
+    started: str
+
+
+def _recorded(state: Path) -> _Record | None:
+    try:
+        record = _Record(**json.loads((state / "server.json").read_text()))
+    except FileNotFoundError:
+        return None
+    return record if _started(record.pid) == record.started else None
+
+
+def _is_alive(process: _Process) -> bool:
+    return _started(process.pid) == process.started
+
+
+def _tree(root: int) -> list[_Process]:
+    """The process and all its descendants."""
+    parents = {
+        int(folder.name): fields[1]
+        for folder in Path("/proc").iterdir()
+        if folder.name.isdigit() and (fields := _stat(int(folder.name))) is not None
+    }
+    pids, found = [root], [root]
+    while pids:
+        pids = [pid for pid, parent in parents.items() if int(parent) in pids]
+        found += pids
+    return [_Process(pid, start) for pid in found if (start := _started(pid)) is not None]
+
+
+def _started(pid: int) -> str | None:
+    """When a process began, in clock ticks since boot; none when it is gone or a zombie."""
+    fields = _stat(pid)
+    return None if fields is None or fields[0] == "Z" else fields[19]
+
+
+def _stat(pid: int) -> list[str] | None:
+    """`/proc/PID/stat` from the state on: the name before it may hold anything."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def _is_ready(url: str) -> bool:
+    # A proxy of the environment has no business with a loopback address.
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with direct.open(f"{url}/ready", timeout=5) as answer:
+            return bool(answer.status == 200)  # noqa: PLR2004 - HTTP
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _tail(log: Path) -> str:
+    lines = log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
+    return "\n".join((f"the end of {log}:", *lines))

@@ -1,0 +1,24 @@
+"""Stand-in for SGLang's GPU kernels, for a server without a GPU.
+
+SGLang imports names from `sgl_kernel` at start but calls none of them on a CPU without AMX kernels:
+it takes plain torch paths. So every name is here, and calling one says what is wrong.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__version__ = "0.0.0"
+
+
+def __getattr__(name: str) -> Callable[..., NoReturn]:
+    if name.startswith("__"):
+        raise AttributeError(name)
+
+    def absent(*_: object, **__: object) -> NoReturn:
+        raise NotImplementedError(f"sgl_kernel.{name} needs a GPU; this is a stand-in for the CPU")
+
+    return absent

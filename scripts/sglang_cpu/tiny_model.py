@@ -1,0 +1,137 @@
+"""Make the tiny model of the CPU server. Runs in the server's environment.
+
+    tiny_model.py TOKENIZER MODEL
+
+A Qwen3 of two layers and 1 M parameters in fp32, with the package's own tokenizer. It is trained
+for a minute to answer as an agent does, so that a real engine samples whole tool calls, a broken
+one now and then, and a submission: enough for episodes of several turns. It understands nothing.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sys
+import sysconfig
+from pathlib import Path
+
+import launch  # type: ignore[import-not-found] # noqa: F401 - defines what transformers needs
+import torch  # type: ignore[import-not-found]
+from transformers import AutoTokenizer, GenerationConfig, Qwen3Config, Qwen3ForCausalLM
+
+CONTEXT_TOKENS = 8192
+STEPS = 600
+BATCH = 8
+TURNS = 3
+NOT_LEARNT = -100
+"""The label of ids that the model reads but does not write."""
+
+ANSWERS = tuple(
+    f"{reason}\n<tool_call>\n{call}\n</tool_call><|im_end|>"
+    for reason, call in (
+        ("I look around first.", '{"name": "bash", "arguments": {"command": "ls"}}'),
+        ("What changed so far?", '{"name": "bash", "arguments": {"command": "git status"}}'),
+        (
+            "A note should help.",
+            '{"name": "bash", "arguments": {"command": "echo done >> NOTES.md"}}',
+        ),
+        ("In a hurry.", '{"name": "bash", "arguments": {"command": "ls"'),
+        ("I am done.", '{"name": "submit", "arguments": {}}'),
+    )
+)
+# Never begun by itself and never ended: for tests that need a generation that goes on.
+ENDLESS = "So " + "on and " * 40
+
+
+class Lessons:
+    """Conversations to learn from: answers of an agent between arbitrary text."""
+
+    def __init__(self, tokenizer: object) -> None:
+        self._encode = tokenizer.encode  # type: ignore[attr-defined]
+        sources = sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py"))[:40]
+        self._filler: list[int] = self._encode("".join(source.read_text() for source in sources))
+        self._random = random.Random(0)  # noqa: S311 - no secret
+
+    def batch(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Ids, positions and labels; short ones are filled up with what is not learnt."""
+        lessons = [self._lesson() for _ in range(BATCH)]
+        length = max(len(ids) for ids, _ in lessons)
+        ids = [said + [0] * (length - len(said)) for said, _ in lessons]
+        labels = [learnt + [NOT_LEARNT] * (length - len(learnt)) for _, learnt in lessons]
+        start = self._random.randrange(CONTEXT_TOKENS - length)
+        positions = torch.arange(start, start + length).expand(BATCH, length)
+        return torch.tensor(ids), positions, torch.tensor(labels)
+
+    def _lesson(self) -> tuple[list[int], list[int]]:
+        ids: list[int] = []
+        labels: list[int] = []
+        for turn in range(TURNS):
+            role = "user\n<tool_response>\n" if turn else "system\n"
+            before = [
+                *self._encode(f"<|im_start|>{role}"),
+                *self._some_filler(),
+                *self._encode("<|im_end|>\n<|im_start|>assistant\n"),
+            ]
+            ids += before
+            labels += [NOT_LEARNT] * len(before)
+            answer = self._encode(self._random.choice(ANSWERS))
+            ids += answer
+            labels += answer
+        if self._random.random() < 1 / BATCH:
+            endless = self._encode(f"\n<|im_start|>assistant\n{ENDLESS}")
+            ids += endless
+            labels += [NOT_LEARNT] * 12 + endless[12:]
+        return ids, labels
+
+    def _some_filler(self) -> list[int]:
+        start = self._random.randrange(len(self._filler) - 300)
+        return self._filler[start : start + self._random.randrange(5, 200)]
+
+
+def make(tokenizer_folder: Path, model_folder: Path) -> None:
+    """Train the model; write weights, configuration and tokenizer."""
+    tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
+    end = tokenizer.convert_tokens_to_ids("<|im_end|>")
+    pad = tokenizer.convert_tokens_to_ids("<|endoftext|>")
+    torch.manual_seed(0)
+    model = Qwen3ForCausalLM(_config(len(tokenizer), end=end, pad=pad)).to(torch.float32)
+    _train(model, Lessons(tokenizer))
+    model.generation_config = GenerationConfig(eos_token_id=[end, pad], pad_token_id=pad)
+    model.save_pretrained(model_folder)
+    for file in tokenizer_folder.iterdir():
+        shutil.copy(file, model_folder)
+
+
+def _config(vocab_size: int, *, end: int, pad: int) -> Qwen3Config:
+    return Qwen3Config(
+        vocab_size=vocab_size,
+        hidden_size=128,
+        intermediate_size=256,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=32,
+        max_position_embeddings=CONTEXT_TOKENS,
+        tie_word_embeddings=True,
+        eos_token_id=end,
+        bos_token_id=None,
+        pad_token_id=pad,
+    )
+
+
+def _train(model: Qwen3ForCausalLM, lessons: Lessons) -> None:
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=3e-3, total_steps=STEPS)
+    for step in range(STEPS):
+        ids, positions, labels = lessons.batch()
+        loss = model(input_ids=ids, position_ids=positions, labels=labels).loss
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad()
+        if step % 100 == 0 or step == STEPS - 1:
+            print(f"step {step}: loss {loss.item():.3f}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    make(Path(sys.argv[1]), Path(sys.argv[2]))

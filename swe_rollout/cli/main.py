@@ -1,0 +1,119 @@
+"""The entry point: verbs by panel, and what every verb does when something is wrong.
+
+Modules of the verbs import what they need when they are called, so that `--help` is quick.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from swe_rollout import __version__
+from swe_rollout.cli import data, look, run, setup, spec
+from swe_rollout.cli.options import option
+from swe_rollout.errors import SweRolloutError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+EXIT_CODES = (
+    "Exit codes: 0 ok · 1 the job or a check failed · 2 usage · 3 something is missing here "
+    "· 4 a service does not answer · 130 interrupted. Every option is also a variable, such as "
+    "SWE_ROLLOUT_RUN_STORE."
+)
+_BUG = "this is a bug in swe-rollout: please report it with the lines above\n"
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    sys.excepthook = _report_bug
+    try:
+        # Calling the application itself would put typer's own exception hook over ours.
+        typer.main.get_command(command_line())(prog_name="swe-rollout")
+    except SweRolloutError as error:
+        from swe_rollout.cli.output import show_error
+
+        show_error(error)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        # The reader of stdout has gone, as `head` does; there is nobody left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+
+
+def command_line() -> typer.Typer:
+    """The whole command line."""
+    app = typer.Typer(
+        name="swe-rollout",
+        help="Roll out coding agents for reinforcement learning: exact tokens, earned rewards.",
+        epilog=EXIT_CODES,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={
+            "help_option_names": ["-h", "--help"],
+            "auto_envvar_prefix": "SWE_ROLLOUT",
+        },
+    )
+    app.callback()(_common)
+    app.command(rich_help_panel="Run")(run.run)
+    app.command(rich_help_panel="Look")(look.status)
+    app.command(rich_help_panel="Look")(look.view)
+    app.command(rich_help_panel="Data")(data.validate)
+    app.command(rich_help_panel="Data")(data.export)
+    app.command(rich_help_panel="Setup")(setup.doctor)
+    app.command(rich_help_panel="Shell")(spec.explain)
+    app.command(rich_help_panel="Shell")(spec.init)
+    datasets = _group("datasets", "Datasets as files.")
+    datasets.command()(data.rows)
+    app.add_typer(datasets, rich_help_panel="Data")
+    engine = _group("engine", "Engines without a model.")
+    engine.command()(setup.serve_scripted)
+    app.add_typer(engine, rich_help_panel="Setup")
+    return app
+
+
+def _group(name: str, about: str) -> typer.Typer:
+    group = typer.Typer(name=name, help=about, no_args_is_help=True)
+    group.callback()(_nothing)  # without a callback, typer makes a lone verb the group itself
+    return group
+
+
+def _nothing() -> None:
+    """A group of verbs does nothing by itself."""
+
+
+def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it so
+    if wanted:
+        sys.stdout.write(f"{__version__}\n")
+        raise typer.Exit
+
+
+def _common(
+    *,
+    verbose: Annotated[
+        int, option("--verbose", "-v", count=True, help="Say more, on stderr. Repeats.")
+    ] = 0,
+    quiet: Annotated[bool, option("--quiet", "-q", help="Log errors only.")] = False,
+    _version: Annotated[
+        bool,
+        option("--version", callback=_print_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    from swe_rollout.cli.logs import configure_logs
+    from swe_rollout.cli.output import talk_console
+
+    configure_logs(talk_console(), verbosity=-1 if quiet else verbose)
+
+
+def _report_bug(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    sys.__excepthook__(kind, error, trace)
+    sys.stderr.write(_BUG)
+
+
+if __name__ == "__main__":
+    main()

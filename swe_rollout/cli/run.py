@@ -1,0 +1,140 @@
+"""Run: `run`, the whole job in this process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from swe_rollout.cli.options import (
+    DisplayKind,
+    Form,
+    OutputFormat,
+    SandboxChoice,
+    SandboxKind,
+    SkipBadRows,
+    option,
+)
+
+if TYPE_CHECKING:
+    from swe_rollout.spec.job import RolloutJob, SandboxSpec
+    from swe_rollout.store.summary import JobSummary
+
+File = Annotated[Path, typer.Argument(help="A RolloutJob, as YAML.", metavar="FILE")]
+StoreUri = Annotated[
+    str | None, option(metavar="URI", help="Where trajectories go: file://… or s3://….")
+]
+Name = Annotated[str | None, option(help="The job's name, instead of the file's.")]
+Sets = Annotated[
+    list[str] | None,
+    option("--set", metavar="PATH=VALUE", help="A field: spec.samples=4. Repeats."),
+]
+Shown = Annotated[DisplayKind, option(help="How progress is shown, on stderr.")]
+
+
+def run(
+    file: File,
+    sandbox: SandboxChoice = None,
+    store: StoreUri = None,
+    name: Name = None,
+    sets: Sets = None,
+    *,
+    skip_bad_rows: SkipBadRows = False,
+    display: Shown = DisplayKind.AUTO,
+    output: Form = OutputFormat.TABLE,
+) -> None:
+    """Run a job in this process; what an earlier run has committed stays as it is.
+
+    Exit 0 when every episode is committed. ^C ends the sandboxes; the same command goes on later.
+
+    swe-rollout run job.yaml
+
+    swe-rollout run job.yaml --set spec.samples=8 --store s3://rollouts -o json
+    """
+    from swe_rollout.cli.interrupt import run_async
+    from swe_rollout.cli.output import say, write_lines
+    from swe_rollout.spec.load import load_job
+
+    overrides = list(sets or [])
+    if store is not None:
+        overrides.append(f"spec.store.uri={json.dumps(store)}")
+    if name is not None:
+        overrides.append(f"metadata.name={json.dumps(name)}")
+    if skip_bad_rows:
+        overrides.append("spec.dataset.skipBadRows=true")
+    job = load_job(file, overrides)
+    if sandbox is not None:
+        job = in_sandbox(job, sandbox)
+    work = _run(job, base_dir=file.absolute().parent, display=display)
+    summary = run_async(work, on_note=say)
+    if output is OutputFormat.JSON:
+        write_lines([summary.to_json().decode()])
+    else:
+        write_summary(summary)
+    if summary.committed < summary.episodes:
+        raise typer.Exit(1)
+
+
+def in_sandbox(job: RolloutJob, kind: SandboxKind) -> RolloutJob:
+    """The job with sandboxes of `kind`: as its file describes them, or with every default."""
+    if getattr(job.spec.sandbox, kind) is not None:
+        return job
+    spec = job.spec.model_copy(update={"sandbox": default_sandbox(kind)})
+    return job.model_copy(update={"spec": spec})
+
+
+def default_sandbox(kind: SandboxKind) -> SandboxSpec:
+    """A sandbox of `kind` with every default."""
+    from swe_rollout.spec.job import LocalSandbox, PodSandbox, SandboxSpec
+
+    match kind:
+        case SandboxKind.LOCAL:
+            return SandboxSpec(local=LocalSandbox())
+        case SandboxKind.POD:
+            return SandboxSpec(pod=PodSandbox())
+
+
+def write_summary(summary: JobSummary) -> None:
+    """What a job has come to, by instance, on stdout."""
+    from swe_rollout.cli.output import number, say, write_table
+
+    write_table(
+        ["INSTANCE", "SAMPLES#", "RESOLVED#", "MASKED#", "MEAN REWARD#", "TURNS#", "TOKENS#"],
+        [
+            [
+                row.instance,
+                str(row.samples),
+                str(row.resolved),
+                str(row.masked),
+                number(row.mean_reward),
+                str(row.turns),
+                str(row.tokens),
+            ]
+            for row in summary.by_instance
+        ],
+    )
+    say(
+        f"{summary.job}: {summary.committed}/{summary.episodes} committed · "
+        f"{summary.resolved} resolved · {summary.masked} masked · "
+        f"mean reward {number(summary.mean_reward)}"
+    )
+
+
+async def _run(job: RolloutJob, *, base_dir: Path, display: DisplayKind) -> JobSummary:
+    from swe_rollout import worker
+    from swe_rollout.cli.display import open_display
+    from swe_rollout.cli.live import Title
+    from swe_rollout.cli.output import say, talk_console
+
+    title = Title(job.metadata.name, _policy(job))
+    async with open_display(display, title=title, console=talk_console()) as progress:
+        return await worker.run_job(job, base_dir=base_dir, progress=progress, on_note=say)
+
+
+def _policy(job: RolloutJob) -> str:
+    policy = job.spec.policy
+    if policy.sglang is not None:
+        return f"sglang @ {policy.sglang.url}"
+    return f"scripted {','.join(policy.scripted.scenarios)}" if policy.scripted else ""

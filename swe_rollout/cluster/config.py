@@ -1,0 +1,192 @@
+"""Where the cluster is and how to show who we are, as the official client's loader reads it.
+
+The official package is used for configuration and credentials only: kubeconfig, contexts, exec
+plugins, in-cluster tokens and their renewal. Requests are `client`'s own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import proxy_bypass
+
+import yaml
+from kubernetes import client as official
+from kubernetes import config as loader
+
+from swe_rollout.errors import PrerequisiteError, UsageError
+
+_NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+_HEADER_TTL_S = 30.0
+"""Renewal hooks read files or run programs: asked this often, not for each request."""
+
+
+class Credentials:
+    """The `Authorization` header, renewed when the configuration says so."""
+
+    def __init__(self, configuration: official.Configuration) -> None:
+        self._configuration = configuration
+        self._header: dict[str, str] = {}
+        self._read_at = -_HEADER_TTL_S
+        self._lock = asyncio.Lock()
+
+    async def headers(self) -> dict[str, str]:
+        """Headers to send; empty where a client certificate says it all."""
+        async with self._lock:
+            if time.monotonic() - self._read_at >= _HEADER_TTL_S:
+                await self._renew()
+        return self._header
+
+    async def renewed(self, refused: dict[str, str]) -> bool:
+        """Whether there are other headers now than those the server refused."""
+        async with self._lock:
+            if self._header == refused:
+                await self._renew()
+            return self._header != refused
+
+    async def _renew(self) -> None:
+        self._header = await asyncio.to_thread(self._read)
+        self._read_at = time.monotonic()
+
+    def _read(self) -> dict[str, str]:
+        token = self._configuration.auth_settings().get("BearerToken")
+        if token is None or not token["value"]:
+            return {}
+        return {"Authorization": token["value"]}
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A cluster as this process reaches it."""
+
+    server: str
+    """Its address, without a slash at the end."""
+    namespace: str
+    """What the context or the service account calls its own; `default` otherwise."""
+    credentials: Credentials
+    tls: ssl.SSLContext | None
+    """None for a plain `http://` server."""
+    tls_server_name: str | None
+    proxy: str | None
+
+
+async def load_access(context: str | None = None) -> Access:
+    """The cluster of `context`, of the current context, or the one this process runs in.
+
+    Raises UsageError for an unknown context, PrerequisiteError where no configuration is found.
+    """
+    return await asyncio.to_thread(_load, context)
+
+
+def _load(context: str | None) -> Access:
+    kubeconfig = _kubeconfig()
+    if kubeconfig is not None:
+        return _from_kubeconfig(kubeconfig, context)
+    if context is None and os.environ.get("KUBERNETES_SERVICE_HOST"):
+        return _from_pod()
+    raise PrerequisiteError(
+        "no Kubernetes configuration was found",
+        why="KUBECONFIG is not set, ~/.kube/config does not exist, and this is not a pod",
+        fix="set KUBECONFIG, or use `sandbox: {local: {}}`",
+    )
+
+
+def _kubeconfig() -> str | None:
+    """The official lookup: `$KUBECONFIG` (a list of files), else `~/.kube/config`."""
+    named = os.environ.get("KUBECONFIG")
+    paths = (named or "~/.kube/config").split(os.pathsep)
+    if any(path and Path(path).expanduser().exists() for path in paths):
+        return os.pathsep.join(paths)
+    if named:
+        raise PrerequisiteError(
+            "the Kubernetes configuration does not exist",
+            why=f"KUBECONFIG is {named}",
+            fix="set KUBECONFIG to an existing file, or unset it",
+        )
+    return None
+
+
+def _from_kubeconfig(path: str, context: str | None) -> Access:
+    try:
+        contexts, current = loader.list_kube_config_contexts(  # type: ignore[no-untyped-call]
+            config_file=path
+        )
+        names = [str(entry["name"]) for entry in contexts]
+        if context is not None and context not in names:
+            raise UsageError(
+                f"the kubeconfig has no context {context}",
+                why=f"{path} has: {', '.join(names)}",
+                fix="name one of them, or none for the current one",
+            )
+        configuration = official.Configuration()
+        loader.load_kube_config(  # type: ignore[no-untyped-call]
+            config_file=path,
+            context=context,
+            client_configuration=configuration,
+            persist_config=False,
+        )
+    except (loader.ConfigException, yaml.YAMLError, OSError) as error:
+        raise PrerequisiteError(
+            "the Kubernetes configuration can't be used",
+            why=f"{path}: {error}",
+            fix="mend it until `kubectl version` works with it",
+        ) from error
+    chosen = next((c for c in contexts if c["name"] == context), current)
+    return _access(configuration, namespace=chosen["context"].get("namespace") or "default")
+
+
+def _from_pod() -> Access:
+    configuration = official.Configuration()
+    try:
+        loader.load_incluster_config(  # type: ignore[no-untyped-call]
+            client_configuration=configuration
+        )
+    except loader.ConfigException as error:
+        raise PrerequisiteError(
+            "this pod can't speak to its cluster",
+            why=str(error),
+            fix="give the pod a service account with `automountServiceAccountToken: true`",
+        ) from error
+    return _access(configuration, namespace=_NAMESPACE_FILE.read_text().strip())
+
+
+def _access(configuration: official.Configuration, *, namespace: str) -> Access:
+    server = configuration.host.rstrip("/")
+    return Access(
+        server=server,
+        namespace=namespace,
+        credentials=Credentials(configuration),
+        tls=_tls(configuration) if server.startswith("https:") else None,
+        tls_server_name=getattr(configuration, "tls_server_name", None),
+        proxy=_proxy(configuration, server),
+    )
+
+
+def _tls(configuration: official.Configuration) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=configuration.ssl_ca_cert or None)
+        if configuration.cert_file:
+            context.load_cert_chain(configuration.cert_file, configuration.key_file or None)
+    except OSError as error:  # an SSLError is an OSError
+        raise PrerequisiteError(
+            "the certificates of the Kubernetes configuration can't be used",
+            why=str(error),
+            fix="mend the kubeconfig until `kubectl version` works with it",
+        ) from error
+    if not configuration.verify_ssl:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _proxy(configuration: official.Configuration, server: str) -> str | None:
+    """The proxy to go through; some versions of the official client leave `no_proxy` to us."""
+    bypass = {"no": configuration.no_proxy or ""}
+    if not configuration.proxy or proxy_bypass(urlsplit(server).netloc, bypass):
+        return None
+    return configuration.proxy

@@ -1,0 +1,210 @@
+"""Files of rows, read as plain values: JSON Lines (plain, zstd, gzip), a JSON list, Parquet.
+
+What the values mean is decided elsewhere (`swebench`). Everything here is untrusted: whatever is
+wrong with a row is one `Problem` with the row's position, and the other rows are still read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import io
+import json
+import re
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import zstandard
+
+from swe_rollout.errors import DatasetError, Problem
+from swe_rollout.store.objects import read_object
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MAX_FILE_BYTES = 4 << 30
+"""Of a file after decompression."""
+MAX_ROW_BYTES = 16 << 20
+_TOO_BIG = f"more than {MAX_FILE_BYTES >> 30} GiB come out of it; split it"
+_ZSTD_CHUNK = 16 << 10
+"""Compressed bytes at a time, so that what one step can grow to has a bound."""
+_FORMS = "*.jsonl, *.jsonl.zst, *.jsonl.gz, *.json or *.parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row: where it is (`rows.jsonl:17`) and what is there, of whatever type."""
+
+    place: str
+    content: object
+
+
+async def read_rows(
+    uri: str, *, base_dir: Path, columns: frozenset[str]
+) -> tuple[Row | Problem, ...]:
+    """Every row of the file, or the problem in its place, in order.
+
+    Of Parquet only `columns` are read. Raises DatasetError when there is no such file.
+    """
+    data = await _read(uri, base_dir)
+    name = uri.rsplit("/", 1)[-1]
+    if not data:
+        return (Problem(name, "", "the file is empty"),)
+    return await asyncio.to_thread(lambda: tuple(_parse(name, data, columns)))
+
+
+async def _read(uri: str, base_dir: Path) -> bytes:
+    scheme = re.match(r"[A-Za-z][A-Za-z0-9+.-]*(?=://)", uri)
+    try:
+        match scheme[0].lower() if scheme else "file":
+            case "file":
+                path = unquote(uri.removeprefix("file://")) if scheme else uri
+                return await asyncio.to_thread(_read_local, path, base_dir)
+            case "s3" | "gs" | "az":
+                return await read_object(uri)
+            case other:
+                problem = Problem("dataset.swebench.uri", "", f"{other}:// can't be read")
+                raise DatasetError(
+                    f"{uri} is not an address of rows",
+                    [problem],
+                    fix="use a path, file:// or s3://",
+                )
+    except FileNotFoundError as error:
+        raise _no_file(uri, "no such file", base_dir) from error
+    except (OSError, RuntimeError) as error:
+        # RuntimeError: `~name` of a user that does not exist.
+        raise _no_file(uri, str(error), base_dir) from error
+
+
+def _no_file(uri: str, why: str, base_dir: Path) -> DatasetError:
+    return DatasetError(
+        f"the rows at {uri} can't be read",
+        [Problem("dataset.swebench.uri", uri, why)],
+        fix=f"relative paths start at {base_dir}",
+    )
+
+
+def _read_local(name: str, base_dir: Path) -> bytes:
+    path = base_dir / Path(name).expanduser()
+    if path.stat().st_size > MAX_FILE_BYTES:
+        raise OSError(f"the file has more than {MAX_FILE_BYTES >> 30} GiB; split it")
+    return path.read_bytes()
+
+
+def _parse(name: str, data: bytes, columns: frozenset[str]) -> Iterator[Row | Problem]:
+    lower = name.lower()
+    try:
+        if lower.endswith(".zst"):
+            data, lower = _unzstd(data), lower.removesuffix(".zst")
+        elif lower.endswith(".gz"):
+            data, lower = _gunzip(data), lower.removesuffix(".gz")
+    except (zstandard.ZstdError, OSError, EOFError, zlib.error) as error:
+        yield Problem(name, "", f"can't be decompressed: {error}")
+        return
+    match lower.rsplit(".", 1)[-1]:
+        case "jsonl" | "ndjson":
+            yield from _json_lines(name, data)
+        case "json":
+            yield from _json_list(name, data)
+        case "parquet":
+            yield from _parquet(name, data, columns)
+        case _:
+            yield Problem(name, "", f"the form of the rows is told by the name: expected {_FORMS}")
+
+
+def _unzstd(data: bytes) -> bytes:
+    # A stream reader would take a file that was cut off for a shorter one.
+    parts: list[bytes] = []
+    size = 0
+    frame = zstandard.ZstdDecompressor().decompressobj()
+    for start in range(0, len(data), _ZSTD_CHUNK):
+        chunk = data[start : start + _ZSTD_CHUNK]
+        while chunk:
+            if frame.eof:
+                frame = zstandard.ZstdDecompressor().decompressobj()
+            parts.append(frame.decompress(chunk))
+            size += len(parts[-1])
+            chunk = frame.unused_data if frame.eof else b""
+        if size > MAX_FILE_BYTES:
+            raise OSError(_TOO_BIG)
+    if not frame.eof:
+        raise EOFError("it ends inside a frame")
+    return b"".join(parts)
+
+
+def _gunzip(data: bytes) -> bytes:
+    with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
+        content = stream.read(MAX_FILE_BYTES + 1)
+    if len(content) > MAX_FILE_BYTES:
+        raise OSError(_TOO_BIG)
+    return content
+
+
+def _json_lines(name: str, data: bytes) -> Iterator[Row | Problem]:
+    found = False
+    for number, line in enumerate(io.BytesIO(data), start=1):
+        if line.isspace():
+            continue
+        found = True
+        yield _json_value(f"{name}:{number}", line, limit=MAX_ROW_BYTES)
+    if not found:
+        yield Problem(name, "", "the file has no rows")
+
+
+def _json_list(name: str, data: bytes) -> Iterator[Row | Problem]:
+    whole = _json_value(name, data, limit=MAX_FILE_BYTES)
+    match whole:
+        case Problem():
+            yield whole
+        case Row(content=list() as rows) if rows:
+            for number, row in enumerate(rows, start=1):
+                yield Row(f"{name}: row {number}", row)
+        case Row(content=list()):
+            yield Problem(name, "", "the file has no rows")
+        case Row():
+            yield Problem(name, "", "expected a list of rows; found one value (one row: .jsonl)")
+
+
+def _json_value(place: str, text: bytes, *, limit: int) -> Row | Problem:
+    if len(text) > limit:
+        return Problem(place, "", f"a row of {len(text)} bytes; at most {limit} are read")
+    try:
+        return Row(place, json.loads(text.decode("utf-8-sig")))
+    except UnicodeDecodeError as error:
+        return Problem(
+            place, "", f"invalid UTF-8 at byte {error.start} (0x{text[error.start]:02x})"
+        )
+    except json.JSONDecodeError as error:
+        column = f"line {error.lineno} column {error.colno}" if error.lineno > 1 else error.colno
+        return Problem(place, "", f"invalid JSON: {error.msg} (column {column})")
+    except RecursionError:
+        return Problem(place, "", "JSON that is nested too deep")
+    except ValueError as error:
+        return Problem(place, "", f"invalid JSON: {str(error)[:80]}")
+
+
+def _parquet(name: str, data: bytes, columns: frozenset[str]) -> Iterator[Row | Problem]:
+    try:
+        file = pq.ParquetFile(pa.BufferReader(data))
+        known = [column for column in file.schema_arrow.names if column in columns]
+        number = 0
+        for batch in file.iter_batches(batch_size=256, columns=known):
+            for index in range(batch.num_rows):
+                number += 1
+                yield _parquet_row(f"{name}: row {number}", batch.slice(index, 1))
+        if not number:
+            yield Problem(name, "", "the file has no rows")
+    except (pa.ArrowException, OSError) as error:
+        yield Problem(name, "", f"not a readable Parquet file: {str(error)[:120]}")
+
+
+def _parquet_row(place: str, batch: pa.RecordBatch) -> Row | Problem:
+    try:
+        return Row(place, batch.to_pylist()[0])
+    except UnicodeDecodeError as error:
+        return Problem(place, "", f"invalid UTF-8: {error.reason} at byte {error.start}")

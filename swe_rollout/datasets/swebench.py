@@ -1,0 +1,83 @@
+"""Rows in SWE-bench's form become instances. The way back is in `rows`.
+
+First generation: image, test command and parser follow from the repository (`projects`). Second
+generation: the row says them (`image, eval_script, log_parser, eval_type`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from swe_rollout.datasets import projects
+from swe_rollout.datasets.row_files import Row, read_rows
+from swe_rollout.datasets.swebench_row import COLUMNS, Fault, SwebenchRow, check, problem_of
+from swe_rollout.errors import Problem
+from swe_rollout.instance import Evaluation, Expected, Instance, Rule, Source
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from swe_rollout.spec.job import SwebenchDataset
+
+_REBENCH_COLUMN = "install_config"
+
+
+async def load(dataset: SwebenchDataset, *, base_dir: Path) -> tuple[Instance | Problem, ...]:
+    """An instance for every row, or the problem in its place, in the order of the file."""
+    rows = await read_rows(dataset.uri, base_dir=base_dir, columns=COLUMNS | {_REBENCH_COLUMN})
+    places: dict[str, str] = {}
+    results: list[Instance | Problem] = []
+    for row in rows:
+        result = row if isinstance(row, Problem) else _instance(row)
+        if isinstance(row, Row) and isinstance(result, Instance):
+            first = places.setdefault(result.instance_id, row.place)
+            if first != row.place:
+                again = Fault("instance_id", f"{result.instance_id} is already at {first}")
+                result = problem_of(row, [again])
+        results.append(result)
+    return tuple(results)
+
+
+def _instance(row: Row) -> Instance | Problem:
+    record = check(row)
+    if isinstance(record, Problem):
+        return record
+    if record.eval_script is not None:
+        evaluation = Evaluation(script=record.eval_script, timeout_s=record.test_timeout_s)
+    else:
+        commands = _commands(row, record)
+        if isinstance(commands, Fault):
+            return problem_of(row, [commands])
+        evaluation = Evaluation(commands=commands, timeout_s=record.test_timeout_s)
+    return Instance(
+        instance_id=record.instance_id,
+        source=Source.SWEBENCH if record.eval_script is None else Source.SWEBENCH_V5,
+        repo=record.repo,
+        problem_statement=record.problem_statement,
+        image=_image(record),
+        base_commit=record.base_commit,
+        workdir=record.workdir,
+        gold_patch=record.patch,
+        test_patch=record.test_patch,
+        evaluation=evaluation,
+        parser=record.log_parser or projects.project_of(record.repo).parser,
+        rule=Rule.FAIL_ONLY if record.eval_type == "fail_only" else Rule.F2P_P2P,
+        expected=Expected(record.fail_to_pass, record.pass_to_pass),
+    )
+
+
+def _image(record: SwebenchRow) -> str:
+    named = record.image or record.image_name or record.docker_image
+    return named or projects.image_of(record.instance_id)
+
+
+def _commands(row: Row, record: SwebenchRow) -> tuple[str, ...] | Fault:
+    """What runs the tests of a row without a script."""
+    if record.test_cmd is not None:
+        return record.test_cmd
+    if isinstance(row.content, dict) and row.content.get(_REBENCH_COLUMN) is not None:
+        return Fault(_REBENCH_COLUMN, "rows of SWE-rebench need `test_cmd` (and `log_parser`)")
+    command = projects.test_command(record.repo, record.test_patch)
+    if command is None:
+        return Fault("test_patch", "touches no file; add `test_cmd` or `eval_script`")
+    return (command,)

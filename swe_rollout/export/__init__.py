@@ -1,0 +1,1 @@
+"""Trajectories in the forms that trainers and notebooks read."""

@@ -1,0 +1,157 @@
+"""Parquet: one row for each episode, tokens in list columns; for notebooks and trainers' loaders.
+
+Rows are written as they come, so a job larger than memory exports; a file appears only when whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from statistics import fmean, pstdev
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+    from pathlib import Path
+
+    from swe_rollout.trajectory import Trajectory
+
+_BATCH_TOKENS = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The samples of one task that came one after the other: what a trainer compares."""
+
+    name: str
+    rewards: tuple[float, ...]
+    """Of the graded samples that are not masked."""
+
+    @classmethod
+    def of(cls, trajectories: Sequence[Trajectory]) -> Group:
+        """The group that these samples of one task make."""
+        first = trajectories[0].episode
+        rewards = (t.reward.value for t in trajectories if t.reward is not None and not t.masked)
+        return cls(f"{first.job}/{first.instance}", tuple(rewards))
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One episode and the group it belongs to."""
+
+    trajectory: Trajectory
+    group: Group
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its name, its type, and where its values come from."""
+
+    name: str
+    type: pa.DataType
+    value: Callable[[Row], object]
+
+
+COLUMNS = (
+    Column("episode", pa.string(), lambda r: str(r.trajectory.episode)),
+    Column("job", pa.string(), lambda r: r.trajectory.episode.job),
+    Column("instance_id", pa.string(), lambda r: r.trajectory.episode.instance),
+    Column("sample", pa.int32(), lambda r: r.trajectory.episode.sample),
+    Column("policy", pa.string(), lambda r: r.trajectory.policy),
+    Column("token_ids", pa.list_(pa.int32()), lambda r: r.trajectory.token_ids),
+    Column("loss_mask", pa.list_(pa.uint8()), lambda r: r.trajectory.loss_mask),
+    Column("logprobs", pa.list_(pa.float32()), lambda r: r.trajectory.logprobs),
+    Column("reward", pa.float64(), lambda r: _reward(r.trajectory)),
+    Column("resolved", pa.bool_(), lambda r: r.trajectory.resolved),
+    Column("masked", pa.bool_(), lambda r: r.trajectory.masked),
+    Column("status", pa.string(), lambda r: _status(r.trajectory)),
+    Column("stop_reason", pa.string(), lambda r: r.trajectory.stop_reason),
+    Column("failure", pa.string(), lambda r: _failure(r.trajectory)),
+    Column("turns", pa.int32(), lambda r: len(r.trajectory.turns)),
+    Column("patch", pa.large_string(), lambda r: r.trajectory.patch),
+    Column("attempt", pa.int32(), lambda r: r.trajectory.attempt),
+    Column("group", pa.string(), lambda r: r.group.name),
+    Column("group_size", pa.int32(), lambda r: len(r.group.rewards)),
+    Column(
+        "group_mean", pa.float64(), lambda r: fmean(r.group.rewards) if r.group.rewards else None
+    ),
+    Column(
+        "group_std", pa.float64(), lambda r: pstdev(r.group.rewards) if r.group.rewards else None
+    ),
+    Column("spec_digest", pa.string(), lambda r: r.trajectory.spec_digest),
+    Column("finished_at", pa.string(), lambda r: r.trajectory.finished_at),
+)
+"""All columns, in order. `group_size`, `group_mean` and `group_std` are over graded samples that
+are not masked."""
+
+SCHEMA = pa.schema([pa.field(column.name, column.type) for column in COLUMNS])
+
+
+async def export_parquet(trajectories: AsyncIterator[Trajectory], out: Path) -> int:
+    """Write `out`, replacing it when all is written; how many rows it has.
+
+    The samples of a task form one group when they come one after the other, as a store gives them.
+    """
+    part = out.with_name(f"{out.name}.part")
+    await asyncio.to_thread(out.parent.mkdir, parents=True, exist_ok=True)
+    rows = 0
+    try:
+        with pq.ParquetWriter(part, SCHEMA, compression="zstd") as writer:
+            async for batch in _batches(trajectories):
+                await asyncio.to_thread(writer.write_table, _table(batch))
+                rows += len(batch)
+        await asyncio.to_thread(part.replace, out)
+    finally:
+        await asyncio.to_thread(part.unlink, missing_ok=True)
+    return rows
+
+
+async def _batches(trajectories: AsyncIterator[Trajectory]) -> AsyncIterator[list[Row]]:
+    """Whole groups, as many as make a good size for one write."""
+    batch: list[Row] = []
+    tokens = 0
+    async for group in _groups(trajectories):
+        batch.extend(Row(trajectory, Group.of(group)) for trajectory in group)
+        tokens += sum(len(trajectory.token_ids) for trajectory in group)
+        if tokens >= _BATCH_TOKENS:
+            yield batch
+            batch, tokens = [], 0
+    if batch:
+        yield batch
+
+
+async def _groups(trajectories: AsyncIterator[Trajectory]) -> AsyncIterator[list[Trajectory]]:
+    group: list[Trajectory] = []
+    async for trajectory in trajectories:
+        if group and not _same_task(group[-1], trajectory):
+            yield group
+            group = []
+        group.append(trajectory)
+    if group:
+        yield group
+
+
+def _same_task(one: Trajectory, other: Trajectory) -> bool:
+    a, b = one.episode, other.episode
+    return (a.job, a.instance) == (b.job, b.instance)
+
+
+def _table(rows: Iterable[Row]) -> pa.Table:
+    kept = tuple(rows)
+    arrays = [pa.array([c.value(row) for row in kept], type=c.type) for c in COLUMNS]
+    return pa.Table.from_arrays(arrays, schema=SCHEMA)
+
+
+def _reward(trajectory: Trajectory) -> float | None:
+    return None if trajectory.reward is None else trajectory.reward.value
+
+
+def _status(trajectory: Trajectory) -> str | None:
+    return None if trajectory.verdict is None else trajectory.verdict.status
+
+
+def _failure(trajectory: Trajectory) -> str | None:
+    return None if trajectory.failure is None else trajectory.failure.type

@@ -1,0 +1,1 @@
+"""Grading: a diff in, a verdict over the task's own tests out."""

@@ -1,0 +1,240 @@
+"""Grader: a patch into a clean sandbox, the task's hidden tests after it, a verdict out.
+
+Whatever the patch does ends in a verdict; whatever breaks otherwise (the sandbox, the task's own
+test patch) raises, so that lost infrastructure never becomes a reward. Used by the episode, and
+by `validate`. The policy's sandbox is never seen here: only its diff crosses.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+import structlog
+
+from swe_rollout.errors import GraderError, SandboxError, TaskError, boundary
+from swe_rollout.grading import integrity, parsers, rules
+from swe_rollout.grading.test_run import Frame, program
+from swe_rollout.sandbox import repository
+from swe_rollout.sandbox.base import Role, SandboxRequest
+from swe_rollout.sandbox.diff_text import touched
+from swe_rollout.verdict import Verdict, VerdictStatus
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from swe_rollout.instance import Instance
+    from swe_rollout.sandbox.base import ExecResult, Sandbox, SandboxProvider
+    from swe_rollout.sandbox.repository import Patch
+    from swe_rollout.trajectory import EpisodeId
+
+MAX_LOG_BYTES = 32 << 20
+TAIL_CHARS = 4000
+
+_DOES_NOT_APPLY = 60
+_PATCH_IN_THE_WAY = 61
+_NOT_STARTED = 62
+
+log = structlog.get_logger()
+
+
+class Grader:
+    """Grades patches, each in a sandbox of its own. Safe for concurrent use."""
+
+    def __init__(self, provider: SandboxProvider, *, timeout_s: float | None = None) -> None:
+        self._provider = provider
+        self._timeout_s = timeout_s
+        """Of a test run; none: what the instance says."""
+
+    async def grade(
+        self, instance: Instance, patch: Patch, *, episode: EpisodeId, attempt: int = 1
+    ) -> Verdict:
+        """The verdict on `patch`. Raises SandboxError, GraderError or TaskError: no verdict."""
+        if not patch.usable:
+            return _ended(instance, VerdictStatus.PATCH_FAILED, patch.problem)
+        if not patch.text.strip():
+            return _ended(instance, VerdictStatus.EMPTY_PATCH, "")
+        return await self._in_sandbox(instance, patch.text, episode, attempt)
+
+    async def grade_base(
+        self, instance: Instance, *, episode: EpisodeId, attempt: int = 1
+    ) -> Verdict:
+        """The verdict on the untouched base, by really running the tests."""
+        return await self._in_sandbox(instance, "", episode, attempt)
+
+    async def _in_sandbox(
+        self, instance: Instance, patch: str, episode: EpisodeId, attempt: int
+    ) -> Verdict:
+        if not (instance.expected.fail_to_pass or instance.expected.pass_to_pass):
+            raise TaskError(
+                f"{instance.instance_id} can't be graded",
+                why="its row expects no test at all, so any patch would resolve it",
+                fix="give the row FAIL_TO_PASS, or leave the instance out",
+                retryable=False,
+            )
+        timeout_s = self._timeout_s or instance.evaluation.timeout_s
+        request = SandboxRequest(
+            episode=episode,
+            role=Role.GRADER,
+            image=instance.image,
+            workdir=instance.workdir,
+            attempt=attempt,
+            deadline_s=timeout_s + 3 * repository.STEP_S,
+        )
+        run = _Run(instance, patch, program(instance.evaluation), timeout_s)
+        async with boundary(GraderError, "grading"), self._sandbox(request) as sandbox:
+            verdict = await run.verdict(sandbox)
+        log.info(
+            "graded",
+            episode=str(episode),
+            status=verdict.status.value,
+            tests_s=round(verdict.duration_s, 1),
+            findings=len(verdict.integrity),
+        )
+        return verdict
+
+    @asynccontextmanager
+    async def _sandbox(self, request: SandboxRequest) -> AsyncIterator[Sandbox]:
+        async with boundary(SandboxError, "starting the grading sandbox"):
+            sandbox = await self._provider.start(request)
+        try:
+            yield sandbox
+        finally:
+            await sandbox.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One grading: the steps, in order, in one sandbox."""
+
+    instance: Instance
+    patch: str
+    program: str
+    timeout_s: float
+
+    async def verdict(self, sandbox: Sandbox) -> Verdict:
+        base = await repository.prepare(sandbox, self.instance)
+        if self.patch and (refusal := await self._apply(sandbox, base)) is not None:
+            return _ended(self.instance, VerdictStatus.PATCH_FAILED, refusal)
+        if (refusal := await self._add_hidden_tests(sandbox, base)) is not None:
+            return _ended(self.instance, VerdictStatus.PATCH_FAILED, refusal)
+        return await self._run_tests(sandbox)
+
+    async def _apply(self, sandbox: Sandbox, base: str) -> str | None:
+        """Apply the patch; why it does not apply, or none."""
+        strict = any(_is_unsafe(path) for path in touched(self.patch))
+        result = await sandbox.exec(
+            _script("apply.sh"),
+            env={"BASE": base, "LOOSE": "" if strict else "yes"},
+            stdin=self.patch.encode(errors="replace"),
+            timeout_s=repository.STEP_S,
+        )
+        if result.exit_code == _DOES_NOT_APPLY and not result.timed_out:
+            return repository.told(result)
+        if not result.ok:
+            raise GraderError("applying the patch broke", why=repository.told(result))
+        return None
+
+    async def _add_hidden_tests(self, sandbox: Sandbox, base: str) -> str | None:
+        """Bring the graded test files to their own state; why the patch prevents it, or none."""
+        paths = touched(self.instance.test_patch)
+        if any(_is_unsafe(path) for path in paths):
+            raise _bad_test_patch(self.instance, "it names files outside the repository")
+        is_official = self.instance.evaluation.script is not None
+        listing = "".join(f"{path}\n" for path in paths)
+        result = await sandbox.exec(
+            _script("hidden_tests.sh"),
+            env={"BASE": base, "CHECK": "yes" if is_official else ""},
+            stdin=f"{listing}\n{self.instance.test_patch}".encode(errors="replace"),
+            timeout_s=repository.STEP_S,
+        )
+        if result.exit_code == _PATCH_IN_THE_WAY and not result.timed_out:
+            return f"the hidden tests can't be added after the patch: {repository.told(result)}"
+        if result.exit_code == _DOES_NOT_APPLY and not result.timed_out:
+            raise _bad_test_patch(self.instance, repository.told(result))
+        if not result.ok:
+            raise GraderError("adding the hidden tests broke", why=repository.told(result))
+        return None
+
+    async def _run_tests(self, sandbox: Sandbox) -> Verdict:
+        frame = Frame()
+        is_official = self.instance.evaluation.script is not None
+        result = await sandbox.exec(
+            _script("tests.sh"),
+            env={"FRAME": "" if is_official else "yes"},
+            stdin=frame.stdin + self.program.encode(),
+            timeout_s=self.timeout_s,
+            max_output=MAX_LOG_BYTES,
+        )
+        if result.timed_out:
+            return _ended(
+                self.instance, VerdictStatus.TESTS_TIMED_OUT, _tail(result), result.duration_s
+            )
+        if result.exit_code == _NOT_STARTED:
+            raise GraderError("the tests were not started", why=repository.told(result))
+        return self._judged(result, frame)
+
+    def _judged(self, result: ExecResult, frame: Frame) -> Verdict:
+        framed = frame.cut(result.stdout)
+        expected = self.instance.expected
+        names = frozenset(expected.fail_to_pass + expected.pass_to_pass)
+        results = list(parsers.get(self.instance.parser)(framed.text)) if framed else []
+        statuses = {result.test: result.status for result in results}
+        judgement = rules.judge(
+            statuses, expected, self.instance.rule, log=framed.text if framed else ""
+        )
+        findings = integrity.of_paths(
+            touched(self.patch),
+            gold=touched(self.instance.gold_patch),
+            hidden=touched(self.instance.test_patch),
+        )
+        findings += integrity.of_results(results, names)
+        status = judgement.status
+        if framed is None:
+            findings += (f"the test run broke off with exit code {result.exit_code}",)
+        elif contradiction := integrity.of_exit(statuses, framed.exit_code):
+            # As in the official harness: such a log does not describe the run that happened.
+            status = VerdictStatus.UNRESOLVED
+            findings += contradiction
+        return Verdict(
+            status=status,
+            report=judgement.report,
+            integrity=findings,
+            log_tail=framed.text[-TAIL_CHARS:] if framed else _tail(result),
+            duration_s=result.duration_s,
+        )
+
+
+def _ended(instance: Instance, status: VerdictStatus, why: str, duration_s: float = 0.0) -> Verdict:
+    """A verdict that no test had a part in."""
+    return Verdict(
+        status=status,
+        report=rules.report_of({}, instance.expected),
+        log_tail=why[-TAIL_CHARS:],
+        duration_s=duration_s,
+    )
+
+
+def _tail(result: ExecResult) -> str:
+    return result.stdout[-TAIL_CHARS:].decode(errors="replace")
+
+
+def _is_unsafe(path: str) -> bool:
+    """Whether a path leaves the repository, or names its git directory."""
+    parts = path.split("/")
+    return path.startswith("/") or ".." in parts or ".git" in parts or "\n" in path
+
+
+def _bad_test_patch(instance: Instance, why: str) -> TaskError:
+    return TaskError(
+        f"the test patch of {instance.instance_id} does not apply to its own base",
+        why=why,
+        fix="use the image that belongs to the row, or leave the instance out",
+        retryable=False,
+    )
+
+
+def _script(name: str) -> str:
+    return (files("swe_rollout.grading") / "scripts" / name).read_text()

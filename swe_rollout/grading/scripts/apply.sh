@@ -1,0 +1,22 @@
+# Apply the diff on standard input to the clean base $BASE, strictly first, then less so.
+# Prints the way that worked; exit 60: none did. $LOOSE: empty where patch(1) may not be used.
+set -u
+cd "$(git rev-parse --show-toplevel)" || exit 1
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
+cat >"$tmp/patch" || exit 1
+attempt() {
+    if "$@" "$tmp/patch" >"$tmp/log" 2>&1; then
+        echo "$*"
+        exit 0
+    fi
+    { echo "$*:" && tail -n 20 "$tmp/log"; } >&2
+    git reset --quiet --hard "$BASE" && git clean --force --quiet -d || exit 1
+}
+git update-index -q --refresh
+attempt git apply --verbose --whitespace=nowarn
+attempt git apply --3way --whitespace=nowarn
+if [ -n "$LOOSE" ] && command -v patch >/dev/null 2>&1; then
+    attempt patch --batch --forward --fuzz=5 -p1 -i
+fi
+exit 60

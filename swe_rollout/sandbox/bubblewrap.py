@@ -1,0 +1,134 @@
+"""How bubblewrap is called: what of this machine a sandbox sees, and whether it works here.
+
+New user, mount, pid, network, ipc and uts namespaces, no capabilities, a read-only /usr, and of
+/etc only what programs need to start. No limits on memory or processes: `ulimit -u` counts every
+process of the user on this machine, and cgroups need a manager. Only `local.py` uses this.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_ISOLATION = (
+    *("--unshare-user-try", "--uid", "0", "--gid", "0"),
+    *("--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
+    *("--hostname", "sandbox", "--new-session", "--die-with-parent", "--cap-drop", "ALL"),
+)
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+# Never whole folders that may hold keys, such as /etc/ssl.
+_CONFIGURATION = (
+    *("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "timezone"),
+    *("ssl/certs", "ssl/openssl.cnf", "ca-certificates", "pki/ca-trust", "pki/tls/certs"),
+    *("mime.types", "protocols", "services", "terminfo", "magic", "fonts", "debian_version"),
+    *("os-release", "perl", "python3"),
+)
+_OWN_CONFIGURATION = {
+    "passwd": "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n",
+    "group": "root:x:0:\nnogroup:x:65534:\n",
+    "hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
+    "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
+    "resolv.conf": "",
+}
+_WRITABLE = {"tmp": "/tmp", "home": "/root", "run": "/run", "vartmp": "/var/tmp"}  # noqa: S108
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder of this machine and where the sandbox sees it."""
+
+    path: Path
+    target: str
+    writable: bool
+
+
+def executable() -> str | None:
+    """Where bubblewrap is, if it is installed."""
+    return shutil.which("bwrap")
+
+
+def interpreter_prefix() -> Path:
+    """Where the Python that runs this is installed, without its virtual environment."""
+    return Path(sys.base_prefix).resolve()
+
+
+def arguments(folder: Path, places: Sequence[Place], *, hidden: Sequence[Path] = ()) -> list[str]:
+    """The call that runs the command appended to it in a sandbox that lives in `folder`.
+
+    `hidden` are paths that stay invisible even where they lie in something that is shown.
+    """
+    shown = [Path("/usr"), interpreter_prefix()]
+    covers = [str(path) for path in hidden if any(path.is_relative_to(root) for root in shown)]
+    return [
+        executable() or "bwrap",
+        *_ISOLATION,
+        *_system(),
+        *_configuration(folder),
+        *("--proc", "/proc", "--dev", "/dev"),
+        *_writable(folder),
+        *_interpreter(),
+        *(word for path in covers for word in ("--tmpfs", path)),
+        *_mounts(places),
+        *("--chdir", "/", "--"),
+    ]
+
+
+@cache
+def refusal() -> str:
+    """Why bubblewrap can't be used here; empty when it can, by having done it."""
+    if executable() is None:
+        return "bubblewrap is not installed"
+    command = [executable() or "", *_ISOLATION, *_system(), "--proc", "/proc", "--dev", "/dev"]
+    probe = [*command, "--", "/bin/sh", "-c", "exit 0"]
+    try:
+        done = subprocess.run(probe, capture_output=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"bubblewrap does not run: {error}"
+    message = done.stderr.decode("utf-8", "replace").strip()[-300:]
+    return "" if done.returncode == 0 else f"this machine refuses it: {message}"
+
+
+def _system() -> Iterator[str]:
+    for name in _SYSTEM:
+        path = Path(name)
+        if path.is_symlink():
+            yield from ("--symlink", str(path.readlink()), name)
+        elif path.is_dir():
+            yield from ("--ro-bind", name, name)
+
+
+def _configuration(folder: Path) -> Iterator[str]:
+    for name in _CONFIGURATION:
+        yield from ("--ro-bind-try", f"/etc/{name}", f"/etc/{name}")
+    own = folder / "etc"
+    own.mkdir()
+    for name, text in _OWN_CONFIGURATION.items():
+        (own / name).write_text(text, "utf-8")
+        yield from ("--ro-bind", str(own / name), f"/etc/{name}")
+
+
+def _writable(folder: Path) -> Iterator[str]:
+    # On disk, not tmpfs: what a command writes there must not take the machine's memory.
+    for name, target in _WRITABLE.items():
+        (folder / name).mkdir()
+        yield from ("--bind", str(folder / name), target)
+
+
+def _interpreter() -> Iterator[str]:
+    prefix = interpreter_prefix()
+    if not prefix.is_relative_to("/usr"):
+        yield from ("--ro-bind", str(prefix), str(prefix))
+
+
+def _mounts(places: Sequence[Place]) -> Iterator[str]:
+    for place in sorted(places, key=lambda place: place.target.count("/")):
+        kind = "--bind" if place.writable else "--ro-bind"
+        yield from (kind, str(place.path), place.target)

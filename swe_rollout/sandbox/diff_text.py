@@ -1,0 +1,117 @@
+"""What a diff says about files, read without applying it. Pure; the diff is untrusted.
+
+Used by `repository` (which files are no text) and by the grader (which files a patch touches).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_GIT = b"diff --git "
+_HUNK = re.compile(rb"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
+_NAMES = (b"--- ", b"+++ ", b"rename from ", b"rename to ", b"copy from ", b"copy to ")
+_ESCAPES = {b"a": 7, b"b": 8, b"t": 9, b"n": 10, b"v": 11, b"f": 12, b"r": 13}
+_QUOTED = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
+_TOKEN = re.compile(rb'"((?:[^"\\]|\\.)*)"')
+_GLOB = re.compile(rb"[\\*?\[]")
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """One file's part of a diff: its lines that are no content, and whether all of it is UTF-8."""
+
+    headers: tuple[bytes, ...]
+    is_text: bool
+
+
+def touched(patch: str) -> tuple[str, ...]:
+    """Every path the diff names, old and new, sorted; relative to the repository."""
+    paths = {path for section in _sections(patch.encode()) for path in _paths(section)}
+    return tuple(sorted(path.decode(errors="replace") for path in paths))
+
+
+def undiffable(patch: bytes) -> bytes:
+    """Git attributes that turn text diffs off for every file whose section is not UTF-8."""
+    paths = {p for section in _sections(patch) if not section.is_text for p in _paths(section)}
+    return b"".join(b"%s -diff\n" % _pattern(path) for path in sorted(paths))
+
+
+def _sections(patch: bytes) -> Iterator[_Section]:
+    """The diff's files; hunks are skipped by their own line counts, whatever they contain."""
+    headers: list[bytes] = []
+    is_text, old, new = True, 0, 0
+    for line in patch.split(b"\n"):
+        starts = line.startswith(_GIT) and old <= 0 and new <= 0
+        if starts and headers:
+            yield _Section(tuple(headers), is_text)
+            headers, is_text = [], True
+        is_text = is_text and _is_utf8(line)
+        if old > 0 or new > 0:
+            old -= line[:1] in (b" ", b"-", b"")
+            new -= line[:1] in (b" ", b"+", b"")
+        elif match := _HUNK.match(line):
+            old, new = (int(count) if count else 1 for count in match.groups())
+        elif starts or line.startswith(_NAMES):
+            headers.append(line)
+    yield _Section(tuple(headers), is_text)
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _paths(section: _Section) -> Iterator[bytes]:
+    found = False
+    for line in section.headers:
+        kind = next((name for name in _NAMES if line.startswith(name)), None)
+        if kind is None:
+            continue
+        name = line.removeprefix(kind).partition(b"\t")[0].rstrip(b"\r")
+        path = _unquoted(name)
+        if kind in (b"--- ", b"+++ "):
+            path = path.partition(b"/")[2] if name != b"/dev/null" else b""
+        if path:
+            found = True
+            yield path
+    if not found:
+        for line in section.headers:
+            yield from _of_git_line(line.removeprefix(_GIT))
+
+
+def _of_git_line(names: bytes) -> Iterator[bytes]:
+    """Both paths of `diff --git a/P b/P`: needed only where they are the same."""
+    if names.startswith(b'"') and (token := _TOKEN.match(names)):
+        yield _unquoted(token[0]).partition(b"/")[2]
+    else:
+        yield names[: len(names) // 2].partition(b"/")[2]
+
+
+def _unquoted(name: bytes) -> bytes:
+    """A name as it is, from the form in which git writes unusual ones."""
+    token = _TOKEN.fullmatch(name)
+    return _QUOTED.sub(_unescaped, token[1]) if token else name
+
+
+def _unescaped(match: re.Match[bytes]) -> bytes:
+    code = match[1]
+    if len(code) > 1:
+        return bytes([int(code, 8) & 0xFF])
+    return bytes([_ESCAPES[code]]) if code in _ESCAPES else code
+
+
+def _pattern(path: bytes) -> bytes:
+    """A pattern of git's for this path alone, in quotes as git reads them."""
+    escaped = b"/" + _GLOB.sub(rb"\\\g<0>", path)
+    return b'"%s"' % b"".join(
+        bytes([byte]) if byte in range(32, 127) and byte not in b'"\\' else b"\\%03o" % byte
+        for byte in escaped
+    )

@@ -1,0 +1,185 @@
+"""Container images without a daemon or a registry: folders in, a docker-archive out.
+
+`ctr images import`, `kind load image-archive` and `docker load` all read the archive. The same
+input gives the same bytes on every machine, so an image's digest names its content. Files are
+streamed; memory use does not grow with them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import platform
+import stat
+import tarfile
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from swe_rollout.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
+
+
+@dataclass(frozen=True, slots=True)
+class ImageConfig:
+    """What a container of the image starts with."""
+
+    env: tuple[tuple[str, str], ...] = ()
+    """Names and values; `PATH` has the usual value unless it is among them."""
+    workdir: str = "/"
+    cmd: tuple[str, ...] = ("/bin/sh",)
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """An uncompressed tar of files, laid over the layers before it."""
+
+    path: Path
+    diff_id: str
+    """`sha256:` and the digest of the tar."""
+
+    @classmethod
+    def of(cls, path: Path) -> Layer:
+        """The layer that an existing tar is."""
+        with path.open("rb") as file:
+            return cls(path, f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}")
+
+
+def layer_from_trees(trees: Mapping[str, Path], out: Path) -> Layer:
+    """A layer with each folder's content at its absolute path, everything owned by root.
+
+    Only what decides how a program runs is kept: names, bytes, symbolic links, whether a file is
+    executable, and whether a folder is open to all (`/tmp`). Times, owners and the umask of whoever
+    made the folder are not.
+    """
+    with _replacing(out) as file, _tar(file) as tar:
+        for prefix in sorted(trees):
+            _add_tree(tar, prefix.strip("/"), trees[prefix])
+    return Layer.of(out)
+
+
+def write_archive(name: str, layers: Sequence[Layer], config: ImageConfig, out: Path) -> str:
+    """Write the docker-archive of an image called `name`; returns the image's digest."""
+    return write_tagged_archive((name,), layers, config, out)
+
+
+def write_tagged_archive(
+    names: Sequence[str], layers: Sequence[Layer], config: ImageConfig, out: Path
+) -> str:
+    """The same with several names for one image."""
+    body = _config_json(layers, config)
+    digest = hashlib.sha256(body).hexdigest()
+    files = [f"{layer.diff_id.removeprefix('sha256:')}.tar" for layer in layers]
+    manifest = [{"Config": f"{digest}.json", "RepoTags": list(names), "Layers": files}]
+    with _replacing(out) as file, _tar(file) as tar:
+        # First, so that a reader knows the image without going through the layers.
+        _add_bytes(tar, "manifest.json", json.dumps(manifest).encode())
+        _add_bytes(tar, f"{digest}.json", body)
+        written: set[str] = set()
+        for layer, member in zip(layers, files, strict=True):
+            if member not in written:
+                _add_file(tar, _entry(member, size=layer.path.stat().st_size), layer.path)
+            written.add(member)
+    return f"sha256:{digest}"
+
+
+def _config_json(layers: Sequence[Layer], config: ImageConfig) -> bytes:
+    env = {"PATH": _PATH} | dict(config.env)
+    machine = platform.machine()
+    created = "1970-01-01T00:00:00Z"
+    return json.dumps(
+        {
+            "architecture": _ARCHITECTURES.get(machine, machine),
+            "os": "linux",
+            "created": created,
+            "config": {
+                "Env": [f"{key}={value}" for key, value in env.items()],
+                "WorkingDir": config.workdir,
+                "Cmd": list(config.cmd),
+            },
+            "rootfs": {"type": "layers", "diff_ids": [layer.diff_id for layer in layers]},
+            "history": [{"created": created} for _ in layers],
+        }
+    ).encode()
+
+
+def _add_tree(tar: tarfile.TarFile, prefix: str, root: Path) -> None:
+    """The folder itself, then everything below it, in an order that does not depend on the disk."""
+    if not root.is_dir():
+        raise UsageError(
+            f"No layer from {root}.",
+            why="it is not a folder.",
+            fix="Name the folder whose content is to appear in the image.",
+        )
+    if prefix:  # the folders above it belong to the layers below; none are made up here
+        open_to_all = root.stat().st_mode & stat.S_ISVTX
+        mode = 0o1777 if open_to_all else 0o755
+        tar.addfile(_entry(prefix, kind=tarfile.DIRTYPE, mode=mode))
+    for item in sorted(os.scandir(root), key=lambda item: os.fsencode(item.name)):
+        name = f"{prefix}/{item.name}" if prefix else item.name
+        if item.is_symlink():
+            target = os.readlink(item.path)  # noqa: PTH115 - a Path would tidy what it says
+            tar.addfile(_entry(name, kind=tarfile.SYMTYPE, link=target))
+        elif item.is_dir():
+            _add_tree(tar, name, Path(item.path))
+        elif item.is_file():
+            status = item.stat()
+            executable = bool(status.st_mode & (stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH))
+            mode = 0o755 if executable else 0o644
+            _add_file(tar, _entry(name, size=status.st_size, mode=mode), Path(item.path))
+        else:
+            raise UsageError(
+                f"No layer from {root}.",
+                why=f"{item.path} is a device, a socket or a named pipe.",
+                fix="Remove it from the folder.",
+            )
+
+
+def _entry(
+    name: str, *, size: int = 0, kind: bytes = tarfile.REGTYPE, mode: int = 0o644, link: str = ""
+) -> tarfile.TarInfo:
+    """An entry with owner root and time 0."""
+    entry = tarfile.TarInfo(name)
+    entry.type = kind
+    entry.mode = 0o777 if kind == tarfile.SYMTYPE else mode
+    entry.size = size
+    entry.linkname = link
+    return entry
+
+
+def _add_file(tar: tarfile.TarFile, entry: tarfile.TarInfo, path: Path) -> None:
+    with path.open("rb") as file:
+        tar.addfile(entry, file)
+
+
+def _add_bytes(tar: tarfile.TarFile, name: str, content: bytes) -> None:
+    tar.addfile(_entry(name, size=len(content)), io.BytesIO(content))
+
+
+def _tar(file: IO[bytes]) -> tarfile.TarFile:
+    # GNU: names of any length and any bytes, without extra headers for the usual ones.
+    return tarfile.TarFile(
+        fileobj=file, mode="w", format=tarfile.GNU_FORMAT, errors="surrogateescape"
+    )
+
+
+@contextmanager
+def _replacing(out: Path) -> Iterator[IO[bytes]]:
+    """A file that takes the place of `out` once it is complete."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=out.parent, prefix=f".{out.name}.") as file:
+        yield file
+        file.flush()
+        partial = Path(file.name)
+        partial.chmod(0o644)
+        out.unlink(missing_ok=True)
+        os.link(partial, out)

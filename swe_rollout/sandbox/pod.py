@@ -1,0 +1,250 @@
+"""Sandboxes as Kubernetes pods: one pod, one exec stream, one supervisor for each.
+
+What a pod is made of is in `pod_spec`, how it comes up in `pod_launch`, the bytes in
+`pod_channel`; commands and files are the `session`'s. Every pod of a provider carries its run
+label: one watch sees them all, and what is left at the end is found by it and deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import structlog
+
+from swe_rollout.cluster.api_error import ApiError
+from swe_rollout.cluster.client import ClusterClient
+from swe_rollout.cluster.exec import ExecTarget, open_exec
+from swe_rollout.cluster.watch import PodWatch
+from swe_rollout.errors import EpisodeError, PrerequisiteError, SandboxError, UnreachableError
+from swe_rollout.sandbox import diagnose, pod_spec
+from swe_rollout.sandbox.base import MAX_OUTPUT_BYTES, ExecResult
+from swe_rollout.sandbox.pod_channel import PodChannel
+from swe_rollout.sandbox.pod_launch import PodLaunch
+from swe_rollout.sandbox.session import Session, supervisor_command
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from swe_rollout.cluster.objects import NetworkPolicy, Pod
+    from swe_rollout.sandbox.base import SandboxRequest
+    from swe_rollout.spec.job import PodSandbox as PodOptions
+
+log = structlog.get_logger()
+
+# containerd closes the stdin of an exec as soon as its stderr has ended, and supervisors close
+# theirs: one more descriptor keeps it open for as long as they live.
+_HOLD_STDERR = ("/bin/sh", "-c", 'exec 8>&2 "$@"', "sh")
+KEEPALIVE_S = 30.0
+"""Between two signs of life on a stream; kubelets and load balancers end idle ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Cluster:
+    """What the sandboxes of a provider share, once it is open."""
+
+    client: ClusterClient
+    watch: PodWatch
+    namespace: str
+    names: set[str] = field(default_factory=set)
+    """Of the sandboxes that are starting or running: each is one request's."""
+
+    async def delete(self, pod: Pod) -> None:
+        """Delete the pod; one that is gone is fine, one that stays is told and ends by itself."""
+        name = pod.metadata.name
+        try:
+            await self.client.delete_pod(self.namespace, name, uid=pod.metadata.uid)
+        except ApiError as error:
+            if not (error.not_found or error.conflict):
+                log.warning("pod_left_behind", pod=name, why=str(error))
+        except UnreachableError as error:
+            log.warning("pod_left_behind", pod=name, why=str(error))
+
+
+class RunningPod:
+    """A `Sandbox` in a pod."""
+
+    def __init__(self, pod: Pod, session: Session, cluster: _Cluster) -> None:
+        """Use `PodProvider.start`."""
+        self._pod = pod
+        self._session = session
+        self._cluster = cluster
+        self._closed = False
+        self._keepalive = asyncio.create_task(
+            _keep_alive(session), name=f"keepalive-{pod.metadata.name}"
+        )
+
+    @property
+    def name(self) -> str:
+        """The pod's name."""
+        return self._pod.metadata.name
+
+    @property
+    def workdir(self) -> str:
+        """Where commands start."""
+        return self._session.workdir
+
+    async def exec(
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes = b"",
+        timeout_s: float = 120.0,
+        max_output: int = MAX_OUTPUT_BYTES,
+    ) -> ExecResult:
+        """What the command did; see `Sandbox.exec`."""
+        return await self._session.exec(
+            command, cwd=cwd, env=env, stdin=stdin, timeout_s=timeout_s, max_output=max_output
+        )
+
+    async def read_file(self, path: str, *, max_bytes: int = 64 << 20) -> bytes:
+        """The bytes of a file; see `Sandbox.read_file`."""
+        return await self._session.read_file(path, max_bytes=max_bytes)
+
+    async def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
+        """Create or replace a file; see `Sandbox.write_file`."""
+        await self._session.write_file(path, data, mode=mode)
+
+    async def close(self) -> None:
+        """Delete the pod. Idempotent; never raises for a pod that is lost."""
+        if self._closed:
+            return
+        self._closed = True
+        self._keepalive.cancel()
+        await self._session.close()
+        await self._cluster.delete(self._pod)
+        self._cluster.names.discard(self.name)
+
+
+class PodProvider:
+    """Starts one pod for each sandbox. Safe for concurrent calls."""
+
+    def __init__(self, spec: PodOptions, *, job: str) -> None:
+        """Nothing is asked of the cluster before the first `start`."""
+        self._spec = spec
+        self._job = job
+        self._owner = pod_spec.RunOwner(
+            run=secrets.token_hex(6), started=datetime.now(UTC).isoformat(timespec="seconds")
+        )
+        self._opening = asyncio.Lock()
+        self._cluster: _Cluster | None = None
+
+    async def start(self, request: SandboxRequest) -> RunningPod:
+        """A ready sandbox; SandboxError or ClusterError with why and fix when it can't be had.
+
+        PrerequisiteError and UnreachableError are the job's own: no other episode would fare
+        better.
+        """
+        cluster = await self._opened()
+        manifest = pod_spec.pod_manifest(request, self._spec, self._owner)
+        name = manifest.metadata.name
+        if name in cluster.names:
+            raise SandboxError(
+                f"the sandbox {name} is running already",
+                why="the same episode, attempt and role were asked for twice",
+                retryable=False,
+            )
+        launch = PodLaunch(cluster.client, cluster.watch, manifest, namespace=cluster.namespace)
+        async with AsyncExitStack() as undo:
+            cluster.names.add(name)
+            undo.callback(cluster.names.discard, name)
+            undo.push_async_callback(launch.undo)
+            pod = await launch.run(start_s=self._spec.start_seconds)
+            session = await _enter(pod, cluster, workdir=request.workdir)
+            undo.pop_all()
+        return RunningPod(pod, session, cluster)
+
+    async def aclose(self) -> None:
+        """Delete every pod of this run that is left, then close the connections."""
+        cluster, self._cluster = self._cluster, None
+        if cluster is None:
+            return
+        await cluster.watch.aclose()
+        try:
+            left = await cluster.client.list_pods(cluster.namespace, self._selector)
+            pods = [pod for pod in left.items or [] if pod.metadata.deletion_timestamp is None]
+            await asyncio.gather(*(cluster.delete(pod) for pod in pods))
+        except (EpisodeError, UnreachableError) as error:
+            log.warning("pods_left_behind", selector=self._selector, why=str(error))
+        finally:
+            await cluster.client.aclose()
+
+    @property
+    def _selector(self) -> str:
+        return f"{pod_spec.RUN_LABEL}={self._owner.run}"
+
+    async def _opened(self) -> _Cluster:
+        async with self._opening:
+            if self._cluster is None:
+                self._cluster = await self._open()
+            return self._cluster
+
+    async def _open(self) -> _Cluster:
+        async with AsyncExitStack() as undo:
+            client = await ClusterClient.connect(self._spec.context)
+            undo.push_async_callback(client.aclose)
+            namespace = self._spec.namespace or client.namespace
+            watch = PodWatch(client, namespace=namespace, selector=self._selector)
+            try:
+                await _cut_off(client, namespace)
+                await watch.start()
+            except ApiError as error:
+                raise diagnose.first_contact(error) from error
+            undo.pop_all()
+        log.info("pod_provider_opened", job=self._job, namespace=namespace, run=self._owner.run)
+        return _Cluster(client, watch, namespace)
+
+
+async def _enter(pod: Pod, cluster: _Cluster, *, workdir: str) -> Session:
+    """A session with a supervisor in the pod."""
+    target = ExecTarget(cluster.namespace, pod.metadata.name, pod_spec.CONTAINER)
+    try:
+        stream = await open_exec(cluster.client, target, (*_HOLD_STDERR, *supervisor_command()))
+    except ApiError as error:
+        raise SandboxError(
+            f"no command can be run in pod {pod.metadata.name}", why=error.why, fix=error.fix
+        ) from error
+    channel = PodChannel(stream, pod, client=cluster.client, watch=cluster.watch)
+    return await Session.open(channel, workdir=workdir)
+
+
+async def _keep_alive(session: Session) -> None:
+    """Ping until the session is lost; its callers are told by their own calls."""
+    while True:
+        await asyncio.sleep(KEEPALIVE_S)
+        try:
+            await session.ping()
+        except SandboxError:
+            return
+
+
+async def _cut_off(client: ClusterClient, namespace: str) -> None:
+    """See to it that sandboxes of the namespace reach nothing; raises when we can't."""
+    try:
+        policy = await client.get_network_policy(namespace, pod_spec.POLICY_NAME)
+    except ApiError as error:
+        if not error.not_found:
+            raise
+        policy = await _create_policy(client, namespace)
+    if not policy.spec.denies_all:
+        raise PrerequisiteError(
+            "the NetworkPolicy of the sandboxes lets something through",
+            why=f"{pod_spec.POLICY_NAME} in {namespace} is not what was created",
+            fix=f"`kubectl -n {namespace} delete networkpolicy {pod_spec.POLICY_NAME}`: "
+            "it is made anew",
+        )
+
+
+async def _create_policy(client: ClusterClient, namespace: str) -> NetworkPolicy:
+    try:
+        return await client.create_network_policy(namespace, pod_spec.deny_all_policy())
+    except ApiError as error:
+        if not error.already_exists:
+            raise
+    return await client.get_network_policy(namespace, pod_spec.POLICY_NAME)

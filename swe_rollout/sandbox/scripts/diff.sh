@@ -1,0 +1,50 @@
+# Print the diff of the working tree against $BASE. Standard input: further git attributes.
+#
+# The repository was in an agent's hands: its configuration, hooks, index, attributes and excludes
+# are not used. A git directory of our own borrows its objects, and every file is read anew.
+set -eu
+top=$PWD
+while [ ! -e "$top/.git" ]; do
+    [ "$top" != / ] || { echo 'the repository is gone: there is no .git' >&2; exit 1; }
+    top=$(dirname "$top")
+done
+cd "$top"
+unset GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE GIT_EXTERNAL_DIFF GIT_DIFF_OPTS GIT_CONFIG_COUNT \
+    GIT_CONFIG_PARAMETERS GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+if [ -d .git ]; then
+    objects=$top/.git/objects
+else
+    objects=$(cd "$(git rev-parse --git-common-dir)" && pwd)/objects
+fi
+HOME=$tmp XDG_CONFIG_HOME=$tmp GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null LC_ALL=C
+GIT_ATTR_NOSYSTEM=1 GIT_NO_REPLACE_OBJECTS=1
+export HOME XDG_CONFIG_HOME GIT_CONFIG_NOSYSTEM GIT_CONFIG_GLOBAL LC_ALL
+export GIT_ATTR_NOSYSTEM GIT_NO_REPLACE_OBJECTS
+
+set --
+[ ${#BASE} -ne 64 ] || set -- --object-format=sha256
+git init --quiet --template= "$@" "$tmp/git"
+GIT_DIR=$tmp/git/.git GIT_WORK_TREE=$top
+export GIT_DIR GIT_WORK_TREE
+mkdir -p "$GIT_DIR/info" "$GIT_DIR/objects/info"
+printf '%s\n' "$objects" >"$GIT_DIR/objects/info/alternates"
+printf '%s\n' '__pycache__/' '*.py[co]' '.pytest_cache/' >"$GIT_DIR/info/exclude"
+{
+    # Binary or not is for git to see, not for a file in the tree to say.
+    echo '* !diff'
+    cat
+} >"$GIT_DIR/info/attributes"
+
+git read-tree "$BASE"
+if ! git -c advice.addEmbeddedRepo=false add --all . 2>"$tmp/error"; then
+    # A repository in the repository that has no commit yet stops git; leave such folders out.
+    find . -mindepth 2 -name .git -prune -print | while IFS= read -r nested; do
+        nested=$(dirname "${nested#.}")
+        printf '%s/\n' "$nested" | sed 's/[][*?\\ ]/\\&/g'
+    done >>"$GIT_DIR/info/exclude"
+    git -c advice.addEmbeddedRepo=false add --all .
+fi
+git diff --cached --binary --full-index --find-renames --no-color --no-ext-diff --no-textconv \
+    --ignore-submodules=all --src-prefix=a/ --dst-prefix=b/ --unified=3 "$BASE" --

@@ -1,0 +1,197 @@
+"""Document: YAML text as plain values, with the line of every field, and all that is wrong in it.
+
+Only data is read: text, numbers, true and false, null, lists, mappings. Tags, several documents,
+repeated keys and aliases that expand without bound are refused. Which fields a job has is not known
+here; `swe_rollout.spec.load` checks that.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import yaml
+
+from swe_rollout.errors import Problem
+
+MAX_CHARS = 1 << 18
+"""Of a text; and sixteen times that once its aliases are written out."""
+_NODE_COST = 64
+_MAX_DEPTH = 60
+_TAG = "tag:yaml.org,2002:"
+
+_INT = re.compile(r"^[-+]?(0|[1-9][0-9]{0,17})$")
+_FLOAT = re.compile(
+    r"^[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]{1,3})?$"
+    r"|^[-+]?\.(inf|Inf|INF)$|^\.(nan|NaN|NAN)$"
+)
+
+FieldPath = tuple[str | int, ...]
+"""Where a value is: field names and list positions, from the top."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What a text says: its value, the line of each path, and what is wrong with its form."""
+
+    value: object
+    lines: dict[FieldPath, int]
+    problems: tuple[Problem, ...] = ()
+
+    def line(self, path: FieldPath) -> int:
+        """The line of `path`, or of the nearest field around it."""
+        while path and path not in self.lines:
+            path = path[:-1]
+        return self.lines.get(path, 1)
+
+
+def read_document(text: str, *, source: str) -> Document:
+    """The one document in `text`; when its form is wrong, `problems` says so by line."""
+    if len(text) > MAX_CHARS:
+        return _refused(source, f"longer than {MAX_CHARS // 1024} KiB; no job is")
+    reader = _Reader(source)
+    try:
+        node = yaml.compose(text, Loader=_Loader)
+        value = None if node is None else reader.read(node, ())
+    except yaml.YAMLError as error:
+        return Document(None, {}, (_syntax_problem(error, text, source),))
+    except RecursionError:
+        return _refused(source, "nested too deep; no job is")
+    return Document(value, reader.lines, tuple(reader.problems))
+
+
+def dotted(path: FieldPath) -> str:
+    """`spec.agent.tools[1]`, as people write it."""
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return "".join(parts).removeprefix(".")
+
+
+def _refused(source: str, message: str) -> Document:
+    return Document(None, {}, (Problem(source, "", message),))
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.2's core: `0:40`, `no` and `2024-01-01` are text, `1e3` is a number."""
+
+    yaml_implicit_resolvers: ClassVar[dict[str | None, list[tuple[str, re.Pattern[str]]]]] = {  # type: ignore[misc]
+        None: [  # whatever the first character
+            (_TAG + "null", re.compile(r"^(~|null|Null|NULL|)$")),
+            (_TAG + "bool", re.compile(r"^(true|True|TRUE|false|False|FALSE)$")),
+            (_TAG + "int", _INT),
+            (_TAG + "float", _FLOAT),
+            (_TAG + "merge", re.compile(r"^<<$")),
+        ]
+    }
+
+
+class _TooLargeError(yaml.YAMLError):
+    """Aliases that expand without bound."""
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Turns nodes into values, and remembers lines and problems."""
+
+    source: str
+    lines: dict[FieldPath, int] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    budget: int = 16 * MAX_CHARS
+
+    def read(self, node: yaml.Node, path: FieldPath) -> object:
+        self.lines.setdefault(path, node.start_mark.line + 1)
+        size = len(node.value) if isinstance(node, yaml.ScalarNode) else 0
+        self.budget -= size + _NODE_COST
+        if self.budget < 0 or len(path) > _MAX_DEPTH:
+            raise _TooLargeError(f"{self.source}:{node.start_mark.line + 1}")
+        match node:
+            case yaml.MappingNode() if node.tag == _TAG + "map":
+                return self._mapping(node, path)
+            case yaml.SequenceNode() if node.tag == _TAG + "seq":
+                return [self.read(item, (*path, i)) for i, item in enumerate(node.value)]
+            case yaml.ScalarNode() if node.tag.startswith(_TAG):
+                return self._scalar(node, path)
+            case _:
+                self._refuse(node, path, f"the tag `{node.tag}` is not data")
+                return None
+
+    def _mapping(self, node: yaml.MappingNode, path: FieldPath) -> dict[str, object]:
+        mine: dict[str, object] = {}
+        merged: dict[str, object] = {}
+        for key, value in node.value:
+            if key.tag == _TAG + "merge":
+                merged |= self._merged(value, path)
+            elif not isinstance(key, yaml.ScalarNode) or key.tag != _TAG + "str":
+                quoted = f"; write `'{key.value}'`" if isinstance(key, yaml.ScalarNode) else ""
+                self._refuse(key, path, f"a field name is text{quoted}")
+            elif key.value in mine:
+                first = self.lines[*path, key.value]
+                self._refuse(key, (*path, key.value), f"given twice; first on line {first}")
+            else:
+                self.lines[*path, key.value] = key.start_mark.line + 1
+                mine[key.value] = self.read(value, (*path, key.value))
+        return merged | mine
+
+    def _merged(self, node: yaml.Node, path: FieldPath) -> dict[str, object]:
+        sources = node.value if isinstance(node, yaml.SequenceNode) else [node]
+        merged: dict[str, object] = {}
+        for source in reversed(sources):
+            value = self.read(source, (*path, "<<"))
+            if isinstance(value, dict):
+                merged |= value
+            else:
+                self._refuse(source, (*path, "<<"), "only a mapping can be merged")
+        return merged
+
+    def _scalar(self, node: yaml.ScalarNode, path: FieldPath) -> object:
+        text: str = node.value
+        match node.tag.removeprefix(_TAG):
+            case "null":
+                return None
+            case "bool" if text.lower() in ("true", "false"):
+                return text.lower() == "true"
+            case "int" if _INT.fullmatch(text):
+                return int(text)
+            case "float" if _FLOAT.fullmatch(text):
+                return float(re.sub(r"\.(?=[a-z])", "", text.lower()))
+            case "str" | "merge" if not re.search("[\ud800-\udfff]", text):
+                return text
+            case other:
+                self._refuse(node, path, f"`!!{other} {text[:40]}` is not data")
+                return None
+
+    def _refuse(self, node: yaml.Node, path: FieldPath, message: str) -> None:
+        place = f"{self.source}:{node.start_mark.line + 1}"
+        self.problems.append(Problem(place, dotted(path), message))
+
+
+def _syntax_problem(error: yaml.YAMLError, text: str, source: str) -> Problem:
+    match error:
+        case _TooLargeError():
+            return Problem(str(error), "", "its aliases expand without bound; write the values out")
+        case yaml.composer.ComposerError(context=str(context)) if "single document" in context:
+            return Problem(_at(error, source), "", "a second document; a file holds one job")
+        case yaml.MarkedYAMLError():
+            what = ": ".join(part for part in (error.context, error.problem) if part)
+            return Problem(_at(error, source), "", f"not YAML: {what}{_hint(error)}")
+        case yaml.reader.ReaderError():
+            line = text.count("\n", 0, error.position) + 1
+            return Problem(f"{source}:{line}", "", "not text: a control character")
+        case _:
+            return Problem(source, "", f"not YAML: {error}")
+
+
+def _at(error: yaml.MarkedYAMLError, source: str) -> str:
+    mark = error.problem_mark or error.context_mark
+    return source if mark is None else f"{source}:{mark.line + 1}"
+
+
+def _hint(error: yaml.MarkedYAMLError) -> str:
+    problem = error.problem or ""
+    if "'\\t'" in problem:
+        return "; indent with spaces, not with tabs"
+    if "mapping values are not allowed" in problem:
+        return "; put text that contains `: ` in quotes"
+    if "block end" in problem or "':'" in problem:
+        return "; check the indentation of this line and of the one before"
+    return ""

@@ -1,0 +1,106 @@
+"""The fields of a RolloutJob as a flat list: for `did you mean`, `explain` and reference pages.
+
+Everything is taken from the models in `swe_rollout.spec.job`; nothing is said twice.
+"""
+
+from __future__ import annotations
+
+import types
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+
+from swe_rollout.spec.job import RolloutJob
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pydantic.fields import FieldInfo
+
+
+@dataclass(frozen=True, slots=True)
+class SpecField:
+    """One field: where it is, what it holds, and its documentation."""
+
+    path: tuple[str, ...]
+    type: str
+    """In words: `integer`, `text`, `list of text`, `one of a, b`, `mapping`."""
+    default: str
+    """As YAML would write it; empty for a field without one."""
+    required: bool
+    doc: str
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.path[-1]
+
+    @property
+    def dotted(self) -> str:
+        """`spec.limits.turns`."""
+        return ".".join(self.path)
+
+
+def all_fields() -> tuple[SpecField, ...]:
+    """Every field of a job, each before the fields inside it."""
+    return tuple(_walk(RolloutJob, ()))
+
+
+def fields_in(parent: tuple[str, ...]) -> tuple[SpecField, ...]:
+    """The fields directly inside `parent`; none for a plain value."""
+    return tuple(field for field in all_fields() if field.path[:-1] == parent)
+
+
+def _walk(model: type[BaseModel], parent: tuple[str, ...]) -> Iterator[SpecField]:
+    for name, info in model.model_fields.items():
+        path = (*parent, info.alias or name)
+        inner = _model_in(info.annotation)
+        doc = info.description or (inner.__doc__ if inner else None) or ""
+        yield SpecField(
+            path, _type_words(info.annotation), _default(info), info.is_required(), _flat(doc)
+        )
+        if inner is not None:
+            yield from _walk(inner, path)
+
+
+def _flat(doc: str) -> str:
+    return " ".join(doc.split())
+
+
+def _model_in(annotation: object) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    if get_origin(annotation) in (Union, types.UnionType):
+        return next(filter(None, map(_model_in, get_args(annotation))), None)
+    return None
+
+
+def _type_words(annotation: object) -> str:
+    origin, args = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _type_words(args[0])
+    if origin is Literal:
+        return "one of " + ", ".join(map(str, args)) if len(args) > 1 else str(args[0])
+    if origin in (Union, types.UnionType):
+        return " or ".join(_type_words(arg) for arg in args if arg is not type(None))
+    if origin is tuple:
+        return f"list of {_type_words(args[0])}"
+    if origin is dict or _model_in(annotation) is not None:
+        return "mapping"
+    plain = {str: "text", int: "integer", float: "number", bool: "true or false"}
+    return next((words for kind, words in plain.items() if annotation is kind), str(annotation))
+
+
+def _default(info: FieldInfo) -> str:
+    match info.default:
+        case BaseModel() | None:
+            return ""
+        case bool() as value:
+            return str(value).lower()
+        case tuple() as values:
+            return f"[{', '.join(map(str, values))}]"
+        case str() as value:
+            return value or '""'
+        case value:
+            return "" if info.is_required() or info.default_factory else str(value)

@@ -1,0 +1,107 @@
+"""Job files: YAML to `RolloutJob`, or every problem at once, each with its line.
+
+The form of the text is `document`'s, `--set` is `overrides`', the words for what pydantic finds are
+`messages`'. Used by the command line, the Python face and the tests.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from swe_rollout.errors import Problem, SpecError
+from swe_rollout.spec.document import Document, dotted, read_document
+from swe_rollout.spec.job import API_VERSION, KIND, RolloutJob
+from swe_rollout.spec.messages import message_for
+from swe_rollout.spec.overrides import Overridden, override
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from pydantic_core import ErrorDetails
+
+    from swe_rollout.spec.document import FieldPath
+
+
+def load_job(path: Path, overrides: Sequence[str] = ()) -> RolloutJob:
+    """The job in the file `path`; raises SpecError with all its problems."""
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise _error(str(path), [Problem(str(path), "", "not UTF-8 text")]) from error
+    except OSError as error:
+        message = f"can't be read: {error.strerror}"
+        raise _error(str(path), [Problem(str(path), "", message)]) from error
+    return parse_job(text, source=str(path), overrides=overrides)
+
+
+def parse_job(text: str, *, source: str, overrides: Sequence[str] = ()) -> RolloutJob:
+    """The job in `text`; `source` is what problems call it, `overrides` are `a.b=c` on top."""
+    document = read_document(text, source=source)
+    if not isinstance(document.value, dict):
+        raise _error(source, document.problems or [_not_a_job(document, source)])
+    changed = override(document.value, overrides)
+    problems = [*document.problems, *changed.problems]
+    problems += _headers(changed.value, source)
+    try:
+        job = RolloutJob.model_validate_json(
+            json.dumps(changed.value), strict=True, by_alias=True, by_name=False
+        )
+    except ValidationError as error:
+        problems += [
+            _problem(details, document, changed, source)
+            for details in error.errors(include_url=False)
+        ]
+        raise _error(source, problems) from None
+    if problems:
+        raise _error(source, problems)
+    return job
+
+
+def _error(source: str, problems: Sequence[Problem]) -> SpecError:
+    count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+    return SpecError(
+        f"{source} is not a valid RolloutJob: {count}",
+        sorted(dict.fromkeys(problems), key=_order),
+        fix="`swe-rollout explain spec` lists the fields; `swe-rollout init` writes a job file",
+    )
+
+
+def _order(problem: Problem) -> tuple[bool, int]:
+    """By line; overrides last."""
+    line = problem.place.rpartition(":")[2]
+    return not line.isdecimal(), int(line) if line.isdecimal() else 0
+
+
+def _not_a_job(document: Document, source: str) -> Problem:
+    if document.value is None:
+        return Problem(source, "", "empty; `swe-rollout init` writes a job file to start from")
+    found = "a list" if isinstance(document.value, list) else "plain text"
+    return Problem(f"{source}:1", "", f"expected the fields of a {KIND}, found {found}")
+
+
+def _headers(value: object, source: str) -> Iterator[Problem]:
+    """`kubectl` needs both, so a file without them would run here and nowhere else."""
+    for name, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
+        if isinstance(value, dict) and name not in value:
+            yield Problem(f"{source}:1", name, f"missing; write `{name}: {expected}`")
+
+
+def _problem(
+    details: ErrorDetails, document: Document, changed: Overridden, source: str
+) -> Problem:
+    path = details["loc"]
+    name = dotted(path)
+    place = _override_of(path, changed) or f"{source}:{document.line(path)}"
+    return Problem(place, "" if place.endswith(f" {name}") else name, message_for(details))
+
+
+def _override_of(path: FieldPath, changed: Overridden) -> str | None:
+    """The `--set` that wrote `path`, or that wrote inside it: one-of problems are on the parent."""
+    for at, place in reversed(changed.places.items()):
+        if path[: len(at)] == at or at[: len(path)] == path:
+            return place
+    return None

@@ -1,0 +1,64 @@
+"""Overrides: `--set spec.samples=4` on top of a document, with the same care for errors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from swe_rollout.errors import Problem
+from swe_rollout.spec.document import read_document
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from swe_rollout.spec.document import FieldPath
+
+
+@dataclass(frozen=True, slots=True)
+class Overridden:
+    """A value with overrides applied: which paths they set, and what was wrong with them."""
+
+    value: object
+    places: dict[FieldPath, str]
+    """`--set spec.samples` for each path that was set."""
+    problems: tuple[Problem, ...]
+
+
+def override(value: object, overrides: Sequence[str]) -> Overridden:
+    """`value` with each `a.b=c` set, in order; the right side is YAML, `null` takes a field out."""
+    result = value
+    places: dict[FieldPath, str] = {}
+    problems: list[Problem] = []
+    for text in overrides:
+        name, equals, right = text.partition("=")
+        place = f"--set {name}"
+        path = tuple(name.split("."))
+        if not equals or not all(path):
+            problems.append(Problem(f"--set {text}", "", "write it as path=value: spec.samples=4"))
+            continue
+        document = read_document(right, source=place)
+        problems += [Problem(place, "", problem.message) for problem in document.problems]
+        changed = _set(result, path, document.value)
+        if isinstance(changed, Problem):
+            problems.append(Problem(place, "", changed.message))
+        else:
+            result = changed
+            places[path] = place
+    return Overridden(result, places, tuple(problems))
+
+
+def _set(value: object, path: FieldPath, new: object) -> object:
+    """A copy of `value` with `path` set, or the problem that prevents it."""
+    head, *rest = path
+    if value is not None and not isinstance(value, dict):
+        return Problem("", "", f"there are no fields in {value!r:.40}, so `{head}` can't be set")
+    fields: dict[object, object] = dict(value or {})
+    if rest:
+        new = _set(fields.get(head), tuple(rest), new)
+        if isinstance(new, Problem):
+            return new
+    if new is None:
+        fields.pop(head, None)
+    else:
+        fields[head] = new
+    return fields

@@ -1,0 +1,136 @@
+"""Bucket: bytes under keys, in a folder or in object storage. The only user of obstore.
+
+Every error that leaves here is ours, says why and names a way out; missing objects are
+FileNotFoundError. What the keys mean is `layout`'s business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import obstore
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    PermissionDeniedError,
+    UnauthenticatedError,
+)
+from obstore.store import LocalStore, from_url
+
+from swe_rollout.errors import UnreachableError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from obstore.store import ClientConfig, ObjectStore, RetryConfig
+
+_CLIENT: ClientConfig = {"connect_timeout": timedelta(seconds=5), "timeout": timedelta(seconds=60)}
+_RETRY: RetryConfig = {
+    "max_retries": 4,
+    "retry_timeout": timedelta(seconds=60),
+    "backoff": {"init_backoff": timedelta(milliseconds=200), "max_backoff": timedelta(seconds=5)},
+}
+_FILE = "file://"
+
+
+class Bucket:
+    """A flat map from keys to bytes at an address."""
+
+    def __init__(self, uri: str, objects: ObjectStore | Path) -> None:
+        self.uri = uri
+        self._objects = objects
+
+    @classmethod
+    def open(cls, uri: str) -> Self:
+        """The bucket at `uri`; nothing is contacted or created yet.
+
+        `file:///absolute`, `file://relative/to/cwd`, `s3://bucket/prefix` (also `gs://`, `az://`);
+        credentials and endpoint come from the environment (`AWS_*` for s3).
+        """
+        if uri.startswith(_FILE):
+            return cls(uri, Path(uri.removeprefix(_FILE)).absolute())
+        try:
+            return cls(uri, from_url(uri, client_options=_CLIENT, retry_config=_RETRY))
+        except (BaseError, ValueError) as error:
+            raise UsageError(
+                f"{uri} can't be opened as a store",
+                why=_reason(error),
+                fix="use file:///absolute/path or s3://bucket/prefix; check the AWS_* variables",
+            ) from error
+
+    async def get(self, key: str) -> bytes:
+        """The object's bytes; FileNotFoundError when there is none."""
+        with self._speaking("read", key):
+            answer = await obstore.get_async(self._existing(), key)
+            return bytes(await answer.bytes_async())
+
+    async def put(self, key: str, data: bytes) -> None:
+        """Write the object, replacing what is there; readers see the old one or the new one."""
+        with self._speaking("write", key):
+            await obstore.put_async(await self._created(), key, data, use_multipart=False)
+
+    async def create(self, key: str, data: bytes) -> bool:
+        """Write the object unless there is one; whether it was written.
+
+        Atomic: a folder gets a staged file and a hard link, object storage `If-None-Match: *`.
+        """
+        with self._speaking("write", key):
+            target = await self._created()
+            try:
+                await obstore.put_async(target, key, data, mode="create", use_multipart=False)
+            except AlreadyExistsError:
+                return False
+            return True
+
+    async def keys(self, prefix: str) -> AsyncIterator[str]:
+        """All keys under the folder `prefix`, in no order. Staged files are not among them."""
+        with self._speaking("list", prefix):
+            try:
+                listing = obstore.list(self._existing(), prefix=prefix)
+                async for chunk in listing:
+                    for meta in chunk:
+                        yield meta["path"]
+            except FileNotFoundError:
+                return
+
+    def _existing(self) -> ObjectStore:
+        if not isinstance(self._objects, Path):
+            return self._objects
+        if not self._objects.is_dir():
+            raise FileNotFoundError(self._objects)
+        self._objects = LocalStore(prefix=self._objects)
+        return self._objects
+
+    async def _created(self) -> ObjectStore:
+        if isinstance(self._objects, Path):
+            await asyncio.to_thread(self._objects.mkdir, parents=True, exist_ok=True)
+        return self._existing()
+
+    @contextmanager
+    def _speaking(self, verb: str, key: str) -> Iterator[None]:
+        what = f"the store can't {verb} {self.uri}/{key}"
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except (PermissionDeniedError, UnauthenticatedError, PermissionError) as error:
+            raise UnreachableError(what, why=_reason(error), fix=self._access_fix()) from error
+        except (BaseError, OSError) as error:
+            fix = "check that the store answers from here, and its address"
+            raise UnreachableError(what, why=_reason(error), fix=fix) from error
+
+    def _access_fix(self) -> str:
+        if self.uri.startswith(_FILE):
+            return "give this user write access to the folder, or name another store"
+        return "check the credentials in the environment (AWS_ACCESS_KEY_ID, …) and their rights"
+
+
+def _reason(error: Exception) -> str:
+    """The first line of an error, without obstore's dump and without user names in addresses."""
+    line = str(error).partition("\n\nDebug source")[0].strip().partition("\n")[0]
+    return re.sub(r"://[^/@\s]+@", "://", line) or type(error).__name__

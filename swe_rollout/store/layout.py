@@ -1,0 +1,91 @@
+"""Where everything of a job lies in a store: keys, both ways. Pure; no I/O here.
+
+<job>/job.yaml                                            the resolved job
+<job>/plan.json                                           instances, samples, spec digest
+<job>/episodes/<instance>/<sample>/trajectory.json.zst    one committed episode
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from swe_rollout.errors import UsageError
+from swe_rollout.trajectory import EpisodeId
+
+TRAJECTORY = "trajectory.json.zst"
+
+_SEGMENT = re.compile(r"[A-Za-z0-9._+-]+")
+_EPISODE_KEY = re.compile(
+    rf"(?P<job>[^/]+)/episodes/(?P<instance>[^/]+)/(?P<sample>0|[1-9][0-9]*)/{re.escape(TRAJECTORY)}"
+)
+
+
+def segment(name: str) -> str:
+    """`name`, checked to be one safe path segment; UsageError for anything else."""
+    if not _SEGMENT.fullmatch(name) or name in (".", ".."):
+        raise UsageError(
+            f"{name!r} can't be a folder in a store",
+            why="names there consist of letters, digits and . _ + -",
+            fix="rename the instance or the job",
+        )
+    return name
+
+
+def job_key(job: str) -> str:
+    """The resolved job, as YAML."""
+    return f"{segment(job)}/job.yaml"
+
+
+def plan_key(job: str) -> str:
+    """The plan, as JSON."""
+    return f"{segment(job)}/plan.json"
+
+
+def episodes_prefix(job: str) -> str:
+    """The folder of all committed episodes of a job."""
+    return f"{segment(job)}/episodes"
+
+
+def trajectory_key(episode: EpisodeId) -> str:
+    """Where the episode is committed."""
+    prefix = episodes_prefix(episode.job)
+    return f"{prefix}/{segment(episode.instance)}/{episode.sample}/{TRAJECTORY}"
+
+
+def parse_trajectory_key(key: str) -> EpisodeId | None:
+    """The episode that is committed at `key`; none for every other object."""
+    match = _EPISODE_KEY.fullmatch(key)
+    if match is None:
+        return None
+    return EpisodeId(match["job"], match["instance"], int(match["sample"]))
+
+
+@dataclass(frozen=True, slots=True)
+class JobRef:
+    """A job and the store it lies in, as people name both at once."""
+
+    store_uri: str
+    job: str
+
+    @classmethod
+    def parse(cls, address: str) -> Self:
+        """Read `file:///data/runs/demo`, `s3://bucket/runs/demo` or the path `runs/demo`."""
+        scheme, separator, rest = address.rstrip("/").rpartition("://")
+        parent, slash, name = rest.rpartition("/")
+        is_path = not separator
+        if not re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", name) or not (slash or is_path):
+            raise UsageError(
+                f"{address!r} does not name a job in a store",
+                why="the last part is the job's name, what comes before it is the store",
+                fix="write it as runs/my-job, file:///data/runs/my-job or s3://bucket/runs/my-job",
+            )
+        if is_path:
+            return cls(f"file://{(Path(parent or '/') if slash else Path()).absolute()}", name)
+        return cls(f"{scheme}://{parent}", name)
+
+    def __str__(self) -> str:
+        """The address: store, slash, job."""
+        return f"{self.store_uri}/{self.job}"

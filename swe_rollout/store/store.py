@@ -1,0 +1,191 @@
+"""Store: the record of a job. A trajectory is committed once, whatever crashes or runs twice.
+
+The worker writes through it; exports, the viewer and the command line read. Needs no cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+import msgspec
+import yaml
+import zstandard
+
+from swe_rollout.errors import StoreError, UnreachableError, UsageError
+from swe_rollout.spec.job import RolloutJob
+from swe_rollout.store import layout
+from swe_rollout.store.bucket import Bucket
+from swe_rollout.store.difference import differences
+from swe_rollout.trajectory import EpisodeId, Trajectory, from_json, to_json
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+_LEVEL = 6
+_READ_AHEAD = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a job consists of, fixed when it begins."""
+
+    instances: tuple[str, ...]
+    samples: int
+    spec_digest: str
+    schema: int = 1
+
+    @property
+    def episodes(self) -> int:
+        """How many episodes the job has."""
+        return len(self.instances) * self.samples
+
+
+class Store:
+    """Jobs and their trajectories at one address. Safe for concurrent use, also by processes."""
+
+    def __init__(self, bucket: Bucket) -> None:
+        self._bucket = bucket
+
+    @classmethod
+    def open(cls, uri: str) -> Self:
+        """The store at `uri` (forms: see `Bucket.open`); a folder is created by the first write."""
+        return cls(Bucket.open(uri))
+
+    @property
+    def uri(self) -> str:
+        """Its address."""
+        return self._bucket.uri
+
+    async def begin(self, job: RolloutJob, instances: Sequence[str]) -> Plan:
+        """Write the job and its plan, or go on with the ones that are there.
+
+        What doesn't change trajectories (parallelism, sandbox, retries) may differ from last time.
+        Raises UsageError when the job of that name in this store is another one.
+        """
+        name = job.metadata.name
+        plan = Plan(tuple(map(layout.segment, instances)), job.spec.samples, job.digest)
+        document = yaml.safe_dump(job.to_yaml_dict(), sort_keys=False, allow_unicode=True)
+        if not await self._bucket.create(layout.job_key(name), document.encode()):
+            there = await self.job(name)
+            if there.digest != job.digest:
+                raise _another_job(f"{self.uri}/{name}", differences(there, job))
+        if await self._bucket.create(layout.plan_key(name), msgspec.json.encode(plan)):
+            return plan
+        begun = await self.plan(name)
+        if changes := _changes(begun, plan):
+            raise _another_job(f"{self.uri}/{name}", changes)
+        return begun
+
+    async def plan(self, job: str) -> Plan:
+        """What the job consists of; UsageError when this store has no such job."""
+        data = await self._read_of_job(layout.plan_key(job), job)
+        try:
+            return msgspec.json.decode(data, type=Plan)
+        except msgspec.DecodeError as error:
+            raise _damaged(f"{self.uri}/{layout.plan_key(job)}", error) from error
+
+    async def job(self, job: str) -> RolloutJob:
+        """The resolved job; UsageError when this store has no such job."""
+        data = await self._read_of_job(layout.job_key(job), job)
+        try:
+            return RolloutJob.model_validate(yaml.safe_load(data))
+        except (yaml.YAMLError, ValueError) as error:
+            raise _damaged(f"{self.uri}/{layout.job_key(job)}", error) from error
+
+    async def commit(self, trajectory: Trajectory) -> bool:
+        """Write the trajectory unless its episode has one; whether it was written.
+
+        False also when an earlier try of the same commit got through unnoticed.
+        Raises StoreError when the store refuses or doesn't answer.
+        """
+        key = layout.trajectory_key(trajectory.episode)
+        data = await asyncio.to_thread(_pack, trajectory)
+        try:
+            return await self._bucket.create(key, data)
+        except UnreachableError as error:
+            raise StoreError(error.what, why=error.why, fix=error.fix) from error
+
+    async def committed(self, job: str) -> frozenset[EpisodeId]:
+        """The episodes of the job that have a trajectory."""
+        keys = self._bucket.keys(layout.episodes_prefix(job))
+        return frozenset([e async for key in keys if (e := layout.parse_trajectory_key(key))])
+
+    async def read(self, episode: EpisodeId) -> Trajectory:
+        """The trajectory of a committed episode; UsageError when there is none."""
+        key = layout.trajectory_key(episode)
+        try:
+            data = await self._bucket.get(key)
+        except FileNotFoundError as error:
+            raise UsageError(
+                f"{episode} is not in the store",
+                why=f"{self.uri}/{key} does not exist",
+                fix="check the address; an episode is there once it was committed",
+            ) from error
+        try:
+            return await asyncio.to_thread(_unpack, data)
+        except (zstandard.ZstdError, ValueError) as error:
+            raise _damaged(f"{self.uri}/{key}", error) from error
+
+    async def trajectories(self, job: str) -> AsyncIterator[Trajectory]:
+        """All trajectories of the job, by instance, then sample; a few are read ahead."""
+        episodes = sorted(await self.committed(job), key=lambda e: (e.instance, e.sample))
+        for start in range(0, len(episodes), _READ_AHEAD):
+            ahead = episodes[start : start + _READ_AHEAD]
+            for trajectory in await asyncio.gather(*map(self.read, ahead)):
+                yield trajectory
+
+    async def put(self, key: str, data: bytes) -> None:
+        """Write an object beside the trajectories (a report), replacing the last one."""
+        await self._bucket.put(key, data)
+
+    async def _read_of_job(self, key: str, job: str) -> bytes:
+        try:
+            return await self._bucket.get(key)
+        except FileNotFoundError as error:
+            raise UsageError(
+                f"the store {self.uri} has no job {job}",
+                why=f"{key} does not exist",
+                fix="check the address: the store, a slash, the job's name",
+            ) from error
+
+
+def _pack(trajectory: Trajectory) -> bytes:
+    return zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress(to_json(trajectory))
+
+
+def _unpack(data: bytes) -> Trajectory:
+    return from_json(zstandard.ZstdDecompressor().decompress(data))
+
+
+def _changes(begun: Plan, wanted: Plan) -> list[str]:
+    """What differs between the plan in the store and the one that is wanted now."""
+    changes = []
+    if begun.spec_digest != wanted.spec_digest or begun.samples != wanted.samples:
+        changes.append(f"spec digest: {begun.spec_digest} there, {wanted.spec_digest} now")
+    before, after = set(begun.instances), set(wanted.instances)
+    changes += _named("no longer in the dataset", before - after)
+    changes += _named("newly in the dataset", after - before)
+    return changes
+
+
+def _named(what: str, instances: set[str]) -> list[str]:
+    return [f"{len(instances)} instances {what}, such as {min(instances)}"] if instances else []
+
+
+def _another_job(address: str, changes: Sequence[str]) -> UsageError:
+    return UsageError(
+        f"{address} belongs to a job with another spec",
+        why="; ".join(changes),
+        fix="give this job another metadata.name, or another store.uri",
+    )
+
+
+def _damaged(address: str, error: Exception) -> StoreError:
+    return StoreError(
+        f"{address} can't be read",
+        why=str(error),
+        fix="it was written by another version or damaged; delete it to roll it out again",
+        retryable=False,
+    )

@@ -1,0 +1,123 @@
+"""JobSummary: a job in figures, counted over its committed trajectories.
+
+Masked episodes (something broke) are counted apart and never enter a mean.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from swe_rollout.store.store import Store
+    from swe_rollout.trajectory import Trajectory
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceSummary:
+    """One task: its committed samples, the group a trainer compares."""
+
+    instance: str
+    samples: int
+    resolved: int
+    mean_reward: float | None
+    """None when no sample was graded."""
+    turns: int
+    """Of all samples together."""
+    tokens: int
+    """Sampled and read, of all samples together."""
+    masked: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobSummary:
+    """The state of a job."""
+
+    job: str
+    episodes: int
+    """Planned."""
+    committed: int
+    resolved: int
+    unresolved: int
+    """Neither resolved nor masked."""
+    masked: int
+    mean_reward: float | None
+    """Over the graded episodes; none when there is none."""
+    stop_reasons: dict[str, int]
+    failures: dict[str, int]
+    """By type."""
+    by_instance: tuple[InstanceSummary, ...] = ()
+
+    def to_json(self) -> bytes:
+        """The figures as one JSON object, without the part by instance."""
+        record = msgspec.to_builtins(self)
+        del record["by_instance"]
+        return msgspec.json.encode(record)
+
+
+@dataclass(slots=True)
+class _Tally:
+    """Counts of some episodes."""
+
+    samples: int = 0
+    resolved: int = 0
+    masked: int = 0
+    turns: int = 0
+    tokens: int = 0
+    rewards: list[float] = field(default_factory=list)
+
+    def add(self, trajectory: Trajectory) -> None:
+        self.samples += 1
+        self.turns += len(trajectory.turns)
+        self.tokens += len(trajectory.token_ids)
+        if trajectory.masked:
+            self.masked += 1
+            return
+        self.resolved += trajectory.resolved
+        if trajectory.reward is not None:
+            self.rewards.append(trajectory.reward.value)
+
+    @property
+    def mean_reward(self) -> float | None:
+        return sum(self.rewards) / len(self.rewards) if self.rewards else None
+
+
+async def summarise(store: Store, job: str) -> JobSummary:
+    """Count the job's committed trajectories; UsageError when the store has no such job."""
+    plan = await store.plan(job)
+    total, groups = _Tally(), dict[str, _Tally]()
+    stop_reasons, failures = Counter[str](), Counter[str]()
+    async for trajectory in store.trajectories(job):
+        total.add(trajectory)
+        groups.setdefault(trajectory.episode.instance, _Tally()).add(trajectory)
+        if trajectory.stop_reason is not None:
+            stop_reasons[trajectory.stop_reason.value] += 1
+        if trajectory.failure is not None:
+            failures[trajectory.failure.type] += 1
+    return JobSummary(
+        job=job,
+        episodes=plan.episodes,
+        committed=total.samples,
+        resolved=total.resolved,
+        unresolved=total.samples - total.resolved - total.masked,
+        masked=total.masked,
+        mean_reward=total.mean_reward,
+        stop_reasons=dict(sorted(stop_reasons.items())),
+        failures=dict(sorted(failures.items())),
+        by_instance=tuple(_instance(name, tally) for name, tally in groups.items()),
+    )
+
+
+def _instance(name: str, tally: _Tally) -> InstanceSummary:
+    return InstanceSummary(
+        instance=name,
+        samples=tally.samples,
+        resolved=tally.resolved,
+        mean_reward=tally.mean_reward,
+        turns=tally.turns,
+        tokens=tally.tokens,
+        masked=tally.masked,
+    )

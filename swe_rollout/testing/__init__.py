@@ -1,0 +1,1 @@
+"""What users test with too: the small tokenizer that scripted policies speak."""

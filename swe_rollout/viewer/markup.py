@@ -1,0 +1,66 @@
+"""Markup: HTML that can't be broken from inside. Text is escaped here and nowhere else.
+
+A `Markup` is made by `tag`, which escapes every plain string it is given; so untrusted text reaches
+a page only as text. Used by the pages of the viewer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from swe_rollout.viewer.visible import escaped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@dataclass(frozen=True, slots=True)
+class Markup:
+    """HTML that is safe as it is."""
+
+    html: str
+
+
+Part = Markup | str
+
+
+def join(parts: Iterable[Part]) -> Markup:
+    """Parts one after the other; strings are escaped."""
+    return Markup("".join(p.html if isinstance(p, Markup) else escaped(p) for p in parts))
+
+
+def tag(name: str, *parts: Part, **attributes: str) -> Markup:
+    """`<name …>parts</name>`; `class_` is the attribute `class`."""
+    named = "".join(
+        f' {key.rstrip("_")}="{escaped(value)}"' for key, value in attributes.items() if value
+    )
+    return Markup(f"<{name}{named}>{join(parts).html}</{name}>")
+
+
+def table(columns: Iterable[str], rows: Iterable[Iterable[Part]]) -> Markup:
+    """A table; columns whose name ends in `#` hold numbers."""
+    names = list(columns)
+    classes = ["n" if name.endswith("#") else "" for name in names]
+    head = [
+        tag("th", name.rstrip("#"), class_=kind) for name, kind in zip(names, classes, strict=True)
+    ]
+    body = [
+        tag("tr", *(tag("td", cell, class_=kind) for cell, kind in zip(row, classes, strict=True)))
+        for row in rows
+    ]
+    return tag("table", tag("thead", tag("tr", *head)), tag("tbody", *body))
+
+
+def facts(pairs: Iterable[tuple[str, Part]]) -> Markup:
+    """Named figures in a row."""
+    return tag(
+        "dl",
+        *(tag("div", tag("dt", name), tag("dd", value)) for name, value in pairs),
+        class_="facts",
+    )
+
+
+def fold(label: Part, content: Part, *, open_: str = "") -> Markup:
+    """Content behind its label; `open_` shows it at once."""
+    return tag("details", tag("summary", label), content, open=open_)

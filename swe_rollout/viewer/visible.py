@@ -1,0 +1,40 @@
+"""Untrusted text made harmless to look at: control characters are shown, not obeyed.
+
+Model output, sandbox output and dataset rows may hold terminal escapes, NUL bytes and characters
+that reorder a line. Used for HTML pages and for terminals.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+
+_ANSI_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_CONTROL = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and newline, DEL, C1
+    r"\u200e\u200f\u2028-\u202e\u2066-\u2069"  # line and direction marks
+    r"\ud800-\udfff]"  # halves of characters
+)
+_C0_PICTURES = 0x2400
+_C0_END = 0x20
+
+
+def visible(text: str) -> str:
+    """`text` with colours taken out and every other control character replaced by a picture."""
+    return _CONTROL.sub(_picture, _ANSI_COLOUR.sub("", text.replace("\r\n", "\n")))
+
+
+def one_line(text: str, *, limit: int = 200) -> str:
+    """`visible` text on one line, cut at `limit` characters."""
+    line = " ".join(visible(text[: 4 * limit]).split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def escaped(text: str) -> str:
+    """`visible` text for HTML, in element content and in quoted attributes."""
+    return html.escape(visible(text), quote=True)
+
+
+def _picture(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return chr(_C0_PICTURES + code) if code < _C0_END else f"⟨U+{code:04X}⟩"

@@ -1,0 +1,54 @@
+"""Checks of a stored trajectory with zstd, json and hashlib alone: none of our code."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import struct
+from pathlib import Path
+from typing import Any
+
+import zstandard
+
+
+def read(path: Path | bytes) -> dict[str, Any]:
+    """The record in a `trajectory.json.zst`."""
+    data = path.read_bytes() if isinstance(path, Path) else path
+    raw = zstandard.ZstdDecompressor().decompressobj().decompress(data)
+    record = json.loads(raw)
+    assert isinstance(record, dict)
+    return record
+
+
+def committed(folder: Path) -> list[Path]:
+    """All committed trajectories of a job's folder."""
+    return sorted(folder.glob("episodes/*/*/trajectory.json.zst"))
+
+
+def check(record: dict[str, Any]) -> None:
+    """Every promise of the stored form that can be checked from the record alone."""
+    ids, mask, logprobs = record["token_ids"], record["loss_mask"], record["logprobs"]
+    assert len(ids) == len(mask) == len(logprobs)
+    sampled = [0] * len(ids)
+    position = 0
+    for segment in record["segments"]:
+        assert segment["start"] == position
+        position = segment["end"]
+        if segment["kind"] == "sampled":
+            sampled[segment["start"] : segment["end"]] = [1] * (segment["end"] - segment["start"])
+    assert position == len(ids)
+    assert mask == sampled
+    for bit, logprob in zip(mask, logprobs, strict=True):
+        assert logprob is None if not bit else math.isfinite(logprob)
+    for turn in record["turns"]:
+        length = turn["request"]["length"]
+        head = hashlib.sha256(struct.pack(f"<{length}i", *ids[:length])).hexdigest()
+        assert turn["request"]["sha256"] == head
+        assert mask[length] == 1
+    completion = sum(turn["completion_tokens"] for turn in record["turns"])
+    assert completion == sum(mask)
+    if record["failure"] is not None:
+        assert record["reward"] is None
+    if record["verdict"] is None:
+        assert record["reward"] is None

@@ -1,0 +1,177 @@
+"""The main job in this process: scenarios, resume, crash, bad input."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from e2e.command import COMMAND, Job, answer, swe_rollout
+from e2e.records import check, committed, read
+from swe_rollout.engine.scenarios import SCENARIOS
+
+ALL = tuple(SCENARIOS)
+
+
+def test_every_scenario_ends_as_it_says(job_file: Callable[..., Job]) -> None:
+    job = job_file(names=["python-dotenv", "sqlparse"], scenarios=ALL)
+
+    state = answer(swe_rollout("run", str(job.path), "-o", "json"))
+
+    assert list(state) == [
+        "job",
+        "episodes",
+        "committed",
+        "resolved",
+        "unresolved",
+        "masked",
+        "mean_reward",
+        "stop_reasons",
+        "failures",
+    ]
+    assert state["episodes"] == state["committed"] == 2 * len(ALL)
+    assert state["masked"] == 0
+    assert state["failures"] == {}
+    paths = committed(job.folder)
+    assert len(paths) == 2 * len(ALL)
+    for path in paths:
+        record = read(path)
+        check(record)
+        scenario = SCENARIOS[ALL[int(record["episode"].rsplit("/", 1)[1])]]
+        assert record["stop_reason"] == scenario.stop_reason.value, record["episode"]
+        assert (record["reward"] == 1.0) is scenario.resolved, record["episode"]
+        assert (record["verdict"]["status"] == "resolved") is scenario.resolved
+    assert answer(swe_rollout("status", job.uri, "-o", "json")) == state
+
+
+def test_the_same_command_again_changes_nothing(job_file: Callable[..., Job]) -> None:
+    job = job_file(scenarios=["gold", "empty"])
+    first = answer(swe_rollout("run", str(job.path), "-o", "json"))
+    before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in committed(job.folder)}
+
+    second = answer(swe_rollout("run", str(job.path), "-o", "json"))
+
+    assert second == first
+    assert before == {
+        path: (path.stat().st_mtime_ns, path.read_bytes()) for path in committed(job.folder)
+    }
+
+
+def test_sigkill_at_a_random_moment_loses_and_doubles_nothing(job_file: Callable[..., Job]) -> None:
+    job = job_file(scenarios=["gold", "wrong", "empty", "gold"])
+    rng = random.Random(time.time_ns())
+    kept: dict[Path, bytes] = {}
+    for _ in range(3):
+        run = subprocess.Popen(
+            [*COMMAND, "run", str(job.path)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            run.wait(timeout=rng.uniform(2, 9))
+        except subprocess.TimeoutExpired:
+            run.send_signal(signal.SIGKILL)
+            run.wait()
+        now = {path: path.read_bytes() for path in committed(job.folder)}
+        assert kept.items() <= now.items()
+        kept = now
+
+    state = answer(swe_rollout("run", str(job.path), "-o", "json"))
+
+    assert state["committed"] == state["episodes"] == 4
+    paths = committed(job.folder)
+    assert len(paths) == 4
+    for path in paths:
+        check(read(path))
+        assert path.read_bytes() == kept.get(path, path.read_bytes())
+
+
+def test_five_mistakes_make_five_lines_and_exit_2(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(
+        """\
+apiVersion: swe-rollout.dev/v1alpha1
+kind: RolloutJob
+metadata: {name: Bad_Name}
+spec:
+  dataset:
+    releasePairs: {}
+  sampels: 4
+  parallelism: zero
+  policy:
+    scripted: {}
+  limits:
+    turns: -1
+  sandbox:
+    local: {isolation: dockr}
+"""
+    )
+
+    done = swe_rollout("run", str(path), check=False)
+
+    assert done.returncode == 2
+    lines = [line for line in done.stderr.splitlines() if line.startswith(f"{path}:")]
+    assert len(lines) == 5, done.stderr
+    assert any(":7:" in line and "samples" in line for line in lines)
+
+
+def test_bad_rows_stop_the_job_before_it_starts_or_are_left_out(
+    tmp_path: Path, job_file: Callable[..., Job]
+) -> None:
+    good = swe_rollout("datasets", "rows", "release-pairs").stdout.splitlines()
+    rows = {json.loads(line)["instance_id"]: json.loads(line) for line in good}
+    row = next(row for key, row in rows.items() if "dotenv" in key)
+    missing = {key: value for key, value in row.items() if key != "problem_statement"}
+    wrong = {**row, "instance_id": "wrong", "FAIL_TO_PASS": 7}
+    huge = {**row, "instance_id": "huge", "problem_statement": "x" * (32 << 20)}
+    data = b"\n".join(
+        [
+            json.dumps(row).encode(),
+            json.dumps({**missing, "instance_id": "missing"}).encode(),
+            json.dumps(wrong).encode(),
+            json.dumps(huge).encode(),
+            b"\x00\xff\xfe\x01 binary",
+        ]
+    )
+    (tmp_path / "rows.jsonl").write_bytes(data + b"\n")
+    job = job_file(scenarios=["gold"], dataset={"swebench": {"uri": "rows.jsonl"}})
+
+    refused = swe_rollout("run", str(job.path), check=False)
+
+    assert refused.returncode == 2
+    for line in (2, 3, 4, 5):
+        places = [text for text in refused.stderr.splitlines() if f"rows.jsonl:{line}:" in text]
+        assert len(places) == 1, refused.stderr[-3000:]
+    assert len(refused.stderr) < 8000
+    assert committed(job.folder) == []
+
+    state = answer(swe_rollout("run", str(job.path), "--skip-bad-rows", "-o", "json"))
+
+    assert (state["episodes"], state["resolved"]) == (1, 1)
+
+
+def test_validate_says_gold_resolves_and_empty_does_not() -> None:
+    done = swe_rollout(
+        "validate", "release-pairs", "--include", "python-dotenv*", "-o", "json", check=False
+    )
+
+    assert done.returncode == 0, done.stderr
+    (result,) = answer(done)["instances"]
+    assert result["gold"] == "resolved"
+    assert result["empty"] == "unresolved"
+
+
+@pytest.mark.parametrize("address", ["nothing", "file:///nonexistent/runs/demo"])
+def test_status_of_an_unknown_job_is_a_clear_error(address: str) -> None:
+    done = swe_rollout("status", address, check=False)
+
+    assert done.returncode == 2
+    assert "error:" in done.stderr
+    assert "fix" in done.stderr

@@ -1,0 +1,59 @@
+"""A server that misbehaves on request; the real API server is in the cluster tier."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from kubernetes.client import Configuration
+
+from swe_rollout.cluster.client import ClusterClient
+from swe_rollout.cluster.config import Access, Credentials
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Connect(Protocol):
+    """A client of a server that answers everything by one handler."""
+
+    async def __call__(self, handler: Handler, *, patience_s: float = 5.0) -> ClusterClient: ...
+
+
+def access(server: str, token: str = "Bearer first") -> Access:
+    configuration = Configuration(host=server)
+    configuration.api_key["BearerToken"] = token
+    return Access(
+        server=server,
+        namespace="default",
+        credentials=Credentials(configuration),
+        tls=None,
+        tls_server_name=None,
+        proxy=None,
+    )
+
+
+@pytest.fixture
+async def connect() -> AsyncIterator[Connect]:
+    servers: list[TestServer] = []
+    clients: list[ClusterClient] = []
+
+    async def make(handler: Handler, *, patience_s: float = 5.0) -> ClusterClient:
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", handler)
+        server = TestServer(app)
+        await server.start_server()
+        servers.append(server)
+        client = ClusterClient(access(str(server.make_url("")).rstrip("/")), patience_s=patience_s)
+        clients.append(client)
+        return client
+
+    yield make
+    for client in clients:
+        await client.aclose()
+    for server in servers:
+        await server.close()

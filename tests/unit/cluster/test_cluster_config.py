@@ -1,0 +1,94 @@
+"""Where the cluster is found: kubeconfig files, contexts, and what is said when there is none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from swe_rollout.cluster.config import load_access
+from swe_rollout.errors import PrerequisiteError, UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "config"
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "one",
+        "clusters": [
+            {"name": "one", "cluster": {"server": "http://one.example:1/"}},
+            {"name": "two", "cluster": {"server": "http://two.example:2"}},
+        ],
+        "users": [{"name": "me", "user": {"token": "secret"}}],
+        "contexts": [
+            {"name": "one", "context": {"cluster": "one", "user": "me"}},
+            {"name": "two", "context": {"cluster": "two", "user": "me", "namespace": "rl"}},
+        ],
+    }
+    path.write_text(yaml.safe_dump(content))
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    return path
+
+
+@pytest.mark.usefixtures("kubeconfig")
+async def test_the_current_context_is_used_unless_one_is_named() -> None:
+    one, two = await load_access(), await load_access("two")
+    assert (one.server, one.namespace) == ("http://one.example:1", "default")
+    assert (two.server, two.namespace) == ("http://two.example:2", "rl")
+    assert await two.credentials.headers() == {"Authorization": "Bearer secret"}
+
+
+@pytest.mark.usefixtures("kubeconfig")
+async def test_an_unknown_context_is_refused_with_those_there_are() -> None:
+    with pytest.raises(UsageError, match="one, two"):
+        await load_access("three")
+
+
+async def test_a_file_that_is_no_kubeconfig_is_told_by_its_name(kubeconfig: Path) -> None:
+    kubeconfig.write_text("clusters: [")
+    with pytest.raises(PrerequisiteError, match=str(kubeconfig)):
+        await load_access()
+
+
+async def test_a_missing_certificate_is_told(kubeconfig: Path) -> None:
+    text = kubeconfig.read_text().replace("http://one.example:1/", "https://one.example:1/")
+    kubeconfig.write_text(text.replace("token: secret", "client-certificate: nowhere.pem"))
+    with pytest.raises(PrerequisiteError, match=r"nowhere\.pem"):
+        await load_access()
+
+
+async def test_a_named_file_that_does_not_exist_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "nothing"))
+    with pytest.raises(PrerequisiteError, match="nothing"):
+        await load_access()
+
+
+async def test_outside_a_cluster_without_a_file_the_way_out_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(PrerequisiteError) as caught:
+        await load_access()
+    assert "local" in caught.value.fix
+
+
+@pytest.mark.usefixtures("kubeconfig")
+async def test_a_proxy_is_used_unless_the_server_is_excepted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("http_proxy", "HTTP_PROXY"):
+        monkeypatch.setenv(name, "http://proxy.example:3128")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.setenv(name, "two.example")
+    assert (await load_access("one")).proxy == "http://proxy.example:3128"
+    assert (await load_access("two")).proxy is None

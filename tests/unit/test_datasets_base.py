@@ -1,0 +1,118 @@
+"""Which rows become the job's tasks."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from swe_rollout.datasets.base import LoadedDataset, load
+from swe_rollout.errors import DatasetError
+from swe_rollout.spec.job import Dataset, ReleasePairsDataset, SwebenchDataset
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+IDS = ("django__django-1", "django__django-2", "sympy__sympy-1", "pallets__flask-1")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    rows = [
+        {
+            "instance_id": instance_id,
+            "repo": "a/b",
+            "base_commit": "0" * 40,
+            "problem_statement": "Fix it",
+            "test_patch": "diff --git a/t.py b/t.py\n",
+            "FAIL_TO_PASS": ["t.py::test"],
+            "PASS_TO_PASS": [],
+        }
+        for instance_id in IDS
+    ]
+    text = "\n".join(json.dumps(row) for row in rows)
+    (tmp_path / "rows.jsonl").write_text(text)
+    (tmp_path / "bad.jsonl").write_text(f"{text}\nnonsense\n")
+    return tmp_path
+
+
+async def chosen(folder: Path, dataset: Dataset) -> LoadedDataset:
+    return await load(dataset, base_dir=folder, on_progress=lambda _: None)
+
+
+def rows(
+    name: str = "rows.jsonl",
+    *,
+    include: tuple[str, ...] = (),
+    exclude: tuple[str, ...] = (),
+    part: str = "",
+    skip_bad_rows: bool = False,
+) -> Dataset:
+    return Dataset(
+        swebench=SwebenchDataset(uri=name),
+        include=include,
+        exclude=exclude,
+        slice=part,
+        skip_bad_rows=skip_bad_rows,
+    )
+
+
+async def names(folder: Path, dataset: Dataset) -> tuple[str, ...]:
+    return tuple(i.instance_id for i in (await chosen(folder, dataset)).instances)
+
+
+async def test_without_filters_every_row_is_taken_in_order(folder: Path) -> None:
+    assert await names(folder, rows()) == IDS
+
+
+async def test_include_exclude_and_slice_apply_in_this_order(folder: Path) -> None:
+    dataset = rows(include=("django__*", "sympy__sympy-1"), exclude=("*-1",))
+    assert await names(folder, dataset) == ("django__django-2",)
+    assert await names(folder, rows(exclude=("sympy*",), part="1:")) == (IDS[1], IDS[3])
+    assert await names(folder, rows(part="::-2")) == (IDS[3], IDS[1])
+
+
+async def test_an_include_that_matches_nothing_suggests_the_nearest_task(folder: Path) -> None:
+    with pytest.raises(DatasetError) as caught:
+        await chosen(folder, rows(include=("djagno__django-2", "sympy*")))
+    [problem] = caught.value.problems
+    assert str(problem) == (
+        "dataset.include: djagno__django-2: matches none of 4 tasks; did you mean django__django-2?"
+    )
+
+
+async def test_filters_that_leave_nothing_say_which_step_did(folder: Path) -> None:
+    with pytest.raises(DatasetError) as caught:
+        await chosen(folder, rows(include=("django*",), exclude=("*-1",), part="5:"))
+    [problem] = caught.value.problems
+    assert problem.message == "4 tasks; include leaves 2, exclude 1, slice 5: 0"
+    assert caught.value.fix
+
+
+async def test_a_bad_row_refuses_the_dataset_with_every_problem(folder: Path) -> None:
+    with pytest.raises(DatasetError) as caught:
+        await chosen(folder, rows("bad.jsonl"))
+    assert [problem.place for problem in caught.value.problems] == ["bad.jsonl:5"]
+    assert caught.value.exit_code == 2
+    assert "skipBadRows" in caught.value.fix
+
+
+async def test_bad_rows_that_are_skipped_are_reported(folder: Path) -> None:
+    loaded = await chosen(folder, rows("bad.jsonl", skip_bad_rows=True))
+    assert len(loaded.instances) == 4
+    assert [problem.place for problem in loaded.problems] == ["bad.jsonl:5"]
+
+
+async def test_skipping_every_row_is_an_error_that_shows_the_problems(folder: Path) -> None:
+    (folder / "none.jsonl").write_text("nonsense\n")
+    with pytest.raises(DatasetError) as caught:
+        await chosen(folder, rows("none.jsonl", skip_bad_rows=True))
+    assert [problem.place for problem in caught.value.problems] == ["none.jsonl:1"]
+
+
+async def test_an_unknown_release_pair_suggests_the_nearest(folder: Path) -> None:
+    with pytest.raises(DatasetError) as caught:
+        await chosen(folder, Dataset(release_pairs=ReleasePairsDataset(names=("sqlparser",))))
+    [problem] = caught.value.problems
+    assert "did you mean sqlparse?" in problem.message.lower()

@@ -1,0 +1,270 @@
+"""Rows are untrusted: each bad one is one line with the place, the field and what was expected."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from swe_rollout.datasets import swebench
+from swe_rollout.errors import DatasetError, Problem
+from swe_rollout.instance import Instance
+from swe_rollout.spec.job import SwebenchDataset
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DIFF = (
+    "diff --git a/tests/test_a.py b/tests/test_a.py\n--- a/tests/test_a.py\n+++ b/tests/test_a.py\n"
+)
+GOOD: dict[str, object] = {
+    "instance_id": "pallets__flask-5014",
+    "repo": "pallets/flask",
+    "base_commit": "7ee9ceb71e868944a46e1ff00b506772a53a4f1d",
+    "problem_statement": "Require a non-empty name for Blueprints",
+    "patch": DIFF.replace("tests/test_a", "src/a"),
+    "test_patch": DIFF,
+    "FAIL_TO_PASS": ["tests/test_a.py::test_one"],
+    "PASS_TO_PASS": [],
+}
+
+
+async def read(folder: Path, name: str, data: bytes) -> tuple[Instance | Problem, ...]:
+    (folder / name).write_bytes(data)
+    return await swebench.load(SwebenchDataset(uri=name), base_dir=folder)
+
+
+async def problem(folder: Path, changes: dict[str, object]) -> str:
+    [result] = await read(folder, "rows.jsonl", json.dumps(GOOD | changes).encode())
+    assert isinstance(result, Problem)
+    return str(result)
+
+
+def lines(*rows: dict[str, object]) -> bytes:
+    return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+
+
+def parquet(rows: list[dict[str, object]]) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist(rows), sink)
+    return bytes(sink.getvalue())
+
+
+@dataclass(frozen=True)
+class Bad:
+    field: str
+    value: object
+    message: str
+
+
+BAD = (
+    Bad(
+        "FAIL_TO_PASS",
+        5,
+        "FAIL_TO_PASS: expected a list of test ids or its JSON string; found int",
+    ),
+    Bad("FAIL_TO_PASS", "[1]", "found int in the list"),
+    Bad("FAIL_TO_PASS", "__import__('os').getcwd()", "found \"__import__('os').getcwd()\""),
+    Bad("FAIL_TO_PASS", [], "expected at least one test id; found none"),
+    Bad("FAIL_TO_PASS", [" "], "found ' ' in the list"),
+    Bad("FAIL_TO_PASS", "[" * 100_000, "(100000 characters)"),
+    Bad("PASS_TO_PASS", {"a": 1}, "found object"),
+    Bad("PASS_TO_PASS", ["t"] * 100_001, "has 100001 test ids; at most 100000"),
+    Bad("PASS_TO_PASS", ["a\0b"], "PASS_TO_PASS: holds a NUL byte at character 1"),
+    Bad("instance_id", "", "instance_id: expected 1 to 200 letters"),
+    Bad("instance_id", "../../etc/passwd", "names a folder; found '../../etc/passwd'"),
+    Bad("instance_id", "a/b", "found 'a/b'"),
+    Bad("instance_id", "a..b", "found 'a..b'"),
+    Bad("instance_id", ".hidden", "no leading dot"),
+    Bad("instance_id", "x" * 201, "(201 characters)"),
+    Bad("instance_id", "a\n", "found 'a\\n'"),
+    Bad("instance_id", 7, "instance_id: expected text; found int"),
+    Bad("repo", "", "repo: expected 1 to 200 characters; found ''"),
+    Bad("base_commit", "main; rm -rf /", "expected a commit id in hexadecimal"),
+    Bad("base_commit", None, "base_commit: missing"),
+    Bad("problem_statement", "  \n", "problem_statement: expected a text; found nothing"),
+    Bad("problem_statement", "x" * ((1 << 20) + 1), "has 1048577 bytes"),
+    Bad("problem_statement", "half \ud800", "half a surrogate pair at character 5"),
+    Bad("patch", "please apply this", "patch: expected a diff; found 'please apply this'"),
+    Bad("patch", "\0\1\2" * 100, "patch: holds a NUL byte at character 0"),
+    Bad("test_patch", ["a"], "test_patch: expected text; found list"),
+    Bad("test_patch", "", "test_patch: touches no file; add `test_cmd` or `eval_script`"),
+    Bad("log_parser", "parse_log_cargo", "there is no parser 'parse_log_cargo'; known are parse_"),
+    Bad("eval_type", "maybe", "eval_type: expected 'pass_and_fail' or 'fail_only'; found 'maybe'"),
+    Bad("image", "two words", "image: expected the name of an image"),
+    Bad("workdir", "../up", "workdir: expected an absolute path"),
+    Bad("workdir", "/a/../../b", "workdir: expected an absolute path"),
+    Bad("test_cmd", [], "test_cmd: expected a command or a list of them; found list"),
+    Bad("test_cmd", ["ok", 3], "test_cmd: expected a command or a list of them; found int"),
+    Bad("test_timeout_s", -1, "test_timeout_s: expected greater than 0"),
+    Bad("install_config", {"install": ["x"]}, "rows of SWE-rebench need `test_cmd`"),
+)
+
+
+@pytest.mark.parametrize("bad", BAD, ids=lambda bad: f"{bad.field}-{bad.message[:30]}")
+async def test_a_bad_field_is_named_with_what_was_expected(tmp_path: Path, bad: Bad) -> None:
+    text = await problem(tmp_path, {bad.field: bad.value})
+    assert text.startswith("rows.jsonl:1: ")
+    assert bad.message in text
+    assert len(text) < 500, "a message never dumps a huge field"
+
+
+async def test_several_bad_fields_of_a_row_are_one_line(tmp_path: Path) -> None:
+    text = await problem(tmp_path, {"repo": 1, "FAIL_TO_PASS": 2})
+    assert text == (
+        "rows.jsonl:1: repo: expected text; found int; FAIL_TO_PASS: expected a list of test ids "
+        "or its JSON string; found int (instance pallets__flask-5014)"
+    )
+
+
+async def test_the_position_of_a_bad_row_is_its_line_and_the_others_are_read(
+    tmp_path: Path,
+) -> None:
+    data = lines(GOOD) + b"\n" + b'{"a": \n' + b"[1]\n" + b'"caf\xe9"\n' + b"\x00\xff\x13\n"
+    good, broken, array, latin, binary = await read(tmp_path, "rows.jsonl", data)
+    assert isinstance(good, Instance)
+    assert str(broken).startswith("rows.jsonl:3: invalid JSON: Expecting value (column")
+    assert str(array) == "rows.jsonl:4: expected an object; found list"
+    assert str(latin) == "rows.jsonl:5: invalid UTF-8 at byte 4 (0xe9)"
+    assert str(binary).startswith("rows.jsonl:6: invalid UTF-8")
+
+
+async def test_json_that_is_nested_too_deep_is_a_problem(tmp_path: Path) -> None:
+    [result] = await read(tmp_path, "rows.jsonl", b"[" * 200_000)
+    assert str(result) == "rows.jsonl:1: JSON that is nested too deep"
+
+
+async def test_a_number_with_too_many_digits_is_a_problem(tmp_path: Path) -> None:
+    [result] = await read(tmp_path, "rows.jsonl", b'{"a": ' + b"9" * 5000 + b"}")
+    assert str(result).startswith("rows.jsonl:1: invalid JSON: Exceeds the limit")
+
+
+async def test_a_row_over_16_mib_is_a_problem(tmp_path: Path) -> None:
+    big = GOOD | {"hints_text": "x" * (16 << 20)}
+    for name, data in (
+        ("rows.jsonl", lines(big)),
+        ("rows.json", json.dumps([big]).encode()),
+    ):
+        [result] = await read(tmp_path, name, data)
+        assert isinstance(result, Problem)
+        assert "at most 16777216" in str(result)
+
+
+async def test_the_same_rows_are_read_from_every_form_of_file(tmp_path: Path) -> None:
+    row = GOOD | {"FAIL_TO_PASS": json.dumps(GOOD["FAIL_TO_PASS"])}
+    plain = lines(row, row | {"instance_id": "other-1"})
+    two_frames = zstandard.compress(lines(row)) + zstandard.compress(
+        lines(row | {"instance_id": "other-1"})
+    )
+    forms = {
+        "rows.jsonl": plain,
+        "rows.jsonl.gz": gzip.compress(plain),
+        "rows.jsonl.zst": two_frames,
+        "rows.json": json.dumps([row, row | {"instance_id": "other-1"}]).encode(),
+        "rows.parquet": parquet([row, row | {"instance_id": "other-1"}]),
+    }
+    found = [await read(tmp_path, name, data) for name, data in forms.items()]
+    assert [result.instance_id for result in found[0] if isinstance(result, Instance)] == [
+        "pallets__flask-5014",
+        "other-1",
+    ]
+    assert all(results == found[0] for results in found)
+
+
+async def test_a_bad_parquet_row_is_named_by_its_number(tmp_path: Path) -> None:
+    data = parquet([GOOD, GOOD | {"instance_id": "b/c"}])
+    good, bad = await read(tmp_path, "rows.parquet", data)
+    assert isinstance(good, Instance)
+    assert str(bad).startswith("rows.parquet: row 2: instance_id: expected")
+
+
+async def test_a_parquet_file_without_the_columns_says_which(tmp_path: Path) -> None:
+    [result] = await read(tmp_path, "rows.parquet", parquet([{"question": "?"}]))
+    assert "instance_id: missing; repo: missing" in str(result)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("rows.jsonl", b"", "the file is empty"),
+        ("rows.jsonl", b"\n \n", "the file has no rows"),
+        ("rows.json", b"[]", "the file has no rows"),
+        ("rows.json", b"{}", "expected a list of rows"),
+        ("rows.parquet", b"PAR1 nonsense PAR1", "not a readable Parquet file"),
+        ("rows.jsonl.zst", b"not zstd", "can't be decompressed"),
+        ("rows.jsonl.zst", zstandard.compress(b"x" * 999)[:-4], "can't be decompressed"),
+        ("rows.jsonl.gz", gzip.compress(b"x" * 99)[:-9], "can't be decompressed"),
+        ("rows.csv", b"a,b", "expected *.jsonl"),
+    ],
+)
+async def test_a_file_that_has_no_rows_says_why(
+    tmp_path: Path, name: str, data: bytes, message: str
+) -> None:
+    [result] = await read(tmp_path, name, data)
+    assert isinstance(result, Problem)
+    assert str(result).startswith(name)
+    assert message in str(result)
+
+
+async def test_a_second_row_of_the_same_instance_is_a_problem(tmp_path: Path) -> None:
+    _, second = await read(tmp_path, "rows.jsonl", lines(GOOD, GOOD))
+    assert str(second).startswith(
+        "rows.jsonl:2: instance_id: pallets__flask-5014 is already at rows.jsonl:1"
+    )
+
+
+@pytest.mark.parametrize("prefix", ["", "file://"])
+@pytest.mark.parametrize("absolute", [True, False])
+async def test_a_path_may_be_relative_absolute_or_a_file_address(
+    tmp_path: Path, prefix: str, *, absolute: bool
+) -> None:
+    (tmp_path / "my rows.jsonl").write_bytes(lines(GOOD))
+    name = "my rows.jsonl" if not prefix else "my%20rows.jsonl"
+    uri = prefix + (f"{tmp_path}/{name}" if absolute else name)
+    [result] = await swebench.load(SwebenchDataset(uri=uri), base_dir=tmp_path)
+    assert isinstance(result, Instance)
+
+
+@pytest.mark.parametrize("uri", ["absent.jsonl", ".", "https://example.org/rows.jsonl"])
+async def test_an_address_without_rows_says_how_to_write_one(tmp_path: Path, uri: str) -> None:
+    with pytest.raises(DatasetError) as caught:
+        await swebench.load(SwebenchDataset(uri=uri), base_dir=tmp_path)
+    assert caught.value.fix
+    assert caught.value.problems
+
+
+# One folder for all examples is right: each example writes its own file anew.
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.binary(max_size=300), name=st.sampled_from(["a.jsonl", "a.json", "a.parquet"]))
+async def test_no_bytes_make_the_reader_fail(tmp_path: Path, data: bytes, name: str) -> None:
+    for result in await read(tmp_path, name, data):
+        assert isinstance(result, Problem)
+        assert len(str(result)) < 400
+
+
+JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(field=st.sampled_from(sorted(GOOD)), value=JUNK)
+async def test_no_value_of_a_field_makes_the_reader_fail(
+    tmp_path: Path, field: str, value: object
+) -> None:
+    [result] = await read(tmp_path, "rows.jsonl", json.dumps(GOOD | {field: value}).encode())
+    match result:
+        case Problem():
+            assert str(result).isprintable()
+        case Instance():
+            assert json.dumps(value)

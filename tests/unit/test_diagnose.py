@@ -1,0 +1,207 @@
+"""From what Kubernetes says of a pod to an error that says why and what to do."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from swe_rollout.cluster.api_error import api_error
+from swe_rollout.cluster.objects import Event, Pod
+from swe_rollout.errors import ClusterError, PrerequisiteError, SandboxError
+from swe_rollout.sandbox import diagnose
+
+
+def pod(**status: Any) -> Pod:
+    body = {"metadata": {"name": "p", "uid": "u", "namespace": "n"}, "status": status}
+    return msgspec.json.decode(json.dumps(body), type=Pod)
+
+
+def container(**state: Any) -> list[dict[str, Any]]:
+    return [{"name": "sandbox", "state": state, "ready": "running" in state, "restartCount": 0}]
+
+
+def waiting(reason: str, message: str = "") -> Pod:
+    state = {"waiting": {"reason": reason, "message": message}}
+    return pod(phase="Pending", containerStatuses=container(**state))
+
+
+def finding_of(subject: Pod) -> diagnose.Finding:
+    finding = diagnose.start_finding(subject)
+    assert finding is not None
+    return finding
+
+
+def loss_of(subject: Pod) -> SandboxError:
+    error = diagnose.loss(subject)
+    assert error is not None
+    return error
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        pod(phase="Pending"),
+        waiting("ContainerCreating"),
+        waiting("PodInitializing"),
+        pod(phase="Running", containerStatuses=container(running={})),
+    ],
+)
+def test_there_is_hope_while_a_pod_only_takes_its_time(subject: Pod) -> None:
+    assert diagnose.start_finding(subject) is None
+
+
+def test_a_pod_is_ready_when_its_container_runs_and_says_so() -> None:
+    assert diagnose.is_ready(pod(containerStatuses=container(running={"startedAt": "now"})))
+    assert not diagnose.is_ready(waiting("ContainerCreating"))
+    assert not diagnose.is_ready(pod())
+
+
+@pytest.mark.parametrize("reason", ["ErrImageNeverPull", "InvalidImageName"])
+def test_an_image_that_can_never_come_is_believed_at_once(reason: str) -> None:
+    finding = finding_of(waiting(reason, "no such thing"))
+    assert isinstance(finding.error, diagnose.ImageUnavailableError)
+    assert finding.settle_s == 0
+    assert not finding.error.retryable
+    assert "no such thing" in finding.error.why
+    assert finding.error.fix
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        'failed to resolve reference "docker.io/a/b:1": docker.io/a/b:1: not found',
+        "pull access denied, repository does not exist or may require authorization",
+        "unexpected status from HEAD request: 403 Forbidden",
+    ],
+)
+def test_a_registry_that_says_no_is_believed_soon_and_not_asked_again(message: str) -> None:
+    finding = finding_of(waiting("ErrImagePull", message))
+    assert isinstance(finding.error, diagnose.ImageUnavailableError)
+    assert finding.settle_s < 5
+    assert not finding.error.retryable
+
+
+def test_a_registry_that_does_not_answer_gets_a_second_chance() -> None:
+    finding = finding_of(waiting("ImagePullBackOff", "dial tcp: i/o timeout"))
+    assert isinstance(finding.error, diagnose.ImageUnavailableError)
+    assert finding.settle_s > 10
+    assert finding.error.retryable
+
+
+def test_an_unschedulable_pod_tells_the_schedulers_words() -> None:
+    words = "0/3 nodes are available: 3 Insufficient cpu."
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    finding = finding_of(pod(phase="Pending", conditions=[{**condition, "message": words}]))
+    assert isinstance(finding.error, diagnose.UnschedulableError)
+    assert finding.error.why == words
+    assert finding.error.retryable
+
+
+def test_a_node_on_its_way_is_worth_waiting_for() -> None:
+    assert diagnose.scaling_up([Event(type="Normal", reason="TriggeredScaleUp")])
+    assert not diagnose.scaling_up([Event(type="Warning", reason="FailedScheduling")])
+
+
+def test_a_container_that_can_not_start_tells_why() -> None:
+    words = 'exec: "/bin/sh": stat /bin/sh: no such file or directory'
+    finding = finding_of(waiting("CreateContainerError", words))
+    assert isinstance(finding.error, diagnose.PodStartError)
+    assert words in finding.error.why
+
+
+def test_a_container_killed_for_memory_is_out_of_memory() -> None:
+    ended = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
+    subject = pod(phase="Failed", containerStatuses=container(**ended))
+    error = loss_of(subject)
+    assert isinstance(error, diagnose.OutOfMemoryError)
+    assert "memory" in error.fix
+
+
+def test_an_evicted_pod_is_lost_and_tells_what_was_short() -> None:
+    words = "The node was low on resource: ephemeral-storage."
+    error = loss_of(pod(phase="Failed", reason="Evicted", message=words))
+    assert isinstance(error, diagnose.PodLostError)
+    assert words in error.why
+    assert error.retryable
+
+
+def test_a_pod_that_is_drained_or_deleted_is_lost() -> None:
+    target = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+    drained = loss_of(pod(phase="Running", conditions=[target]))
+    assert isinstance(drained, diagnose.PodLostError)
+    assert "EvictionByEvictionAPI" in drained.why
+    body = {"metadata": {"name": "p", "deletionTimestamp": "now"}, "status": {"phase": "Running"}}
+    deleted = loss_of(msgspec.json.decode(json.dumps(body), type=Pod))
+    assert isinstance(deleted, diagnose.PodLostError)
+
+
+def test_a_pod_at_the_end_of_its_life_time_has_expired() -> None:
+    error = loss_of(pod(phase="Failed", reason="DeadlineExceeded"))
+    assert isinstance(error, diagnose.SandboxExpiredError)
+
+
+def test_a_restarted_container_is_not_the_same_sandbox() -> None:
+    status = {**container(running={})[0], "restartCount": 1}
+    error = loss_of(pod(phase="Running", containerStatuses=[status]))
+    assert isinstance(error, diagnose.PodLostError)
+    assert "restarted" in error.what
+
+
+def test_a_container_that_ended_by_itself_is_told_with_its_code() -> None:
+    ended = {"terminated": {"exitCode": 143, "reason": "Error"}}
+    error = loss_of(pod(phase="Failed", containerStatuses=container(**ended)))
+    assert "143" in error.why
+
+
+def test_a_pod_that_is_well_explains_nothing() -> None:
+    assert diagnose.loss(pod(phase="Running", containerStatuses=container(running={}))) is None
+
+
+def refused(code: int, message: str, reason: str = "") -> ClusterError | Exception:
+    body = json.dumps({"kind": "Status", "reason": reason, "message": message, "code": code})
+    return diagnose.refusal(api_error("create pod p", code, body.encode()), "p")
+
+
+def test_a_full_quota_is_told_as_one_and_may_be_tried_again() -> None:
+    message = 'pods "p" is forbidden: exceeded quota: q, requested: pods=1, used: pods=5'
+    error = refused(403, message, "Forbidden")
+    assert isinstance(error, diagnose.QuotaExceededError)
+    assert error.retryable
+    assert error.why == message
+
+
+def test_what_no_episode_would_survive_is_the_jobs_own() -> None:
+    rbac = 'pods is forbidden: User "u" cannot create resource "pods" in API group ""'
+    assert isinstance(refused(403, rbac, "Forbidden"), PrerequisiteError)
+    level = 'pods "p" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot'
+    error = refused(403, level, "Forbidden")
+    assert isinstance(error, PrerequisiteError)
+    assert "enforce=baseline" in error.fix
+
+
+def test_a_pod_that_breaks_a_rule_is_not_sent_again() -> None:
+    for code in (403, 422):
+        error = refused(code, "must be less than or equal to memory limit")
+        assert isinstance(error, diagnose.PodRefusedError)
+        assert not error.retryable
+
+
+def test_a_failing_server_stays_what_it_is() -> None:
+    error = refused(500, "etcdserver: request timed out")
+    assert isinstance(error, ClusterError)
+    assert error.retryable
+
+
+def test_events_complete_a_reason_without_repeating_it() -> None:
+    error = SandboxError("it failed", why="ErrImagePull: name unknown")
+    events = [
+        Event(type="Normal", reason="Scheduled", message="assigned to node"),
+        Event(type="Warning", reason="Failed", message="Error: ErrImagePull"),
+        Event(type="Warning", reason="NodeNotReady", message="the node is not ready"),
+    ]
+    assert diagnose.with_events(error, events).why == (
+        "ErrImagePull: name unknown; NodeNotReady: the node is not ready"
+    )

@@ -1,0 +1,126 @@
+"""The Parquet export: one row for each episode, read back with pyarrow alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from swe_rollout.errors import SandboxError
+from swe_rollout.export import parquet
+from swe_rollout.export.parquet import COLUMNS, export_parquet
+from swe_rollout.trajectory import EpisodeId, Failure, StopReason, Timing, Trajectory
+from swe_rollout.verdict import Reward, TestReport, Verdict, VerdictStatus
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+PLAIN = Trajectory(
+    episode=EpisodeId("demo", "a", 0),
+    policy="scripted:gold",
+    token_ids=(1, 2, 3),
+    loss_mask=(0, 1, 1),
+    logprobs=(None, -0.5, -0.25),
+    segments=(),
+    turns=(),
+    stop_reason=StopReason.SUBMITTED,
+    patch="diff\r\né",
+    verdict=None,
+    reward=None,
+    failure=None,
+    attempt=1,
+    seed=1,
+    timing=Timing(),
+    spec_digest="0123456789ab",
+    software={},
+    finished_at="2026-01-02T03:04:05.678+00:00",
+)
+
+
+def graded(instance: str, sample: int, status: VerdictStatus) -> Trajectory:
+    verdict = Verdict(status, TestReport({}, {}))
+    episode = EpisodeId("demo", instance, sample)
+    return replace(PLAIN, episode=episode, verdict=verdict, reward=Reward.of(verdict))
+
+
+async def stream(*trajectories: Trajectory) -> AsyncIterator[Trajectory]:
+    for trajectory in trajectories:
+        yield trajectory
+
+
+def names(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
+
+
+async def test_a_row_holds_the_tokens_as_lists_with_nulls_where_nothing_was_sampled(
+    tmp_path: Path,
+) -> None:
+    out = tmp_path / "new" / "demo.parquet"
+    assert await export_parquet(stream(PLAIN), out) == 1
+    table = pq.read_table(out)
+    assert table.schema.field("token_ids").type == pa.list_(pa.int32())
+    assert table.schema.field("loss_mask").type == pa.list_(pa.uint8())
+    assert table.schema.field("logprobs").type == pa.list_(pa.float32())
+    (row,) = table.to_pylist()
+    assert row["episode"] == "demo/a/0"
+    assert (row["token_ids"], row["loss_mask"]) == ([1, 2, 3], [0, 1, 1])
+    assert row["logprobs"] == [None, -0.5, -0.25]
+    assert row["patch"] == "diff\r\né"
+    assert (row["reward"], row["stop_reason"], row["failure"]) == (None, "submitted", None)
+
+
+async def test_groups_count_graded_samples_that_are_not_masked(tmp_path: Path) -> None:
+    masked = replace(
+        graded("a", 3, VerdictStatus.RESOLVED), failure=Failure.of(SandboxError("lost"))
+    )
+    rows = stream(
+        graded("a", 0, VerdictStatus.RESOLVED),
+        graded("a", 1, VerdictStatus.UNRESOLVED),
+        replace(PLAIN, episode=EpisodeId("demo", "a", 2)),
+        masked,
+        graded("b", 0, VerdictStatus.EMPTY_PATCH),
+        replace(PLAIN, episode=EpisodeId("demo", "c", 0)),
+    )
+    await export_parquet(rows, tmp_path / "x.parquet")
+    table = pq.read_table(tmp_path / "x.parquet")
+    assert table["group"].to_pylist() == ["demo/a"] * 4 + ["demo/b", "demo/c"]
+    assert table["group_size"].to_pylist() == [2] * 4 + [1, 0]
+    assert table["group_mean"].to_pylist() == [0.5] * 4 + [0.0, None]
+    assert table["group_std"].to_pylist() == [0.5] * 4 + [0.0, None]
+    assert table["masked"].to_pylist() == [False, False, False, True, False, False]
+    assert table["failure"].to_pylist()[3] == "SandboxError"
+    assert table["status"].to_pylist()[4] == "empty_patch"
+    assert table["resolved"].to_pylist()[:2] == [True, False]
+
+
+async def test_many_batches_make_one_file_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet, "_BATCH_TOKENS", 4)
+    rows = [replace(PLAIN, episode=EpisodeId("demo", f"i{n}", 0)) for n in range(7)]
+    assert await export_parquet(stream(*rows), tmp_path / "x.parquet") == 7
+    assert pq.ParquetFile(tmp_path / "x.parquet").num_row_groups > 1
+    written = pq.read_table(tmp_path / "x.parquet")["instance_id"].to_pylist()
+    assert written == [f"i{n}" for n in range(7)]
+
+
+async def test_a_job_without_episodes_is_an_empty_table(tmp_path: Path) -> None:
+    assert await export_parquet(stream(), tmp_path / "x.parquet") == 0
+    assert pq.read_table(tmp_path / "x.parquet").column_names == [c.name for c in COLUMNS]
+
+
+async def test_an_export_that_breaks_leaves_the_old_file_and_no_half_one(tmp_path: Path) -> None:
+    async def broken() -> AsyncIterator[Trajectory]:
+        yield PLAIN
+        raise SandboxError("gone")
+
+    out = tmp_path / "x.parquet"
+    await export_parquet(stream(PLAIN), out)
+    with pytest.raises(SandboxError):
+        await export_parquet(broken(), out)
+    assert names(tmp_path) == ["x.parquet"]
+    assert pq.read_table(out).num_rows == 1

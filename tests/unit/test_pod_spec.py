@@ -1,0 +1,159 @@
+"""The manifest of a sandbox pod: its name, its marks, and that it is hardened."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from swe_rollout.sandbox.base import Role, SandboxRequest
+from swe_rollout.sandbox.pod_spec import (
+    RunOwner,
+    deny_all_policy,
+    label_value,
+    pod_manifest,
+    pod_name,
+)
+from swe_rollout.spec.job import PodSandbox, Resources
+from swe_rollout.trajectory import EpisodeId
+
+OWNER = RunOwner(run="0123456789ab", started="2026-11-20T10:00:00+00:00")
+
+
+def request(
+    *,
+    job: str = "nightly",
+    instance: str = "django__django-11099",
+    sample: int = 3,
+    attempt: int = 1,
+    role: Role = Role.AGENT,
+) -> SandboxRequest:
+    return SandboxRequest(
+        episode=EpisodeId(job, instance, sample),
+        role=role,
+        image="registry.example/django:1",
+        workdir="/testbed",
+        attempt=attempt,
+        deadline_s=1800.5,
+    )
+
+
+def as_json(sandbox: PodSandbox | None = None) -> dict[str, Any]:
+    manifest = pod_manifest(request(), sandbox or PodSandbox(), OWNER)
+    decoded: dict[str, Any] = json.loads(msgspec.json.encode(manifest))
+    return decoded
+
+
+def test_a_name_says_job_instance_sample_attempt_and_role() -> None:
+    name = pod_name(request())
+    assert re.fullmatch(r"nightly-django-django-11099-3-1-a-[0-9a-f]{12}", name)
+
+
+def test_the_same_request_has_the_same_name_and_any_other_has_another() -> None:
+    names = {
+        pod_name(request()),
+        pod_name(request(sample=4)),
+        pod_name(request(attempt=2)),
+        pod_name(request(role=Role.GRADER)),
+        pod_name(request(instance="django__django-11100")),
+        pod_name(request(job="nightly2")),
+    }
+    assert len(names) == 6
+    assert pod_name(request()) == pod_name(request())
+
+
+def test_instances_that_differ_only_where_a_name_is_cut_have_different_names() -> None:
+    one, two = (pod_name(request(instance="x" * 80 + end)) for end in "ab")
+    assert one != two
+
+
+@given(
+    job=st.from_regex(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True),
+    instance=st.text(min_size=1, max_size=120),
+    sample=st.integers(0, 99999),
+    attempt=st.integers(1, 99),
+)
+def test_every_name_is_a_dns_label_and_every_label_is_valid(
+    job: str, instance: str, sample: int, attempt: int
+) -> None:
+    wanted = request(job=job, instance=instance, sample=sample, attempt=attempt)
+    manifest = pod_manifest(wanted, PodSandbox(), OWNER)
+    assert re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", manifest.metadata.name)
+    for value in manifest.metadata.labels.values():
+        assert re.fullmatch(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", value)
+
+
+def test_a_label_that_had_to_be_cut_stays_readable_and_unique() -> None:
+    one, two = label_value("owner/repo " + "x" * 80), label_value("owner/repo " + "x" * 81)
+    assert one.startswith("owner-repo-xxx")
+    assert one != two
+
+
+def test_the_address_is_an_annotation_in_full() -> None:
+    annotations = as_json()["metadata"]["annotations"]
+    assert annotations["swe-rollout.dev/address"] == "nightly/django__django-11099/3"
+
+
+def test_a_sandbox_has_no_token_no_name_service_and_an_end() -> None:
+    spec = as_json()["spec"]
+    assert spec["automountServiceAccountToken"] is False
+    assert spec["enableServiceLinks"] is False
+    assert spec["dnsPolicy"] == "None"
+    assert spec["dnsConfig"] == {"nameservers": ["127.0.0.1"]}
+    assert spec["restartPolicy"] == "Never"
+    assert spec["activeDeadlineSeconds"] == 1801
+    assert spec["terminationGracePeriodSeconds"] == 1
+
+
+def test_a_sandbox_can_not_gain_privileges() -> None:
+    spec = as_json()["spec"]
+    (container,) = spec["containers"]
+    assert spec["securityContext"] == {"seccompProfile": {"type": "RuntimeDefault"}}
+    assert container["securityContext"]["allowPrivilegeEscalation"] is False
+    assert container["securityContext"]["capabilities"]["drop"] == ["ALL"]
+    assert "SYS_ADMIN" not in container["securityContext"]["capabilities"]["add"]
+    assert "NET_RAW" not in container["securityContext"]["capabilities"]["add"]
+    assert not {"hostNetwork", "hostPID", "hostIPC", "volumes"} & spec.keys()
+    assert "env" not in container
+
+
+def test_memory_and_disk_are_reserved_in_full_and_cpu_is_not_limited() -> None:
+    resources = as_json(PodSandbox(resources=Resources(cpu="500m", memory="1Gi")))["spec"][
+        "containers"
+    ][0]["resources"]
+    assert resources == {
+        "requests": {"cpu": "500m", "memory": "1Gi", "ephemeral-storage": "4Gi"},
+        "limits": {"memory": "1Gi", "ephemeral-storage": "4Gi"},
+    }
+
+
+def test_a_cpu_limit_and_a_runtime_class_are_sent_when_asked_for() -> None:
+    spec = as_json(PodSandbox(resources=Resources(cpu_limit="2"), runtime_class="gvisor"))["spec"]
+    assert spec["containers"][0]["resources"]["limits"]["cpu"] == "2"
+    assert spec["runtimeClassName"] == "gvisor"
+    assert "runtimeClassName" not in as_json()["spec"]
+
+
+@pytest.mark.parametrize("taint", ["not-ready", "unreachable"])
+def test_a_sandbox_leaves_a_lost_node_after_half_a_minute(taint: str) -> None:
+    assert {
+        "key": f"node.kubernetes.io/{taint}",
+        "operator": "Exists",
+        "effect": "NoExecute",
+        "tolerationSeconds": 30,
+    } in as_json()["spec"]["tolerations"]
+
+
+def test_the_network_policy_selects_every_sandbox_and_lets_nothing_through() -> None:
+    policy = json.loads(msgspec.json.encode(deny_all_policy()))
+    assert policy["spec"] == {
+        "podSelector": {
+            "matchExpressions": [{"key": "swe-rollout.dev/role", "operator": "Exists"}]
+        },
+        "policyTypes": ["Ingress", "Egress"],
+    }

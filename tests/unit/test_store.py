@@ -1,0 +1,254 @@
+"""The store on a folder: commit once, resume, refuse another job, survive what a crash leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+import zstandard
+
+from swe_rollout.errors import StoreError, UnreachableError, UsageError
+from swe_rollout.spec.job import RolloutJob
+from swe_rollout.store.layout import trajectory_key
+from swe_rollout.store.objects import read_object
+from swe_rollout.store.store import Store
+from swe_rollout.store.summary import summarise
+from swe_rollout.trajectory import EpisodeId, Failure, StopReason, Timing, Trajectory
+from swe_rollout.verdict import Reward, TestReport, Verdict, VerdictStatus
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RESOLVED = Verdict(VerdictStatus.RESOLVED, TestReport({}, {}))
+UNRESOLVED = replace(RESOLVED, status=VerdictStatus.UNRESOLVED)
+
+
+def job(**spec: object) -> RolloutJob:
+    base = {
+        "dataset": {"releasePairs": {}},
+        "policy": {"scripted": {}},
+        "samples": 2,
+    }
+    return RolloutJob.model_validate({"metadata": {"name": "demo"}, "spec": base | spec})
+
+
+def trajectory(
+    instance: str = "demo__one-1", sample: int = 0, verdict: Verdict | None = RESOLVED
+) -> Trajectory:
+    return Trajectory(
+        episode=EpisodeId("demo", instance, sample),
+        policy="scripted:gold",
+        token_ids=(1, 2, 3),
+        loss_mask=(0, 0, 1),
+        logprobs=(None, None, -0.5),
+        segments=(),
+        turns=(),
+        stop_reason=StopReason.SUBMITTED,
+        patch="",
+        verdict=verdict,
+        reward=None if verdict is None else Reward.of(verdict),
+        failure=None,
+        attempt=1,
+        seed=7,
+        timing=Timing(),
+        spec_digest="0123456789ab",
+        software={},
+        finished_at="2026-01-02T03:04:05.678+00:00",
+    )
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store.open(f"file://{tmp_path}/runs")
+
+
+async def test_a_trajectory_is_committed_once_and_the_first_one_stays(store: Store) -> None:
+    first, second = trajectory(), replace(trajectory(), seed=8)
+    assert await store.commit(first)
+    assert not await store.commit(second)
+    assert await store.read(first.episode) == first
+
+
+async def test_of_many_commits_at_the_same_time_one_wins(store: Store) -> None:
+    rivals = [replace(trajectory(), seed=seed) for seed in range(16)]
+    won = await asyncio.gather(*map(store.commit, rivals))
+    assert won.count(True) == 1
+    assert await store.read(rivals[0].episode) == rivals[won.index(True)]
+
+
+async def test_committed_names_the_episodes_of_one_job_only(store: Store) -> None:
+    other = replace(trajectory(), episode=EpisodeId("demo-2", "demo__one-1", 0))
+    for committed in (trajectory(), trajectory(sample=11), trajectory("a.b+c_d-1"), other):
+        await store.commit(committed)
+    assert await store.committed("demo") == {
+        EpisodeId("demo", "demo__one-1", 0),
+        EpisodeId("demo", "demo__one-1", 11),
+        EpisodeId("demo", "a.b+c_d-1", 0),
+    }
+
+
+async def test_an_empty_store_has_no_episodes_and_reading_creates_nothing(
+    store: Store, tmp_path: Path
+) -> None:
+    assert await store.committed("demo") == frozenset()
+    with pytest.raises(UsageError, match="has no job demo"):
+        await store.plan("demo")
+    assert not (tmp_path / "runs").exists()
+
+
+async def test_what_a_killed_commit_leaves_behind_is_no_episode_and_blocks_none(
+    store: Store, tmp_path: Path
+) -> None:
+    key = tmp_path / "runs" / trajectory_key(trajectory().episode)
+    key.parent.mkdir(parents=True)
+    (key.parent / f"{key.name}#1").write_bytes(b"half of a traj")
+    assert await store.committed("demo") == frozenset()
+    assert await store.commit(trajectory())
+    assert await store.read(trajectory().episode) == trajectory()
+
+
+async def test_the_stored_object_is_plain_zstd_json(store: Store, tmp_path: Path) -> None:
+    await store.commit(trajectory())
+    data = (tmp_path / "runs" / trajectory_key(trajectory().episode)).read_bytes()
+    record = json.loads(zstandard.ZstdDecompressor().decompress(data))
+    assert record["episode"] == "demo/demo__one-1/0"
+    assert record["reward"] == 1.0
+
+
+async def test_a_damaged_trajectory_is_named_with_its_place(store: Store, tmp_path: Path) -> None:
+    await store.commit(trajectory())
+    path = tmp_path / "runs" / trajectory_key(trajectory().episode)
+    path.write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(StoreError, match=r"demo__one-1/0/trajectory\.json\.zst can't be read"):
+        await store.read(trajectory().episode)
+
+
+async def test_an_episode_that_is_not_there_is_a_usage_error(store: Store) -> None:
+    with pytest.raises(UsageError, match="demo/demo__one-1/0 is not in the store"):
+        await store.read(trajectory().episode)
+
+
+async def test_trajectories_come_by_instance_then_sample_number(store: Store) -> None:
+    for instance, sample in [("b", 0), ("a", 10), ("a", 2), ("a", 0)]:
+        await store.commit(trajectory(instance, sample))
+    order = [(t.episode.instance, t.episode.sample) async for t in store.trajectories("demo")]
+    assert order == [("a", 0), ("a", 2), ("a", 10), ("b", 0)]
+
+
+@pytest.mark.parametrize("instance", ["../escape", "a/b", "", ".", "..", "a b", "ü", "x\n"])
+async def test_unsafe_instance_ids_never_become_folders(store: Store, instance: str) -> None:
+    with pytest.raises(UsageError, match="can't be a folder"):
+        await store.begin(job(), [instance])
+
+
+async def test_a_job_begins_with_its_spec_and_its_plan(store: Store, tmp_path: Path) -> None:
+    plan = await store.begin(job(), ["one", "two"])
+    assert plan.episodes == 4
+    assert await store.plan("demo") == plan
+    assert await store.job("demo") == job()
+    written = json.loads((tmp_path / "runs/demo/plan.json").read_bytes())
+    assert written == {
+        "schema": 1,
+        "instances": ["one", "two"],
+        "samples": 2,
+        "spec_digest": job().digest,
+    }
+
+
+async def test_a_job_goes_on_when_only_its_speed_changed(store: Store) -> None:
+    plan = await store.begin(job(), ["one", "two"])
+    assert await store.begin(job(parallelism=32), ["two", "one"]) == plan
+
+
+async def test_a_job_with_another_spec_is_refused_with_the_difference(store: Store) -> None:
+    await store.begin(job(), ["one"])
+    with pytest.raises(UsageError, match="another spec") as caught:
+        await store.begin(job(samples=4), ["one"])
+    assert caught.value.why == "spec.samples: 2 there, 4 now"
+    assert "metadata.name" in caught.value.fix
+
+
+async def test_a_dataset_that_changed_under_a_job_is_refused(store: Store) -> None:
+    await store.begin(job(), ["one"])
+    with pytest.raises(UsageError) as caught:
+        await store.begin(job(), ["two"])
+    assert "1 instances no longer in the dataset, such as one" in caught.value.why
+    assert "1 instances newly in the dataset, such as two" in caught.value.why
+
+
+async def test_workers_that_begin_at_once_agree(store: Store) -> None:
+    plans = await asyncio.gather(*(store.begin(job(), ["one"]) for _ in range(8)))
+    assert len(set(plans)) == 1
+
+
+async def test_a_job_that_died_between_its_spec_and_its_plan_begins_again(
+    store: Store, tmp_path: Path
+) -> None:
+    plan = await store.begin(job(), ["one"])
+    (tmp_path / "runs/demo/plan.json").unlink()
+    assert await store.begin(job(), ["one"]) == plan
+
+
+async def test_reports_replace_each_other(store: Store, tmp_path: Path) -> None:
+    await store.put("demo/report.json", b"old")
+    await store.put("demo/report.json", b"new")
+    assert await read_object(f"file://{tmp_path}/runs/demo/report.json") == b"new"
+
+
+async def test_an_absent_object_is_file_not_found(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        await read_object(f"file://{tmp_path}/nowhere/rows.jsonl")
+
+
+async def test_relative_stores_start_at_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    await Store.open("file://some/runs").commit(trajectory())
+    assert (tmp_path / "some/runs/demo/episodes").is_dir()
+
+
+async def test_a_store_path_under_a_file_is_unreachable(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match="can't write"):
+        await Store.open(f"file://{tmp_path}/file/runs").commit(trajectory())
+    with pytest.raises(UnreachableError):
+        await Store.open(f"file://{tmp_path}/file/runs").begin(job(), ["one"])
+
+
+async def test_a_summary_counts_masked_episodes_apart(store: Store) -> None:
+    await store.begin(job(samples=3), ["a", "b"])
+    failure = Failure.of(StoreError("gone"))
+    broken = replace(
+        trajectory("b", 0, verdict=None), failure=failure, stop_reason=None, patch="lost"
+    )
+    for t in (
+        trajectory("a", 0),
+        trajectory("a", 1, UNRESOLVED),
+        trajectory("a", 2, None),
+        broken,
+    ):
+        await store.commit(t)
+    summary = await summarise(store, "demo")
+    assert list(json.loads(summary.to_json()).items()) == [
+        ("job", "demo"),
+        ("episodes", 6),
+        ("committed", 4),
+        ("resolved", 1),
+        ("unresolved", 2),
+        ("masked", 1),
+        ("mean_reward", 0.5),
+        ("stop_reasons", {"submitted": 3}),
+        ("failures", {"StoreError": 1}),
+    ]
+    group = summary.by_instance[0]
+    assert (group.instance, group.samples, group.resolved, group.tokens) == ("a", 3, 1, 9)
+    assert summary.by_instance[1].mean_reward is None
+
+
+async def test_a_summary_without_graded_episodes_has_no_mean(store: Store) -> None:
+    await store.begin(job(), ["a"])
+    assert (await summarise(store, "demo")).mean_reward is None
