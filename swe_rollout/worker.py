@@ -47,6 +47,10 @@ class BudgetSpentError(SweRolloutError):
     """Too many episodes were masked: something is wrong with the infrastructure, not the policy."""
 
 
+class DeadlineExceededError(SweRolloutError):
+    """The job's own deadline passed; what was committed stays."""
+
+
 async def run_job(
     job: RolloutJob,
     *,
@@ -78,8 +82,15 @@ async def run_job(
             on_note("spec.suspend is true: no episode is started")
         else:
             crew = _Crew(rollout, store, job.spec.retry, job.spec.failure_budget)
-            async with asyncio.timeout(job.spec.active_deadline_seconds):
-                await crew.work(todo, parallelism=job.spec.parallelism)
+            try:
+                async with asyncio.timeout(job.spec.active_deadline_seconds):
+                    await crew.work(todo, parallelism=job.spec.parallelism)
+            except TimeoutError as error:
+                raise DeadlineExceededError(
+                    "the job's time is over",
+                    why=f"spec.activeDeadlineSeconds is {job.spec.active_deadline_seconds:g}",
+                    fix="run it again to go on where it stopped, or raise the deadline",
+                ) from error
     return await summarise(store, name)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from dev_cluster import binaries, kind, native, record
 from dev_cluster.checkout import SOURCES, Checkout
-from dev_cluster.errors import ScriptError
+from dev_cluster.errors import PREREQUISITE, ScriptError
 from dev_cluster.network import NODE_ADDRESS
 from dev_cluster.progress import Progress
 from dev_cluster.record import Kind
@@ -31,6 +31,9 @@ def main() -> int:
     except ScriptError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
+    except PermissionError as error:
+        sys.stderr.write(f"{error}\n  why: the native cluster belongs to root.\n  fix: use sudo.\n")
+        return PREREQUISITE
     except KeyboardInterrupt:
         return 130
     return 0
@@ -88,12 +91,35 @@ def _up(arguments: argparse.Namespace, checkout: Checkout, progress: Progress) -
         if arguments.wipe:
             _down(checkout, progress, wipe=True)
             checkout.state.mkdir()
-        if arguments.kind or (not arguments.native and kind.docker_answers()):
-            kind.up(checkout, progress)
-        else:
-            native.up(checkout, progress)
+        match _wanted_kind(arguments, checkout):
+            case Kind.KIND:
+                kind.up(checkout, progress)
+            case Kind.NATIVE:
+                native.up(checkout, progress)
         progress.say("up")
     print(f"export KUBECONFIG={checkout.kubeconfig}")
+
+
+def _wanted_kind(arguments: argparse.Namespace, checkout: Checkout) -> Kind:
+    """What the flags say; otherwise what runs already; otherwise what this machine can do."""
+    asked = Kind.KIND if arguments.kind else Kind.NATIVE if arguments.native else None
+    found = record.read(checkout)
+    if found is not None and (found.kind is Kind.KIND or found.alive):
+        if asked not in (None, found.kind):
+            raise ScriptError(
+                f"The {found.kind} cluster of this checkout is up.",
+                why="a checkout has one cluster at a time.",
+                fix="scripts/dev-cluster down",
+            )
+        return found.kind
+    if asked is Kind.KIND and not kind.docker_answers():
+        raise ScriptError(
+            "No cluster in kind without Docker.",
+            why="`docker info` gets no answer from an engine.",
+            fix="Start Docker, or run `scripts/dev-cluster up --native` as root.",
+            exit_code=PREREQUISITE,
+        )
+    return asked or (Kind.KIND if kind.docker_answers() else Kind.NATIVE)
 
 
 def _down(checkout: Checkout, progress: Progress, *, wipe: bool) -> None:

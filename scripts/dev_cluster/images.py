@@ -40,7 +40,7 @@ class Containerd:
         """Import the images of a docker-archive, unless they are all there already."""
         wanted = _images(archive)
         present = self._present()
-        if all(present.get(image.reference) == image.digest for image in wanted):
+        if all(present.get(image.name) == image.digest for image in wanted):
             progress.say(f"{archive.name}: already loaded")
             return
         # Over stdin: the archive may lie where the cluster's mount namespace has something else.
@@ -54,17 +54,17 @@ class Containerd:
             )
         if done.returncode != 0:
             raise ScriptError(f"{archive} could not be imported.", why=done.stderr.strip())
-        progress.say(f"{archive.name}: loaded {', '.join(i.reference for i in wanted)}")
+        progress.say(f"{archive.name}: loaded {', '.join(i.name for i in wanted)}")
 
     def _present(self) -> dict[str, str]:
-        """The digest of each image's configuration, by reference."""
+        """The digest of each image's configuration, by name."""
         listing = self._ctr("images", "list").stdout.splitlines()[1:]
         found = {}
         for line in listing:
             reference, _, digest, *_ = line.split()
-            if reference.startswith("docker.io/"):
+            if "@" not in reference:  # names, not the digests that stand for them
                 manifest: Json = json.loads(self._ctr("content", "get", digest).stdout or "{}")
-                found[reference] = text(inner(manifest, "config", "digest"))
+                found[_short(reference)] = text(inner(manifest, "config", "digest"))
         return found
 
     def _ctr(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -79,8 +79,7 @@ class Containerd:
 
 @dataclass(frozen=True, slots=True)
 class _Image:
-    reference: str
-    """As containerd writes it."""
+    name: str
     digest: str
     """Of the configuration, which names every layer: what identifies an image's content."""
 
@@ -90,7 +89,7 @@ def _images(archive: Path) -> list[_Image]:
         with tarfile.open(archive) as tar:
             manifest: Json = json.loads(_member(tar, "manifest.json"))
             return [
-                _Image(_reference(text(name)), f"sha256:{digest}")
+                _Image(_short(text(name)), f"sha256:{digest}")
                 for image in items(manifest)
                 for digest in [
                     hashlib.sha256(_member(tar, text(inner(image, "Config")))).hexdigest()
@@ -110,9 +109,8 @@ def _member(tar: tarfile.TarFile, name: str) -> bytes:
     return b"" if file is None else file.read()
 
 
-def _reference(name: str) -> str:
-    """The full form of an image's name: `docker.io` and `library/` are implied in the short one."""
-    first, _, rest = name.partition("/")
-    if rest and ("." in first or ":" in first or first == "localhost"):
-        return name
-    return f"docker.io/{name}" if rest else f"docker.io/library/{name}"
+def _short(reference: str) -> str:
+    """An image's name without the parts that containerd puts before a short one."""
+    first, _, rest = reference.partition("/")
+    is_host = "." in first or ":" in first
+    return rest.removeprefix("library/") if rest and is_host else reference

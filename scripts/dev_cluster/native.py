@@ -40,7 +40,7 @@ def up(checkout: Checkout, progress: Progress) -> None:
     packages.ensure(packages.CLUSTER, progress)
     for group in binaries.CLUSTER:
         binaries.ensure(group, progress)
-    checkout.logs.mkdir(parents=True, exist_ok=True)
+    _fresh_logs(checkout)
     with _listen(found.port if found else checkout.preferred_port) as listener:
         port = int(listener.getsockname()[1])
         pki.ensure(checkout, port=port)
@@ -173,6 +173,15 @@ def _drop_foreign_state(checkout: Checkout) -> None:
         shutil.rmtree(checkout.state)
     checkout.state.mkdir(exist_ok=True)
     mark.write_text(str(checkout.root))
+
+
+def _fresh_logs(checkout: Checkout) -> None:
+    """An empty folder for this run's logs; the last run's are kept beside it, older ones go."""
+    previous = checkout.state / "log.previous"
+    if checkout.logs.exists():
+        shutil.rmtree(previous, ignore_errors=True)
+        checkout.logs.rename(previous)
+    checkout.logs.mkdir()
 
 
 def _listen(preferred: int) -> socket.socket:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
 """Inside the cluster's mount namespace, whose /run is its own."""
-PAUSE_IMAGE = "swe-rollout/pause:local"
+PAUSE_IMAGE = "dev-cluster.local/pause:1"
 POD_BRIDGE = "kpod0"
 
 
@@ -49,7 +49,7 @@ state = "/run/containerd"
 [plugins."io.containerd.cri.v1.images"]
   snapshotter = "overlayfs"
   [plugins."io.containerd.cri.v1.images".pinned_images]
-    sandbox = "docker.io/{PAUSE_IMAGE}"
+    sandbox = "{PAUSE_IMAGE}"
 [plugins."io.containerd.cri.v1.runtime"]
   restrict_oom_score_adj = true
   [plugins."io.containerd.cri.v1.runtime".cni]

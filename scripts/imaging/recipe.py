@@ -10,7 +10,7 @@ from dev_cluster.checkout import SOURCES
 from dev_cluster.errors import ScriptError
 
 IMAGES = SOURCES.parent.parent / "sandbox_images"
-_FORMAT = 2
+_FORMAT = 3
 """Raised when the builder makes something else of the same recipe."""
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from dev_cluster import packages
 from dev_cluster.errors import PREREQUISITE, ScriptError
 from imaging.recipe import Busybox, Debian
-from swe_rollout.sandbox.image import Layer, layer_from_trees
+from swe_rollout.sandbox.image import FILE_TIME, Layer, layer_from_trees
 
 if TYPE_CHECKING:
     from dev_cluster.progress import Progress
@@ -24,6 +24,7 @@ _EPOCH = "1700000000"
 
 # Of no use in a container, and different in every build: package lists, caches, logs.
 _LEFT_OUT = ("dev/", "var/lib/apt/lists/", "var/cache/apt/", "var/log/", "var/cache/ldconfig/")
+_OF_THIS_MACHINE = ("etc/hostname", "etc/resolv.conf")
 
 
 def build(source: Debian | Busybox, out: Path, progress: Progress) -> Layer:
@@ -70,14 +71,14 @@ def _debian(source: Debian, out: Path, progress: Progress) -> Layer:
 
 
 def _clean(raw: Path, out: Path) -> None:
-    """The same file system without devices and leftovers, and with every time at zero."""
+    """The same file system without devices and leftovers, every file of the same time."""
     with tarfile.open(raw) as source, tarfile.open(out, "w", format=tarfile.GNU_FORMAT) as target:
         for entry in source:
             name = entry.name.removeprefix("./")
             left_out = any(name.startswith(p) and name != p for p in _LEFT_OUT)
-            if left_out or entry.ischr() or entry.isblk():
+            if left_out or name in _OF_THIS_MACHINE or entry.ischr() or entry.isblk():
                 continue
-            entry.mtime = 0
+            entry.mtime = FILE_TIME
             entry.pax_headers = {}
             target.addfile(entry, source.extractfile(entry) if entry.isreg() else None)
 

@@ -36,11 +36,11 @@ async def _guarded(work: Coroutine[object, object, T], on_note: Callable[[str], 
     def stop() -> None:
         nonlocal interrupted
         if interrupted:
-            on_note("left at once; sandboxes end by themselves at their deadline")
+            on_note("left at once; what was started ends by itself at its deadline")
             sys.stderr.flush()
             os._exit(INTERRUPTED)
         interrupted = True
-        on_note("stopping: ending sandboxes; once more to leave at once")
+        on_note("stopping: cleaning up; once more to leave at once")
         task.cancel()
 
     loop = asyncio.get_running_loop()
@@ -51,7 +51,7 @@ async def _guarded(work: Coroutine[object, object, T], on_note: Callable[[str], 
     except asyncio.CancelledError:
         if not interrupted:
             raise
-        on_note("stopped; the same command goes on where it was")
+        on_note("stopped")
         raise _StoppedError from None
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):

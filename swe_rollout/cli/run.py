@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -130,7 +131,11 @@ async def _run(job: RolloutJob, *, base_dir: Path, display: DisplayKind) -> JobS
 
     title = Title(job.metadata.name, _policy(job))
     async with open_display(display, title=title, console=talk_console()) as progress:
-        return await worker.run_job(job, base_dir=base_dir, progress=progress, on_note=say)
+        try:
+            return await worker.run_job(job, base_dir=base_dir, progress=progress, on_note=say)
+        except asyncio.CancelledError:
+            say("what was committed stays; the same command goes on from there")
+            raise
 
 
 def _policy(job: RolloutJob) -> str:

@@ -83,7 +83,10 @@ class Transport:
         ) as answer:
             if answer.status != HTTPStatus.OK:
                 raise api_error(doing, answer.status, await answer.read())
-            yield answer.content
+            try:
+                yield answer.content
+            finally:
+                _cut(answer)
 
     async def websocket(
         self, path: str, *, doing: str, protocols: tuple[str, ...]
@@ -168,6 +171,13 @@ class Transport:
             why=f"{type(error).__name__}: {error}" if str(error) else type(error).__name__,
             fix="check it with `kubectl version`; choose a cluster by `sandbox.pod.context`",
         )
+
+
+def _cut(answer: aiohttp.ClientResponse) -> None:
+    """End a stream that is left before its end: closing it would wait for the server's goodbye."""
+    transport = answer.connection.transport if answer.connection is not None else None
+    if transport is not None:
+        transport.abort()
 
 
 def _may_pass(error: BaseException) -> bool:

@@ -58,13 +58,17 @@ async def fetch(artifacts: Sequence[Artifact], *, on_progress: Callable[[str], N
         urls |= await _locate(group)
     on_progress(f"downloading {len(missing)} files from the package index")
     gate = asyncio.Semaphore(_DOWNLOADS_AT_A_TIME)
+    failed: BaseException | None = None
     async with httpx.AsyncClient(follow_redirects=True, timeout=_TIMEOUT_S) as client:
         try:
             async with asyncio.TaskGroup() as tasks:
                 for artifact, url in urls.items():
                     tasks.create_task(_download(artifact, url, client=client, gate=gate))
         except* (UnreachableError, DatasetError) as errors:
-            raise _first(errors) from None
+            # Raised below: an error that leaves `except*` may come out wrapped in a group.
+            failed = _first(errors)
+    if failed is not None:
+        raise failed
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -16,7 +16,7 @@ import structlog
 
 from swe_rollout.errors import GraderError, SandboxError, TaskError, boundary
 from swe_rollout.grading import integrity, parsers, rules
-from swe_rollout.grading.test_run import Frame, program
+from swe_rollout.grading.program import Frame, program
 from swe_rollout.sandbox import repository
 from swe_rollout.sandbox.base import Role, SandboxRequest
 from swe_rollout.sandbox.diff_text import touched

@@ -31,8 +31,10 @@ _CONFIGURATION = (
     *("mime.types", "protocols", "services", "terminfo", "magic", "fonts", "debian_version"),
     *("os-release", "perl", "python3"),
 )
+_READ_ONLY_PROC = ("acpi", "bus", "fs", "irq", "scsi", "sys", "sysrq-trigger")
+_HIDDEN_PROC = ("kcore", "keys", "latency_stats", "sched_debug", "timer_list")
 _OWN_CONFIGURATION = {
-    "passwd": "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n",
+    "passwd": "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n",
     "group": "root:x:0:\nnogroup:x:65534:\n",
     "hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
     "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
@@ -72,7 +74,7 @@ def arguments(folder: Path, places: Sequence[Place], *, hidden: Sequence[Path] =
         *_ISOLATION,
         *_system(),
         *_configuration(folder),
-        *("--proc", "/proc", "--dev", "/dev"),
+        *_kernel(),
         *_writable(folder),
         *_interpreter(),
         *(word for path in covers for word in ("--tmpfs", path)),
@@ -86,7 +88,7 @@ def refusal() -> str:
     """Why bubblewrap can't be used here; empty when it can, by having done it."""
     if executable() is None:
         return "bubblewrap is not installed"
-    command = [executable() or "", *_ISOLATION, *_system(), "--proc", "/proc", "--dev", "/dev"]
+    command = [executable() or "", *_ISOLATION, *_system(), *_kernel()]
     probe = [*command, "--", "/bin/sh", "-c", "exit 0"]
     try:
         done = subprocess.run(probe, capture_output=True, timeout=20, check=False)
@@ -94,6 +96,18 @@ def refusal() -> str:
         return f"bubblewrap does not run: {error}"
     message = done.stderr.decode("utf-8", "replace").strip()[-300:]
     return "" if done.returncode == 0 else f"this machine refuses it: {message}"
+
+
+def _kernel() -> Iterator[str]:
+    """Fresh /proc and /dev. What in /proc belongs to the whole machine is as containers have it."""
+    yield from ("--proc", "/proc", "--dev", "/dev")
+    for name in _READ_ONLY_PROC:
+        # Root stays the machine's root for its modes, without any capability.
+        if Path("/proc", name).exists():
+            yield from ("--ro-bind", f"/proc/{name}", f"/proc/{name}")
+    for name in _HIDDEN_PROC:
+        if Path("/proc", name).exists():
+            yield from ("--ro-bind", "/dev/null", f"/proc/{name}")
 
 
 def _system() -> Iterator[str]:

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# One moment for every file. Not 0: whatever packs files into a zip refuses times before 1980.
+FILE_TIME = 946_684_800
+"""The first second of the year 2000."""
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 
 
@@ -147,8 +150,9 @@ def _add_tree(tar: tarfile.TarFile, prefix: str, root: Path) -> None:
 def _entry(
     name: str, *, size: int = 0, kind: bytes = tarfile.REGTYPE, mode: int = 0o644, link: str = ""
 ) -> tarfile.TarInfo:
-    """An entry with owner root and time 0."""
+    """An entry with owner root and the same time as all others."""
     entry = tarfile.TarInfo(name)
+    entry.mtime = FILE_TIME
     entry.type = kind
     entry.mode = 0o777 if kind == tarfile.SYMTYPE else mode
     entry.size = size

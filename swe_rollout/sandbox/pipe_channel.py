@@ -118,6 +118,8 @@ class PipeChannel:
         with suppress(ProcessLookupError):
             self._process.kill()
         await self._process.wait()
+        # No public way closes a pipe that somebody else still holds open.
+        self._process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001
 
     def _expire(self, deadline_s: float) -> None:
         self._why = f"it reached its deadline of {deadline_s:g} s"

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-# containerd closes the stdin of an exec as soon as its stderr has ended, and supervisors close
-# theirs: one more descriptor keeps it open for as long as they live.
-_HOLD_STDERR = ("/bin/sh", "-c", 'exec 8>&2 "$@"', "sh")
+# containerd closes the stdin of an exec as soon as its stderr has ended, and the supervisor closes
+# its own: a parent that waits for it keeps one open, out of reach of the commands.
+_HOLD_STDERR = ("/bin/sh", "-c", '"$@"; exit $?', "sh")
 KEEPALIVE_S = 30.0
 """Between two signs of life on a stream; kubelets and load balancers end idle ones."""
 

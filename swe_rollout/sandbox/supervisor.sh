@@ -1,3 +1,4 @@
+# shellcheck shell=sh
 # Runs commands in a sandbox: framed requests on stdin, framed answers on stdout. POSIX sh only, so
 # that any image with /bin/sh will do; session.py starts it, speaks the other end and documents it.
 #
@@ -14,8 +15,6 @@
 _sv_dir=$1 _sv_sh=$2
 exec 7>&1 >/dev/null 2>/dev/null
 
-# --- what this image offers ---------------------------------------------------------------------
-
 # busybox head reads ahead and would swallow the next frame.
 if [ "$(printf ab | { head -c 1 >/dev/null; cat; })" = b ]; then
     _sv_read() { head -c "$1"; }
@@ -27,9 +26,7 @@ fi
 _sv_shell=$(command -v bash) || _sv_shell=$_sv_sh
 _sv_start=$(command -v setsid)
 # A shell starts its background jobs with INT and QUIT ignored; a command expects them as usual.
-if env --default-signal=INT,QUIT true; then
-    _sv_start="env --default-signal=INT,QUIT $_sv_start"
-fi
+! env --default-signal=INT,QUIT true || _sv_start="env --default-signal=INT,QUIT $_sv_start"
 _sv_tick=0.1 _sv_ticks=10
 sleep 0.001 || _sv_tick=1 _sv_ticks=1
 
@@ -37,28 +34,25 @@ sleep 0.001 || _sv_tick=1 _sv_ticks=1
 mkfifo "$_sv_dir/turn" && exec 9<>"$_sv_dir/turn" || exit 70
 echo >&9
 
-# --- one command --------------------------------------------------------------------------------
-
 # Write an answer: a header line, then files.
 _sv_send() {
     read -r _sv_turn <&9
     printf '%s\n' "$1" >&7
     shift
-    [ $# = 0 ] || cat "$@" >&7
+    # An answer without its body would make the next one unreadable.
+    [ $# = 0 ] || cat "$@" >&7 || kill -KILL -$$
     echo >&9
 }
 
 # First element of the pipeline: the command itself, leader of its own session and group.
 _sv_job() {
-    (
-        exec 7>&- 9>&-
-        . "$_sv_f.job"
-    ) <"$_sv_in" &
+    # shellcheck source=/dev/null
+    (exec 7>&- 9>&- && . "$_sv_f.job") <"$_sv_in" &
     exec >/dev/null 2>/dev/null
     echo $! >"$_sv_f.pid"
     wait $!
     echo $? >"$_sv_f.code"
-    # The runner looks for the code after it has written this: one of the two sees the other.
+    # The runner writes the timer, then looks for the code: one of the two sees the other.
     ! read -r _sv_timer <"$_sv_f.timer" || kill "$_sv_timer"
 }
 
@@ -93,16 +87,14 @@ _sv_measure() {
 
 # Send the result, once: by the pipeline when it has ended, or by the runner that waits no longer.
 _sv_answer() {
-    if [ ! -d "$_sv_dir" ]; then
-        _sv_send "$_sv_id lost"
-        return
-    fi
+    [ -d "$_sv_dir" ] || { _sv_send "$_sv_id lost"; return; }
     set -C
     true >"$_sv_f.done" || return
     set +C
-    _sv_late=0
+    _sv_late=0 _sv_code=
     [ ! -e "$_sv_f.late" ] || _sv_late=1
-    read -r _sv_code <"$_sv_f.code" || _sv_code=137
+    read -r _sv_code <"$_sv_f.code" || [ $_sv_late = 0 ] || _sv_code=137
+    [ -n "$_sv_code" ] || { _sv_send "$_sv_id lost"; return; }
     _sv_header="$_sv_id result $_sv_code $_sv_late"
     set --
     for _sv_stream in out err; do
@@ -127,47 +119,49 @@ _sv_settle() {
 
 # TERM for the whole group, KILL a second later for what is left of it.
 _sv_stop() {
+    true >"$_sv_f.late"
     until read -r _sv_pid <"$_sv_f.pid"; do
+        [ -d "$_sv_dir" ] || return
         sleep $_sv_tick 7>&- 9>&-
     done
     kill -TERM -"$_sv_pid" || kill -TERM "$_sv_pid"
     _sv_n=0
     while kill -0 -"$_sv_pid" && [ $_sv_n -lt $_sv_ticks ]; do
-        sleep $_sv_tick 7>&- 9>&-
         _sv_n=$((_sv_n + 1))
+        sleep $_sv_tick 7>&- 9>&-
     done
     kill -KILL -"$_sv_pid" || kill -KILL "$_sv_pid"
 }
 
-# The runner: in the background, one for each command. Its timer ends early with the command.
+_sv_is_over() { [ -e "$_sv_f.code" ] || [ -e "$_sv_f.kill" ]; }
+
+# Until time or command are over. Commands kill sleeps that are not theirs; time then begins again.
+_sv_wait() {
+    for _sv_n in 1 2 3 4 5; do
+        sleep "$_sv_timeout" 7>&- 9>&- &
+        _sv_timer=$!
+        echo $_sv_timer >"$_sv_f.timer"
+        ! _sv_is_over || kill $_sv_timer
+        wait $_sv_timer && return
+        ! _sv_is_over || return
+    done
+}
+
+# The runner: in the background, one for each command.
 _sv_run() {
     _sv_in=/dev/null
     [ ! -e "$_sv_f.in" ] || _sv_in=$_sv_f.in
     _sv_capture &
     _sv_capture=$!
-    sleep "$_sv_timeout" 7>&- 9>&- &
-    _sv_timer=$!
-    echo $_sv_timer >"$_sv_f.timer"
-    if [ -e "$_sv_f.code" ] || [ -e "$_sv_f.kill" ]; then
-        kill $_sv_timer
-    fi
-    wait $_sv_timer
-    if [ ! -e "$_sv_f.code" ]; then
-        true >"$_sv_f.late"
-        _sv_stop
-    fi
+    _sv_wait
+    [ -e "$_sv_f.code" ] || _sv_stop
     _sv_settle
     _sv_answer
     wait $_sv_capture
     # A group that lives on is remembered for the end.
-    if read -r _sv_pid <"$_sv_f.pid" && kill -0 -"$_sv_pid"; then
-        rm -f "$_sv_f".[!p]*
-    else
-        rm -f "$_sv_f".*
-    fi
+    if ! read -r _sv_pid <"$_sv_f.pid" || ! kill -0 -"$_sv_pid"; then rm -f "$_sv_f.pid"; fi
+    rm -f "$_sv_f".[!p]*
 }
-
-# --- requests, one after the other --------------------------------------------------------------
 
 printf 'swe-rollout 1 %s\n' "$_sv_shell" >&7
 while IFS=' ' read -r _sv_id _sv_op _sv_arg _sv_cap; do
@@ -175,9 +169,10 @@ while IFS=' ' read -r _sv_id _sv_op _sv_arg _sv_cap; do
     # A command may have cleaned up more than it should.
     [ -d "$_sv_dir" ] || mkdir -m 700 "$_sv_dir"
     case $_sv_op in
-    in | script | job) _sv_read "$_sv_arg" >>"$_sv_f.$_sv_op" ;;
+    in | script | job) _sv_read "$_sv_arg" >>"$_sv_f.$_sv_op" || break ;;
     run)
         _sv_timeout=$_sv_arg
+        [ $_sv_tick = 0.1 ] || _sv_timeout=$((${_sv_arg%.*} + 1))
         true >"$_sv_f.run"
         _sv_run </dev/null &
         ;;
@@ -190,7 +185,7 @@ while IFS=' ' read -r _sv_id _sv_op _sv_arg _sv_cap; do
         fi
         ;;
     ping) _sv_send "$_sv_id pong" ;;
-    *) exit 71 ;;
+    *) break ;;
     esac
 done
 
@@ -198,7 +193,11 @@ done
 for _sv_f in "$_sv_dir"/*.pid; do
     ! read -r _sv_pid <"$_sv_f" || kill -KILL -"$_sv_pid"
 done
-for _sv_f in "$_sv_dir"/*.timer; do
-    ! read -r _sv_timer <"$_sv_f" || kill "$_sv_timer"
+_sv_n=0
+# What just died may still be writing down that it did.
+until rm -rf "$_sv_dir" || [ $_sv_n = 20 ]; do
+    sleep $_sv_tick
+    _sv_n=$((_sv_n + 1))
 done
-rm -rf "$_sv_dir"
+# Timers and runners, if this started in a group of its own, and itself.
+kill -KILL -$$

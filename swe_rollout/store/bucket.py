@@ -7,6 +7,7 @@ FileNotFoundError. What the keys mean is `layout`'s business.
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from contextlib import contextmanager
 from datetime import timedelta
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
     from obstore.store import ClientConfig, ObjectStore, RetryConfig
 
-_CLIENT: ClientConfig = {"connect_timeout": timedelta(seconds=5), "timeout": timedelta(seconds=60)}
 _RETRY: RetryConfig = {
     "max_retries": 4,
     "retry_timeout": timedelta(seconds=60),
@@ -55,7 +55,7 @@ class Bucket:
         if uri.startswith(_FILE):
             return cls(uri, Path(uri.removeprefix(_FILE)).absolute())
         try:
-            return cls(uri, from_url(uri, client_options=_CLIENT, retry_config=_RETRY))
+            return cls(uri, from_url(uri, client_options=_client(), retry_config=_RETRY))
         except (BaseError, ValueError) as error:
             raise UsageError(
                 f"{uri} can't be opened as a store",
@@ -128,6 +128,15 @@ class Bucket:
         if self.uri.startswith(_FILE):
             return "give this user write access to the folder, or name another store"
         return "check the credentials in the environment (AWS_ACCESS_KEY_ID, …) and their rights"
+
+
+def _client() -> ClientConfig:
+    # Options given here replace those obstore reads from the environment, this one included.
+    return {
+        "connect_timeout": timedelta(seconds=5),
+        "timeout": timedelta(seconds=60),
+        "allow_http": os.environ.get("AWS_ALLOW_HTTP", "").lower() in ("1", "true", "yes"),
+    }
 
 
 def _reason(error: Exception) -> str:

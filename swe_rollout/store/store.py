@@ -101,7 +101,7 @@ class Store:
         Raises StoreError when the store refuses or doesn't answer.
         """
         key = layout.trajectory_key(trajectory.episode)
-        data = await asyncio.to_thread(_pack, trajectory)
+        data = await asyncio.to_thread(_compress, to_json(trajectory))
         try:
             return await self._bucket.create(key, data)
         except UnreachableError as error:
@@ -124,7 +124,9 @@ class Store:
                 fix="check the address; an episode is there once it was committed",
             ) from error
         try:
-            return await asyncio.to_thread(_unpack, data)
+            # Decoding stays on this thread: msgspec builds what it knows of a class at its first
+            # use, and two threads doing that at once crash the interpreter.
+            return from_json(await asyncio.to_thread(_decompress, data))
         except (zstandard.ZstdError, ValueError) as error:
             raise _damaged(f"{self.uri}/{key}", error) from error
 
@@ -151,12 +153,12 @@ class Store:
             ) from error
 
 
-def _pack(trajectory: Trajectory) -> bytes:
-    return zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress(to_json(trajectory))
+def _compress(data: bytes) -> bytes:
+    return zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress(data)
 
 
-def _unpack(data: bytes) -> Trajectory:
-    return from_json(zstandard.ZstdDecompressor().decompress(data))
+def _decompress(data: bytes) -> bytes:
+    return zstandard.ZstdDecompressor().decompress(data)
 
 
 def _changes(begun: Plan, wanted: Plan) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import subprocess
@@ -90,7 +91,7 @@ class _BareShell(SandboxContract):
         session = await Session.open(channel, workdir=str(work))
         yield session
         await session.close()
-        assert not any(name.startswith(".swe-rollout") for name in os.listdir(tmp_path))
+        assert not await asyncio.to_thread(lambda: list(tmp_path.glob(".swe-rollout.*")))
 
 
 @pytest.mark.skipif(not Path("/bin/dash").exists(), reason="needs `apt-get install dash`")

@@ -1,13 +1,16 @@
-"""The installed command, run as a user runs it, and a job file for it."""
+"""The installed command, run as a user runs it, and job files for it."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "swe_rollout.cli.main"]
@@ -15,30 +18,30 @@ COMMAND = [sys.executable, "-m", "swe_rollout.cli.main"]
 
 @dataclass(frozen=True)
 class Job:
-    """A job file in a folder of its own."""
+    """A job file, and where its trajectories go."""
 
     path: Path
-    store: Path
-    name: str
-
-    @property
-    def folder(self) -> Path:
-        """Where the job's trajectories are."""
-        return self.store / self.name
+    store: str
+    name: str = "job"
 
     @property
     def uri(self) -> str:
         """The job as people name it."""
-        return f"file://{self.folder}"
+        return f"{self.store}/{self.name}"
+
+    @property
+    def folder(self) -> Path:
+        """Its trajectories, where the store is a folder."""
+        return Path(self.uri.removeprefix("file://"))
 
 
 def swe_rollout(
-    *arguments: str, cwd: Path = ROOT, check: bool = True, timeout: float = 280
+    *arguments: str, check: bool = True, timeout: float = 280
 ) -> subprocess.CompletedProcess[str]:
     """Run the command; its output as text."""
     done = subprocess.run(
         [*COMMAND, *arguments],
-        cwd=cwd,
+        cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=timeout,
@@ -52,3 +55,35 @@ def swe_rollout(
 def answer(done: subprocess.CompletedProcess[str]) -> Any:
     """The one JSON object a command printed."""
     return json.loads(done.stdout)
+
+
+def job_writer(folder: Path, *, store: str) -> Callable[..., Job]:
+    """Writes a job over release pairs with the scripted policy; keywords go into the spec."""
+
+    def write(
+        *,
+        scenarios: Sequence[str],
+        names: Sequence[str] = ("python-dotenv",),
+        **spec: object,
+    ) -> Job:
+        job = {
+            "apiVersion": "swe-rollout.dev/v1alpha1",
+            "kind": "RolloutJob",
+            "metadata": {"name": "job"},
+            "spec": {
+                "dataset": {"releasePairs": {"names": list(names)}},
+                "samples": len(scenarios),
+                "parallelism": 2,
+                "policy": {"scripted": {"scenarios": list(scenarios)}},
+                "limits": {"turns": 40, "contextTokens": 131072},
+                "sandbox": {"local": {}},
+                "store": {"uri": store},
+                **spec,
+            },
+        }
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / "job.yaml"
+        path.write_text(yaml.safe_dump(job, sort_keys=False))
+        return Job(path, store)
+
+    return write

@@ -2,40 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import yaml
 
-from e2e.command import Job
+from e2e.command import Job, job_writer
 
 
 @pytest.fixture
 def job_file(tmp_path: Path) -> Callable[..., Job]:
-    """Writes a job over release pairs with the scripted policy; keywords go into the spec."""
-
-    def write(
-        *, names: Sequence[str] = ("python-dotenv",), scenarios: Sequence[str], **spec: object
-    ) -> Job:
-        store = tmp_path / "store"
-        job = {
-            "apiVersion": "swe-rollout.dev/v1alpha1",
-            "kind": "RolloutJob",
-            "metadata": {"name": "job"},
-            "spec": {
-                "dataset": {"releasePairs": {"names": list(names)}},
-                "samples": len(scenarios),
-                "parallelism": 2,
-                "policy": {"scripted": {"scenarios": list(scenarios)}},
-                "limits": {"turns": 30, "contextTokens": 131072},
-                "sandbox": {"local": {}},
-                "store": {"uri": f"file://{store}"},
-                **spec,
-            },
-        }
-        path = tmp_path / "job.yaml"
-        path.write_text(yaml.safe_dump(job, sort_keys=False))
-        return Job(path, store, "job")
-
-    return write
+    """Writes jobs whose store is a folder of the test."""
+    return job_writer(tmp_path, store=f"file://{tmp_path}/store")

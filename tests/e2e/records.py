@@ -12,11 +12,14 @@ from typing import Any
 import zstandard
 
 
-def read(path: Path | bytes) -> dict[str, Any]:
+def read(path: Path) -> dict[str, Any]:
     """The record in a `trajectory.json.zst`."""
-    data = path.read_bytes() if isinstance(path, Path) else path
-    raw = zstandard.ZstdDecompressor().decompressobj().decompress(data)
-    record = json.loads(raw)
+    return read_bytes(path.read_bytes())
+
+
+def read_bytes(data: bytes) -> dict[str, Any]:
+    """The record in the bytes of a `trajectory.json.zst`."""
+    record = json.loads(zstandard.ZstdDecompressor().decompress(data))
     assert isinstance(record, dict)
     return record
 

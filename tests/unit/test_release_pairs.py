@@ -223,6 +223,16 @@ async def test_a_file_the_version_does_not_have_is_named(pair: Pair) -> None:
         await fetch([absent], on_progress=lambda _: None)
 
 
+async def test_without_uv_the_error_says_which_extra_has_it(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "uv", None)
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(PrerequisiteError) as caught:
+        await prepared(pair)
+    assert caught.value.fix == "pip install 'swe-rollout[release-pairs]'"
+
+
 async def test_without_git_the_error_says_what_to_install(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:

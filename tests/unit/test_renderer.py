@@ -6,10 +6,7 @@ prompt that opens it) and Qwen3-Coder, over the package's own vocabulary.
 
 from __future__ import annotations
 
-import logging
 import shutil
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,7 +19,6 @@ from swe_rollout.agent.prompts import Message, Prompts, Role
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.template import assistant_message, result_messages
 from swe_rollout.agent.tools import toolbox
-from swe_rollout.errors import PrerequisiteError
 from swe_rollout.testing.tiny import tokenizer_path
 from swe_rollout.trajectory import CallStatus, ToolCall
 
@@ -327,84 +323,3 @@ def test_the_fingerprint_is_stable_and_differs_between_templates(
 
     assert len(prints) == len(renderers)
     assert Renderer.load(str(tokenizer_path())).fingerprint == renderers["tiny"].fingerprint
-
-
-def test_the_vocabulary_is_the_model_s_where_its_configuration_says(tmp_path: Path) -> None:
-    folder = folder_with(TEMPLATES["qwen2.5"], tmp_path / "model")
-    tokenizer_size = Renderer.load(str(folder)).vocab_size
-
-    (folder / "config.json").write_text('{"model_type": "qwen3", "vocab_size": 5000}')
-    assert tokenizer_size < 5000
-    assert Renderer.load(str(folder)).vocab_size == 5000
-
-
-_RESULT = "m.content + '\\n</too"
-REFUSED = {
-    "reasoning is dropped from old turns, so nothing old may be kept": (
-        _template(_JSON_CALLS).replace("m.content }}", "(m.content if loop.last else '') }}"),
-        "rewrites",
-    ),
-    "a result depends on the system prompt": (
-        TEMPLATES["qwen2.5"].replace(_RESULT, "m.content + messages[0].content + '\\n</too"),
-        "what follows a turn should be",
-    ),
-    "results are escaped": (
-        TEMPLATES["qwen2.5"].replace(_RESULT, "(m.content | tojson) + '\\n</too"),
-        "what follows a turn should be",
-    ),
-    "the task is escaped": (
-        TEMPLATES["qwen2.5"].replace("user\\n' + m.content", "user\\n' + (m.content | tojson)"),
-        "changes the text of a user message",
-    ),
-    "tools are not declared": (
-        TEMPLATES["qwen2.5"].replace("(t | tojson)", "''"),
-        "does not tell the model about its tools",
-    ),
-    "a turn has no end of its own": (
-        _template(_JSON_CALLS, tail=_TAIL.replace("'<|im_end|>\\n'", "'\\n'", 1)),
-        "does not begin with a control token",
-    ),
-    "it can't be read": ("{% if %}", "TemplateSyntaxError"),
-    "it refuses": ("{{ raise_exception('only for humans') }}", "only for humans"),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_a_template_whose_tokens_can_t_be_exact_is_refused_with_what_differs(
-    tmp_path: Path, case: str
-) -> None:
-    template, why = REFUSED[case]
-
-    with pytest.raises(PrerequisiteError) as raised:
-        Renderer.load(str(folder_with(template, tmp_path / "model")))
-    assert why in raised.value.why
-
-
-def test_an_unknown_form_of_calls_is_refused_unless_the_job_names_one(tmp_path: Path) -> None:
-    odd = TEMPLATES["qwen2.5"].replace("<tool_call>", "[call]").replace("</tool_call>", "[end]")
-    folder = str(folder_with(odd, tmp_path / "model"))
-
-    with pytest.raises(PrerequisiteError, match="no form that is known") as raised:
-        Renderer.load(folder)
-    assert raised.value.fix == "set spec.agent.toolFormat to one of hermes, qwen_xml"
-    assert Renderer.load(folder, tool_format=ToolFormat.QWEN_XML).tool_format == "qwen_xml"
-
-
-def test_a_folder_without_a_tokenizer_is_a_missing_prerequisite(tmp_path: Path) -> None:
-    with pytest.raises(PrerequisiteError, match="there is no tokenizer at") as raised:
-        Renderer.load(str(tmp_path))
-    assert "spec.policy.tokenizer" in raised.value.fix
-
-
-def test_loading_says_nothing_and_leaves_the_root_logger_alone() -> None:
-    code = (
-        "import logging; from swe_rollout.agent.renderer import Renderer;"
-        "from swe_rollout.testing.tiny import tokenizer_path; import sys;"
-        "assert 'transformers' not in sys.modules;"
-        "Renderer.load(str(tokenizer_path()));"
-        "assert not logging.getLogger().handlers and not logging.getLogger('transformers').filters"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert logging.getLogger("transformers").filters == []

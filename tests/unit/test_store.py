@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
+from asyncio.subprocess import PIPE
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,7 +18,7 @@ from swe_rollout.store.layout import trajectory_key
 from swe_rollout.store.objects import read_object
 from swe_rollout.store.store import Store
 from swe_rollout.store.summary import summarise
-from swe_rollout.trajectory import EpisodeId, Failure, StopReason, Timing, Trajectory
+from swe_rollout.trajectory import EpisodeId, Failure, StopReason, Timing, Trajectory, to_json
 from swe_rollout.verdict import Reward, TestReport, Verdict, VerdictStatus
 
 if TYPE_CHECKING:
@@ -108,6 +110,43 @@ async def test_what_a_killed_commit_leaves_behind_is_no_episode_and_blocks_none(
     assert await store.committed("demo") == frozenset()
     assert await store.commit(trajectory())
     assert await store.read(trajectory().episode) == trajectory()
+
+
+WRITER = """
+import asyncio, sys
+from dataclasses import replace
+from swe_rollout.store.store import Store
+from swe_rollout.trajectory import EpisodeId, from_json
+
+async def main():
+    one = from_json(sys.stdin.buffer.read())
+    store = Store.open(sys.argv[1])
+    for sample in range(10**6):
+        await store.commit(replace(one, episode=EpisodeId("demo", "a", sample)))
+        print(sample, flush=True)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_writer_killed_at_any_time_leaves_whole_trajectories_only(store: Store) -> None:
+    big = replace(trajectory(), token_ids=tuple(range(200_000)))
+    writer = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", WRITER, store.uri), stdin=PIPE, stdout=PIPE
+    )
+    assert writer.stdin is not None
+    assert writer.stdout is not None
+    writer.stdin.write(to_json(big))
+    writer.stdin.close()
+    reported = [int(await writer.stdout.readline()) for _ in range(3)]
+    await asyncio.sleep(0.01)
+    writer.kill()
+    await writer.wait()
+    found = [t async for t in store.trajectories("demo")]
+    assert {t.episode.sample for t in found} >= set(reported)
+    assert all(t.token_ids == big.token_ids for t in found)
+    following = EpisodeId("demo", "a", len(found))
+    assert await store.commit(replace(big, episode=following))
 
 
 async def test_the_stored_object_is_plain_zstd_json(store: Store, tmp_path: Path) -> None:

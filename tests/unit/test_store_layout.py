@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swe_rollout.errors import UsageError
@@ -18,6 +18,7 @@ names = st.from_regex(r"[A-Za-z0-9._+-]{1,40}", fullmatch=True).filter(
 )
 
 
+@settings(deadline=None)
 @given(names, names, st.integers(min_value=0, max_value=10**6))
 def test_a_trajectory_key_parses_back_to_its_episode(job: str, instance: str, sample: int) -> None:
     episode = EpisodeId(job, instance, sample)
@@ -40,6 +41,7 @@ def test_other_keys_are_no_episodes(key: str) -> None:
     assert layout.parse_trajectory_key(key) is None
 
 
+@settings(deadline=None)
 @given(st.text(max_size=6))
 def test_a_segment_is_safe_or_refused(name: str) -> None:
     try:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
+import zstandard
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swe_rollout.errors import Boundary
@@ -40,7 +43,9 @@ from swe_rollout.verdict import (
     VerdictStatus,
 )
 
-GOLDEN = Path(__file__).parent.parent / "golden" / "trajectory-v1.json"
+ROOT = Path(__file__).resolve().parents[2]
+GOLDEN = ROOT / "tests" / "golden" / "trajectory-v1.json"
+PAGE = ROOT / "docs" / "reference" / "trajectory.md"
 
 SAMPLE = Trajectory(
     episode=EpisodeId("demo", "owner__project-12", 3),
@@ -183,7 +188,7 @@ trajectories = st.builds(
         retryable=st.booleans(),
     ),
     attempt=counts,
-    seed=counts,
+    seed=st.none() | counts,
     timing=st.builds(
         Timing,
         start_s=seconds,
@@ -199,6 +204,7 @@ trajectories = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(trajectories)
 def test_every_trajectory_reads_back_as_it_was(trajectory: Trajectory) -> None:
     assert from_json(to_json(trajectory)) == trajectory
@@ -209,6 +215,26 @@ def test_the_stored_form_is_pinned_by_a_golden_file() -> None:
     assert json.loads(to_json(SAMPLE)) == json.loads(golden)
     assert list(json.loads(to_json(SAMPLE))) == list(json.loads(golden))
     assert from_json(golden) == SAMPLE
+
+
+def test_the_documented_check_runs_without_this_package(tmp_path: Path) -> None:
+    code = PAGE.read_text().partition("```python\n")[2].partition("```")[0]
+    assert "swe_rollout" not in code
+    stored = tmp_path / "trajectory.json.zst"
+    stored.write_bytes(zstandard.ZstdCompressor().compress(GOLDEN.read_bytes()))
+    command = [sys.executable, "-c", code, str(stored)]
+    shown = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert shown == "demo/owner__project-12/3 0.125 3 tokens sampled in 2 turns\n"
+
+
+def test_every_stored_field_is_on_the_reference_page() -> None:
+    record = json.loads(GOLDEN.read_bytes())
+    page = PAGE.read_text()
+    turn = record["turns"][0]
+    nested = [turn, turn["request"], turn["tool_calls"][0], turn["observations"][0]]
+    nested += [record["verdict"], record["timing"], record["segments"][0]]
+    fields = {name for part in (record, *nested) for name in part}
+    assert {name for name in fields if f"`{name}`" not in page} == set()
 
 
 def test_the_reward_is_a_number_and_its_terms_stand_beside_it() -> None:

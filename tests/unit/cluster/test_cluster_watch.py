@@ -37,7 +37,7 @@ class Script:
         self.watches = deque(watches)
         self.asked: list[str] = []
 
-    async def __call__(self, request: web.Request) -> web.StreamResponse:
+    async def answer(self, request: web.Request) -> web.StreamResponse:
         if "watch" not in request.query:
             self.asked.append("list")
             return web.json_response(
@@ -68,7 +68,7 @@ async def watching(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> AsyncIt
     open_watches: list[PodWatch] = []
 
     async def start(script: Script) -> PodWatch:
-        watch = PodWatch(await connect(script), namespace="default", selector="a=b")
+        watch = PodWatch(await connect(script.answer), namespace="default", selector="a=b")
         open_watches.append(watch)
         await watch.start()
         return watch

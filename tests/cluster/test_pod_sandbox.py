@@ -1,0 +1,507 @@
+"""Sandboxes on a real cluster: the contract, the hardening, and every way to start or end badly."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import secrets
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import aiohttp
+import pytest
+
+from swe_rollout.cluster import doctor
+from swe_rollout.cluster.client import ClusterClient
+from swe_rollout.errors import PrerequisiteError, SandboxError
+from swe_rollout.sandbox import diagnose, pod_spec
+from swe_rollout.sandbox.base import Role, SandboxRequest
+from swe_rollout.sandbox.pod import PodProvider, RunningPod
+from swe_rollout.spec.job import PodSandbox, Resources
+from swe_rollout.testing.sandbox_contract import SandboxContract
+from swe_rollout.trajectory import EpisodeId
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+    from swe_rollout.sandbox.base import Sandbox
+
+KUBECONFIG = os.environ.get("KUBECONFIG") or str(
+    Path(__file__).resolve().parents[2] / ".dev-cluster" / "kubeconfig"
+)
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(
+        not Path(KUBECONFIG).exists(), reason="needs a cluster: `scripts/dev-cluster up`"
+    ),
+]
+
+BUSYBOX = "swe-rollout/busybox:local"
+BASE = "swe-rollout/sandbox-base:local"
+JOB = "test-pod-sandbox"
+SMALL = PodSandbox(
+    namespace="default",
+    resources=Resources(cpu="50m", memory="256Mi", ephemeral_storage="256Mi"),
+)
+REQUEST = SandboxRequest(
+    episode=EpisodeId(JOB, "one__one-1", 0),
+    role=Role.AGENT,
+    image=BUSYBOX,
+    workdir="/root",
+    deadline_s=600.0,
+)
+
+
+SAMPLES = itertools.count()
+
+
+def request(*, image: str = BUSYBOX, **changes: Any) -> SandboxRequest:
+    """A request of its own: an earlier pod of the same name would have to go first."""
+    episode = replace(REQUEST.episode, sample=next(SAMPLES))
+    return replace(REQUEST, image=image, episode=episode, **changes)
+
+
+def provider(spec: PodSandbox = SMALL) -> PodProvider:
+    return PodProvider(spec, job=JOB)
+
+
+def limited(**resources: str) -> PodSandbox:
+    return SMALL.model_copy(
+        update={"resources": SMALL.resources.model_copy(update=resources), "start_seconds": 60.0}
+    )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KUBECONFIG", KUBECONFIG)
+        yield
+        asyncio.run(_until_nothing_is_left())
+
+
+async def _until_nothing_is_left() -> None:
+    client = await ClusterClient.connect()
+
+    async def empty() -> bool:
+        return not await pods(client)
+
+    await until(empty, within_s=30)
+    await client.aclose()
+
+
+async def until(true: Callable[[], Awaitable[bool]], *, within_s: float) -> None:
+    end = time.monotonic() + within_s
+    for pause_s in itertools.repeat(0.1):
+        if await true():
+            return
+        assert time.monotonic() < end, f"not so after {within_s} s"
+        await asyncio.sleep(pause_s)
+
+
+async def pods(client: ClusterClient) -> list[str]:
+    found = await client.list_pods("default", f"{pod_spec.JOB_LABEL}={JOB}")
+    return [pod.metadata.name for pod in found.items or []]
+
+
+async def running(image: str, spec: PodSandbox = SMALL) -> AsyncIterator[Sandbox]:
+    starter = provider(spec)
+    sandbox = await starter.start(request(image=image))
+    yield sandbox
+    await sandbox.close()
+    await starter.aclose()
+
+
+class TestBusybox(SandboxContract):
+    delivers_interrupt: ClassVar[bool] = False
+
+    @pytest.fixture
+    async def sandbox(self) -> AsyncIterator[Sandbox]:
+        async for sandbox in running(BUSYBOX):
+            yield sandbox
+
+
+class TestSandboxBase(SandboxContract):
+    has_bash: ClassVar[bool] = True
+
+    @pytest.fixture
+    async def sandbox(self) -> AsyncIterator[Sandbox]:
+        async for sandbox in running(BASE):
+            yield sandbox
+
+
+# --- what a sandbox can't do ---------------------------------------------------------------------
+
+
+@pytest.fixture
+async def base() -> AsyncIterator[Sandbox]:
+    async for sandbox in running(BASE):
+        yield sandbox
+
+
+async def test_there_is_no_token_no_name_server_and_no_power_of_root_too_many(
+    base: Sandbox,
+) -> None:
+    status = (await base.exec("cat /proc/self/status")).stdout.decode()
+    fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+    assert fields["Seccomp"] == "2"
+    assert fields["NoNewPrivs"] == "1"
+    # CHOWN DAC_OVERRIDE FOWNER KILL SETGID SETUID
+    assert int(fields["CapEff"], 16) == 0b11101011
+    assert fields["CapEff"] == fields["CapBnd"]
+    tokens = await base.exec("ls -A /var/run/secrets /run/secrets 2>/dev/null")
+    assert tokens.stdout == b""
+    names = (await base.read_file("/etc/resolv.conf")).decode()
+    assert [line for line in names.splitlines() if line.startswith("nameserver")] == [
+        "nameserver 127.0.0.1"
+    ]
+
+
+async def test_the_cluster_is_not_in_the_environment(base: Sandbox) -> None:
+    environment = (await base.exec("env")).stdout
+    # The API server's own service is always announced; others would be by service links.
+    others = [
+        line
+        for line in environment.splitlines()
+        if b"_SERVICE_HOST=" in line and not line.startswith(b"KUBERNETES_")
+    ]
+    assert others == []
+
+
+async def test_mounting_and_raw_sockets_are_refused(base: Sandbox) -> None:
+    assert (await base.exec("mount -t tmpfs none /mnt")).exit_code != 0
+    raw = "import socket; socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)"
+    result = await base.exec(["python3", "-c", raw])
+    assert b"PermissionError" in result.stderr
+
+
+async def test_root_may_still_do_what_test_suites_do(base: Sandbox) -> None:
+    result = await base.exec("touch f && chown 1000:1000 f && chmod 600 f && cat f")
+    assert result.ok, result.stderr
+
+
+CONNECT = """
+import socket, sys
+try:
+    socket.create_connection((sys.argv[1], int(sys.argv[2])), 2).close()
+    print("open")
+except OSError as error:
+    print("closed", error)
+"""
+
+
+async def test_nothing_outside_answers(base: Sandbox) -> None:
+    hosts = (
+        await base.exec("ip route 2>/dev/null | sed -n 's/default via \\([^ ]*\\).*/\\1/p'")
+    ).stdout
+    targets = [("10.96.0.1", "443"), ("1.1.1.1", "443")]
+    targets += [(host.decode(), "10250") for host in hosts.split()]
+    for host, port in targets:
+
+        async def closed(host: str = host, port: str = port) -> bool:
+            result = await base.exec(["python3", "-c", CONNECT, host, port])
+            return result.stdout.startswith(b"closed")
+
+        # A policy takes hold a moment after the pod has its address.
+        await until(closed, within_s=20)
+
+
+# --- starts that fail, quickly and with the reason -----------------------------------------------
+
+
+async def failure(spec: PodSandbox, wanted: SandboxRequest, *, within_s: float) -> SandboxError:
+    starter = provider(spec)
+    began = time.monotonic()
+    try:
+        with pytest.raises(SandboxError) as caught:
+            await starter.start(wanted)
+    finally:
+        await starter.aclose()
+    assert time.monotonic() - began < within_s
+    assert caught.value.why
+    assert caught.value.fix
+    return caught.value
+
+
+async def test_an_image_that_is_not_on_the_node_and_may_not_be_pulled() -> None:
+    spec = SMALL.model_copy(update={"image_pull_policy": "Never"})
+    error = await failure(spec, request(image="swe-rollout/no-such:1"), within_s=10)
+    assert isinstance(error, diagnose.ImageUnavailableError)
+    assert "ErrImageNeverPull" in error.why
+    assert not error.retryable
+
+
+async def test_an_image_name_that_is_none() -> None:
+    error = await failure(SMALL, request(image="Not A Name"), within_s=10)
+    assert isinstance(error, diagnose.ImageUnavailableError)
+    assert "InvalidImageName" in error.why
+
+
+async def test_more_than_any_node_has() -> None:
+    error = await failure(limited(cpu="1000"), request(), within_s=20)
+    assert isinstance(error, diagnose.UnschedulableError)
+    assert "Insufficient cpu" in error.why
+
+
+async def test_a_resource_that_can_not_be_read_is_refused() -> None:
+    error = await failure(limited(memory="much"), request(), within_s=10)
+    assert isinstance(error, diagnose.PodRefusedError)
+    assert not error.retryable
+
+
+async def test_a_start_that_takes_too_long_tells_what_it_waited_for() -> None:
+    spec = limited(cpu="1000").model_copy(update={"start_seconds": 2.0})
+    error = await failure(spec, request(), within_s=10)
+    assert isinstance(error, diagnose.PodStartError)
+    assert "Unschedulable" in error.why
+
+
+async def test_a_cancelled_start_leaves_no_pod() -> None:
+    starter = provider(limited(cpu="1000"))
+    wanted = request()
+    name = pod_spec.pod_name(wanted)
+    client = await ClusterClient.connect()
+
+    async def there() -> bool:
+        return name in await pods(client)
+
+    async def gone() -> bool:
+        return name not in await pods(client)
+
+    task = asyncio.create_task(starter.start(wanted))
+    await until(there, within_s=10)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await until(gone, within_s=10)
+    await client.aclose()
+    await starter.aclose()
+
+
+# --- sandboxes that are lost ---------------------------------------------------------------------
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[ClusterClient]:
+    client = await ClusterClient.connect()
+    yield client
+    await client.aclose()
+
+
+@pytest.fixture
+async def started() -> AsyncIterator[RunningPod]:
+    starter = provider()
+    sandbox = await starter.start(request())
+    yield sandbox
+    await sandbox.close()
+    await starter.aclose()
+
+
+async def test_a_pod_deleted_during_a_command_is_an_error_within_seconds(
+    started: RunningPod, client: ClusterClient
+) -> None:
+    command = asyncio.create_task(started.exec("echo begun; sleep 60"))
+    await asyncio.sleep(0.5)
+    pod = await client.get_pod("default", started.name)
+    await client.delete_pod("default", started.name, uid=pod.metadata.uid)
+    with pytest.raises(SandboxError) as caught:
+        await asyncio.wait_for(command, 10)
+    assert isinstance(caught.value, diagnose.PodLostError)
+    assert caught.value.retryable
+    with pytest.raises(SandboxError):
+        await started.exec("true")
+
+
+async def test_a_supervisor_that_is_killed_is_an_error_and_no_result(started: RunningPod) -> None:
+    with pytest.raises(SandboxError, match=r"137|lost|ended"):
+        await asyncio.wait_for(started.exec("kill -9 -1; sleep 60"), 20)
+
+
+async def test_a_process_1_that_is_ended_is_an_error_with_its_code(started: RunningPod) -> None:
+    with pytest.raises(SandboxError, match="143"):
+        await asyncio.wait_for(started.exec("kill -TERM 1; sleep 60"), 20)
+
+
+async def test_a_pod_at_the_end_of_its_life_time_is_told_as_that() -> None:
+    starter = provider()
+    sandbox = await starter.start(request(deadline_s=4.0))
+    with pytest.raises(diagnose.SandboxExpiredError):
+        await asyncio.wait_for(sandbox.exec("sleep 60"), 30)
+    await sandbox.close()
+    await starter.aclose()
+
+
+async def test_too_much_memory_kills_the_command_or_tells_of_it() -> None:
+    starter = provider(limited(memory="64Mi"))
+    sandbox = await starter.start(request(image=BASE))
+    hog = "x = bytearray(1 << 20); y = [bytes(x) for _ in range(400)]"
+    try:
+        # Where the whole container is one group, the kernel takes all of it, else the command.
+        result = await sandbox.exec(["python3", "-c", hog], timeout_s=30)
+    except SandboxError as error:
+        assert isinstance(error, diagnose.OutOfMemoryError)  # noqa: PT017 - one of two outcomes
+    else:
+        assert result.exit_code == 137
+        assert not result.timed_out
+    await sandbox.close()
+    await starter.aclose()
+
+
+# --- one name, one sandbox -----------------------------------------------------------------------
+
+
+async def test_the_same_sandbox_is_not_started_twice(started: RunningPod) -> None:
+    assert started.name
+    starter = provider()
+    wanted = request()
+    first = await starter.start(wanted)
+    with pytest.raises(SandboxError, match="running already"):
+        await starter.start(wanted)
+    assert (await first.exec("echo well")).stdout == b"well\n"
+    await first.close()
+    await starter.aclose()
+
+
+async def test_what_a_killed_run_left_is_replaced() -> None:
+    killed, restarted = provider(), provider()
+    wanted = request()
+    old = await killed.start(wanted)
+    await old.exec("touch mark")
+    new = await restarted.start(wanted)
+    assert new.name == old.name
+    assert (await new.exec("ls")).stdout == b""
+    with pytest.raises(diagnose.PodLostError):
+        await old.exec("true")
+    await old.close()
+    assert (await new.exec("echo well")).stdout == b"well\n"
+    await new.close()
+    await killed.aclose()
+    await restarted.aclose()
+
+
+async def test_the_end_of_a_provider_deletes_what_is_open(client: ClusterClient) -> None:
+    starter = provider()
+    sandbox = await starter.start(request())
+    await starter.aclose()
+
+    async def gone() -> bool:
+        return sandbox.name not in await pods(client)
+
+    await until(gone, within_s=10)
+    await sandbox.close()
+
+
+async def test_many_start_at_once() -> None:
+    starter = provider()
+    sandboxes = await asyncio.gather(*(starter.start(request()) for _ in range(8)))
+    results = await asyncio.gather(*(s.exec("hostname") for s in sandboxes))
+    assert {r.stdout.decode().strip() for r in results} == {s.name for s in sandboxes}
+    await asyncio.gather(*(s.close() for s in sandboxes))
+    await starter.aclose()
+
+
+# --- the namespace -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def namespace(client: ClusterClient) -> AsyncIterator[str]:
+    name = f"swe-rollout-test-{secrets.token_hex(4)}"
+    body = json.dumps({"metadata": {"name": name}}).encode()
+    await client.transport.request("POST", "/api/v1/namespaces", doing="create", body=body)
+    yield name
+    await client.transport.request("DELETE", f"/api/v1/namespaces/{name}", doing="delete")
+
+
+async def test_a_full_quota_is_told_as_one(client: ClusterClient, namespace: str) -> None:
+    quota = {"metadata": {"name": "few"}, "spec": {"hard": {"pods": "0"}}}
+    path = f"/api/v1/namespaces/{namespace}/resourcequotas"
+    await client.transport.request("POST", path, doing="create", body=json.dumps(quota).encode())
+    spec = SMALL.model_copy(update={"namespace": namespace})
+
+    async def refused() -> bool:
+        try:
+            sandbox = await starter.start(request())
+        except diagnose.QuotaExceededError as error:
+            return "exceeded quota" in error.why
+        await sandbox.close()  # the quota was not yet known to admission
+        return False
+
+    starter = provider(spec)
+    await until(refused, within_s=20)
+    await starter.aclose()
+
+
+async def test_a_namespace_that_does_not_exist_stops_the_job() -> None:
+    starter = provider(SMALL.model_copy(update={"namespace": "no-such-namespace"}))
+    with pytest.raises(PrerequisiteError, match="no-such-namespace"):
+        await starter.start(request())
+    await starter.aclose()
+
+
+async def test_the_policy_is_made_once_and_one_that_lets_through_is_refused(
+    client: ClusterClient, namespace: str
+) -> None:
+    spec = SMALL.model_copy(update={"namespace": namespace})
+    starter = provider(spec)
+    sandbox = await starter.start(request())
+    await sandbox.close()
+    await starter.aclose()
+    policy = await client.get_network_policy(namespace, pod_spec.POLICY_NAME)
+    assert policy.spec.denies_all
+    await client.delete_network_policy(namespace, pod_spec.POLICY_NAME)
+    open_policy = {
+        "metadata": {"name": pod_spec.POLICY_NAME},
+        "spec": {"podSelector": {}, "egress": [{}], "policyTypes": ["Egress", "Ingress"]},
+    }
+    path = f"/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies"
+    body = json.dumps(open_policy).encode()
+    await client.transport.request("POST", path, doing="create", body=body)
+    starter = provider(spec)
+    with pytest.raises(PrerequisiteError, match="lets something through"):
+        await starter.start(request())
+    await starter.aclose()
+
+
+async def test_a_restricted_namespace_stops_the_job_and_the_doctor_knows(
+    client: ClusterClient, namespace: str
+) -> None:
+    label = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
+    await patch(client, f"/api/v1/namespaces/{namespace}", label)
+    starter = provider(SMALL.model_copy(update={"namespace": namespace}))
+    with pytest.raises(PrerequisiteError, match="Pod Security"):
+        await starter.start(request())
+    await starter.aclose()
+    (security,) = [c for c in await doctor.check(None, namespace) if c.name == "pod security"]
+    assert security.level is doctor.Level.FAIL
+    assert "baseline" in security.fix
+
+
+async def test_the_doctor_finds_the_cluster_well() -> None:
+    checks = await doctor.check(None, "default")
+    assert [c.name for c in checks] == ["api server", "permissions", "events", "pod security"]
+    assert not [c for c in checks if c.level is doctor.Level.FAIL]
+
+
+async def test_the_doctor_tells_of_a_context_that_is_not_there() -> None:
+    (check,) = await doctor.check("no-such-context", None)
+    assert check.level is doctor.Level.FAIL
+    assert "no-such-context" in check.text
+    assert check.fix
+
+
+async def patch(client: ClusterClient, path: str, body: object) -> None:
+    transport = client.transport
+    async with aiohttp.ClientSession() as session:
+        answer = await session.patch(
+            transport.access.server + path,
+            data=json.dumps(body),
+            ssl=transport.access.tls or True,
+            headers={
+                **await transport.access.credentials.headers(),
+                "Content-Type": "application/merge-patch+json",
+            },
+        )
+        assert answer.status == 200, await answer.text()

@@ -1,0 +1,156 @@
+"""The store on a real S3 server: the same promises as on a folder."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+
+from swe_rollout.errors import StoreError, UnreachableError, UsageError
+from swe_rollout.spec.job import RolloutJob
+from swe_rollout.store.layout import JobRef, trajectory_key
+from swe_rollout.store.objects import read_object
+from swe_rollout.store.store import Store
+from swe_rollout.store.summary import summarise
+from swe_rollout.trajectory import EpisodeId, StopReason, Timing, Trajectory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(
+        "AWS_ENDPOINT_URL" not in os.environ,
+        reason='needs an S3 server: eval "$(scripts/dev-s3 up)"',
+    ),
+]
+
+BUCKET = "rollouts"
+
+
+def job(**spec: object) -> RolloutJob:
+    base: dict[str, object] = {"dataset": {"releasePairs": {}}, "policy": {"scripted": {}}}
+    return RolloutJob.model_validate({"metadata": {"name": "demo"}, "spec": base | spec})
+
+
+def trajectory(instance: str = "demo__one-1", sample: int = 0, seed: int = 1) -> Trajectory:
+    tokens = 20_000
+    return Trajectory(
+        episode=EpisodeId("demo", instance, sample),
+        policy="scripted:gold",
+        token_ids=tuple(range(tokens)),
+        loss_mask=(1,) * tokens,
+        logprobs=(-0.5,) * tokens,
+        segments=(),
+        turns=(),
+        stop_reason=StopReason.SUBMITTED,
+        patch="é" * 1000,
+        verdict=None,
+        reward=None,
+        failure=None,
+        attempt=1,
+        seed=seed,
+        timing=Timing(),
+        spec_digest="0123456789ab",
+        software={},
+        finished_at="2026-01-02T03:04:05.678+00:00",
+    )
+
+
+@pytest.fixture
+def uri() -> str:
+    return f"s3://{BUCKET}/test-store/{uuid4().hex}"
+
+
+@pytest.fixture
+def opened(uri: str) -> Callable[[], Store]:
+    """A new client of the same store, as another worker would have."""
+    return lambda: Store.open(uri)
+
+
+async def test_a_trajectory_is_committed_once_and_the_first_one_stays(
+    opened: Callable[[], Store],
+) -> None:
+    first = trajectory()
+    assert await opened().commit(first)
+    assert not await opened().commit(replace(first, seed=2))
+    assert await opened().read(first.episode) == first
+
+
+async def test_of_many_workers_that_commit_at_the_same_time_one_wins(
+    opened: Callable[[], Store],
+) -> None:
+    rivals = [trajectory(seed=seed) for seed in range(12)]
+    won = await asyncio.gather(*(opened().commit(rival) for rival in rivals))
+    assert won.count(True) == 1
+    assert await opened().read(rivals[0].episode) == rivals[won.index(True)]
+
+
+async def test_a_job_begins_is_listed_and_summed_up(opened: Callable[[], Store]) -> None:
+    plan = await opened().begin(job(samples=2), ["a", "b"])
+    assert await opened().begin(job(samples=2, parallelism=9), ["a", "b"]) == plan
+    with pytest.raises(UsageError, match="another spec"):
+        await opened().begin(job(samples=3), ["a", "b"])
+    await asyncio.gather(*(opened().commit(trajectory(i, s)) for i in "ba" for s in (1, 0)))
+    found = [(t.episode.instance, t.episode.sample) async for t in opened().trajectories("demo")]
+    assert found == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
+    summary = await summarise(opened(), "demo")
+    assert (summary.episodes, summary.committed, summary.mean_reward) == (4, 4, None)
+
+
+async def test_more_episodes_than_one_page_of_a_listing_are_all_found(
+    opened: Callable[[], Store],
+) -> None:
+    store = opened()
+    wanted = {EpisodeId("demo", "many", sample) for sample in range(1050)}
+    limit = asyncio.Semaphore(32)
+
+    async def write(episode: EpisodeId) -> None:
+        async with limit:
+            await store.put(trajectory_key(episode), b"x")
+
+    await asyncio.gather(*map(write, wanted))
+    assert await opened().committed("demo") == wanted
+
+
+async def test_a_job_address_and_single_objects_are_read(
+    opened: Callable[[], Store], uri: str
+) -> None:
+    await opened().put("demo/report.json", b"{}")
+    assert await read_object(f"{uri}/demo/report.json") == b"{}"
+    ref = JobRef.parse(f"{uri}/demo")
+    assert (ref.store_uri, ref.job) == (uri, "demo")
+    with pytest.raises(FileNotFoundError):
+        await read_object(f"{uri}/demo/absent.json")
+    assert await opened().committed("no-such-job") == frozenset()
+
+
+async def test_wrong_credentials_are_named_and_never_shown(
+    opened: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "an-utterly-wrong-secret")
+    with pytest.raises(UnreachableError, match="can't read") as caught:
+        await opened().plan("demo")
+    told = f"{caught.value} {caught.value.fix}"
+    assert "credentials" in caught.value.fix
+    assert "an-utterly-wrong-secret" not in told
+    assert os.environ["AWS_ACCESS_KEY_ID"] not in told
+
+
+async def test_a_server_that_is_down_is_told_within_seconds(
+    opened: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{closed.getsockname()[1]}")
+        began = time.monotonic()
+        with pytest.raises(StoreError, match="can't write") as caught:
+            await opened().commit(trajectory())
+        assert time.monotonic() - began < 60
+    assert caught.value.retryable

@@ -1,0 +1,109 @@
+"""What statuses mean for a task, and what looks like cheating."""
+
+from __future__ import annotations
+
+import pytest
+
+from swe_rollout.grading import integrity
+from swe_rollout.grading.parsers.base import Result
+from swe_rollout.grading.rules import fail_to_pass, judge, pass_to_pass
+from swe_rollout.instance import Expected, Rule
+from swe_rollout.verdict import TestStatus, VerdictStatus
+
+EXPECTED = Expected(("f",), ("p",))
+S = TestStatus
+
+
+@pytest.mark.parametrize(
+    ("f2p", "p2p", "resolved"),
+    [
+        (S.PASSED, S.PASSED, True),
+        (S.XFAIL, S.XFAIL, True),
+        (S.PASSED, S.SKIPPED, True),
+        (S.SKIPPED, S.PASSED, False),
+        (S.FAILED, S.PASSED, False),
+        (S.ERROR, S.PASSED, False),
+        (S.PASSED, S.FAILED, False),
+        (S.PASSED, S.ERROR, False),
+        (None, S.PASSED, False),
+        (S.PASSED, None, False),
+    ],
+)
+def test_all_tests_to_fix_pass_and_none_breaks(
+    f2p: TestStatus | None, p2p: TestStatus | None, *, resolved: bool
+) -> None:
+    statuses = {name: s for name, s in (("f", f2p), ("p", p2p)) if s is not None}
+    wanted = VerdictStatus.RESOLVED if resolved else VerdictStatus.UNRESOLVED
+    assert judge(statuses, EXPECTED, Rule.F2P_P2P).status is wanted
+
+
+def test_a_log_without_tests_is_no_success() -> None:
+    judgement = judge({}, EXPECTED, Rule.F2P_P2P)
+    assert judgement.status is VerdictStatus.NO_TESTS_RAN
+    assert judgement.report.fail_to_pass == {"f": S.MISSING}
+
+
+def test_lists_are_kept_in_order_and_split_by_outcome() -> None:
+    expected = Expected(("c", "a", "b"), ())
+    report = judge({"a": S.PASSED, "c": S.PASSED}, expected, Rule.F2P_P2P).report
+    assert fail_to_pass(report, Rule.F2P_P2P).success == ("c", "a")
+    assert fail_to_pass(report, Rule.F2P_P2P).failure == ("b",)
+    assert pass_to_pass(report, Rule.F2P_P2P).success == ()
+
+
+def test_an_id_cut_inside_a_parameter_stands_for_its_completions_when_they_agree() -> None:
+    expected = Expected(("t[log(", "t[mag("), ())
+    statuses = {
+        "t[log( x)]": S.PASSED,
+        "t[log( y)]": S.XFAIL,
+        "t[mag( x)]": S.PASSED,
+        "t[mag( y)]": S.FAILED,
+    }
+    report = judge(statuses, expected, Rule.F2P_P2P).report
+    assert report.fail_to_pass == {"t[log(": S.PASSED, "t[mag(": S.MISSING}
+
+
+def test_a_whole_id_never_stands_for_longer_ones() -> None:
+    report = judge(
+        {"test_ab": S.PASSED, "t[1][2]": S.PASSED}, Expected(("test_a", "t[1]")), Rule.F2P_P2P
+    )
+    assert set(report.report.fail_to_pass.values()) == {S.MISSING}
+
+
+def test_where_suites_print_failures_only_silence_after_a_run_is_success() -> None:
+    assert judge({"f": S.FAILED}, EXPECTED, Rule.FAIL_ONLY).status is VerdictStatus.UNRESOLVED
+    assert judge({"x": S.FAILED}, EXPECTED, Rule.FAIL_ONLY).status is VerdictStatus.RESOLVED
+    ran = judge({}, EXPECTED, Rule.FAIL_ONLY, log="Executed 12 of 12 SUCCESS")
+    assert ran.status is VerdictStatus.RESOLVED
+    for log in ("", "Executed 0 of 0", "browser not found"):
+        silent = judge({}, EXPECTED, Rule.FAIL_ONLY, log=log)
+        assert silent.status is VerdictStatus.NO_TESTS_RAN
+
+
+def test_only_files_that_steer_tests_and_gold_leaves_alone_are_found() -> None:
+    touched = ("a/conftest.py", "setup.cfg", "src/x.py", "tox.ini", "y.pth", "tests/t.py")
+    assert integrity.of_paths(touched, gold=("tox.ini",), hidden=("tests/t.py",)) == (
+        "edits a/conftest.py, which steers how tests run",
+        "edits setup.cfg, which steers how tests run",
+        "edits y.pth, which steers how tests run",
+        "edits tests/t.py, a graded test file; undone",
+    )
+
+
+def test_many_findings_are_counted_and_not_listed() -> None:
+    found = integrity.of_paths([f"{n}/conftest.py" for n in range(25)], gold=(), hidden=())
+    assert len(found) == 11
+    assert found[-1] == "and 15 more like the last one"
+
+
+def test_contradictions_about_expected_tests_are_found() -> None:
+    claims = [Result("a", S.FAILED), Result("a", S.PASSED), Result("b", S.PASSED)]
+    claims += [Result("c", S.FAILED), Result("c", S.PASSED)]
+    assert integrity.of_results(claims, {"a", "b"}) == ("reports a as both passed and failed",)
+
+
+def test_an_exit_code_without_a_failure_is_found_and_only_that() -> None:
+    assert integrity.of_exit({"a": S.PASSED}, 1)
+    assert not integrity.of_exit({"a": S.PASSED}, 0)
+    assert not integrity.of_exit({"a": S.PASSED, "b": S.ERROR}, 1)
+    assert not integrity.of_exit({}, 1)

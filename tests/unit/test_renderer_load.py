@@ -1,0 +1,137 @@
+"""Which models are refused, and why: what can't be kept exact is said when it is loaded."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from swe_rollout.agent.parsers.base import ToolFormat
+from swe_rollout.agent.renderer import Renderer
+from swe_rollout.errors import PrerequisiteError
+from swe_rollout.testing.tiny import tokenizer_path
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OWN = (tokenizer_path() / "chat_template.jinja").read_text()
+TURN_END = "{%- endfor %}\n        {{- '<|im_end|>\\n' }}"
+
+
+def folder_with(folder: Path, template: str) -> str:
+    shutil.copytree(tokenizer_path(), folder)
+    (folder / "chat_template.jinja").write_text(template)
+    return str(folder)
+
+
+def changed(part: str, replacement: str) -> str:
+    assert OWN.count(part) == 1
+    return OWN.replace(part, replacement)
+
+
+REFUSED = {
+    "it drops what was said in earlier turns": (
+        changed("(message.content or '')", "(message.content if loop.last else '')"),
+        "rewrites",
+    ),
+    "a result depends on the system prompt": (
+        changed("+ message.content +", "+ message.content + ns.system +"),
+        "what follows a turn should be",
+    ),
+    "results are escaped": (
+        changed("+ message.content +", "+ (message.content | tojson) +"),
+        "what follows a turn should be",
+    ),
+    "the task is escaped": (
+        changed(
+            "(message.content or '')",
+            "(message.content | tojson if message.role == 'user' else message.content)",
+        ),
+        "changes the text of a user message",
+    ),
+    "results are left out": (
+        changed("+ message.content +", "+"),
+        "does not write each text once",
+    ),
+    "tools are not declared": (
+        changed("(tool | tojson)", "''"),
+        "does not tell the model about its tools",
+    ),
+    "a turn has no end of its own": (
+        changed(TURN_END, "{%- endfor %}{{- '\\n' }}"),
+        "does not begin with a control token",
+    ),
+    "it can't be read": ("{% if %}", "TemplateSyntaxError"),
+    "it refuses": ("{{ raise_exception('only for humans') }}", "only for humans"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_template_whose_tokens_can_t_be_exact_is_refused_with_what_differs(
+    tmp_path: Path, case: str
+) -> None:
+    template, why = REFUSED[case]
+
+    with pytest.raises(PrerequisiteError) as raised:
+        Renderer.load(folder_with(tmp_path / "model", template))
+    assert why in raised.value.why
+
+
+def test_an_unknown_form_of_calls_is_refused_unless_the_job_names_one(tmp_path: Path) -> None:
+    odd = OWN.replace("<tool_call>", "[call]").replace("</tool_call>", "[end]")
+    folder = folder_with(tmp_path / "model", odd)
+
+    with pytest.raises(PrerequisiteError, match="no form that is known") as raised:
+        Renderer.load(folder)
+    assert raised.value.fix == "set spec.agent.toolFormat to one of hermes, qwen_xml"
+    assert Renderer.load(folder, tool_format=ToolFormat.QWEN_XML).tool_format == "qwen_xml"
+
+
+def test_a_vocabulary_in_which_text_could_forge_a_control_token_is_refused(tmp_path: Path) -> None:
+    folder = folder_with(tmp_path / "model", OWN)
+    file = tmp_path / "model" / "tokenizer.json"
+    definition = json.loads(file.read_text())
+    # A base vocabulary that holds the whole word, as some have.
+    definition["model"]["ignore_merges"] = True
+    definition["pre_tokenizer"] = None
+    end = next(a for a in definition["added_tokens"] if a["content"] == "<|im_end|>")
+    definition["model"]["vocab"]["<|im_end|>"] = end["id"]
+    file.write_text(json.dumps(definition))
+
+    with pytest.raises(PrerequisiteError, match=r"could forge the control token '<\|im_end\|>'"):
+        Renderer.load(folder)
+
+
+def test_the_vocabulary_is_the_model_s_where_its_configuration_says(tmp_path: Path) -> None:
+    folder = folder_with(tmp_path / "model", OWN)
+    tokenizer_size = Renderer.load(folder).vocab_size
+
+    config = tmp_path / "model" / "config.json"
+    config.write_text('{"model_type": "qwen3", "vocab_size": 5000}')
+    assert tokenizer_size < 5000
+    assert Renderer.load(folder).vocab_size == 5000
+
+
+def test_a_folder_without_a_tokenizer_is_a_missing_prerequisite(tmp_path: Path) -> None:
+    with pytest.raises(PrerequisiteError, match="there is no tokenizer at") as raised:
+        Renderer.load(str(tmp_path))
+    assert "spec.policy.tokenizer" in raised.value.fix
+
+
+def test_loading_says_nothing_and_leaves_the_root_logger_alone() -> None:
+    code = (
+        "import logging; from swe_rollout.agent.renderer import Renderer;"
+        "from swe_rollout.testing.tiny import tokenizer_path; import sys;"
+        "assert 'transformers' not in sys.modules;"
+        "Renderer.load(str(tokenizer_path()));"
+        "assert not logging.getLogger().handlers and not logging.getLogger('transformers').filters"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert logging.getLogger("transformers").filters == []
