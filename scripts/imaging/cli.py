@@ -14,6 +14,8 @@ from dev_cluster.progress import Progress
 from imaging import recipe, rootfs
 from swe_rollout.sandbox.image import ImageConfig, Layer, write_tagged_archive
 
+RELEASE_PAIRS = "release-pairs"
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -23,23 +25,37 @@ if TYPE_CHECKING:
 def main() -> int:
     """Build what is asked for; print the path of each archive on stdout."""
     parser = argparse.ArgumentParser(prog="scripts/build-images", description=__doc__)
-    known = ", ".join(recipe.names())
-    parser.add_argument("name", nargs="*", help=f"{known}; all of them by default")
+    known = [*recipe.names(), RELEASE_PAIRS]
+    parser.add_argument("name", nargs="*", help=f"{', '.join(known)}; all of them by default")
     parser.add_argument("--load", action="store_true", help="load them into the dev cluster")
     parser.add_argument("--layer", action="store_true", help="print the base layers' tars instead")
     arguments = parser.parse_args()
     progress = Progress()
     try:
-        recipes = [recipe.read(name) for name in arguments.name or recipe.names()]
+        chosen = list(dict.fromkeys(arguments.name or known))
+        recipes = [recipe.read(name) for name in chosen if name != RELEASE_PAIRS]
         archives = [archive(one, progress) for one in recipes]
-        for one, path in zip(recipes, archives, strict=True):
-            print(layer(one, progress).path if arguments.layer else path)
+        if RELEASE_PAIRS in chosen:
+            archives += _release_pairs(progress)
+        printed = [layer(one, progress).path for one in recipes] if arguments.layer else archives
+        print("\n".join(map(str, printed)))
         if arguments.load:
             dev_cluster.load_images(Checkout.here(), archives, progress)
     except ScriptError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
     return 0
+
+
+def _release_pairs(progress: Progress) -> list[Path]:
+    try:
+        from imaging import release_pairs  # noqa: PLC0415 - the rest needs no environment
+    except ImportError as error:
+        raise ScriptError(
+            f"Images of release pairs need the package's environment: {error}.", fix="make setup"
+        ) from error
+    base = recipe.read("base")
+    return release_pairs.archives(base, layer(base, progress), progress)
 
 
 def layer(one: Recipe, progress: Progress) -> Layer:

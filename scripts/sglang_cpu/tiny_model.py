@@ -3,7 +3,7 @@
     tiny_model.py TOKENIZER MODEL
 
 A Qwen3 of two layers and 1 M parameters in fp32, with the package's own tokenizer. It is trained
-for a minute to answer as an agent does, so that a real engine samples whole tool calls, a broken
+for a minute or two to answer as an agent does, so that a real engine samples whole tool calls, a broken
 one now and then, and a submission: enough for episodes of several turns. It understands nothing.
 """
 
@@ -20,9 +20,12 @@ import torch  # type: ignore[import-not-found]
 from transformers import AutoTokenizer, GenerationConfig, Qwen3Config, Qwen3ForCausalLM
 
 CONTEXT_TOKENS = 8192
-STEPS = 200
-BATCH = 8
+STEPS = 300
+BATCH = 4
 TURNS = 3
+SHORT_TOKENS = 200
+LONG_TOKENS = 1800
+"""Of text before an answer; every fourth lesson has the length of a real first prompt."""
 NOT_LEARNT = -100
 """The label of ids that the model reads but does not write."""
 
@@ -54,9 +57,10 @@ class Lessons:
         )
         self._random = random.Random(0)  # noqa: S311 - no secret
 
-    def batch(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def batch(self, number: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Ids, positions and labels; short ones are filled up with what is not learnt."""
-        lessons = [self._lesson() for _ in range(BATCH)]
+        prompt_tokens = SHORT_TOKENS if number % 4 else LONG_TOKENS
+        lessons = [self._lesson(prompt_tokens) for _ in range(BATCH)]
         length = max(len(ids) for ids, _ in lessons)
         ids = [said + [0] * (length - len(said)) for said, _ in lessons]
         labels = [learnt + [NOT_LEARNT] * (length - len(learnt)) for _, learnt in lessons]
@@ -64,14 +68,14 @@ class Lessons:
         positions = torch.arange(start, start + length).expand(BATCH, length)
         return torch.tensor(ids), positions, torch.tensor(labels)
 
-    def _lesson(self) -> tuple[list[int], list[int]]:
+    def _lesson(self, prompt_tokens: int) -> tuple[list[int], list[int]]:
         ids: list[int] = []
         labels: list[int] = []
         for turn in range(TURNS):
             role = "user\n<tool_response>\n" if turn else "system\n"
             before = [
                 *self._encode(f"<|im_start|>{role}"),
-                *self._some_filler(),
+                *self._some_filler(SHORT_TOKENS if turn else prompt_tokens),
                 *self._encode("<|im_end|>\n<|im_start|>assistant\n"),
             ]
             ids += before
@@ -85,9 +89,9 @@ class Lessons:
             labels += [NOT_LEARNT] * 12 + endless[12:]
         return ids, labels
 
-    def _some_filler(self) -> list[int]:
-        start = self._random.randrange(len(self._filler) - 300)
-        return self._filler[start : start + self._random.randrange(5, 200)]
+    def _some_filler(self, longest: int) -> list[int]:
+        start = self._random.randrange(len(self._filler) - longest)
+        return self._filler[start : start + self._random.randrange(5, longest)]
 
 
 def make(tokenizer_folder: Path, model_folder: Path) -> None:
@@ -127,7 +131,7 @@ def _train(model: Qwen3ForCausalLM, lessons: Lessons) -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=3e-3, total_steps=STEPS)
     for step in range(STEPS):
-        ids, positions, labels = lessons.batch()
+        ids, positions, labels = lessons.batch(step)
         read = model.model(input_ids=ids, position_ids=positions).last_hidden_state[:, :-1]
         # Logits where something is learnt only: they are most of the work.
         learnt = labels[:, 1:] != NOT_LEARNT

@@ -287,8 +287,11 @@ def _fail(call: _Call | None, error: SandboxError) -> None:
 
 
 def _again(error: SandboxError) -> SandboxError:
-    # One exception object raised in several tasks would mix their tracebacks.
-    return SandboxError(error.what, why=error.why, fix=error.fix, retryable=error.retryable)
+    # One exception object raised in several tasks would mix their tracebacks. The kind stays: it
+    # says how the sandbox was lost.
+    again = type(error).__new__(type(error), *error.args)
+    again.__dict__.update(error.__dict__)
+    return again
 
 
 def _wedged(timeout_s: float) -> SandboxError:

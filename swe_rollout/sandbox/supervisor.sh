@@ -190,14 +190,9 @@ while IFS=' ' read -r _sv_id _sv_op _sv_arg _sv_cap; do
 done
 
 # The other end is gone: so is everything that ran for it.
-for _sv_f in "$_sv_dir"/*.pid; do
-    ! read -r _sv_pid <"$_sv_f" || kill -KILL -"$_sv_pid"
-done
+for _sv_f in "$_sv_dir"/*.pid; do ! read -r _sv_pid <"$_sv_f" || kill -KILL -"$_sv_pid"; done
 _sv_n=0
 # What just died may still be writing down that it did.
-until rm -rf "$_sv_dir" || [ $_sv_n = 20 ]; do
-    sleep $_sv_tick
-    _sv_n=$((_sv_n + 1))
-done
+until rm -rf "$_sv_dir" || [ $_sv_n = 20 ]; do sleep $_sv_tick; _sv_n=$((_sv_n + 1)); done
 # Timers and runners, if this started in a group of its own, and itself.
 kill -KILL -$$

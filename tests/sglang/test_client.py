@@ -26,7 +26,10 @@ TOKENIZER = Tokenizer.from_file(str(tokenizer_path() / "tokenizer.json"))
 PROMPT: list[int] = TOKENIZER.encode(
     "<|im_start|>user\nfix it<|im_end|>\n<|im_start|>assistant\n"
 ).ids
+# The tiny model goes on with this for as long as it may.
+ENDLESS: list[int] = [*PROMPT, *TOKENIZER.encode("So on and on and on and on and").ids]
 VOCAB_SIZE = TOKENIZER.get_vocab_size()
+STOP = tuple(TOKENIZER.encode("<|im_end|>").ids)
 MODEL_CONTEXT_TOKENS = 8192
 CONTEXT_TOKENS = 8186
 """What the engine really takes: it keeps a few tokens of the model's context for itself."""
@@ -37,6 +40,9 @@ REQUEST = GenerateRequest(
     max_new_tokens=16,
     sampling=Sampling(),
     stop_token_ids=(),
+)
+LONG_CALL = replace(
+    REQUEST, input_ids=ENDLESS, max_new_tokens=6000, sampling=Sampling(temperature=0.0)
 )
 
 
@@ -63,11 +69,19 @@ async def test_every_sampled_id_is_of_the_vocabulary_and_has_a_logprob(
 async def test_a_generation_that_reaches_its_bound_finishes_by_length(
     engine: SglangEngine,
 ) -> None:
-    # Greedy, so that this prompt's answer is the same each time and holds no stop token early on.
-    request = replace(REQUEST, max_new_tokens=2, sampling=Sampling(temperature=0.0))
-    generation = await engine.generate(request)
+    generation = await engine.generate(replace(LONG_CALL, max_new_tokens=100))
     assert generation.finish_reason is FinishReason.LENGTH
-    assert len(generation.token_ids) == 2
+    assert len(generation.token_ids) == 100
+
+
+async def test_the_tiny_model_writes_tool_calls_and_ends_its_turns(engine: SglangEngine) -> None:
+    calls = [replace(REQUEST, max_new_tokens=200, stop_token_ids=STOP) for _ in range(20)]
+    generations = await asyncio.gather(*map(engine.generate, calls))
+    ended = [g for g in generations if g.finish_reason is FinishReason.STOP]
+    assert len(ended) > 10
+    assert {g.token_ids[-1] for g in ended} == set(STOP)
+    texts = [TOKENIZER.decode(list(g.token_ids), skip_special_tokens=False) for g in ended]
+    assert any('<tool_call>\n{"name": "bash"' in text for text in texts)
 
 
 async def test_the_stop_token_is_the_last_sampled_id(engine: SglangEngine) -> None:
@@ -128,7 +142,7 @@ async def test_an_id_outside_the_vocabulary_never_reaches_the_server(engine: Sgl
 async def test_a_cancelled_call_stops_running_on_the_server(
     engine: SglangEngine, sglang_url: str
 ) -> None:
-    call = asyncio.create_task(engine.generate(replace(REQUEST, max_new_tokens=8000)))
+    call = asyncio.create_task(engine.generate(LONG_CALL))
     await _until_running(sglang_url, 1)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -139,13 +153,13 @@ async def test_a_cancelled_call_stops_running_on_the_server(
 async def test_an_aborted_generation_keeps_its_partial_tokens(
     engine: SglangEngine, sglang_url: str
 ) -> None:
-    call = asyncio.create_task(engine.generate(replace(REQUEST, max_new_tokens=8000)))
+    call = asyncio.create_task(engine.generate(LONG_CALL))
     await _until_running(sglang_url, 1)
     async with httpx.AsyncClient(base_url=sglang_url, trust_env=False) as http:
         await http.post("/abort_request", json={"abort_all": True})
     generation = await call
     assert generation.finish_reason is FinishReason.ABORT
-    assert len(generation.token_ids) == len(generation.logprobs) < 8000
+    assert len(generation.token_ids) == len(generation.logprobs) < 6000
 
 
 async def _until_running(url: str, wanted: int) -> None:
