@@ -14,7 +14,7 @@ from swe_rollout.engine.scripted import ScriptedEngine
 from swe_rollout.engine.sglang import SglangEngine
 from swe_rollout.errors import InternalError
 from swe_rollout.grading.grader import Grader
-from swe_rollout.limits import Limits
+from swe_rollout.limits import CutTurns, Limits
 from swe_rollout.rollout import Rollout
 from swe_rollout.sandbox.local import LocalProvider
 from swe_rollout.sandbox.pod import PodProvider
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from swe_rollout.instance import Instance
     from swe_rollout.progress import Progress
     from swe_rollout.sandbox.base import SandboxProvider
-    from swe_rollout.spec.job import AgentSpec, Policy, RolloutJob, SandboxSpec
+    from swe_rollout.spec.job import AgentSpec, LimitsSpec, Policy, RolloutJob, SandboxSpec
     from swe_rollout.trajectory import EpisodeId
 
 
@@ -57,7 +57,7 @@ async def assemble(
     spec = job.spec
     actor = await _actor(spec.policy, spec.agent, instances, stack)
     sandboxes = open_sandboxes(spec.sandbox, job=job.metadata.name, on_note=on_note, stack=stack)
-    limits = Limits(**spec.limits.model_dump())
+    limits = _limits(spec.limits)
     if actor.info.context_tokens is not None and actor.info.context_tokens < limits.context_tokens:
         on_note(f"the engine's context of {actor.info.context_tokens} tokens is the limit")
         limits = replace(limits, context_tokens=actor.info.context_tokens)
@@ -135,6 +135,11 @@ async def _sglang(
     engine = SglangEngine(policy, vocab_size=info.vocab_size or renderer.vocab_size)
     stack.push_async_callback(engine.aclose)
     return _Actor(engine, renderer, info, lambda _: f"sglang:{info.model}")
+
+
+def _limits(spec: LimitsSpec) -> Limits:
+    values = spec.model_dump()
+    return Limits(**{**values, "cut_turns": CutTurns(spec.cut_turns)})
 
 
 def _prompts(agent: AgentSpec) -> Prompts:

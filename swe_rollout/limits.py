@@ -4,6 +4,16 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class CutTurns(StrEnum):
+    """What becomes of a turn that used up `max_new_tokens`. Nothing in it is ever run."""
+
+    END = "end"
+    """It ends the episode (`token_limit`)."""
+    ANSWER = "answer"
+    """It is closed by the harness, answered with an error, and the episode goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +25,9 @@ class Limits:
     context_tokens: int = 32768
     """Prompt and completion together, at most (`context_full`)."""
     max_new_tokens: int = 4096
-    """Tokens of one generation at most; reaching it ends the episode (`token_limit`)."""
+    """Tokens of one generation at most."""
+    cut_turns: CutTurns = CutTurns.END
+    """What becomes of a generation that reaches it."""
     episode_seconds: float = 1800.0
     """From the first turn to the end of the last one (`time_limit`)."""
     tool_seconds: float = 120.0

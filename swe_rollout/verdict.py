@@ -49,7 +49,7 @@ class Verdict:
     status: VerdictStatus
     report: TestReport
     integrity: tuple[str, ...] = ()
-    """Findings about tampering, for people and policies; they don't change `status` here."""
+    """Findings about tampering and about what the log leaves open, for people and policies."""
     log_tail: str = ""
     """The end of the test log, for people."""
     duration_s: float = 0.0

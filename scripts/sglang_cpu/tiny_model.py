@@ -2,8 +2,8 @@
 
     tiny_model.py TOKENIZER MODEL
 
-A Qwen3 of two layers and 1 M parameters in fp32, with the package's own tokenizer. It is trained
-for a minute or two to answer as an agent does, so that a real engine samples whole tool calls, a broken
+A Qwen3 of two layers and 1 M parameters in fp32, with the package's own tokenizer. Two minutes of
+training make it answer as an agent does, so that a real engine samples whole tool calls, a broken
 one now and then, and a submission: enough for episodes of several turns. It understands nothing.
 """
 

@@ -14,16 +14,18 @@ from typing import TYPE_CHECKING
 
 from swe_rollout.agent.draft import Draft, runs_of_weights
 from swe_rollout.agent.parsers import parser_for
+from swe_rollout.agent.parsers.base import reasoning_is_open
 from swe_rollout.agent.tools.base import Toolbox, ToolContext
 from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.errors import EngineError
-from swe_rollout.limits import Deadline
+from swe_rollout.limits import CutTurns, Deadline
 from swe_rollout.tokens import TokenLog
 from swe_rollout.trajectory import (
     CallStatus,
     FinishReason,
     Observation,
     StopReason,
+    ToolCall,
 )
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from swe_rollout.instance import Instance
     from swe_rollout.limits import Limits
     from swe_rollout.sandbox.base import Sandbox
-    from swe_rollout.trajectory import EpisodeId, Generation, ToolCall, Turn
+    from swe_rollout.trajectory import EpisodeId, Generation, Turn
 
 ABORTS_PER_TURN = 16
 """Times one turn is taken up again; an engine that always aborts is a failure of the engine."""
@@ -80,6 +82,7 @@ class AgentLoop:
         self._prompts = prompts
         self._on_turn = on_turn
         self._deadline = Deadline(limits.episode_seconds)
+        self._cut_in_reasoning = False
 
     async def run(self) -> StopReason:
         """Play turns until one of them, or a limit, ends the episode.
@@ -113,6 +116,7 @@ class AgentLoop:
             last.tool_calls,
             results=[observation.text for observation in last.observations],
             tools=self._toolbox.specs,
+            open_reasoning=self._cut_in_reasoning,
         )
 
     def _room(self, more: int = 0) -> int:
@@ -146,8 +150,9 @@ class AgentLoop:
         if draft.finish_reason is FinishReason.STOP:
             return None
         # A cut turn may hold half a call: nothing in it is parsed or run.
-        cut_by_turn = len(draft.ids) >= self._limits.max_new_tokens
-        return StopReason.TOKEN_LIMIT if cut_by_turn else StopReason.CONTEXT_FULL
+        if len(draft.ids) < self._limits.max_new_tokens:
+            return StopReason.CONTEXT_FULL
+        return StopReason.TOKEN_LIMIT if self._limits.cut_turns is CutTurns.END else None
 
     async def _generate(self, draft: Draft, budget: int) -> None:
         """Sample one turn; an aborted one is taken up again with what is left of its budget."""
@@ -191,10 +196,18 @@ class AgentLoop:
 
     async def _act(self, draft: Draft) -> StopReason | None:
         """Run the calls in order. A turn without one ends the episode."""
-        draft.calls = self._parser.parse(
-            self._renderer.sampled(draft.ids),
-            tools=self._toolbox.specs,
-            prompt_opened_thinking=self._renderer.prompt_opens_thinking,
+        sampled = self._renderer.sampled(draft.ids)
+        opened = self._renderer.prompt_opens_thinking
+        is_cut = draft.finish_reason is FinishReason.LENGTH
+        self._cut_in_reasoning = is_cut and reasoning_is_open(
+            sampled, prompt_opened_thinking=opened
+        )
+        draft.calls = (
+            (_cut(len(draft.ids)),)
+            if is_cut
+            else self._parser.parse(
+                sampled, tools=self._toolbox.specs, prompt_opened_thinking=opened
+            )
         )
         if not draft.calls:
             return StopReason.FINISHED
@@ -227,6 +240,14 @@ class AgentLoop:
         same = _count(takewhile(lambda turn: turn.tool_calls == last.tool_calls, backwards))
         repeated = self._limits.repeated_turns
         return StopReason.REPEATED if repeated is not None and same >= repeated else None
+
+
+def _cut(tokens: int) -> ToolCall:
+    problem = (
+        f"the turn was cut after {tokens} tokens; nothing in it was run. Say less before a call, "
+        "or do it in several steps."
+    )
+    return ToolCall(CallStatus.UNCLOSED, "", problem=problem)
 
 
 def _all_failed(turn: Turn) -> bool:

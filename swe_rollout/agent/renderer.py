@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from swe_rollout.agent.encoding import Encoding
-from swe_rollout.agent.parsers.base import ToolFormat
+from swe_rollout.agent.parsers.base import THINK_END, ToolFormat
 from swe_rollout.agent.probe import probe
 from swe_rollout.agent.prompts import Role
 from swe_rollout.agent.template import Bodies, ChatTemplate, messages
@@ -115,14 +115,18 @@ class Renderer:
         *,
         results: Sequence[str],
         tools: Sequence[ToolSpec],
+        open_reasoning: bool = False,
     ) -> list[int]:
         """The ids between a turn and the next: its boundary, the results of its calls, the prompt.
 
-        `last_id` is the last one sampled; a turn that another id ended gets its own end here.
+        `last_id` is the last one sampled; a turn that another id ended, or that was cut, gets its
+        own end here, after the end of its reasoning if that is open.
         Results are bodies: they can't forge control tokens.
         """
         end = self._grammar.turn_end
         close = end.boundary if last_id == end.token_id else end.text + end.boundary
+        if open_reasoning:
+            close = f"\n{THINK_END}\n\n{close}"
         bodies = Bodies(results)
         text = self._template.added(calls, bodies.stand_ins, tools)
         return self._encoding.encode([*bodies.cut(close + text)])

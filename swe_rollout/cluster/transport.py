@@ -18,7 +18,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_aft
 from yarl import URL
 
 from swe_rollout.cluster.api_error import TRANSIENT, ApiError, api_error
-from swe_rollout.errors import UnreachableError
+from swe_rollout.errors import ClusterError, UnreachableError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -61,6 +61,7 @@ class Transport:
         self.access = access
         self._patience_s = patience_s
         self._session: aiohttp.ClientSession | None = None
+        self._closed = False
         self._requests = asyncio.Semaphore(REQUESTS_AT_ONCE)
         self._handshakes = asyncio.Semaphore(HANDSHAKES_AT_ONCE)
 
@@ -96,7 +97,8 @@ class Transport:
         return await self._patiently(patience_s, self._handshake, path, doing, protocols)
 
     async def aclose(self) -> None:
-        """Close every connection."""
+        """Close every connection, for good."""
+        self._closed = True
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -149,6 +151,12 @@ class Transport:
             raise api_error(doing, error.status, error.message.encode()) from error
 
     def _open(self) -> aiohttp.ClientSession:
+        if self._closed:
+            raise ClusterError(
+                "the client of the cluster is closed",
+                fix="keep the sandbox provider open for as long as its sandboxes are used",
+                retryable=False,
+            )
         if self._session is None:
             # Watches and exec streams hold a connection each: the pool itself must not be bounded.
             self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))

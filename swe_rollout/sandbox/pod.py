@@ -52,6 +52,7 @@ class _Cluster:
     namespace: str
     names: set[str] = field(default_factory=set)
     """Of the sandboxes that are starting or running: each is one request's."""
+    running: set[RunningPod] = field(default_factory=set)
 
     async def delete(self, pod: Pod) -> None:
         """Delete the pod; one that is gone is fine, one that stays is told and ends by itself."""
@@ -74,6 +75,7 @@ class RunningPod:
         self._session = session
         self._cluster = cluster
         self._closed = False
+        cluster.running.add(self)
         self._keepalive = asyncio.create_task(
             _keep_alive(session), name=f"keepalive-{pod.metadata.name}"
         )
@@ -119,6 +121,7 @@ class RunningPod:
         self._keepalive.cancel()
         await self._session.close()
         await self._cluster.delete(self._pod)
+        self._cluster.running.discard(self)
         self._cluster.names.discard(self.name)
 
 
@@ -161,18 +164,19 @@ class PodProvider:
         return RunningPod(pod, session, cluster)
 
     async def aclose(self) -> None:
-        """Delete every pod of this run that is left, then close the connections."""
+        """End what is still open, delete every other pod of this run, close the connections."""
         cluster, self._cluster = self._cluster, None
         if cluster is None:
             return
-        await cluster.watch.aclose()
         try:
+            await asyncio.gather(*(sandbox.close() for sandbox in list(cluster.running)))
             left = await cluster.client.list_pods(cluster.namespace, self._selector)
             pods = [pod for pod in left.items or [] if pod.metadata.deletion_timestamp is None]
             await asyncio.gather(*(cluster.delete(pod) for pod in pods))
         except (EpisodeError, UnreachableError) as error:
             log.warning("pods_left_behind", selector=self._selector, why=str(error))
         finally:
+            await cluster.watch.aclose()
             await cluster.client.aclose()
 
     @property

@@ -217,7 +217,8 @@ class Session:
             self._lose(error)
 
     async def _take(self, header: Header, reader: FrameReader) -> None:
-        call = self._calls.pop(header.number, None)
+        # Kept until its answer is complete: a loss in the middle fails it like the others.
+        call = self._calls.get(header.number)
         match header.kind, header.values, call:
             case "result", (code, late, out, out_total, err, err_total), _Call() if (
                 max(out, err) <= call.max_output
@@ -236,8 +237,8 @@ class Session:
             case "lost", (), _:
                 _fail(call, _result_gone())
             case _:
-                _fail(call, error := _unexpected(header))
-                raise error
+                raise _unexpected(header)
+        self._calls.pop(header.number, None)
 
     def _lose(self, error: SandboxError) -> None:
         if self._lost is None:

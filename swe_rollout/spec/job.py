@@ -175,6 +175,9 @@ class LimitsSpec(Model):
     """Prompt and completion together."""
     max_new_tokens: Positive = 4096
     """One generation."""
+    cut_turns: Literal["end", "answer"] = "end"
+    """What becomes of a generation that reaches `maxNewTokens`: it ends the episode, or it is
+    closed, answered with an error, and the episode goes on. Nothing in it is run."""
     episode_seconds: Seconds = 1800.0
     """From the first turn to the end of the last."""
     tool_seconds: Seconds = 120.0
@@ -216,7 +219,8 @@ class LocalSandbox(Model):
 class Resources(Model):
     """What a sandbox pod may use; memory is requested in full."""
 
-    cpu: str = "1"
+    cpu: str = "250m"
+    """Requested: what the scheduler sets aside. Agents mostly wait for the engine."""
     """Requested, as a Kubernetes quantity: `2`, `500m`."""
     cpu_limit: str | None = None
     """None: no limit on cpu."""

@@ -17,7 +17,7 @@ from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.tools import toolbox
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, Sampling, TokenEngine
 from swe_rollout.instance import Instance, Source
-from swe_rollout.limits import Limits
+from swe_rollout.limits import CutTurns, Limits
 from swe_rollout.local_image import LocalImage, Mount, image_folder, save_image
 from swe_rollout.sandbox.base import Role, Sandbox, SandboxRequest
 from swe_rollout.sandbox.local import LocalProvider
@@ -234,3 +234,24 @@ async def test_a_tool_has_its_own_time_where_the_episode_has_more(sandbox: Sandb
 
     assert await loop.run() is StopReason.SUBMITTED
     assert "killed after 0.5 s" in loop.turns[0].observations[0].text
+
+
+@pytest.mark.parametrize("opening", ["", "<think>\n"])
+async def test_a_cut_turn_can_be_answered_so_that_the_episode_goes_on(
+    sandbox: Sandbox, opening: str
+) -> None:
+    long = opening + bash("touch executed") + " and more" * 50
+    limits = Limits(max_new_tokens=60, cut_turns=CutTurns.ANSWER, format_errors=9, turns=3)
+    loop = loop_of(Player([long]), sandbox, limits)
+
+    assert await loop.run() is StopReason.TURN_LIMIT
+    assert not (await sandbox.exec("ls executed")).ok
+    assert [turn.completion_tokens for turn in loop.turns] == [60, 60, 60]
+    assert loop.log.sampled == 180
+    assert [call.status for turn in loop.turns for call in turn.tool_calls] == [
+        CallStatus.UNCLOSED
+    ] * 3
+    delta = next(s for s in loop.log.segments if s.kind is SegmentKind.DELTA)
+    said = RENDERER.decode(loop.log.ids[delta.start : delta.end])
+    closing = "\n</think>\n\n" if opening else ""
+    assert said.startswith(f"{closing}<|im_end|>\n<|im_start|>user\n<tool_response>\nthe turn was")

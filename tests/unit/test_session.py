@@ -20,6 +20,7 @@ class _FarEnd:
     def __init__(self) -> None:
         self.said: asyncio.Queue[bytes | SandboxError] = asyncio.Queue()
         self.heard = bytearray()
+        self.grew = asyncio.Event()
         self.reads = asyncio.Event()
         self.reads.set()
         self.closed = 0
@@ -30,12 +31,14 @@ class _FarEnd:
     async def hears(self, pattern: bytes) -> re.Match[bytes]:
         async with asyncio.timeout(5):
             while (match := re.search(pattern, bytes(self.heard))) is None:
-                await asyncio.sleep(0.001)
+                self.grew.clear()
+                await self.grew.wait()
         return match
 
     async def send(self, data: bytes) -> None:
         await self.reads.wait()
         self.heard += data
+        self.grew.set()
 
     async def receive(self) -> bytes:
         item = await self.said.get()

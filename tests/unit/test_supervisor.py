@@ -48,11 +48,11 @@ def _processes(folder: Path) -> list[int]:
     return found
 
 
-async def _none_left(folder: Path) -> bool:
+def _none_left(folder: Path) -> bool:
     until = time.monotonic() + 5
-    while await asyncio.to_thread(_processes, folder) and time.monotonic() < until:
-        await asyncio.sleep(0.05)
-    return not await asyncio.to_thread(_processes, folder)
+    while _processes(folder) and time.monotonic() < until:
+        time.sleep(0.05)
+    return not _processes(folder)
 
 
 def test_the_program_is_small_and_ends_with_a_dot() -> None:
@@ -110,7 +110,7 @@ async def test_the_end_of_the_stream_ends_all_commands(tmp_path: Path) -> None:
     await session.close()
     with pytest.raises(SandboxError):
         await running
-    assert await _none_left(tmp_path)
+    assert await asyncio.to_thread(_none_left, tmp_path)
     assert not await asyncio.to_thread(lambda: list(tmp_path.glob(".swe-rollout.*")))
 
 

@@ -111,6 +111,14 @@ def attempts(
     return tuple(calls)
 
 
+def reasoning_is_open(sampled: SampledText, *, prompt_opened_thinking: bool) -> bool:
+    """Whether a turn that was cut was cut inside its reasoning."""
+    at = _behind(sampled, THINK_END, 0) if prompt_opened_thinking else 0
+    while at is not None and (start := sampled.find(THINK, at)) is not None:
+        at = _behind(sampled, THINK_END, start)
+    return at is None
+
+
 def _behind(sampled: SampledText, delimiter: str, start: int) -> int | None:
     found = sampled.find(delimiter, start)
     return None if found is None else found + len(delimiter)
