@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from swe_rollout.log_format import LogFormat
+
 
 class Source(StrEnum):
     """Where an instance comes from."""
@@ -68,7 +70,7 @@ class Instance:
     test_patch: str = field(default="", repr=False)
     """The hidden tests. Only ever applied in a grading sandbox."""
     evaluation: Evaluation = field(default_factory=Evaluation, repr=False)
-    parser: str = "pytest"
-    """Key of the log parser in `swe_rollout.grading.parsers`."""
+    log_format: LogFormat = LogFormat.PYTEST
+    """What the tests print."""
     rule: Rule = Rule.F2P_P2P
     expected: Expected = field(default_factory=Expected, repr=False)

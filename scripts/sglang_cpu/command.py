@@ -59,7 +59,9 @@ def _setup() -> int:
         install = [uv, "pip", "install", "--no-deps", "--require-hashes", "--python", str(VENV)]
         subprocess.run([*install, "-r", str(LOCK)], check=True)
         stamp.write_text(lock)
-    recipe = "".join(file.read_text() for file in (HERE / "tiny_model.py", *TOKENIZER.iterdir()))
+    recipe = "".join(
+        file.read_text() for file in (HERE / "tiny_model.py", *sorted(TOKENIZER.iterdir()))
+    )
     made = STATE / "model.txt"
     if not made.exists() or made.read_text() != recipe:
         shutil.rmtree(MODEL, ignore_errors=True)

@@ -64,7 +64,7 @@ async def open_exec(
 ) -> ExecStream:
     """Start `command` in the container and hold its streams.
 
-    Raises ApiError when the server refuses, UnreachableError when it does not answer.
+    Raises ApiError when the server refuses, ClusterError when nothing answers.
     """
     query = [("command", argument) for argument in command]
     # stdin is always open: some runtimes end the stream after the first output without it.

@@ -92,9 +92,15 @@ class Transport:
     async def websocket(
         self, path: str, *, doing: str, protocols: tuple[str, ...]
     ) -> aiohttp.ClientWebSocketResponse:
-        """An open WebSocket without a bound on message size."""
+        """An open WebSocket without a bound on message size.
+
+        Silence is a ClusterError: the node behind the server may be what does not answer.
+        """
         patience_s = min(self._patience_s, HANDSHAKE_S)
-        return await self._patiently(patience_s, self._handshake, path, doing, protocols)
+        try:
+            return await self._patiently(patience_s, self._handshake, path, doing, protocols)
+        except UnreachableError as error:
+            raise ClusterError(f"nothing answered to {doing}", why=error.why) from error
 
     async def aclose(self) -> None:
         """Close every connection, for good."""

@@ -10,34 +10,8 @@ import shlex
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-PARSERS = (
-    "pytest",
-    "pytest_options",
-    "pytest_v2",
-    "django",
-    "sympy",
-    "seaborn",
-    "matplotlib",
-    "swesmith",
-)
-"""Keys of `swe_rollout.grading.parsers`."""
+from swe_rollout.log_format import LogFormat
 
-_SAME_AS = {
-    "astroid": "pytest",
-    "flask": "pytest",
-    "marshmallow": "pytest",
-    "pvlib": "pytest",
-    "pyvista": "pytest",
-    "sqlfluff": "pytest",
-    "xarray": "pytest",
-    "pydicom": "pytest_options",
-    "requests": "pytest_options",
-    "pylint": "pytest_options",
-    "astropy": "pytest_v2",
-    "scikit": "pytest_v2",
-    "sphinx": "pytest_v2",
-}
-_OFFICIAL = "parse_log_"
 _NOT_TESTS = frozenset(
     {".json", ".png", ".csv", ".txt", ".md", ".jpg", ".jpeg", ".pkl", ".yml", ".yaml", ".toml"}
 )
@@ -49,7 +23,7 @@ _CONDA = "if [ -f /opt/miniconda3/bin/activate ]; then . /opt/miniconda3/bin/act
 class Project:
     """How the tests of one repository are run."""
 
-    parser: str
+    log_format: LogFormat
     command: str = "pytest -rA"
     """Test files follow."""
     before: str = ""
@@ -59,48 +33,35 @@ class Project:
 
 
 _PROJECTS = {
-    "astropy/astropy": Project("pytest_v2"),
+    "astropy/astropy": Project(LogFormat.PYTEST_V2),
     "django/django": Project(
-        "django",
+        LogFormat.DJANGO,
         "./tests/runtests.py --verbosity 2 --settings=test_sqlite --parallel 1",
         before="export LANG=C.UTF-8 LC_ALL=C.UTF-8 PYTHONIOENCODING=utf8",
         modules=True,
     ),
-    "matplotlib/matplotlib": Project("matplotlib"),
-    "mwaskom/seaborn": Project("seaborn", "pytest --no-header -rA"),
+    "matplotlib/matplotlib": Project(LogFormat.MATPLOTLIB),
+    "mwaskom/seaborn": Project(LogFormat.SEABORN, "pytest --no-header -rA"),
     "psf/requests": Project(
-        "pytest_options",
+        LogFormat.PYTEST_OPTIONS,
         # The images hold an installed copy, which the patch would not reach.
         before="python -m pip install --quiet --no-deps --no-build-isolation .",
     ),
-    "pydicom/pydicom": Project("pytest_options"),
-    "pylint-dev/pylint": Project("pytest_options"),
-    "scikit-learn/scikit-learn": Project("pytest_v2"),
-    "sphinx-doc/sphinx": Project("pytest_v2", "tox --current-env -epy39 -v --"),
+    "pydicom/pydicom": Project(LogFormat.PYTEST_OPTIONS),
+    "pylint-dev/pylint": Project(LogFormat.PYTEST_OPTIONS),
+    "scikit-learn/scikit-learn": Project(LogFormat.PYTEST_V2),
+    "sphinx-doc/sphinx": Project(LogFormat.PYTEST_V2, "tox --current-env -epy39 -v --"),
     "sympy/sympy": Project(
-        "sympy",
+        LogFormat.SYMPY,
         "PYTHONWARNINGS='ignore::UserWarning,ignore::SyntaxWarning' bin/test -C --verbose",
     ),
 }
-_DEFAULT = Project("pytest")
+_DEFAULT = Project(LogFormat.PYTEST)
 
 
 def project_of(repo: str) -> Project:
     """How the tests of `owner/name` are run; pytest where nothing else is known."""
     return _PROJECTS.get(repo.lower(), _DEFAULT)
-
-
-def parser_key(name: str) -> str | None:
-    """The key for an official name (`parse_log_flask`) or a key; none when it is not known."""
-    if not name.startswith(_OFFICIAL):
-        return name if name in PARSERS else None
-    key = name.removeprefix(_OFFICIAL)
-    return _SAME_AS.get(key, key if key in PARSERS else None)
-
-
-def official_parser(key: str) -> str:
-    """The name of the parser `key` in rows."""
-    return _OFFICIAL + key
 
 
 def image_of(instance_id: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from swe_rollout.datasets import projects
 from swe_rollout.instance import Rule
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ def to_row(instance: Instance) -> dict[str, object]:
         "PASS_TO_PASS": list(instance.expected.pass_to_pass),
         "image": instance.image,
         "workdir": instance.workdir,
-        "log_parser": projects.official_parser(instance.parser),
+        "log_parser": instance.log_format.official,
         "eval_type": "fail_only" if instance.rule is Rule.FAIL_ONLY else "pass_and_fail",
         "test_timeout_s": evaluation.timeout_s,
     }

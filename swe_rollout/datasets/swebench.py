@@ -60,7 +60,7 @@ def _instance(row: Row) -> Instance | Problem:
         gold_patch=record.patch,
         test_patch=record.test_patch,
         evaluation=evaluation,
-        parser=record.log_parser or projects.project_of(record.repo).parser,
+        log_format=record.log_parser or projects.project_of(record.repo).log_format,
         rule=Rule.FAIL_ONLY if record.eval_type == "fail_only" else Rule.F2P_P2P,
         expected=Expected(record.fail_to_pass, record.pass_to_pass),
     )

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from swe_rollout.datasets.projects import PARSERS, official_parser, parser_key
 from swe_rollout.datasets.row_files import MAX_ROW_BYTES, Row
 from swe_rollout.errors import Problem
+from swe_rollout.log_format import LogFormat
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -114,12 +114,12 @@ def _commands(value: object) -> object:
     return tuple(commands)
 
 
-def _parser(name: str) -> str:
-    key = parser_key(name)
-    if key is None:
-        known = ", ".join(official_parser(parser) for parser in PARSERS)
+def _log_format(name: object) -> LogFormat:
+    found = LogFormat.named(name) if isinstance(name, str) else None
+    if found is None:
+        known = ", ".join(form.official for form in LogFormat)
         raise ValueError(f"there is no parser {shown(name)}; known are {known}")
-    return key
+    return found
 
 
 def _workdir(text: str) -> str:
@@ -158,7 +158,7 @@ class SwebenchRow(BaseModel):
     # The second generation.
     image: _Image | None = None
     eval_script: _Text | None = None
-    log_parser: Annotated[_Text, AfterValidator(_parser)] | None = None
+    log_parser: Annotated[LogFormat, BeforeValidator(_log_format)] | None = None
     eval_type: Literal["pass_and_fail", "fail_only"] = "pass_and_fail"
 
     # Other names of the image in copies of the first generation.

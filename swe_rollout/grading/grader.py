@@ -180,7 +180,7 @@ class _Run:
         framed = frame.cut(result.stdout)
         expected = self.instance.expected
         names = frozenset(expected.fail_to_pass + expected.pass_to_pass)
-        results = list(parsers.get(self.instance.parser)(framed.text)) if framed else []
+        results = list(parsers.get(self.instance.log_format)(framed.text)) if framed else []
         statuses = {result.test: result.status for result in results}
         judgement = rules.judge(
             statuses, expected, self.instance.rule, log=framed.text if framed else ""

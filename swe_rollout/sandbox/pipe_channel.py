@@ -40,6 +40,7 @@ class PipeChannel:
         self._stderr = stderr
         self._at_end = at_end
         self._why = ""
+        self._expired = False
         self._ending: asyncio.Task[None] | None = None
         self._timer = asyncio.get_running_loop().call_later(deadline_s, self._expire, deadline_s)
 
@@ -83,17 +84,19 @@ class PipeChannel:
             raise await self._loss() from error
 
     async def receive(self) -> bytes:
-        """Some bytes; SandboxError that says how the process ended when there are no more."""
+        """Some bytes; SandboxError that says how it ended when there are no more."""
         stdout = self._process.stdout
         assert stdout is not None  # noqa: S101 - given as PIPE above
         data = await stdout.read(_READ_BYTES)
-        if not data and (self._why or not self.ended):
+        # The end kills commands; what they answer then is no result.
+        if not data or self._why:
             raise await self._loss()
         return data
 
     async def close(self) -> None:
         """End the process and all it runs; goes on to the end even when the caller is cancelled."""
         if self._ending is None:
+            self._why = "it was closed"
             self._ending = asyncio.create_task(self._end())
         await asyncio.shield(self._ending)
 
@@ -106,24 +109,20 @@ class PipeChannel:
                 await self._at_end()
 
     async def _end_process(self) -> None:
-        stdin, stdout = self._process.stdin, self._process.stdout
-        if stdin is not None:
-            stdin.close()
-        if stdout is not None:
-            # Somebody has to read what is left, or the supervisor blocks on writing it.
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_END_S):
-                    while await stdout.read(_READ_BYTES):
-                        pass
-        with suppress(ProcessLookupError):
-            self._process.kill()
-        await self._process.wait()
-        # No public way closes a pipe that somebody else still holds open.
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_END_S):
+                await self._process.wait()
+        # Ends what is left, and pipes that somebody else still holds, for which there is no
+        # public way.
         self._process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001
+        await self._process.wait()
 
     def _expire(self, deadline_s: float) -> None:
-        self._why = f"it reached its deadline of {deadline_s:g} s"
         if self._ending is None:
+            self._expired = True
+            self._why = f"it reached its deadline of {deadline_s:g} s"
             self._ending = asyncio.create_task(self._end())
 
     async def _loss(self) -> SandboxError:
@@ -131,7 +130,7 @@ class PipeChannel:
             "the sandbox is lost",
             why=self._why or await self._how_it_ended(),
             fix="if its memory ran out, run fewer episodes at a time",
-            retryable=not self._why,
+            retryable=not self._expired,
         )
 
     async def _how_it_ended(self) -> str:

@@ -20,7 +20,7 @@ from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.exec import ExecTarget, open_exec
 from swe_rollout.cluster.watch import PodWatch
-from swe_rollout.errors import EpisodeError, PrerequisiteError, SandboxError, UnreachableError
+from swe_rollout.errors import ClusterError, PrerequisiteError, SandboxError, UnreachableError
 from swe_rollout.sandbox import diagnose, pod_spec
 from swe_rollout.sandbox.base import MAX_OUTPUT_BYTES, ExecResult
 from swe_rollout.sandbox.pod_channel import PodChannel
@@ -59,11 +59,9 @@ class _Cluster:
         name = pod.metadata.name
         try:
             await self.client.delete_pod(self.namespace, name, uid=pod.metadata.uid)
-        except ApiError as error:
-            if not (error.not_found or error.conflict):
+        except (ClusterError, UnreachableError) as error:
+            if not (isinstance(error, ApiError) and (error.not_found or error.conflict)):
                 log.warning("pod_left_behind", pod=name, why=str(error))
-        except UnreachableError as error:
-            log.warning("pod_left_behind", pod=name, why=str(error))
 
 
 class RunningPod:
@@ -173,7 +171,7 @@ class PodProvider:
             left = await cluster.client.list_pods(cluster.namespace, self._selector)
             pods = [pod for pod in left.items or [] if pod.metadata.deletion_timestamp is None]
             await asyncio.gather(*(cluster.delete(pod) for pod in pods))
-        except (EpisodeError, UnreachableError) as error:
+        except (ClusterError, UnreachableError) as error:
             log.warning("pods_left_behind", selector=self._selector, why=str(error))
         finally:
             await cluster.watch.aclose()
@@ -210,12 +208,21 @@ async def _enter(pod: Pod, cluster: _Cluster, *, workdir: str) -> Session:
     target = ExecTarget(cluster.namespace, pod.metadata.name, pod_spec.CONTAINER)
     try:
         stream = await open_exec(cluster.client, target, (*_HOLD_STDERR, *supervisor_command()))
-    except ApiError as error:
+    except ClusterError as error:
         raise SandboxError(
             f"no command can be run in pod {pod.metadata.name}", why=error.why, fix=error.fix
         ) from error
     channel = PodChannel(stream, pod, client=cluster.client, watch=cluster.watch)
-    return await Session.open(channel, workdir=workdir)
+    session = await Session.open(channel, workdir=workdir)
+    if not (await session.exec(["test", "-d", workdir], cwd="/")).ok:
+        await session.close()
+        raise SandboxError(
+            f"the image has no folder {workdir}",
+            why=f"looked for in pod {pod.metadata.name}",
+            fix="correct the instance's workdir, or its image",
+            retryable=False,
+        )
+    return session
 
 
 async def _keep_alive(session: Session) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from swe_rollout.cluster.api_error import ApiError
-from swe_rollout.errors import SandboxError, UnreachableError
+from swe_rollout.errors import ClusterError, SandboxError, UnreachableError
 from swe_rollout.sandbox.diagnose import deleted, loss, with_events
 
 if TYPE_CHECKING:
@@ -79,10 +79,11 @@ class PodChannel:
 
     async def _explained(self, error: SandboxError) -> SandboxError:
         """The cause behind `error`: the pod's fate, or `error` itself when the pod is well."""
+        if self._cause.cancelled():
+            return error
         if self._told is None:
             await asyncio.wait([self._cause], timeout=_CAUSE_S)
-            done = self._cause.done() and not self._cause.cancelled()
-            cause = self._cause.result() if done else None
+            cause = self._cause.result() if self._cause.done() else None
             self._told = await self._with_events(cause or error)
             log.warning("sandbox_lost", pod=self._pod.metadata.name, why=str(self._told))
         return self._told
@@ -91,6 +92,6 @@ class PodChannel:
         metadata = self._pod.metadata
         try:
             events = await self._client.pod_events(metadata.namespace, metadata.uid)
-        except (ApiError, UnreachableError):
+        except (ClusterError, UnreachableError):
             return error
         return with_events(error, events)

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from swe_rollout.cluster.api_error import ApiError
-from swe_rollout.errors import SandboxError, UnreachableError
+from swe_rollout.errors import ClusterError, SandboxError, UnreachableError
 from swe_rollout.sandbox import diagnose
 from swe_rollout.sandbox.pod_spec import RUN_LABEL
 
@@ -26,6 +26,7 @@ _NAME_FREE_S = 60.0
 """How long a pod of the same name may take to go."""
 _NAME_POLL_S = 0.3
 _NAME_TRIES = 3
+_UNDO_S = 10.0
 _SCALING_S = 30.0
 """Between two looks at whether a node is still on its way."""
 
@@ -56,10 +57,12 @@ class PodLaunch:
     async def undo(self) -> None:
         """Delete the pod of our name, if it is ours: also one whose creation was not answered."""
         try:
-            pod = await self._client.get_pod(self._namespace, self._name)
-            if self._is_ours(pod):
-                await self._client.delete_pod(self._namespace, self._name, uid=pod.metadata.uid)
-        except (ApiError, UnreachableError):
+            async with asyncio.timeout(_UNDO_S):
+                pod = await self._client.get_pod(self._namespace, self._name)
+                if self._is_ours(pod):
+                    uid = pod.metadata.uid
+                    await self._client.delete_pod(self._namespace, self._name, uid=uid)
+        except (ClusterError, UnreachableError, TimeoutError):
             return  # gone already, or left to the provider's end and the pod's own deadline
 
     async def _create(self) -> Pod:
@@ -132,7 +135,7 @@ class PodLaunch:
     async def _events(self, pod: Pod) -> list[Event]:
         try:
             return await self._client.pod_events(self._namespace, pod.metadata.uid)
-        except (ApiError, UnreachableError):
+        except (ClusterError, UnreachableError):
             return []  # they only complete a reason that is known without them
 
 

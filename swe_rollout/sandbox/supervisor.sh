@@ -36,6 +36,8 @@ echo >&9
 
 # Write an answer: a header line, then files.
 _sv_send() {
+    # Somebody killed the reader of requests: end what keeps the stream open.
+    kill -0 $$ || kill -KILL -$$
     read -r _sv_turn <&9
     printf '%s\n' "$1" >&7
     shift

@@ -16,11 +16,12 @@ import aiohttp
 import pytest
 
 from swe_rollout.cluster import doctor
-from swe_rollout.cluster.client import ClusterClient
+from swe_rollout.cluster.client import ClusterClient, pods_path
 from swe_rollout.errors import PrerequisiteError, SandboxError
-from swe_rollout.sandbox import diagnose, pod_spec
+from swe_rollout.sandbox import diagnose, pod, pod_spec
 from swe_rollout.sandbox.base import Role, SandboxRequest
 from swe_rollout.sandbox.pod import PodProvider, RunningPod
+from swe_rollout.sandbox.session import Session
 from swe_rollout.spec.job import PodSandbox, Resources
 from swe_rollout.testing.sandbox_contract import SandboxContract
 from swe_rollout.trajectory import EpisodeId
@@ -104,7 +105,7 @@ async def until(true: Callable[[], Awaitable[bool]], *, within_s: float) -> None
 
 async def pods(client: ClusterClient) -> list[str]:
     found = await client.list_pods("default", f"{pod_spec.JOB_LABEL}={JOB}")
-    return [pod.metadata.name for pod in found.items or []]
+    return [item.metadata.name for item in found.items or []]
 
 
 async def running(image: str, spec: PodSandbox = SMALL) -> AsyncIterator[Sandbox]:
@@ -193,16 +194,15 @@ except OSError as error:
 """
 
 
-async def test_nothing_outside_answers(base: Sandbox) -> None:
-    hosts = (
-        await base.exec("ip route 2>/dev/null | sed -n 's/default via \\([^ ]*\\).*/\\1/p'")
-    ).stdout
-    targets = [("10.96.0.1", "443"), ("1.1.1.1", "443")]
-    targets += [(host.decode(), "10250") for host in hosts.split()]
+async def test_nothing_outside_answers(started: RunningPod, client: ClusterClient) -> None:
+    path = pods_path("default", started.name)
+    found = json.loads(await client.transport.request("GET", path, doing="read the pod"))
+    node = found["status"]["hostIP"]
+    targets = [("10.96.0.1", "443"), (node, "10250"), ("1.1.1.1", "443")]
     for host, port in targets:
 
         async def closed(host: str = host, port: str = port) -> bool:
-            result = await base.exec(["python3", "-c", CONNECT, host, port])
+            result = await started.exec(["python3", "-c", CONNECT, host, port])
             return result.stdout.startswith(b"closed")
 
         # A policy takes hold a moment after the pod has its address.
@@ -294,7 +294,7 @@ async def client() -> AsyncIterator[ClusterClient]:
 @pytest.fixture
 async def started() -> AsyncIterator[RunningPod]:
     starter = provider()
-    sandbox = await starter.start(request())
+    sandbox = await starter.start(request(image=BASE))
     yield sandbox
     await sandbox.close()
     await starter.aclose()
@@ -305,14 +305,37 @@ async def test_a_pod_deleted_during_a_command_is_an_error_within_seconds(
 ) -> None:
     command = asyncio.create_task(started.exec("echo begun; sleep 60"))
     await asyncio.sleep(0.5)
-    pod = await client.get_pod("default", started.name)
-    await client.delete_pod("default", started.name, uid=pod.metadata.uid)
+    found = await client.get_pod("default", started.name)
+    await client.delete_pod("default", started.name, uid=found.metadata.uid)
     with pytest.raises(SandboxError) as caught:
         await asyncio.wait_for(command, 10)
     assert isinstance(caught.value, diagnose.PodLostError)
     assert caught.value.retryable
     with pytest.raises(SandboxError):
         await started.exec("true")
+
+
+async def test_an_idle_stream_is_kept_alive_by_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    pings = 0
+    ping = Session.ping
+
+    async def counted(session: Session, *, timeout_s: float = 30.0) -> None:
+        nonlocal pings
+        await ping(session, timeout_s=timeout_s)
+        pings += 1
+
+    monkeypatch.setattr(pod, "KEEPALIVE_S", 0.05)
+    monkeypatch.setattr(Session, "ping", counted)
+    async for sandbox in running(BUSYBOX):
+        result = await sandbox.exec("sleep 1; head -c 100000 /dev/zero | wc -c")
+        assert result.stdout == b"100000\n"
+    assert pings >= 5
+
+
+async def test_an_image_without_the_workdir_is_told_at_the_start() -> None:
+    error = await failure(SMALL, request(workdir="/no/such"), within_s=20)
+    assert "/no/such" in error.what
+    assert not error.retryable
 
 
 async def test_a_supervisor_that_is_killed_is_an_error_and_no_result(started: RunningPod) -> None:

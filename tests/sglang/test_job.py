@@ -6,10 +6,10 @@ the engine's weight version on every sampled segment, an orderly stop, and a gra
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
+
 from e2e.command import answer, job_writer, swe_rollout
 from e2e.records import check, committed, read
 
@@ -41,4 +41,3 @@ def test_a_random_model_runs_to_its_limits_and_every_record_is_valid(
         versions = {s["weight_version"] for s in record["segments"] if s["kind"] == "sampled"}
         assert versions == {"default"}
         assert any(logprob < 0 for logprob in record["logprobs"] if logprob is not None)
-    print("summary", json.dumps(state))

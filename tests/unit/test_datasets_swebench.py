@@ -13,6 +13,7 @@ import pytest
 from swe_rollout.datasets import projects, rows, swebench
 from swe_rollout.errors import Problem
 from swe_rollout.instance import Evaluation, Expected, Instance, Rule, Source
+from swe_rollout.log_format import LogFormat
 from swe_rollout.spec.job import SwebenchDataset
 
 DATA = Path(os.environ.get("SWE_ROLLOUT_DATA") or Path(__file__).parents[3] / "shared/data")
@@ -43,7 +44,7 @@ OWN = Instance(
     gold_patch=PATCH.format("adder.py"),
     test_patch=PATCH.format("tests/test_adder.py"),
     evaluation=Evaluation(commands=("cd tests", "python3 -m pytest -rA"), timeout_s=42.5),
-    parser="pytest_v2",
+    log_format=LogFormat.PYTEST_V2,
     rule=Rule.FAIL_ONLY,
     expected=Expected(("tests/test_adder.py::test[ü-'\"]",), ("b", "a")),
 )
@@ -62,7 +63,7 @@ async def test_a_row_of_the_first_generation_gets_image_command_and_parser_by_ru
     instance = await load_one(tmp_path, OLD)
     assert instance.source is Source.SWEBENCH
     assert instance.image == "docker.io/swebench/sweb.eval.x86_64.django_1776_django-11039:latest"
-    assert instance.parser == "django"
+    assert instance.log_format is LogFormat.DJANGO
     assert instance.evaluation.script is None
     assert instance.evaluation.commands[0].endswith(
         "\n./tests/runtests.py --verbosity 2 --settings=test_sqlite --parallel 1 "
@@ -84,7 +85,7 @@ async def test_a_row_of_the_second_generation_keeps_its_script_and_image(tmp_pat
     assert instance.source is Source.SWEBENCH_V5
     assert instance.image == "swebench/sweb.eval.x86_64.x:latest"
     assert instance.evaluation == Evaluation(script="#!/bin/bash\ntrue\n")
-    assert instance.parser == "pytest_v2"
+    assert instance.log_format is LogFormat.PYTEST_V2
     assert instance.rule is Rule.FAIL_ONLY
 
 
@@ -116,10 +117,10 @@ async def test_a_row_made_of_an_instance_reads_back_as_the_same_instance(
     assert await load_one(tmp_path, rows.to_row(instance)) == instance
 
 
-@pytest.mark.parametrize("key", projects.PARSERS)
-def test_every_parser_has_an_official_name_that_leads_back_to_it(key: str) -> None:
-    assert projects.parser_key(projects.official_parser(key)) == key
-    assert projects.parser_key(key) == key
+@pytest.mark.parametrize("form", LogFormat)
+def test_every_log_format_has_an_official_name_that_leads_back_to_it(form: LogFormat) -> None:
+    assert LogFormat.named(form.official) is form
+    assert LogFormat.named(form) is form
 
 
 def test_files_that_are_data_or_deleted_are_not_run() -> None:
@@ -141,7 +142,7 @@ async def test_official_rows_load_and_the_rules_agree_with_what_they_say(name: s
         assert isinstance(instance, Instance), str(instance)
         assert instance.source is Source.SWEBENCH_V5
         assert f"docker.io/{instance.image}" == projects.image_of(instance.instance_id)
-        assert instance.parser == projects.project_of(instance.repo).parser
+        assert instance.log_format is projects.project_of(instance.repo).log_format
         command = projects.test_command(instance.repo, instance.test_patch)
         assert command is not None
         different += command.splitlines()[-1].split() != _official_command(instance).split()

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swe_rollout.errors import TaskError
 from swe_rollout.grading import parsers
+from swe_rollout.log_format import LogFormat
 
 
 def parsed(parser: str, log: str) -> dict[str, str]:
-    return {result.test: result.status.value for result in parsers.get(parser)(log)}
+    return {result.test: result.status.value for result in parsers.get(LogFormat(parser))(log)}
 
 
 def test_pytest_reads_the_summary_and_cuts_ids_at_the_first_space() -> None:
@@ -158,21 +158,17 @@ def test_swesmith_reads_the_verbose_lines() -> None:
 
 
 @pytest.mark.parametrize(
-    ("official", "key"),
+    ("official", "form"),
     [
-        ("parse_log_flask", "pytest"),
-        ("parse_log_sphinx", "pytest_v2"),
-        ("parse_log_django", "django"),
+        ("parse_log_flask", LogFormat.PYTEST),
+        ("parse_log_sphinx", LogFormat.PYTEST_V2),
+        ("parse_log_django", LogFormat.DJANGO),
+        ("parse_log_cargo", None),
+        ("flask", None),
     ],
 )
-def test_official_names_find_their_parser(official: str, key: str) -> None:
-    assert parsers.get(official) is parsers.get(key)
-
-
-def test_an_unknown_parser_is_named_with_the_known_ones() -> None:
-    with pytest.raises(TaskError, match="parse_log_cargo") as caught:
-        parsers.get("parse_log_cargo")
-    assert "pytest_v2" in caught.value.why
+def test_official_names_lead_to_a_format(official: str, form: LogFormat | None) -> None:
+    assert LogFormat.named(official) is form
 
 
 PIECES = st.sampled_from(
@@ -191,14 +187,14 @@ PIECES = st.sampled_from(
 )
 
 
-@pytest.mark.parametrize("name", parsers.PARSERS)
+@pytest.mark.parametrize("name", LogFormat)
 @settings(deadline=None)
 @given(pieces=st.lists(PIECES | st.text(max_size=3), max_size=30))
 def test_no_log_breaks_a_parser(name: str, pieces: list[str]) -> None:
     parsed(name, "".join(pieces))
 
 
-@pytest.mark.parametrize("name", parsers.PARSERS)
+@pytest.mark.parametrize("name", LogFormat)
 @pytest.mark.parametrize(
     "piece",
     [

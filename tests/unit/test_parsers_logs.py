@@ -16,6 +16,7 @@ import pytest
 
 from swe_rollout.grading import parsers, rules
 from swe_rollout.instance import Expected, Rule
+from swe_rollout.log_format import LogFormat
 from swe_rollout.verdict import VerdictStatus
 
 DATA = Path(
@@ -56,7 +57,9 @@ def rows() -> dict[str, Row]:
 
 
 def judged(log: str, parser: str, expected: Expected) -> rules.Judgement:
-    results = parsers.get(parser)(log)
+    form = LogFormat.named(parser)
+    assert form is not None
+    results = parsers.get(form)(log)
     statuses = {result.test: result.status for result in results}
     return rules.judge(statuses, expected, Rule.F2P_P2P)
 

@@ -24,9 +24,9 @@ class Connect(Protocol):
     async def __call__(self, handler: Handler, *, patience_s: float = 5.0) -> ClusterClient: ...
 
 
-def access(server: str, token: str = "Bearer first") -> Access:
+def access(server: str) -> Access:
     configuration = Configuration(host=server)
-    configuration.api_key["BearerToken"] = token
+    configuration.api_key["BearerToken"] = "Bearer first"
     return Access(
         server=server,
         namespace="default",

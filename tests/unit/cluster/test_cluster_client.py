@@ -17,7 +17,7 @@ from swe_rollout.cluster.config import Access, Credentials
 from swe_rollout.errors import ClusterError, UnreachableError
 
 if TYPE_CHECKING:
-    from conftest import Connect
+    from unit.cluster.conftest import Connect
 
 VERSION = {"gitVersion": "v1.36.3"}
 
@@ -182,5 +182,5 @@ async def test_a_renewed_token_is_used_after_the_old_one_was_refused(connect: Co
         configuration.api_key["BearerToken"] = "Bearer second"
 
     assert await credentials.headers() == {"Authorization": "Bearer first"}
-    credentials._configuration.refresh_api_key_hook = renew
+    vars(credentials._configuration)["refresh_api_key_hook"] = renew
     assert await client.version() == "v1.36.3"

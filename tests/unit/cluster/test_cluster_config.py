@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
@@ -50,17 +51,17 @@ async def test_an_unknown_context_is_refused_with_those_there_are() -> None:
         await load_access("three")
 
 
-async def test_a_file_that_is_no_kubeconfig_is_told_by_its_name(kubeconfig: Path) -> None:
+def test_a_file_that_is_no_kubeconfig_is_told_by_its_name(kubeconfig: Path) -> None:
     kubeconfig.write_text("clusters: [")
     with pytest.raises(PrerequisiteError, match=str(kubeconfig)):
-        await load_access()
+        asyncio.run(load_access())
 
 
-async def test_a_missing_certificate_is_told(kubeconfig: Path) -> None:
+def test_a_missing_certificate_is_told(kubeconfig: Path) -> None:
     text = kubeconfig.read_text().replace("http://one.example:1/", "https://one.example:1/")
     kubeconfig.write_text(text.replace("token: secret", "client-certificate: nowhere.pem"))
     with pytest.raises(PrerequisiteError, match=r"nowhere\.pem"):
-        await load_access()
+        asyncio.run(load_access())
 
 
 async def test_a_named_file_that_does_not_exist_is_told(

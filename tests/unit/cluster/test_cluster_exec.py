@@ -24,7 +24,7 @@ from swe_rollout.errors import SandboxError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from conftest import Connect
+    from unit.cluster.conftest import Connect
 
 TARGET = ExecTarget("default", "p", "sandbox")
 

@@ -17,7 +17,7 @@ from swe_rollout.cluster.watch import PodWatch
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from conftest import Connect
+    from unit.cluster.conftest import Connect
 
 
 def pod(uid: str, *, version: str, phase: str = "Pending") -> dict[str, Any]:
