@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from swe_rollout.agent.parsers.base import ToolFormat
 from swe_rollout.agent.prompts import Prompts
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.tools import toolbox
@@ -20,6 +19,7 @@ from swe_rollout.sandbox.local import LocalProvider
 from swe_rollout.sandbox.pod import PodProvider
 from swe_rollout.spec.job import LocalSandbox, PodSandbox, ScriptedPolicy, SglangPolicy
 from swe_rollout.testing.tiny import tokenizer_path
+from swe_rollout.tool_format import ToolFormat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -110,7 +110,7 @@ async def _actor(
             tokenizer = policy.tokenizer or str(tokenizer_path())
             renderer = Renderer.load(tokenizer, tool_format=wanted)
             engine = ScriptedEngine(
-                scripted, instances, tokenizer, tool_format=renderer.tool_format.value
+                scripted, instances, tokenizer, tool_format=renderer.tool_format
             )
             return _Actor(
                 engine,
@@ -131,7 +131,7 @@ async def _sglang(
         info = await scout.info()
     finally:
         await scout.aclose()
-    renderer = Renderer.load(tokenizer or info.model, tool_format=wanted)
+    renderer = Renderer.load(tokenizer or info.tokenizer or info.model, tool_format=wanted)
     engine = SglangEngine(policy, vocab_size=info.vocab_size or renderer.vocab_size)
     stack.push_async_callback(engine.aclose)
     return _Actor(engine, renderer, info, lambda _: f"sglang:{info.model}")

@@ -13,10 +13,11 @@ import jinja2
 
 from swe_rollout.agent.encoding import Scaffold
 from swe_rollout.agent.parsers import parser_for
-from swe_rollout.agent.parsers.base import THINK, THINK_END, ToolFormat
+from swe_rollout.agent.parsers.base import THINK, THINK_END
 from swe_rollout.agent.template import Bodies, assistant_message, result_messages
 from swe_rollout.agent.tools.base import Kind, Parameter, ToolSpec
 from swe_rollout.errors import InternalError, PrerequisiteError
+from swe_rollout.tool_format import ToolFormat
 from swe_rollout.trajectory import CallStatus, ToolCall
 
 if TYPE_CHECKING:

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from swe_rollout.agent.encoding import Encoding
-from swe_rollout.agent.parsers.base import THINK_END, ToolFormat
+from swe_rollout.agent.parsers.base import THINK_END
 from swe_rollout.agent.probe import probe
 from swe_rollout.agent.prompts import Role
 from swe_rollout.agent.template import Bodies, ChatTemplate, messages
 from swe_rollout.errors import PrerequisiteError
+from swe_rollout.tool_format import ToolFormat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

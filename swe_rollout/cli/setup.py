@@ -58,6 +58,7 @@ def serve_scripted(
 
     swe-rollout engine serve-scripted --scenarios gold,wrong --port 30000
     """
+    from swe_rollout.agent.renderer import Renderer
     from swe_rollout.cli.dataset_argument import named_dataset
     from swe_rollout.cli.interrupt import run_async
     from swe_rollout.cli.output import say, write_lines
@@ -71,11 +72,12 @@ def serve_scripted(
 
     async def work() -> None:
         loaded = await load(named.dataset, base_dir=named.base_dir, on_progress=say)
+        name = tokenizer or str(tokenizer_path())
         engine = ScriptedEngine(
             ScriptedPolicy(scenarios=tuple(scenarios.split(","))),
             loaded.instances,
-            tokenizer or tokenizer_path(),
-            tool_format="hermes",
+            name,
+            tool_format=Renderer.load(name).tool_format,
             context_tokens=context_tokens,
         )
         await serve(engine, host=host, port=port, on_ready=lambda url: write_lines([url]))

@@ -46,6 +46,8 @@ class EngineInfo:
     """None when it does not say."""
     vocab_size: int | None
     weight_version: str | None
+    tokenizer: str | None = None
+    """Where its tokenizer is: a folder both sides see, or a name on the hub."""
 
 
 @runtime_checkable

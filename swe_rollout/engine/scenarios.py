@@ -11,10 +11,10 @@ import json
 import re
 import unicodedata
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from swe_rollout.errors import TaskError, UsageError
+from swe_rollout.tool_format import ToolFormat
 from swe_rollout.trajectory import StopReason
 
 if TYPE_CHECKING:
@@ -31,13 +31,6 @@ _PATCH_FILE = ".git/fix.patch"
 _MARKER = "END_OF_PATCH"
 # Text that a chat template or a tool-call format gives a meaning to.
 _CONTROL = re.compile(r"<\||</?(?:tool_|think|function|parameter)|" + _MARKER)
-
-
-class ToolFormat(StrEnum):
-    """How calls are written; the same names as in `spec.agent.toolFormat`."""
-
-    HERMES = "hermes"
-    QWEN_XML = "qwen_xml"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tokenizers import Tokenizer
 
 from swe_rollout.engine.base import EngineInfo, TokenEngine
-from swe_rollout.engine.scenarios import Scenario, ToolFormat, scenario
+from swe_rollout.engine.scenarios import Scenario, scenario
 from swe_rollout.engine.wire import BadRequestError, ContextOverflowError
 from swe_rollout.errors import PrerequisiteError
 from swe_rollout.trajectory import FinishReason, Generation, WeightSpan
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from swe_rollout.engine.base import GenerateRequest
     from swe_rollout.instance import Instance
     from swe_rollout.spec.job import ScriptedPolicy
+    from swe_rollout.tool_format import ToolFormat
     from swe_rollout.trajectory import EpisodeId
 
 WEIGHT_VERSION = "scripted"
@@ -39,7 +40,7 @@ class ScriptedEngine(TokenEngine):
         instances: Sequence[Instance],
         tokenizer: Path | str,
         *,
-        tool_format: str,
+        tool_format: ToolFormat,
         context_tokens: int | None = None,
     ) -> None:
         """`tokenizer` is a folder, or a hub name; it must know ChatML's control tokens.
@@ -49,8 +50,9 @@ class ScriptedEngine(TokenEngine):
         """
         self._scenarios = tuple(scenario(name) for name in policy.scenarios)
         self._instances = {instance.instance_id: instance for instance in instances}
+        self._name = str(tokenizer)
         self._tokenizer = _load(tokenizer)
-        self._form = ToolFormat(tool_format)
+        self._form = tool_format
         self._context_tokens = context_tokens
         self._vocab_size: int = self._tokenizer.get_vocab_size(with_added_tokens=True)
         self._opening = self._encode(_OPENING)
@@ -64,6 +66,7 @@ class ScriptedEngine(TokenEngine):
             context_tokens=self._context_tokens,
             vocab_size=self._vocab_size,
             weight_version=WEIGHT_VERSION,
+            tokenizer=self._name,
         )
 
     async def generate(self, request: GenerateRequest) -> Generation:

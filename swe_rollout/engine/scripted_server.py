@@ -129,7 +129,7 @@ class _Server:
             {
                 "model_path": info.model,
                 "served_model_name": info.model,
-                "tokenizer_path": info.model,
+                "tokenizer_path": info.tokenizer,
                 "is_generation": True,
                 "weight_version": info.weight_version or "default",
             }

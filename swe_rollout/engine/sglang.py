@@ -204,6 +204,7 @@ class SglangEngine(TokenEngine):
             context_tokens=await self._context_tokens(),
             vocab_size=None,
             weight_version=model.weight_version,
+            tokenizer=model.tokenizer_path or model.model_path,
         )
 
     async def _context_tokens(self) -> int | None:

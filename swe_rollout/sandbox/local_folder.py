@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import re
 import secrets
 import subprocess
 import sys
@@ -63,8 +64,8 @@ def sweep(root: Path) -> None:
     making the folder and locking it, its process id tells.
     """
     for folder in root.iterdir():
-        pid, _, rest = folder.name.partition("-")
-        if pid.isdigit() and _started(int(pid)) == rest.partition("-")[0]:
+        owner = re.fullmatch(r"(\d+)-(\d+)-[0-9a-f]{8}", folder.name)
+        if owner is None or _started(int(owner[1])) == owner[2]:
             continue
         if not _is_locked(folder / "lock"):
             _log.info("leftover_sandboxes_removed", folder=str(folder))

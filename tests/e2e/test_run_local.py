@@ -175,3 +175,36 @@ def test_status_of_an_unknown_job_is_a_clear_error(address: str) -> None:
     assert done.returncode == 2
     assert "error:" in done.stderr
     assert "fix" in done.stderr
+
+
+def test_a_job_against_the_scripted_engine_over_http_gives_the_same_tokens(
+    job_file: Callable[..., Job],
+) -> None:
+    scenarios = ["gold", "malformed", "garbage"]
+    served = [*COMMAND, "engine", "serve-scripted", "--include", "python-dotenv*"]
+    served += ["--scenarios", ",".join(scenarios), "--context-tokens", "131072"]
+    server = subprocess.Popen(served, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        assert server.stdout is not None
+        url = server.stdout.readline().strip()
+        there = job_file(scenarios=scenarios, policy={"sglang": {"url": url}})
+        state = answer(swe_rollout("run", str(there.path), "--name", "http", "-o", "json"))
+    finally:
+        server.terminate()
+        server.communicate(timeout=20)
+    here = job_file(scenarios=scenarios)
+
+    assert answer(swe_rollout("run", str(here.path), "--name", "direct", "-o", "json")) == {
+        **state,
+        "job": "direct",
+    }
+    over_http = [read(path) for path in committed(there.folder.with_name("http"))]
+    direct = [read(path) for path in committed(here.folder.with_name("direct"))]
+    for one, other in zip(over_http, direct, strict=True):
+        check(one)
+        assert one["policy"] == "sglang:scripted"
+        for turn, same in zip(one["turns"], other["turns"], strict=True):
+            assert turn["text"] == same["text"]
+            assert [call["status"] for call in turn["tool_calls"]] == [
+                call["status"] for call in same["tool_calls"]
+            ]

@@ -266,25 +266,28 @@ def test_leftovers_of_the_dead_are_swept_and_the_living_are_left_alone(tmp_path:
         "folder = ProviderFolder(pathlib.Path(sys.argv[1])).new(); "
         "(folder / 'file').touch(); folder.chmod(0); print('made', flush=True); sys.stdin.read()"
     )
-    command = [sys.executable, "-c", make, str(tmp_path)]
+    root = tmp_path / "sandboxes"
+    command = [sys.executable, "-c", make, str(root)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == b"made\n"
-        ours = ProviderFolder(tmp_path)
-        assert len(list(tmp_path.iterdir())) == 2
+        ours = ProviderFolder(root)
+        assert len(list(root.iterdir())) == 2
         other.kill()
-    later = ProviderFolder(tmp_path)
-    assert set(tmp_path.iterdir()) == {ours.path, later.path}
+    later = ProviderFolder(root)
+    assert set(root.iterdir()) == {ours.path, later.path}
     ours.close()
     later.close()
-    assert list(tmp_path.iterdir()) == []
+    assert list(root.iterdir()) == []
 
 
 def test_a_reused_process_id_does_not_protect_leftovers(tmp_path: Path) -> None:
-    (tmp_path / f"{os.getpid()}-1-abcd").mkdir()
-    ours = ProviderFolder(tmp_path)
-    assert list(tmp_path.iterdir()) == [ours.path]
+    root = tmp_path / "sandboxes"
+    (root / f"{os.getpid()}-1-0123abcd").mkdir(parents=True)
+    (root / "not ours").mkdir()
+    ours = ProviderFolder(root)
+    assert set(root.iterdir()) == {ours.path, root / "not ours"}
     ours.close()
 
 

@@ -16,9 +16,10 @@ from tokenizers import Tokenizer
 
 from swe_rollout.agent.encoding import Body, Encoding, Scaffold
 from swe_rollout.agent.parsers import parser_for
-from swe_rollout.agent.parsers.base import Mark, SampledText, ToolFormat
+from swe_rollout.agent.parsers.base import Mark, SampledText
 from swe_rollout.agent.tools.base import Kind, Parameter, ToolSpec
 from swe_rollout.testing.tiny import tokenizer_path
+from swe_rollout.tool_format import ToolFormat
 from swe_rollout.trajectory import CallStatus
 
 if TYPE_CHECKING:

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swe_rollout.agent.encoding import Body, Scaffold
-from swe_rollout.agent.parsers.base import ToolFormat
 from swe_rollout.agent.prompts import Message, Prompts, Role
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.template import assistant_message, result_messages
 from swe_rollout.agent.tools import toolbox
 from swe_rollout.testing.tiny import tokenizer_path
+from swe_rollout.tool_format import ToolFormat
 from swe_rollout.trajectory import CallStatus, ToolCall
 
 if TYPE_CHECKING:

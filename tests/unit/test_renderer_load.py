@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from swe_rollout.agent.parsers.base import ToolFormat
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.errors import PrerequisiteError
 from swe_rollout.testing.tiny import tokenizer_path
+from swe_rollout.tool_format import ToolFormat
 
 if TYPE_CHECKING:
     from pathlib import Path

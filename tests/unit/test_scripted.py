@@ -12,13 +12,14 @@ import pytest
 from tokenizers import Tokenizer
 
 from swe_rollout.engine.base import GenerateRequest, Sampling, TokenEngine
-from swe_rollout.engine.scenarios import CHUNK_BYTES, SCENARIOS, ToolFormat, scenario
+from swe_rollout.engine.scenarios import CHUNK_BYTES, SCENARIOS, scenario
 from swe_rollout.engine.scripted import ScriptedEngine
 from swe_rollout.engine.wire import BadRequestError, ContextOverflowError
 from swe_rollout.errors import PrerequisiteError, TaskError, UsageError
 from swe_rollout.instance import Instance, Source
 from swe_rollout.spec.job import ScriptedPolicy
 from swe_rollout.testing.tiny import tokenizer_path
+from swe_rollout.tool_format import ToolFormat
 from swe_rollout.trajectory import EpisodeId, FinishReason, StopReason, WeightSpan
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def engine(
         ScriptedPolicy(scenarios=scenarios),
         [instance],
         tokenizer_path(),
-        tool_format="hermes",
+        tool_format=ToolFormat.HERMES,
         context_tokens=context_tokens,
     )
 
@@ -170,7 +171,7 @@ def test_an_unknown_scenario_is_refused_with_the_known_ones() -> None:
 
 def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PrerequisiteError, match="no tokenizer"):
-        ScriptedEngine(ScriptedPolicy(), [TASK], tmp_path, tool_format="hermes")
+        ScriptedEngine(ScriptedPolicy(), [TASK], tmp_path, tool_format=ToolFormat.HERMES)
 
 
 def test_a_tokenizer_without_chatml_is_refused(tmp_path: Path) -> None:
@@ -178,7 +179,7 @@ def test_a_tokenizer_without_chatml_is_refused(tmp_path: Path) -> None:
     plain["added_tokens"] = []
     (tmp_path / "tokenizer.json").write_text(json.dumps(plain))
     with pytest.raises(PrerequisiteError, match="no control token"):
-        ScriptedEngine(ScriptedPolicy(), [TASK], tmp_path, tool_format="hermes")
+        ScriptedEngine(ScriptedPolicy(), [TASK], tmp_path, tool_format=ToolFormat.HERMES)
 
 
 def test_every_scenario_says_what_must_come_of_it() -> None:

@@ -22,6 +22,7 @@ from swe_rollout.errors import EngineError
 from swe_rollout.instance import Instance, Source
 from swe_rollout.spec.job import ScriptedPolicy, SglangPolicy
 from swe_rollout.testing.tiny import tokenizer_path
+from swe_rollout.tool_format import ToolFormat
 from swe_rollout.trajectory import EpisodeId, FinishReason, Generation
 
 if TYPE_CHECKING:
@@ -32,7 +33,10 @@ PROMPT: list[int] = TOKENIZER.encode("<|im_start|>user\nhi<|im_end|>\n<|im_start
 VOCAB_SIZE = TOKENIZER.get_vocab_size()
 TASK = Instance("café", Source.SWEBENCH, "o/r", "p", "i", gold_patch="--- a/x.py\n+++ b/x.py\n")
 SCRIPTED = ScriptedEngine(
-    ScriptedPolicy(scenarios=("gold", "loop")), [TASK], tokenizer_path(), tool_format="hermes"
+    ScriptedPolicy(scenarios=("gold", "loop")),
+    [TASK],
+    tokenizer_path(),
+    tool_format=ToolFormat.HERMES,
 )
 
 
@@ -77,11 +81,11 @@ async def test_over_http_a_generation_is_the_same_as_without(
 
 async def test_over_http_the_engine_says_the_same_of_itself() -> None:
     engine = ScriptedEngine(
-        ScriptedPolicy(), [TASK], tokenizer_path(), tool_format="hermes", context_tokens=77
+        ScriptedPolicy(), [TASK], tokenizer_path(), tool_format=ToolFormat.HERMES, context_tokens=77
     )
     async with client_of(engine) as client:
         info = await client.info()
-    assert info == EngineInfo("scripted", 77, None, "scripted")
+    assert info == EngineInfo("scripted", 77, None, "scripted", str(tokenizer_path()))
 
 
 @pytest.mark.parametrize("path", ["/health", "/ready", "/model_info", "/server_info"])
@@ -135,7 +139,7 @@ async def test_a_call_that_names_no_episode_is_refused(key: str | None) -> None:
 
 async def test_a_prompt_beyond_the_context_is_refused_in_the_servers_words() -> None:
     engine = ScriptedEngine(
-        ScriptedPolicy(), [TASK], tokenizer_path(), tool_format="hermes", context_tokens=3
+        ScriptedPolicy(), [TASK], tokenizer_path(), tool_format=ToolFormat.HERMES, context_tokens=3
     )
     async with served(engine) as url:
         answer = await post(url, "/generate", body(), key="job/x/0")

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from swe_rollout.agent.parsers.base import ToolCallParser, ToolFormat
+from typing import TYPE_CHECKING
+
 from swe_rollout.agent.parsers.hermes import HermesParser
 from swe_rollout.agent.parsers.qwen_xml import QwenXmlParser
+from swe_rollout.tool_format import ToolFormat
+
+if TYPE_CHECKING:
+    from swe_rollout.agent.parsers.base import ToolCallParser
 
 __all__ = ["parser_for"]
 

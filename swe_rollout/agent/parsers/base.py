@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from swe_rollout.agent.tools.base import Kind
@@ -24,15 +23,6 @@ CLOSER = "</tool_call>"
 THINK = "<think>"
 THINK_END = "</think>"
 _LARGEST = 2**63 - 1
-
-
-class ToolFormat(StrEnum):
-    """How a model writes a call."""
-
-    HERMES = "hermes"
-    """`<tool_call>` around one JSON object (Qwen2.5, Qwen3)."""
-    QWEN_XML = "qwen_xml"
-    """`<tool_call>` around `<function=…>` and `<parameter=…>` (Qwen3-Coder, Qwen3.5)."""
 
 
 @dataclass(frozen=True, slots=True)
