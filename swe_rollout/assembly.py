@@ -16,7 +16,6 @@ from swe_rollout.grading.grader import Grader
 from swe_rollout.limits import CutTurns, Limits
 from swe_rollout.rollout import Rollout
 from swe_rollout.sandbox.local import LocalProvider
-from swe_rollout.sandbox.pod import PodProvider
 from swe_rollout.spec.job import LocalSandbox, PodSandbox, ScriptedPolicy, SglangPolicy
 from swe_rollout.testing.tiny import tokenizer_path
 from swe_rollout.tool_format import ToolFormat
@@ -92,6 +91,9 @@ def open_sandboxes(
             if provider.warning:
                 on_note(f"warning: {provider.warning}")
         case None, PodSandbox() as pod:
+            # Kubernetes' client takes most of a second to import.
+            from swe_rollout.sandbox.pod import PodProvider  # noqa: PLC0415
+
             provider = PodProvider(pod, job=job)
         case _:
             raise InternalError("the spec's rule of one sandbox was not checked")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 async def run_episode(attempt: Attempt, rollout: Rollout) -> Trajectory:
-    """The record of one try at an episode. Only cancellation is raised."""
+    """The record of one try at an episode. What would stop every episode is raised."""
     record = Recorder(attempt, rollout)
     try:
         async with boundary(InternalError, "the episode"):

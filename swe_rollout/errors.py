@@ -10,7 +10,8 @@
         ├── EngineError  SandboxError  ClusterError  GraderError  StoreError  TaskError
         └── InternalError            a bug of ours
 
-`boundary()` classifies once: whatever leaves a block is an `EpisodeError` that names its owner.
+`boundary()` classifies once: what leaves a block is an `EpisodeError` that names its owner, or an
+error that stops the job.
 """
 
 from __future__ import annotations
@@ -110,6 +111,8 @@ class EpisodeError(SweRolloutError):
     """Something broke under an episode. Recorded as a failure, never as reward 0."""
 
     boundary: ClassVar[Boundary] = Boundary.INTERNAL
+    scarce: ClassVar[bool] = False
+    """Whether there was just no room for it: another try, later, costs nothing."""
 
     def __init__(self, what: str, *, why: str = "", fix: str = "", retryable: bool = True) -> None:
         super().__init__(what, why=why, fix=fix)
@@ -160,17 +163,14 @@ class InternalError(EpisodeError):
 
 @asynccontextmanager
 async def boundary(kind: type[EpisodeError], doing: str) -> AsyncIterator[None]:
-    """Give whatever leaves the block an owner: `kind`, unless it is an `EpisodeError` already.
+    """Give whatever leaves the block an owner: `kind`, unless it is an error of ours already.
 
-    A prerequisite that is missing under an episode is that episode's failure, and trying again
-    does not help; a service that does not answer may be back. Cancellation is never caught.
+    A missing prerequisite and a service that does not answer are the job's own: no episode would
+    fare better, so they stop it and burn none. Cancellation is never caught.
     """
     try:
         yield
-    except EpisodeError:
+    except SweRolloutError:
         raise
-    except SweRolloutError as error:
-        retryable = isinstance(error, UnreachableError)
-        raise kind(error.what, why=error.why, fix=error.fix, retryable=retryable) from error
     except Exception as error:
         raise kind(f"{doing} failed", why=f"{type(error).__name__}: {error}") from error

@@ -53,7 +53,8 @@ class Recorder:
         """Something broke: no verdict counts, no reward is earned."""
         self._failure = Failure.of(error)
         self.verdict = None
-        log.warning(
+        tell = log.info if error.scarce else log.warning
+        tell(
             "episode_failed",
             episode=str(self.attempt.episode),
             attempt=self.attempt.number,

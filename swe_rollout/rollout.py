@@ -6,7 +6,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_exponential
+from tenacity import (
+    AsyncRetrying,
+    RetryCallState,
+    retry_if_exception,
+    stop_after_delay,
+    stop_any,
+    wait_exponential,
+)
+from tenacity.stop import stop_base
 
 from swe_rollout.errors import EpisodeError, GraderError, SandboxError, boundary
 from swe_rollout.sandbox.base import Role, SandboxRequest
@@ -30,6 +38,10 @@ if TYPE_CHECKING:
 
 SANDBOX_MARGIN_S = 600.0
 """Beyond the episode's own time: starting, preparing, taking the diff."""
+
+SCARCITY_PATIENCE_S = 3600.0
+"""How long a patch waits for room to be graded; it is worth the episode that made it."""
+LONGEST_WAIT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +104,8 @@ class Rollout:
             return None
         again = AsyncRetrying(
             retry=retry_if_exception(lambda e: isinstance(e, EpisodeError) and e.retryable),
-            stop=stop_after_attempt(self.retry.attempts),
-            wait=wait_exponential(multiplier=self.retry.backoff_seconds),
+            stop=stop_any(_Spent(self.retry.attempts), stop_after_delay(SCARCITY_PATIENCE_S)),
+            wait=wait_exponential(multiplier=self.retry.backoff_seconds, max=LONGEST_WAIT_S),
             reraise=True,
         )
         async with boundary(GraderError, "grading"):
@@ -104,3 +116,15 @@ class Rollout:
                 episode=attempt.episode,
                 attempt=attempt.number,
             )
+
+
+class _Spent(stop_base):
+    """Stops a regrade that is one too many; having found no room does not count as a try."""
+
+    def __init__(self, attempts: int) -> None:
+        self._attempts = attempts
+
+    def __call__(self, retry_state: RetryCallState) -> bool:
+        error = retry_state.outcome.exception() if retry_state.outcome else None
+        is_scarce = isinstance(error, EpisodeError) and error.scarce
+        return retry_state.attempt_number >= self._attempts and not is_scarce

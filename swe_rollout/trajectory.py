@@ -159,11 +159,13 @@ class Failure:
     type: str
     message: str
     retryable: bool
+    scarce: bool = False
+    """There was no room to start it: no node, no quota."""
 
     @classmethod
     def of(cls, error: EpisodeError) -> Failure:
         """The record of an error that ended an attempt."""
-        return cls(error.boundary, type(error).__name__, str(error), error.retryable)
+        return cls(error.boundary, type(error).__name__, str(error), error.retryable, error.scarce)
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,6 +164,8 @@ class _Crew:
         self._budget = budget
         self._finished = 0
         self._masked = 0
+        self._acting = 0
+        self._room = asyncio.Event()
 
     async def work(self, todo: list[tuple[EpisodeId, Instance]], *, parallelism: int) -> None:
         """Run all of `todo`; the first error that is the job's own stops everything."""
@@ -179,13 +181,28 @@ class _Crew:
         """The first attempt that nothing broke, or the last one."""
         number = 1
         while True:
-            trajectory = await run_episode(Attempt(episode, instance, number), self._rollout)
+            trajectory = await self._act(Attempt(episode, instance, number))
             failure = trajectory.failure
-            if failure is None or not failure.retryable or number >= self._retry.attempts:
+            if failure is None or not failure.retryable:
+                return trajectory
+            if failure.scarce and self._acting:
+                # The others hold the room: one of them has to end first, and no try is used up.
+                await self._room.wait()
+                continue
+            if number >= self._retry.attempts:
                 return trajectory
             self._rollout.progress.retried(episode, failure, number)
             await asyncio.sleep(self._retry.backoff_seconds * 2 ** (number - 1))
             number += 1
+
+    async def _act(self, attempt: Attempt) -> Trajectory:
+        self._acting += 1
+        try:
+            return await run_episode(attempt, self._rollout)
+        finally:
+            self._acting -= 1
+            self._room.set()
+            self._room = asyncio.Event()
 
     async def _commit(self, trajectory: Trajectory) -> None:
         patient = AsyncRetrying(

@@ -27,9 +27,13 @@ class ImageUnavailableError(SandboxError):
 class UnschedulableError(SandboxError):
     """No node takes the pod."""
 
+    scarce = True
+
 
 class QuotaExceededError(SandboxError):
     """The namespace's quota is used up."""
+
+    scarce = True
 
 
 class PodRefusedError(SandboxError):

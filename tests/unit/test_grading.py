@@ -308,7 +308,6 @@ async def test_a_patch_of_the_git_folder_is_refused(project: Project) -> None:
         ({"expected": Expected()}, "can't be graded"),
         ({"evaluation": Evaluation()}, "does not say how its tests are run"),
         ({"evaluation": Evaluation(script="make test")}, "does not say how"),
-        ({"parser": "nonsense"}, "no log parser 'nonsense'"),
     ],
 )
 async def test_a_row_that_can_not_be_graded_is_never_a_verdict(

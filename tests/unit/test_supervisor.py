@@ -141,8 +141,10 @@ async def test_a_sleep_that_knows_only_whole_seconds_is_enough(tmp_path: Path) -
     sleep.write_text('#!/bin/sh\ncase $1 in *.*) exit 1 ;; esac\nexec /bin/sleep "$1"\n')
     sleep.chmod(0o755)
     session = await _open(tmp_path, path=f"{bin_folder}:{os.environ['PATH']}")
-    late = await session.exec("/bin/sleep 30", timeout_s=0.5)
-    done = await session.exec("echo done; /bin/sleep 30 &", timeout_s=5)
+    late, done = await asyncio.gather(
+        session.exec("/bin/sleep 30", timeout_s=0.5),
+        session.exec("echo done; /bin/sleep 30 &", timeout_s=5),
+    )
     await session.close()
     assert (late.timed_out, done.timed_out, done.stdout) == (True, False, b"done\n")
 
