@@ -63,18 +63,20 @@ def serve_scripted(
     from swe_rollout.cli.interrupt import run_async
     from swe_rollout.cli.output import say, write_lines
     from swe_rollout.datasets.base import load
+    from swe_rollout.engine.scenarios import scenario
     from swe_rollout.engine.scripted import ScriptedEngine
     from swe_rollout.engine.scripted_server import serve
     from swe_rollout.spec.job import ScriptedPolicy
     from swe_rollout.testing.tiny import tokenizer_path
 
     named = named_dataset(dataset, include=include or ())
+    names = [scenario(name.strip()).name for name in scenarios.split(",")]
 
     async def work() -> None:
         loaded = await load(named.dataset, base_dir=named.base_dir, on_progress=say)
         name = tokenizer or str(tokenizer_path())
         engine = ScriptedEngine(
-            ScriptedPolicy(scenarios=tuple(scenarios.split(","))),
+            ScriptedPolicy.model_validate({"scenarios": tuple(names)}),
             loaded.instances,
             name,
             tool_format=Renderer.load(name).tool_format,

@@ -26,6 +26,7 @@ KIND: Final = "RolloutJob"
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)]
 Positive = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0)]
+ScenarioName = Literal["gold", "wrong", "empty", "malformed", "garbage", "loop"]
 
 
 class Model(BaseModel):
@@ -129,14 +130,13 @@ class SglangPolicy(Model):
 class ScriptedPolicy(Model):
     """A policy that plays named scenarios token by token; no model, no GPU."""
 
-    scenarios: Annotated[tuple[str, ...], Field(min_length=1)] = (
+    scenarios: Annotated[tuple[ScenarioName, ...], Field(min_length=1)] = (
         "gold",
         "wrong",
         "malformed",
         "loop",
     )
-    """Sample k plays scenario k modulo their number. Known: gold, wrong, empty, malformed,
-    garbage, loop."""
+    """Sample k plays scenario k modulo their number."""
 
 
 class Policy(_OneOf):

@@ -132,7 +132,7 @@ def _value_error(message: str, found: object, path: tuple[str, ...]) -> str:
 
 def _close(name: str, choices: list[str]) -> str | None:
     by_plain = {_plain(choice): choice for choice in choices}
-    matches = difflib.get_close_matches(_plain(name), list(by_plain), n=1, cutoff=0.7)
+    matches = difflib.get_close_matches(_plain(name), list(by_plain), n=1, cutoff=0.65)
     return by_plain[matches[0]] if matches else None
 
 

@@ -50,7 +50,7 @@ def engine(
     *scenarios: str, instance: Instance = TASK, context_tokens: int | None = None
 ) -> ScriptedEngine:
     return ScriptedEngine(
-        ScriptedPolicy(scenarios=scenarios),
+        ScriptedPolicy.model_validate({"scenarios": scenarios}),
         [instance],
         tokenizer_path(),
         tool_format=ToolFormat.HERMES,
