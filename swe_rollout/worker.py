@@ -81,6 +81,8 @@ async def run_job(
         if job.spec.suspend:
             on_note("spec.suspend is true: no episode is started")
         else:
+            if todo:
+                await rollout.sandboxes.sweep(committed)
             crew = _Crew(rollout, store, job.spec.retry, job.spec.failure_budget)
             try:
                 async with asyncio.timeout(job.spec.active_deadline_seconds):

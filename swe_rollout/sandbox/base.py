@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from swe_rollout.trajectory import EpisodeId
 
@@ -114,6 +114,10 @@ class SandboxProvider(Protocol):
 
     async def start(self, request: SandboxRequest) -> Sandbox:
         """A ready sandbox; raises SandboxError with why and fix when it can't be had."""
+        ...
+
+    async def sweep(self, finished: Collection[EpisodeId]) -> None:
+        """End what processes that are dead left running for episodes that are `finished`."""
         ...
 
     async def aclose(self) -> None:

@@ -28,10 +28,11 @@ from swe_rollout.sandbox.pipe_channel import PipeChannel
 from swe_rollout.sandbox.session import Session, supervisor_command
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from swe_rollout.sandbox.base import SandboxRequest
     from swe_rollout.spec.job import LocalSandbox
+    from swe_rollout.trajectory import EpisodeId
 
 _log = structlog.get_logger()
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -74,6 +75,9 @@ class LocalProvider:
             channel = await self._start_process(image, places, folder=folder, request=request)
             stack.pop_all()
         return await Session.open(channel, workdir=workdir)
+
+    async def sweep(self, finished: Collection[EpisodeId]) -> None:
+        """Nothing: a sandbox dies with its process, and the first start removes its folder."""
 
     async def aclose(self) -> None:
         """End the sandboxes that are still open and remove their folders."""

@@ -28,11 +28,12 @@ from swe_rollout.sandbox.pod_launch import PodLaunch
 from swe_rollout.sandbox.session import Session, supervisor_command
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from swe_rollout.cluster.objects import NetworkPolicy, Pod
     from swe_rollout.sandbox.base import SandboxRequest
     from swe_rollout.spec.job import PodSandbox as PodOptions
+    from swe_rollout.trajectory import EpisodeId
 
 log = structlog.get_logger()
 
@@ -160,6 +161,17 @@ class PodProvider:
             session = await _enter(pod, cluster, workdir=request.workdir)
             undo.pop_all()
         return RunningPod(pod, session, cluster)
+
+    async def sweep(self, finished: Collection[EpisodeId]) -> None:
+        """Delete the job's pods of `finished` episodes: nobody needs them any more."""
+        cluster = await self._opened()
+        selector = f"{pod_spec.JOB_LABEL}={pod_spec.label_value(self._job)}"
+        done = {episode.digest for episode in finished}
+        listed = await cluster.client.list_pods(cluster.namespace, selector)
+        left = [
+            p for p in listed.items or [] if p.metadata.labels.get(pod_spec.EPISODE_LABEL) in done
+        ]
+        await asyncio.gather(*(cluster.delete(pod) for pod in left))
 
     async def aclose(self) -> None:
         """End what is still open, delete every other pod of this run, close the connections."""

@@ -24,6 +24,7 @@ PREFIX: Final = "swe-rollout.dev"
 RUN_LABEL: Final = f"{PREFIX}/run"
 ROLE_LABEL: Final = f"{PREFIX}/role"
 JOB_LABEL: Final = f"{PREFIX}/job"
+EPISODE_LABEL: Final = f"{PREFIX}/episode"
 MANAGED_BY: Final = {"app.kubernetes.io/managed-by": "swe-rollout"}
 POLICY_NAME: Final = "swe-rollout-sandboxes-deny-all"
 
@@ -123,7 +124,7 @@ def _labels(request: SandboxRequest, owner: RunOwner) -> dict[str, str]:
         f"{PREFIX}/instance": label_value(episode.instance),
         f"{PREFIX}/sample": str(episode.sample),
         f"{PREFIX}/attempt": str(request.attempt),
-        f"{PREFIX}/episode": episode.digest,
+        EPISODE_LABEL: episode.digest,
         ROLE_LABEL: request.role.value,
         RUN_LABEL: owner.run,
     }

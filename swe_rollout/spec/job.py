@@ -244,6 +244,9 @@ class PodSandbox(Model):
     """A hardened runtime, such as `gvisor`."""
     start_seconds: Seconds = 300.0
     """From creation to the first command."""
+    template: dict[str, Any] = Field(default_factory=dict)
+    """A pod template (`metadata`, `spec`) merged over the hardened defaults: node selectors,
+    tolerations, priority, image pull secrets, resources of the container `sandbox`."""
 
 
 class SandboxSpec(_OneOf):
@@ -269,7 +272,8 @@ class StoreSpec(Model):
 
     uri: str = "file://runs"
     """`file://` with an absolute path or one relative to the working folder, or `s3://bucket/prefix`.
-    The job is a folder of its own in it."""
+    The job is a folder of its own in it. Credentials come from the environment (`AWS_*`); on a
+    cluster, from `spec.workers.secrets`."""
 
     @field_validator("uri")
     @classmethod
@@ -293,6 +297,25 @@ class FailureBudget(Model):
 
     max_masked_fraction: Annotated[float, Field(ge=0, le=1)] = 1.0
     """Of the episodes finished so far, at least ten; above it the job fails."""
+
+
+class WorkersSpec(Model):
+    """The pods that run episodes, on a cluster. `run` has none: it is the worker."""
+
+    count: Annotated[int, Field(ge=1, le=1000)] = 1
+    """Worker pods; tasks are split among them, all samples of a task stay together."""
+    image: str | None = None
+    """None: the operator's own."""
+    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
+    """When the image is pulled."""
+    secrets: tuple[str, ...] = ()
+    """Secrets of the job's namespace whose keys become environment variables: credentials of the
+    store, keys of engines."""
+    resources: Resources = Resources(cpu="500m", memory="1Gi", ephemeral_storage="1Gi")
+    node_selector: dict[str, str] = Field(default_factory=dict)
+    """Labels of the nodes that may run workers."""
+    labels: dict[str, str] = Field(default_factory=dict)
+    """On the worker Job and its pods, such as Kueue's `kueue.x-k8s.io/queue-name`."""
 
 
 class RolloutJobSpec(Model):
@@ -322,10 +345,15 @@ class RolloutJobSpec(Model):
     """What happens when something else fails."""
     failure_budget: FailureBudget = FailureBudget()
     """When to stop burning tasks."""
+    workers: WorkersSpec = WorkersSpec()
+    """The pods that run episodes, on a cluster."""
     suspend: bool = False
     """True: start no episodes; what is committed stays."""
     active_deadline_seconds: Seconds | None = None
     """Of the whole job; none: no bound."""
+    ttl_seconds_after_finished: Annotated[int, Field(ge=0)] | None = None
+    """How long a finished job's objects stay on the cluster; none: until they are deleted.
+    Trajectories always stay."""
 
 
 class Metadata(Model):

@@ -164,9 +164,9 @@ async def test_an_instance_without_a_gold_patch_has_no_fix_to_play() -> None:
 
 
 def test_an_unknown_scenario_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(UsageError) as caught:
-        engine("golden")
-    assert "gold, wrong, empty, malformed, garbage, loop" in caught.value.fix
+    with pytest.raises(UsageError, match="no scenario 'silver'") as caught:
+        scenario("silver")
+    assert "gold, wrong" in caught.value.fix
 
 
 def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,120 @@
+"""RolloutJobStatus: what the cluster says of a job. Counters and conditions, never episodes.
+
+The operator writes it, the launcher and the command line read it; the CRD's status schema is made
+from these models.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import Field
+
+from swe_rollout.spec.job import Model
+
+
+class State(StrEnum):
+    """One word for people, derived from the conditions. Code reads conditions."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUSPENDED = "Suspended"
+    COMPLETE = "Complete"
+    FAILED = "Failed"
+
+
+class ConditionType(StrEnum):
+    """What can be true or false of a job."""
+
+    ACCEPTED = "Accepted"
+    """False: the spec can't be carried out; the message says how to mend it."""
+    SUSPENDED = "Suspended"
+    STORAGE_READY = "StorageReady"
+    MODEL_READY = "ModelReady"
+    SANDBOXES_READY = "SandboxesReady"
+    """False: sandboxes do not start; the reason is the failure's type, the message its cure."""
+    COMPLETE = "Complete"
+    FAILED = "Failed"
+
+
+class Condition(Model):
+    """One condition, in the form of the Kubernetes API."""
+
+    type: ConditionType
+    status: Literal["True", "False", "Unknown"]
+    reason: str
+    message: str = ""
+    last_transition_time: str
+    observed_generation: int = 0
+
+
+class EpisodeCounts(Model):
+    """Episodes of the job, counted."""
+
+    total: int = 0
+    committed: int = 0
+    running: int = 0
+    resolved: int = 0
+    unresolved: int = 0
+    masked: int = 0
+
+
+class RolloutJobStatus(Model):
+    """How far a job is."""
+
+    observed_generation: int = 0
+    state: State = State.PENDING
+    """One word for people; code reads `conditions`."""
+    progress: str = ""
+    """`committed/total`, for people."""
+    mean_reward: str = ""
+    """Of the graded episodes, two digits, for people."""
+    resolved: str = ""
+    """`resolved/graded`, for people."""
+    policy: str = ""
+    """Who acts, for people."""
+    episodes: EpisodeCounts = EpisodeCounts()
+    stop_reasons: dict[str, int] = Field(default_factory=dict)
+    failures: dict[str, int] = Field(default_factory=dict)
+    """Masked episodes by the type of their failure."""
+    reward_sum: float = 0.0
+    """Of the graded episodes: with the counts, what the mean is made of."""
+    conditions: tuple[Condition, ...] = ()
+    start_time: str | None = None
+    completion_time: str | None = None
+    selector: str = ""
+    """Labels of the job's sandbox pods, for the scale subresource."""
+
+
+class WorkerProgress(Model):
+    """What one worker knows of its share, as the annotation `swe-rollout.dev/progress` on its pod.
+
+    Counts are of the whole share, what earlier workers committed included.
+    """
+
+    episodes: EpisodeCounts = EpisodeCounts()
+    stop_reasons: dict[str, int] = Field(default_factory=dict)
+    failures: dict[str, int] = Field(default_factory=dict)
+    reward_sum: float = 0.0
+    trouble: tuple[Trouble, ...] = ()
+    """What stands in the way right now; empty when all is well."""
+    finished: bool = False
+
+
+class Trouble(Model):
+    """Something that stands in the way of a worker, for a condition and an event."""
+
+    condition: ConditionType
+    """The condition that is false because of it."""
+    reason: str
+    """CamelCase: the failure's type without `Error`."""
+    message: str
+    """What, why and how to mend it, in one sentence or two."""
+
+
+WorkerProgress.model_rebuild()
+
+PROGRESS_ANNOTATION = "swe-rollout.dev/progress"
+JOB_LABEL = "swe-rollout.dev/job"
+ROLE_LABEL = "swe-rollout.dev/role"
