@@ -20,7 +20,8 @@ def unpack_sdist(archive: Path, into: Path, *, folder: str = "") -> None:
     with tempfile.TemporaryDirectory(dir=into.parent, prefix=".unpack-") as scratch:
         try:
             with tarfile.open(archive) as tar:
-                tar.extractall(scratch, filter="data")
+                for member in tar:
+                    _extract(tar, member, Path(scratch), archive)
         except (tarfile.TarError, EOFError, OSError) as error:
             raise _unreadable(archive, str(error)) from error
         tops = list(Path(scratch).iterdir())
@@ -30,14 +31,37 @@ def unpack_sdist(archive: Path, into: Path, *, folder: str = "") -> None:
         shutil.copytree(source, into, symlinks=True, dirs_exist_ok=True)
 
 
+def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, into: Path, archive: Path) -> None:
+    """Write one folder or plain file, with the modes git knows; everything else is refused.
+
+    `extractall` says when it may be trusted only from Python 3.11.4 on.
+    """
+    _check_inside(archive, member.name)
+    path = into / member.name
+    if member.isdir():
+        path.mkdir(parents=True, exist_ok=True)
+        return
+    content = tar.extractfile(member) if member.isreg() else None
+    if content is None:
+        raise _unreadable(archive, f"a member is no plain file: {member.name[:80]!r}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        shutil.copyfileobj(content, file)
+    path.chmod(0o755 if member.mode & 0o100 else 0o644)
+
+
+def _check_inside(archive: Path, name: str) -> None:
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or "\\" in name:
+        raise _unreadable(archive, f"a member lies outside: {name[:80]!r}")
+
+
 def unpack_wheel(archive: Path, into: Path) -> None:
     """Put the content of a pure-Python wheel into `into`, as an import path wants it."""
     try:
         with zipfile.ZipFile(archive) as wheel:
             for name in wheel.namelist():
-                path = PurePosixPath(name)
-                if path.is_absolute() or ".." in path.parts or "\\" in name:
-                    raise _unreadable(archive, f"a member lies outside: {name[:80]!r}")
+                _check_inside(archive, name)
             wheel.extractall(into)  # noqa: S202 - the members were checked above
     except zipfile.BadZipFile as error:
         raise _unreadable(archive, str(error)) from error
