@@ -55,7 +55,9 @@ async def assemble(
     """
     spec = job.spec
     actor = await _actor(spec.policy, spec.agent, instances, stack)
-    sandboxes = open_sandboxes(spec.sandbox, job=job.metadata.name, on_note=on_note, stack=stack)
+    sandboxes = open_sandboxes(
+        spec.sandbox, instances, job=job.metadata.name, on_note=on_note, stack=stack
+    )
     limits = _limits(spec.limits)
     if actor.info.context_tokens is not None and actor.info.context_tokens < limits.context_tokens:
         on_note(f"the engine's context of {actor.info.context_tokens} tokens is the limit")
@@ -81,13 +83,22 @@ async def assemble(
 
 
 def open_sandboxes(
-    spec: SandboxSpec, *, job: str, on_note: Callable[[str], None], stack: AsyncExitStack
+    spec: SandboxSpec,
+    instances: Sequence[Instance],
+    *,
+    job: str,
+    on_note: Callable[[str], None],
+    stack: AsyncExitStack,
 ) -> SandboxProvider:
-    """The provider that the spec asks for; `stack` ends it with its sandboxes."""
+    """The provider that the spec asks for; `stack` ends it with its sandboxes.
+
+    Raises PrerequisiteError when this machine can't start sandboxes for the `instances`.
+    """
     provider: SandboxProvider
     match spec.local, spec.pod:
         case LocalSandbox() as local, None:
             provider = LocalProvider(local)
+            provider.require({instance.image for instance in instances})
             if provider.warning:
                 on_note(f"warning: {provider.warning}")
         case None, PodSandbox() as pod:

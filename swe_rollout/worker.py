@@ -116,7 +116,9 @@ async def validate_dataset(
     room = asyncio.Semaphore(parallelism)
 
     async with AsyncExitStack() as stack:
-        provider = assembly.open_sandboxes(sandbox, job="validate", on_note=on_note, stack=stack)
+        provider = assembly.open_sandboxes(
+            sandbox, loaded.instances, job="validate", on_note=on_note, stack=stack
+        )
         grader = Grader(provider)
 
         async def one(instance: Instance) -> Validation:

@@ -45,7 +45,7 @@ async def load(
         raise DatasetError(
             f"{len(problems)} of {len(found)} rows can't be read",
             problems,
-            fix="correct them, or set `skipBadRows: true` to leave them out",
+            fix="correct them, or leave them out with `--skip-bad-rows` (`skipBadRows: true`)",
         )
     return LoadedDataset(_chosen(dataset, instances, problems), problems)
 

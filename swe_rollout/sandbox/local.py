@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from swe_rollout.errors import PrerequisiteError, SandboxError
-from swe_rollout.local_image import LocalImage, cache_dir, load_image
+from swe_rollout.local_image import LocalImage, cache_dir, image_folder, load_image
 from swe_rollout.sandbox import bubblewrap
 from swe_rollout.sandbox.bubblewrap import Place
 from swe_rollout.sandbox.local_folder import ProviderFolder, copy, remove
@@ -75,6 +75,23 @@ class LocalProvider:
             channel = await self._start_process(image, places, folder=folder, request=request)
             stack.pop_all()
         return await Session.open(channel, workdir=workdir)
+
+    def require(self, images: Collection[str]) -> None:
+        """PrerequisiteError that names what of `images` is not on this machine."""
+        absent = [
+            image
+            for image in sorted(images)
+            if not (self._folder_of(image) / "image.json").exists()
+        ]
+        if absent:
+            raise PrerequisiteError(
+                f"{len(absent)} of {len(images)} images are not on this machine",
+                why=", ".join(absent[:3]) + (", …" if absent[3:] else ""),
+                fix="use pods for images of a registry (`--sandbox pod`), or leave these tasks out",
+            )
+
+    def _folder_of(self, image: str) -> Path:
+        return image_folder(image, self._images)
 
     async def sweep(self, finished: Collection[EpisodeId]) -> None:
         """Nothing: a sandbox dies with its process, and the first start removes its folder."""
