@@ -1,9 +1,8 @@
 # `make help` lists the targets. Everything runs from a clean clone; see scripts/bootstrap.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-clean demo-cluster test test-cluster test-sglang lint format lock
+.PHONY: help setup demo demo-clean demo-cluster test test-cluster test-sglang lint format generate lock
 PYTHON ?= python3
 BIN := .venv/bin
-DEMO := examples/release-pairs/job.yaml
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -38,6 +37,9 @@ lint: setup ## ruff, mypy, import-linter
 
 format: setup ## rewrite the code as ruff has it
 	$(BIN)/ruff check --fix && $(BIN)/ruff format
+
+generate: setup ## manifests and reference pages from the models
+	scripts/generate
 
 lock: setup ## compile requirements/ again, with hashes
 	scripts/lock

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AsyncExitStack
 
+    from swe_rollout.cluster.manifests import OwnerReference
+    from swe_rollout.errors import SandboxError
     from swe_rollout.instance import Instance
     from swe_rollout.progress import Progress
     from swe_rollout.sandbox.base import SandboxProvider
@@ -45,19 +47,18 @@ async def assemble(
     job: RolloutJob,
     instances: Sequence[Instance],
     *,
+    sandboxes: SandboxProvider,
     progress: Progress,
     on_note: Callable[[str], None],
     stack: AsyncExitStack,
 ) -> Rollout:
-    """The shared parts of a job; `stack` closes them.
+    """The shared parts of a job around its sandboxes; `stack` closes them.
 
-    Raises PrerequisiteError or UnreachableError when one of them can't be had.
+    Raises PrerequisiteError when one of them can't be had, UnreachableError when the engine does
+    not answer.
     """
     spec = job.spec
     actor = await _actor(spec.policy, spec.agent, instances, stack)
-    sandboxes = open_sandboxes(
-        spec.sandbox, instances, job=job.metadata.name, on_note=on_note, stack=stack
-    )
     limits = _limits(spec.limits)
     if actor.info.context_tokens is not None and actor.info.context_tokens < limits.context_tokens:
         on_note(f"the engine's context of {actor.info.context_tokens} tokens is the limit")
@@ -89,10 +90,13 @@ def open_sandboxes(
     job: str,
     on_note: Callable[[str], None],
     stack: AsyncExitStack,
+    owner: OwnerReference | None = None,
+    on_doubt: Callable[[SandboxError], None] | None = None,
 ) -> SandboxProvider:
     """The provider that the spec asks for; `stack` ends it with its sandboxes.
 
-    Raises PrerequisiteError when this machine can't start sandboxes for the `instances`.
+    `owner` is the job on a cluster that pods are deleted with; `on_doubt` is told of a pod that is
+    about to fail. Raises PrerequisiteError when sandboxes for the `instances` can't be started.
     """
     provider: SandboxProvider
     match spec.local, spec.pod:
@@ -103,9 +107,9 @@ def open_sandboxes(
                 on_note(f"warning: {provider.warning}")
         case None, PodSandbox() as pod:
             # Kubernetes' client takes most of a second to import.
-            from swe_rollout.sandbox.pod import PodProvider  # noqa: PLC0415
+            from swe_rollout.sandbox.pod import PodProvider, log_doubt  # noqa: PLC0415
 
-            provider = PodProvider(pod, job=job)
+            provider = PodProvider(pod, job=job, owner=owner, on_doubt=on_doubt or log_doubt)
         case _:
             raise InternalError("the spec's rule of one sandbox was not checked")
     stack.push_async_callback(provider.aclose)

@@ -1,9 +1,8 @@
-"""`scripts/build-images`: the sandbox images as docker-archives in the user's cache."""
+"""`scripts/build-images`: the images of this repository as docker-archives in the user's cache."""
 
 from __future__ import annotations
 
 import argparse
-import fcntl
 import sys
 from typing import TYPE_CHECKING
 
@@ -11,15 +10,14 @@ from dev_cluster import cli as dev_cluster
 from dev_cluster.checkout import Checkout, cache_folder
 from dev_cluster.errors import ScriptError
 from dev_cluster.progress import Progress
-from imaging import recipe, rootfs
-from swe_rollout.sandbox.image import ImageConfig, Layer, write_tagged_archive
+from imaging import program, recipe, rootfs
+from imaging.recipe import Application, Program, Python, Recipe
+from swe_rollout.sandbox.image import ImageConfig, write_tagged_archive
 
 RELEASE_PAIRS = "release-pairs"
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from imaging.recipe import Recipe
 
 
 def main() -> int:
@@ -34,11 +32,12 @@ def main() -> int:
     try:
         chosen = list(dict.fromkeys(arguments.name or known))
         recipes = [recipe.read(name) for name in chosen if name != RELEASE_PAIRS]
-        archives = [archive(one, progress) for one in recipes]
+        archives = [_archive(one, progress) for one in recipes]
         if RELEASE_PAIRS in chosen:
             archives += _release_pairs(progress)
-        printed = [layer(one, progress).path for one in recipes] if arguments.layer else archives
-        print("\n".join(map(str, printed)))
+        bases = [one for one in recipes if isinstance(one, Recipe)]
+        layers = [rootfs.layer(one, progress).path for one in bases] if arguments.layer else []
+        print("\n".join(map(str, layers if arguments.layer else archives)))
         if arguments.load:
             dev_cluster.load_images(Checkout.here(), archives, progress)
     except ScriptError as error:
@@ -47,36 +46,46 @@ def main() -> int:
     return 0
 
 
+def _archive(one: Recipe | Application, progress: Progress) -> Path:
+    """The image's docker-archive, built unless the cache has it."""
+    match one:
+        case Recipe():
+            return _base(one, progress)
+        case Application(source=Program(name)):
+            return program.archive(one, name, progress)
+        case Application(source=Python() as source):
+            return _python(one, source, progress)
+        case _:
+            raise ScriptError(f"{one.name}: nothing builds this kind of image.")
+
+
+def _python(one: Application, source: Python, progress: Progress) -> Path:
+    try:
+        from imaging import python  # noqa: PLC0415 - the rest needs no environment
+    except ImportError as error:
+        raise _no_environment(one.image, error) from error
+    return python.archive(one, source, progress)
+
+
 def _release_pairs(progress: Progress) -> list[Path]:
     try:
         from imaging import release_pairs  # noqa: PLC0415 - the rest needs no environment
     except ImportError as error:
-        raise ScriptError(
-            f"Images of release pairs need the package's environment: {error}.", fix="make setup"
-        ) from error
-    base = recipe.read("base")
-    return release_pairs.archives(base, layer(base, progress), progress)
+        raise _no_environment("Images of release pairs", error) from error
+    base = recipe.base_recipe("base")
+    return release_pairs.archives(base, rootfs.layer(base, progress), progress)
 
 
-def layer(one: Recipe, progress: Progress) -> Layer:
-    """The image's file system as a tar, built unless the cache has it."""
-    folder = cache_folder() / "images"
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{one.name}-{one.digest}.layer.tar"
-    with (folder / f".{one.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # two checkouts that need it build it once
-        if path.exists():
-            return Layer.of(path)
-        return rootfs.build(one.source, path, progress)
+def _no_environment(what: str, error: ImportError) -> ScriptError:
+    return ScriptError(f"{what}: the package's environment is missing: {error}.", fix="make setup")
 
 
-def archive(one: Recipe, progress: Progress) -> Path:
-    """The image's docker-archive, built unless the cache has it."""
+def _base(one: Recipe, progress: Progress) -> Path:
     path = cache_folder() / "images" / f"{one.name}-{one.digest}.tar"
     if path.exists():
         progress.say(f"{one.tags[0]}: built already")
         return path
     config = ImageConfig(workdir=one.workdir, cmd=one.cmd)
-    digest = write_tagged_archive(one.tags, [layer(one, progress)], config, path)
+    digest = write_tagged_archive(one.tags, [rootfs.layer(one, progress)], config, path)
     progress.say(f"{one.tags[0]}: {path.stat().st_size >> 20} MiB, {digest[:19]}")
     return path

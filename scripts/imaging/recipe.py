@@ -5,9 +5,13 @@ from __future__ import annotations
 import hashlib
 import tomllib
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dev_cluster.checkout import SOURCES
 from dev_cluster.errors import ScriptError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 IMAGES = SOURCES.parent.parent / "sandbox_images"
 _FORMAT = 3
@@ -29,7 +33,7 @@ class Busybox:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """One image: what its file system is made of, and what a container starts with."""
+    """A base image: what its file system is made of, and what a container starts with."""
 
     name: str
     """As on the command line of `scripts/build-images`."""
@@ -50,14 +54,52 @@ class Recipe:
         return (f"{self.image}:{self.digest}", f"{self.image}:local")
 
 
+@dataclass(frozen=True, slots=True)
+class Python:
+    """Packages of this repository with their locked dependencies, for the base's own Python."""
+
+    python: str
+    """Its version, such as `3.11`."""
+    requirements: Path
+    """Compiled, with hashes."""
+    packages: tuple[Path, ...]
+    left_out: tuple[str, ...]
+    """Globs of installed files that the image does without."""
+    not_compiled: str
+    """A regular expression of paths that get no bytecode ahead of time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One static program from the user's cache."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """An image laid over a base: something to run, as another user than root."""
+
+    name: str
+    """As on the command line of `scripts/build-images`."""
+    image: str
+    """Without a tag."""
+    base: Recipe
+    source: Python | Program
+    workdir: str
+    cmd: tuple[str, ...]
+    user: str
+    environment: tuple[tuple[str, str], ...]
+
+
 def names() -> list[str]:
     """The images that can be built: the folders with a recipe."""
-    return sorted(path.parent.name for path in IMAGES.glob("*/recipe.toml"))
+    return sorted(path.parent.name.replace("_", "-") for path in IMAGES.glob("*/recipe.toml"))
 
 
-def read(name: str) -> Recipe:
+def read(name: str) -> Recipe | Application:
     """The recipe of one image."""
-    path = IMAGES / name / "recipe.toml"
+    path = IMAGES / name.replace("-", "_") / "recipe.toml"
     if not path.exists():
         raise ScriptError(
             f"There is no image called {name}.",
@@ -66,12 +108,38 @@ def read(name: str) -> Recipe:
         )
     value = tomllib.loads(path.read_text())
     source = value["source"]
-    made_of: Debian | Busybox
+    image, workdir, cmd = value["image"], value["workdir"], tuple(value["cmd"])
+    over: Python | Program
     match source["kind"]:
         case "debian":
-            made_of = Debian(source["suite"], tuple(source["packages"]))
+            debian = Debian(source["suite"], tuple(source["packages"]))
+            return Recipe(name, image, debian, workdir, cmd)
         case "busybox":
-            made_of = Busybox()
+            return Recipe(name, image, Busybox(), workdir, cmd)
+        case "python":
+            root = IMAGES.parent
+            over = Python(
+                source["python"],
+                root / source["requirements"],
+                tuple(root / package for package in source["packages"]),
+                tuple(source["left_out"]),
+                source["not_compiled"],
+            )
+        case "program":
+            over = Program(source["program"])
         case other:
-            raise ScriptError(f"{path}: no such kind of source: {other}", fix="debian or busybox")
-    return Recipe(name, value["image"], made_of, value["workdir"], tuple(value["cmd"]))
+            raise ScriptError(
+                f"{path}: no such kind of source: {other}",
+                fix="debian, busybox, python or program",
+            )
+    environment = tuple(value.get("environment", {}).items())
+    base = base_recipe(source["base"])
+    return Application(name, image, base, over, workdir, cmd, value["user"], environment)
+
+
+def base_recipe(name: str) -> Recipe:
+    """The recipe of an image that others are laid over."""
+    found = read(name)
+    if isinstance(found, Recipe):
+        return found
+    raise ScriptError(f"{name} is no base image.", fix="base or busybox")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -12,12 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dev_cluster import packages
+from dev_cluster.checkout import cache_folder
 from dev_cluster.errors import PREREQUISITE, ScriptError
 from imaging.recipe import Busybox, Debian
 from swe_rollout.sandbox.image import FILE_TIME, Layer, layer_from_trees
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dev_cluster.progress import Progress
+    from imaging.recipe import Recipe
 
 _EPOCH = "1700000000"
 """mmdebstrap sets the times of files that it makes to this, so that equal content is equal."""
@@ -27,8 +32,24 @@ _LEFT_OUT = ("dev/", "var/lib/apt/lists/", "var/cache/apt/", "var/log/", "var/ca
 _OF_THIS_MACHINE = ("etc/hostname", "etc/resolv.conf")
 
 
-def build(source: Debian | Busybox, out: Path, progress: Progress) -> Layer:
-    """The layer with the file system, as a tar at `out`."""
+def layer(recipe: Recipe, progress: Progress) -> Layer:
+    """The base image's file system, built unless the cache has it."""
+    return cached(
+        recipe.name, recipe.digest, build=lambda out: _build(recipe.source, out, progress)
+    )
+
+
+def cached(name: str, digest: str, *, build: Callable[[Path], Layer]) -> Layer:
+    """The layer that `build` makes at the path it is given, unless the cache has it."""
+    folder = cache_folder() / "images"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}-{digest}.layer.tar"
+    with (folder / f".{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two checkouts that need it build it once
+        return Layer.of(path) if path.exists() else build(path)
+
+
+def _build(source: Debian | Busybox, out: Path, progress: Progress) -> Layer:
     packages.ensure(packages.IMAGES, progress)
     match source:
         case Debian():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,9 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from swe_rollout.cli.options import (
+    Context,
     Form,
     Globs,
     JobAddress,
+    Namespace,
     OutputFormat,
     SandboxChoice,
     SandboxKind,
@@ -22,6 +25,7 @@ from swe_rollout.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from swe_rollout.cli.address import Place
     from swe_rollout.grading.validate import Validation
 
 DatasetName = Annotated[
@@ -84,21 +88,25 @@ def validate(
         raise typer.Exit(1)
 
 
-def export(job: JobAddress, to: To = ExportFormat.PARQUET, output: ParquetFile = None) -> None:
+def export(
+    job: JobAddress,
+    to: To = ExportFormat.PARQUET,
+    output: ParquetFile = None,
+    namespace: Namespace = None,
+    context: Context = None,
+) -> None:
     """Write a job's trajectories as one file: a row for each episode, tokens as lists.
 
     swe-rollout export runs/demo --to parquet
 
     swe-rollout export s3://rollouts/demo -O demo.parquet
     """
+    from swe_rollout.cli.address import Place
     from swe_rollout.cli.output import say, write_lines
-    from swe_rollout.store.layout import JobRef
 
-    ref = JobRef.parse(job)
-    path = output or Path(f"{ref.job}.{to}")
-    rows = asyncio.run(_export(ref.store_uri, ref.job, path))
-    say(f"{rows} episodes")
-    write_lines([str(path)])
+    exported = asyncio.run(_export(job, Place(namespace, context), output, to))
+    say(f"{exported.rows} episodes")
+    write_lines([str(exported.path)])
 
 
 def rows(
@@ -130,13 +138,22 @@ def rows(
         say(f"{len(lines)} rows in {output}")
 
 
-async def _export(store_uri: str, job: str, out: Path) -> int:
+@dataclass(frozen=True, slots=True)
+class _Exported:
+    path: Path
+    rows: int
+
+
+async def _export(address: str, place: Place, output: Path | None, to: ExportFormat) -> _Exported:
+    from swe_rollout.cli.address import find_ref
     from swe_rollout.export.parquet import export_parquet
     from swe_rollout.store.store import Store
 
-    store = Store.open(store_uri)
-    await store.plan(job)
-    return await export_parquet(store.trajectories(job), out)
+    ref = await find_ref(address, place)
+    path = output or Path(f"{ref.job}.{to}")
+    store = Store.open(ref.store_uri)
+    await store.plan(ref.job)
+    return _Exported(path, await export_parquet(store.trajectories(ref.job), path))
 
 
 def _result_record(result: Validation) -> dict[str, str]:

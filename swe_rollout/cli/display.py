@@ -46,11 +46,11 @@ async def open_display(
                 get_renderable=lambda: screen(tally, title),
             )
             with live:
-                async with _every(_SCREEN_S, live.refresh):
+                async with every(_SCREEN_S, live.refresh):
                     yield tally
         case DisplayKind.PLAIN:
             plain = PlainLines(console)
-            async with _every(_SUMMARY_S, plain.summary):
+            async with every(_SUMMARY_S, plain.summary):
                 yield plain
             plain.summary()
         case _:
@@ -58,7 +58,9 @@ async def open_display(
 
 
 @asynccontextmanager
-async def _every(seconds: float, act: Callable[[], None]) -> AsyncIterator[None]:
+async def every(seconds: float, act: Callable[[], None]) -> AsyncIterator[None]:
+    """Call `act` again and again while the block runs."""
+
     async def tick() -> None:
         while True:
             await asyncio.sleep(seconds)
@@ -122,11 +124,15 @@ class PlainLines(Tally):
         )
 
     def _line(self, event: str, **facts: object) -> None:
-        words = [event, *(_logfmt(k, v) for k, v in facts.items() if v is not None)]
-        self._console.print(Text(" ".join(words)), soft_wrap=True)
+        self._console.print(Text(logfmt(event, **facts)), soft_wrap=True)
 
 
-def _logfmt(key: str, value: object) -> str:
+def logfmt(event: str, **facts: object) -> str:
+    """An event and its facts on one line; facts that are none are left out."""
+    return " ".join([event, *(_pair(k, v) for k, v in facts.items() if v is not None)])
+
+
+def _pair(key: str, value: object) -> str:
     text = one_line(str(value))
     if any(character in text for character in ' "='):
         text = '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,4 +1,4 @@
-"""^C and SIGTERM: the first cleans up and says so, the second leaves at once."""
+"""^C and SIGTERM: the first ends the work cleanly and says so, the second leaves at once."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 import typer
@@ -17,10 +18,23 @@ T = TypeVar("T")
 INTERRUPTED = 130
 
 
-def run_async(work: Coroutine[object, object, T], *, on_note: Callable[[str], None]) -> T:
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What a person is told at the first ^C, and when the work has ended because of it."""
+
+    stopping: str = "stopping: cleaning up; once more to leave at once"
+    stopped: str = "stopped"
+
+
+STOPPED = Words()
+
+
+def run_async(
+    work: Coroutine[object, object, T], *, on_note: Callable[[str], None], words: Words = STOPPED
+) -> T:
     """Run `work` to its end; when a person or the system stops it, end it cleanly, exit 130."""
     try:
-        return asyncio.run(_guarded(work, on_note))
+        return asyncio.run(_guarded(work, on_note, words))
     except _StoppedError:
         raise typer.Exit(INTERRUPTED) from None
 
@@ -29,7 +43,9 @@ class _StoppedError(Exception):
     """The work was cancelled because someone asked for it."""
 
 
-async def _guarded(work: Coroutine[object, object, T], on_note: Callable[[str], None]) -> T:
+async def _guarded(
+    work: Coroutine[object, object, T], on_note: Callable[[str], None], words: Words
+) -> T:
     task = asyncio.ensure_future(work)
     interrupted = False
 
@@ -40,7 +56,7 @@ async def _guarded(work: Coroutine[object, object, T], on_note: Callable[[str], 
             sys.stderr.flush()
             os._exit(INTERRUPTED)
         interrupted = True
-        on_note("stopping: cleaning up; once more to leave at once")
+        on_note(words.stopping)
         task.cancel()
 
     loop = asyncio.get_running_loop()
@@ -51,7 +67,8 @@ async def _guarded(work: Coroutine[object, object, T], on_note: Callable[[str], 
     except asyncio.CancelledError:
         if not interrupted:
             raise
-        on_note("stopped")
+        if words.stopped:
+            on_note(words.stopped)
         raise _StoppedError from None
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):

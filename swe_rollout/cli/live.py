@@ -63,7 +63,7 @@ def _head(tally: Tally, title: Title) -> Text:
     eta = tally.eta_s
     left = "" if eta is None else f"   eta ~{clock(eta)}"
     words = f"   {one_line(title.policy)}   {clock(tally.elapsed_s)}{left}"
-    return _cut(Text.assemble((f"rolloutjob/{one_line(title.job)}", "bold"), words))
+    return cut(Text.assemble((f"rolloutjob/{one_line(title.job)}", "bold"), words))
 
 
 def _episodes(tally: Tally) -> RenderableType:
@@ -78,13 +78,13 @@ def _episodes(tally: Tally) -> RenderableType:
     ]
     row = Table.grid(padding=(0, 2))
     bar = ProgressBar(total=max(tally.episodes, 1), completed=tally.done_episodes, width=_BAR_WIDTH)
-    row.add_row(bar, _cut(Text("   ".join(filter(None, words)))))
+    row.add_row(bar, cut(Text("   ".join(filter(None, words)))))
     return row
 
 
 def _phases(tally: Tally) -> Text:
     counts = tally.phases()
-    return _cut(Text(" · ".join(f"{phase} {counts[phase]}" for phase in Phase)))
+    return cut(Text(" · ".join(f"{phase} {counts[phase]}" for phase in Phase)))
 
 
 def _reward(tally: Tally) -> Text:
@@ -96,7 +96,7 @@ def _reward(tally: Tally) -> Text:
         f"masked {tally.masked}" if tally.masked else "",
     ]
     line = Text.assemble((sparkline(tally.reward_bins), "green"), "  ")
-    return _cut(line.append("   ".join(filter(None, words))))
+    return cut(line.append("   ".join(filter(None, words))))
 
 
 def _turns(tally: Tally) -> Text:
@@ -108,7 +108,7 @@ def _turns(tally: Tally) -> Text:
         f"{tally.sampled_tokens:,} tokens sampled",
     ]
     line = Text.assemble((sparkline(_latency_bins(tally.turn_s)), "cyan"), "  ")
-    return _cut(line.append("   ".join(filter(None, words))))
+    return cut(line.append("   ".join(filter(None, words))))
 
 
 def _latency_bins(seconds: Iterable[float]) -> list[int]:
@@ -134,7 +134,8 @@ def _outcomes(outcomes: dict[str, Outcome]) -> Table:
     return table
 
 
-def _cut(text: Text) -> Text:
+def cut(text: Text) -> Text:
+    """The text on one line, however narrow the screen is."""
     text.no_wrap = True
     text.overflow = "ellipsis"
     return text

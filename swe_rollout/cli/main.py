@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from swe_rollout import __version__
-from swe_rollout.cli import data, look, run, setup, spec
+from swe_rollout.cli import data, install, launch, look, run, setup, spec, watch, worker
 from swe_rollout.cli.options import option
 from swe_rollout.errors import SweRolloutError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
 EXIT_CODES = (
@@ -31,8 +33,7 @@ def main() -> None:
     """Run the command line and exit."""
     sys.excepthook = _report_bug
     try:
-        # Calling the application itself would put typer's own exception hook over ours.
-        typer.main.get_command(command_line())(prog_name="swe-rollout")
+        command()(prog_name=_called())
     except SweRolloutError as error:
         from swe_rollout.cli.output import show_error
 
@@ -42,6 +43,20 @@ def main() -> None:
         # The reader of stdout has gone, as `head` does; there is nobody left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+
+
+def command() -> Callable[..., object]:
+    """The command line, to be called once.
+
+    Calling the application itself would put typer's own exception hook over ours.
+    """
+    return typer.main.get_command(command_line())
+
+
+def _called() -> str:
+    """What a person typed: kubectl calls its plugins `kubectl-NAME`."""
+    plugin = Path(sys.argv[0]).name.startswith("kubectl-")
+    return "kubectl swe-rollout" if plugin else "swe-rollout"
 
 
 def command_line() -> typer.Typer:
@@ -59,13 +74,22 @@ def command_line() -> typer.Typer:
     )
     app.callback()(_common)
     app.command(rich_help_panel="Run")(run.run)
-    app.command(rich_help_panel="Look")(look.status)
+    app.command(rich_help_panel="Run")(launch.launch)
+    app.command(rich_help_panel="Run")(launch.cancel)
+    app.command(rich_help_panel="Run")(launch.suspend)
+    app.command(rich_help_panel="Run")(launch.resume)
+    app.command(rich_help_panel="Watch")(look.status)
+    app.command(rich_help_panel="Watch")(watch.watch)
+    app.command(rich_help_panel="Watch")(watch.logs)
+    app.command(rich_help_panel="Watch")(watch.events)
     app.command(rich_help_panel="Look")(look.view)
     app.command(rich_help_panel="Data")(data.validate)
     app.command(rich_help_panel="Data")(data.export)
+    app.command(rich_help_panel="Setup")(install.install)
     app.command(rich_help_panel="Setup")(setup.doctor)
     app.command(rich_help_panel="Shell")(spec.explain)
     app.command(rich_help_panel="Shell")(spec.init)
+    app.command(hidden=True)(worker.worker)
     datasets = _group("datasets", "Datasets as files.")
     datasets.command()(data.rows)
     app.add_typer(datasets, rich_help_panel="Data")

@@ -1,38 +1,33 @@
-"""Run: `run`, the whole job in this process."""
+"""Run: `run`, the whole job in this process. `launch` shares its options."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from swe_rollout.cli.options import (
     DisplayKind,
+    File,
     Form,
+    Name,
     OutputFormat,
     SandboxChoice,
     SandboxKind,
+    Sets,
+    Shown,
     SkipBadRows,
-    option,
+    StoreUri,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
     from swe_rollout.spec.job import RolloutJob, SandboxSpec
     from swe_rollout.store.summary import JobSummary
-
-File = Annotated[Path, typer.Argument(help="A RolloutJob, as YAML.", metavar="FILE")]
-StoreUri = Annotated[
-    str | None, option(metavar="URI", help="Where trajectories go: file://… or s3://….")
-]
-Name = Annotated[str | None, option(help="The job's name, instead of the file's.")]
-Sets = Annotated[
-    list[str] | None,
-    option("--set", metavar="PATH=VALUE", help="A field: spec.samples=4. Repeats."),
-]
-Shown = Annotated[DisplayKind, option(help="How progress is shown, on stderr.")]
 
 
 def run(
@@ -58,13 +53,7 @@ def run(
     from swe_rollout.cli.output import say, write_lines
     from swe_rollout.spec.load import load_job
 
-    overrides = list(sets or [])
-    if store is not None:
-        overrides.append(f"spec.store.uri={json.dumps(store)}")
-    if name is not None:
-        overrides.append(f"metadata.name={json.dumps(name)}")
-    if skip_bad_rows:
-        overrides.append("spec.dataset.skipBadRows=true")
+    overrides = overrides_of(sets, store=store, name=name, skip_bad_rows=skip_bad_rows)
     job = load_job(file, overrides)
     if sandbox is not None:
         job = in_sandbox(job, sandbox)
@@ -76,6 +65,20 @@ def run(
         write_summary(summary)
     if summary.committed < summary.episodes:
         raise typer.Exit(1)
+
+
+def overrides_of(
+    sets: Sequence[str] | None, *, store: str | None, name: str | None, skip_bad_rows: bool
+) -> list[str]:
+    """What options say of a job, in the form of `--set`."""
+    overrides = list(sets or [])
+    if store is not None:
+        overrides.append(f"spec.store.uri={json.dumps(store)}")
+    if name is not None:
+        overrides.append(f"metadata.name={json.dumps(name)}")
+    if skip_bad_rows:
+        overrides.append("spec.dataset.skipBadRows=true")
+    return overrides
 
 
 def in_sandbox(job: RolloutJob, kind: SandboxKind) -> RolloutJob:

@@ -16,12 +16,15 @@ from swe_rollout.cluster.manifests import (
     AccessQuestion,
     AccessReviewManifest,
     DeleteOptions,
+    Marks,
+    MarksPatch,
     NetworkPolicyManifest,
     PodManifest,
     Preconditions,
     ResourceAttributes,
+    TemplatedPod,
 )
-from swe_rollout.cluster.transport import Transport
+from swe_rollout.cluster.transport import MERGE_PATCH, Transport
 from swe_rollout.errors import ClusterError
 
 if TYPE_CHECKING:
@@ -52,10 +55,16 @@ class ClusterClient:
         found = await self._get("/version", objects.Version, doing="tell its version")
         return found.git_version
 
-    async def create_pod(self, namespace: str, pod: PodManifest) -> objects.Pod:
-        """The pod as created; ApiError with `already_exists` where the name is taken."""
+    async def create_pod(
+        self, namespace: str, pod: PodManifest | TemplatedPod, *, dry_run: bool = False
+    ) -> objects.Pod:
+        """The pod as created; ApiError with `already_exists` where the name is taken.
+
+        Unknown fields are refused. A dry run is checked like a real one, and makes nothing.
+        """
+        query = {"fieldValidation": "Strict"} | ({"dryRun": "All"} if dry_run else {})
         doing = f"create pod {pod.metadata.name}"
-        return await self._post(pods_path(namespace), pod, objects.Pod, doing=doing)
+        return await self._post(pods_path(namespace, query=query), pod, objects.Pod, doing=doing)
 
     async def get_pod(self, namespace: str, name: str) -> objects.Pod:
         """The pod of that name."""
@@ -80,6 +89,28 @@ class ClusterClient:
             pods_path(namespace, name),
             doing=f"delete pod {name} in {namespace}",
             body=msgspec.json.encode(options),
+        )
+
+    async def delete_pods(
+        self, namespace: str, *, labels: str, fields: str = "", grace_period_s: int = 1
+    ) -> None:
+        """Delete all pods that both selectors name, by one request; none is fine."""
+        query = {"labelSelector": labels} | ({"fieldSelector": fields} if fields else {})
+        await self.transport.request(
+            "DELETE",
+            pods_path(namespace, query=query),
+            doing=f"delete pods in {namespace}",
+            body=msgspec.json.encode(DeleteOptions(grace_period_seconds=grace_period_s)),
+        )
+
+    async def annotate_pod(self, namespace: str, name: str, annotations: Mapping[str, str]) -> None:
+        """Set these annotations of the pod, and no others."""
+        await self.transport.request(
+            "PATCH",
+            pods_path(namespace, name),
+            doing=f"annotate pod {name} in {namespace}",
+            body=msgspec.json.encode(MarksPatch(metadata=Marks(annotations=dict(annotations)))),
+            content_type=MERGE_PATCH,
         )
 
     async def pod_events(self, namespace: str, uid: str) -> list[objects.Event]:

@@ -13,12 +13,22 @@ class _Manifest(msgspec.Struct, rename="camel", frozen=True, kw_only=True, omit_
     """The base: camelCase outside, what equals its default left out."""
 
 
+class OwnerReference(_Manifest, frozen=True):
+    """The object without which another one is not needed: it is deleted with it."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+
+
 class Named(_Manifest, frozen=True):
     """Name and marks of an object."""
 
     name: str
     labels: dict[str, str]
     annotations: dict[str, str] = {}
+    owner_references: tuple[OwnerReference, ...] = ()
 
 
 class SeccompProfile(_Manifest, frozen=True):
@@ -103,11 +113,19 @@ class PodManifest(_Manifest, frozen=True):
     spec: PodBody
 
 
+class TemplatedPod(_Manifest, frozen=True):
+    """A pod to create, with what a job's own template adds: fields that nothing here knows."""
+
+    metadata: Named
+    spec: dict[str, object]
+
+
 class Requirement(_Manifest, frozen=True):
     """One clause of a label selector."""
 
     key: str
     operator: str
+    values: tuple[str, ...] = ()
 
 
 class LabelSelector(_Manifest, frozen=True):
@@ -137,10 +155,22 @@ class Preconditions(_Manifest, frozen=True):
 
 
 class DeleteOptions(_Manifest, frozen=True):
-    """How to delete: this very object, this gently."""
+    """How to delete: this gently, and where one object is meant, which one."""
 
     grace_period_seconds: int
-    preconditions: Preconditions
+    preconditions: Preconditions | None = None
+
+
+class Marks(_Manifest, frozen=True):
+    """Annotations to set; the others stay."""
+
+    annotations: dict[str, str]
+
+
+class MarksPatch(_Manifest, frozen=True):
+    """A merge patch of an object's annotations."""
+
+    metadata: Marks
 
 
 class ResourceAttributes(_Manifest, frozen=True):

@@ -61,6 +61,8 @@ class ContainerStatus(_Object, frozen=True):
     ready: bool = False
     restart_count: int = 0
     state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
+    """How it ended before it was started again."""
 
 
 class Condition(_Object, frozen=True):

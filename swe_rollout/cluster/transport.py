@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from contextlib import asynccontextmanager
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, ParamSpec, TypedDict, TypeVar
 
@@ -40,7 +41,10 @@ HANDSHAKES_AT_ONCE = 64
 """Exec is outside the API server's own flow control: nothing else protects it and the kubelets."""
 MAX_BACKOFF_S = 15.0
 
-_JSON = "application/json"
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+"""A server-side apply; JSON is YAML too."""
 _RETRIED = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError)
 
 
@@ -65,15 +69,18 @@ class Transport:
         self._requests = asyncio.Semaphore(REQUESTS_AT_ONCE)
         self._handshakes = asyncio.Semaphore(HANDSHAKES_AT_ONCE)
 
-    async def request(self, method: str, path: str, *, doing: str, body: bytes = b"") -> bytes:
+    async def request(
+        self, method: str, path: str, *, doing: str, body: bytes = b"", content_type: str = JSON
+    ) -> bytes:
         """The answer's body; raises ApiError, or UnreachableError when none came in time."""
         sent = await self.access.credentials.headers()
+        call = partial(self._request, method, path, doing, body, content_type)
         try:
-            return await self._patiently(self._patience_s, self._request, method, path, doing, body)
+            return await self._patiently(self._patience_s, call)
         except ApiError as error:
             if not error.unauthorized or not await self.access.credentials.renewed(sent):
                 raise
-        return await self._request(method, path, doing, body)
+        return await call()
 
     @asynccontextmanager
     async def lines(self, path: str, *, doing: str) -> AsyncIterator[aiohttp.StreamReader]:
@@ -124,10 +131,12 @@ class Transport:
         except _RETRIED as error:
             raise self._unreachable(error) from error
 
-    async def _request(self, method: str, path: str, doing: str, body: bytes) -> bytes:
+    async def _request(
+        self, method: str, path: str, doing: str, body: bytes, content_type: str
+    ) -> bytes:
         timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_S, sock_read=ANSWER_S)
         route = await self._route()
-        route["headers"] = {**route["headers"], "Accept": _JSON, "Content-Type": _JSON}
+        route["headers"] = {**route["headers"], "Accept": JSON, "Content-Type": content_type}
         async with (
             self._requests,
             self._open().request(

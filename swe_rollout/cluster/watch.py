@@ -86,6 +86,10 @@ class PodWatch:
         await self._list()
         self._task = asyncio.create_task(self._keep_watching(), name="pod-watch")
 
+    def pod(self, uid: str) -> Pod | None:
+        """The newest state of the pod; none when the watch does not know it, or no more."""
+        return self._pods.get(uid)
+
     @contextmanager
     def follow(self, uid: str) -> Iterator[Follower]:
         """News of one pod while the block runs."""
@@ -149,7 +153,7 @@ class PodWatch:
             },
         )
         async with self._client.transport.lines(path, doing=_DOING) as stream:
-            async for line in _lines(stream):
+            async for line in read_lines(stream):
                 self._take(msgspec.json.decode(line, type=_Event))
 
     def _take(self, event: _Event) -> None:
@@ -187,8 +191,8 @@ class PodWatch:
         log.warning("pod_watch_interrupted", reason=f"{type(error).__name__}: {error}")
 
 
-async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Lines of any length; `StreamReader.readline` refuses long ones."""
+async def read_lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """Lines of a streamed answer, of any length; `StreamReader.readline` refuses long ones."""
     rest = b""
     async for chunk in stream.iter_any():
         *lines, rest = (rest + chunk).split(b"\n")

@@ -62,6 +62,8 @@ class Finding:
 
     error: SandboxError
     settle_s: float = 0.0
+    doubt_s: float = 1.0
+    """How long it stands before it is worth a word, believed or not."""
 
 
 _CERTAIN_S = 1.0
@@ -70,6 +72,8 @@ _PULL_S = 15.0
 """Registries hiccup: the kubelet's first new try, after 10 s, may succeed."""
 _SCHEDULE_S = 10.0
 """Space may become free: sandboxes before us are being deleted."""
+_CROWDED_S = 4.0
+"""Where sandboxes fill the nodes, each waits for the one before it to end."""
 
 _EVENTS = 5
 _SAME_END = 60
@@ -220,6 +224,7 @@ def _unscheduled(pod: Pod, scheduled: Condition) -> Finding:
             fix="lower `sandbox.pod.resources` or `spec.parallelism`, or add nodes",
         ),
         settle_s=_SCHEDULE_S,
+        doubt_s=_CROWDED_S,
     )
 
 
@@ -264,6 +269,12 @@ def _stopped(name: str, container: ContainerStatus | None) -> SandboxError | Non
         return None
     if container.state.terminated is not None:
         ended = container.state.terminated
+        if ended.exit_code == 0:
+            return PodLostError(
+                f"pod {name} was ended",
+                why="its stream was lost, or a command in it ended process 1",
+                fix="the attempt is repeated",
+            )
         return PodStartError(
             f"the container of pod {name} ended",
             why=f"exit code {ended.exit_code} {ended.reason} {ended.message}".strip(),

@@ -40,6 +40,8 @@ class ImageConfig:
     """Names and values; `PATH` has the usual value unless it is among them."""
     workdir: str = "/"
     cmd: tuple[str, ...] = ("/bin/sh",)
+    user: str = ""
+    """`uid:gid`; empty: root."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,7 @@ def _config_json(layers: Sequence[Layer], config: ImageConfig) -> bytes:
     env = {"PATH": _PATH} | dict(config.env)
     machine = platform.machine()
     created = "1970-01-01T00:00:00Z"
+    user = {"User": config.user} if config.user else {}
     return json.dumps(
         {
             "architecture": _ARCHITECTURES.get(machine, machine),
@@ -108,6 +111,7 @@ def _config_json(layers: Sequence[Layer], config: ImageConfig) -> bytes:
                 "Env": [f"{key}={value}" for key, value in env.items()],
                 "WorkingDir": config.workdir,
                 "Cmd": list(config.cmd),
+                **user,
             },
             "rootfs": {"type": "layers", "diff_ids": [layer.diff_id for layer in layers]},
             "history": [{"created": created} for _ in layers],

@@ -2,7 +2,8 @@
 
 What a pod is made of is in `pod_spec`, how it comes up in `pod_launch`, the bytes in
 `pod_channel`; commands and files are the `session`'s. Every pod of a provider carries its run
-label: one watch sees them all, and what is left at the end is found by it and deleted.
+label: one watch sees them all, and what is left at the end is found by it and deleted. A closed
+sandbox ends by itself; its pod is deleted a little later, with others (`pod_reaper`).
 """
 
 from __future__ import annotations
@@ -20,16 +21,19 @@ from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.exec import ExecTarget, open_exec
 from swe_rollout.cluster.watch import PodWatch
-from swe_rollout.errors import ClusterError, PrerequisiteError, SandboxError, UnreachableError
+from swe_rollout.errors import ClusterError, PrerequisiteError, SandboxError
 from swe_rollout.sandbox import diagnose, pod_spec
 from swe_rollout.sandbox.base import MAX_OUTPUT_BYTES, ExecResult
 from swe_rollout.sandbox.pod_channel import PodChannel
 from swe_rollout.sandbox.pod_launch import PodLaunch
+from swe_rollout.sandbox.pod_reaper import PodReaper
+from swe_rollout.sandbox.pod_template import check_template, with_template
 from swe_rollout.sandbox.session import Session, supervisor_command
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from swe_rollout.cluster import manifests
     from swe_rollout.cluster.objects import NetworkPolicy, Pod
     from swe_rollout.sandbox.base import SandboxRequest
     from swe_rollout.spec.job import PodSandbox as PodOptions
@@ -38,8 +42,14 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 # containerd closes the stdin of an exec as soon as its stderr has ended, and the supervisor closes
-# its own: a parent that waits for it keeps one open, out of reach of the commands.
-_HOLD_STDERR = ("/bin/sh", "-c", '"$@"; exit $?', "sh")
+# its own: a parent that waits for it keeps one open, out of reach of the commands. When the
+# supervisor has ended, nobody needs the pod: also when this process was killed.
+_HOLD_STDERR = (
+    "/bin/sh",
+    "-c",
+    f'"$@"; code=$?; kill -{pod_spec.END_SIGNAL} 1; exit $code',
+    "sh",
+)
 KEEPALIVE_S = 30.0
 """Between two signs of life on a stream; kubelets and load balancers end idle ones."""
 
@@ -50,19 +60,11 @@ class _Cluster:
 
     client: ClusterClient
     watch: PodWatch
+    reaper: PodReaper
     namespace: str
-    names: set[str] = field(default_factory=set)
+    names: set[str]
     """Of the sandboxes that are starting or running: each is one request's."""
     running: set[RunningPod] = field(default_factory=set)
-
-    async def delete(self, pod: Pod) -> None:
-        """Delete the pod; one that is gone is fine, one that stays is told and ends by itself."""
-        name = pod.metadata.name
-        try:
-            await self.client.delete_pod(self.namespace, name, uid=pod.metadata.uid)
-        except (ClusterError, UnreachableError) as error:
-            if not (isinstance(error, ApiError) and (error.not_found or error.conflict)):
-                log.warning("pod_left_behind", pod=name, why=str(error))
 
 
 class RunningPod:
@@ -113,27 +115,50 @@ class RunningPod:
         await self._session.write_file(path, data, mode=mode)
 
     async def close(self) -> None:
-        """Delete the pod. Idempotent; never raises for a pod that is lost."""
+        """End the pod, which is deleted later. Idempotent; never raises for a pod that is lost."""
         if self._closed:
             return
         self._closed = True
         self._keepalive.cancel()
-        await self._session.close()
-        await self._cluster.delete(self._pod)
-        self._cluster.running.discard(self)
-        self._cluster.names.discard(self.name)
+        try:
+            await self._session.close()
+        finally:
+            self._cluster.reaper.take(self._pod)
+            self._cluster.running.discard(self)
+            self._cluster.names.discard(self.name)
+
+
+def log_doubt(error: SandboxError) -> None:
+    """What a provider does with a doubt where nobody else listens."""
+    log.info("pod_may_not_start", why=str(error))
 
 
 class PodProvider:
     """Starts one pod for each sandbox. Safe for concurrent calls."""
 
-    def __init__(self, spec: PodOptions, *, job: str) -> None:
-        """Nothing is asked of the cluster before the first `start`."""
+    def __init__(
+        self,
+        spec: PodOptions,
+        *,
+        job: str,
+        owner: manifests.OwnerReference | None = None,
+        on_doubt: Callable[[SandboxError], None] = log_doubt,
+    ) -> None:
+        """Nothing is asked of the cluster before the first `start`.
+
+        With the `owner` on the cluster, its pods are deleted. `on_doubt` is told of a pod that is
+        about to fail. PrerequisiteError when the template asks for what a sandbox can't have.
+        """
+        check_template(spec.template)
         self._spec = spec
         self._job = job
         self._owner = pod_spec.RunOwner(
-            run=secrets.token_hex(6), started=datetime.now(UTC).isoformat(timespec="seconds")
+            run=secrets.token_hex(6),
+            started=datetime.now(UTC).isoformat(timespec="seconds"),
+            job=owner,
         )
+        self._on_doubt = on_doubt
+        self._template_is_taken = not spec.template
         self._opening = asyncio.Lock()
         self._cluster: _Cluster | None = None
 
@@ -144,7 +169,10 @@ class PodProvider:
         better.
         """
         cluster = await self._opened()
-        manifest = pod_spec.pod_manifest(request, self._spec, self._owner)
+        manifest = with_template(
+            pod_spec.pod_manifest(request, self._spec, self._owner), self._spec.template
+        )
+        await self._try_template(cluster, manifest)
         name = manifest.metadata.name
         if name in cluster.names:
             raise SandboxError(
@@ -152,7 +180,14 @@ class PodProvider:
                 why="the same episode, attempt and role were asked for twice",
                 retryable=False,
             )
-        launch = PodLaunch(cluster.client, cluster.watch, manifest, namespace=cluster.namespace)
+        launch = PodLaunch(
+            cluster.client,
+            cluster.watch,
+            manifest,
+            namespace=cluster.namespace,
+            is_over=cluster.reaper.has_taken,
+            on_doubt=self._on_doubt,
+        )
         async with AsyncExitStack() as undo:
             cluster.names.add(name)
             undo.callback(cluster.names.discard, name)
@@ -163,28 +198,30 @@ class PodProvider:
         return RunningPod(pod, session, cluster)
 
     async def sweep(self, finished: Collection[EpisodeId]) -> None:
-        """Delete the job's pods of `finished` episodes: nobody needs them any more."""
+        """Delete the job's pods of `finished` episodes: nobody needs them any more.
+
+        Pods of this provider are left to it.
+        """
         cluster = await self._opened()
         selector = f"{pod_spec.JOB_LABEL}={pod_spec.label_value(self._job)}"
         done = {episode.digest for episode in finished}
         listed = await cluster.client.list_pods(cluster.namespace, selector)
         left = [
-            p for p in listed.items or [] if p.metadata.labels.get(pod_spec.EPISODE_LABEL) in done
+            pod
+            for pod in listed.items or []
+            if pod.metadata.labels.get(pod_spec.EPISODE_LABEL) in done
+            and pod.metadata.labels.get(pod_spec.RUN_LABEL) != self._owner.run
         ]
-        await asyncio.gather(*(cluster.delete(pod) for pod in left))
+        await asyncio.gather(*(cluster.reaper.delete(pod) for pod in left))
 
     async def aclose(self) -> None:
-        """End what is still open, delete every other pod of this run, close the connections."""
+        """End what is still open, delete every pod of this run, close the connections."""
         cluster, self._cluster = self._cluster, None
         if cluster is None:
             return
         try:
             await asyncio.gather(*(sandbox.close() for sandbox in list(cluster.running)))
-            left = await cluster.client.list_pods(cluster.namespace, self._selector)
-            pods = [pod for pod in left.items or [] if pod.metadata.deletion_timestamp is None]
-            await asyncio.gather(*(cluster.delete(pod) for pod in pods))
-        except (ClusterError, UnreachableError) as error:
-            log.warning("pods_left_behind", selector=self._selector, why=str(error))
+            await cluster.reaper.aclose()
         finally:
             await cluster.watch.aclose()
             await cluster.client.aclose()
@@ -210,9 +247,30 @@ class PodProvider:
                 await watch.start()
             except ApiError as error:
                 raise diagnose.first_contact(error) from error
+            names: set[str] = set()
+            reaper = PodReaper(
+                client, watch, namespace=namespace, selector=self._selector, in_use=names
+            )
             undo.pop_all()
         log.info("pod_provider_opened", job=self._job, namespace=namespace, run=self._owner.run)
-        return _Cluster(client, watch, namespace)
+        return _Cluster(client, watch, reaper, namespace, names)
+
+    async def _try_template(
+        self, cluster: _Cluster, manifest: manifests.PodManifest | manifests.TemplatedPod
+    ) -> None:
+        """Once, before the first pod: a template that is refused is the job's own mistake."""
+        if self._template_is_taken:
+            return
+        try:
+            await cluster.client.create_pod(cluster.namespace, manifest, dry_run=True)
+        except ApiError as error:
+            if error.invalid:
+                raise PrerequisiteError(
+                    "the API server refuses the pod template",
+                    why=error.message,
+                    fix="mend spec.sandbox.pod.template; `kubectl explain pod.spec` has the fields",
+                ) from error
+        self._template_is_taken = True
 
 
 async def _enter(pod: Pod, cluster: _Cluster, *, workdir: str) -> Session:

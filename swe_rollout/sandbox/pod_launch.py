@@ -16,8 +16,10 @@ from swe_rollout.sandbox import diagnose
 from swe_rollout.sandbox.pod_spec import RUN_LABEL
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from swe_rollout.cluster.client import ClusterClient
-    from swe_rollout.cluster.manifests import PodManifest
+    from swe_rollout.cluster.manifests import PodManifest, TemplatedPod
     from swe_rollout.cluster.objects import Event, Pod
     from swe_rollout.cluster.watch import Follower, PodWatch
     from swe_rollout.sandbox.diagnose import Finding
@@ -35,12 +37,25 @@ class PodLaunch:
     """Brings up one pod. `undo` removes whatever came of it."""
 
     def __init__(
-        self, client: ClusterClient, watch: PodWatch, manifest: PodManifest, *, namespace: str
+        self,
+        client: ClusterClient,
+        watch: PodWatch,
+        manifest: PodManifest | TemplatedPod,
+        *,
+        namespace: str,
+        is_over: Callable[[Pod], bool],
+        on_doubt: Callable[[SandboxError], None],
     ) -> None:
+        """`is_over` knows the pods of this run that were closed, whatever their status says.
+
+        `on_doubt` is told of a reason not to start that may still pass.
+        """
         self._client = client
         self._watch = watch
         self._manifest = manifest
         self._namespace = namespace
+        self._is_over = is_over
+        self._on_doubt = on_doubt
         self._name = manifest.metadata.name
         self._seen: Pod
 
@@ -85,7 +100,7 @@ class PodLaunch:
         try:
             pod = await self._client.get_pod(self._namespace, self._name)
             if pod.metadata.deletion_timestamp is None:
-                if self._is_ours(pod) and diagnose.start_finding(pod) is None:
+                if self._is_ours(pod) and not self._is_spent(pod):
                     return pod
                 await self._client.delete_pod(self._namespace, self._name, uid=pod.metadata.uid)
             await self._until_free(pod.metadata.uid)
@@ -111,19 +126,31 @@ class PodLaunch:
     def _is_ours(self, pod: Pod) -> bool:
         return pod.metadata.labels.get(RUN_LABEL) == self._manifest.metadata.labels[RUN_LABEL]
 
+    def _is_spent(self, pod: Pod) -> bool:
+        return self._is_over(pod) or diagnose.start_finding(pod) is not None
+
     async def _until_ready(self, pod: Pod) -> Pod:
         standing = _Standing()
         with self._watch.follow(pod.metadata.uid) as follower:
             while not diagnose.is_ready(pod):
                 finding = diagnose.start_finding(pod)
-                due_s = standing.due_s(finding)
-                if finding is not None and due_s == 0:
-                    due_s = await self._settle(finding.error, pod)
-                await _news(follower, due_s)
+                stood_s = standing.stood_s(finding)
+                await _news(follower, await self._weigh(finding, pod, stood_s=stood_s))
                 if follower.gone:
                     raise diagnose.deleted(self._name)
                 self._seen = pod = follower.pod or pod
         return pod
+
+    async def _weigh(self, finding: Finding | None, pod: Pod, *, stood_s: float) -> float | None:
+        """Seconds after which to look again without news; raises what is to be believed."""
+        if finding is None:
+            return None
+        if stood_s >= finding.settle_s:
+            return await self._settle(finding.error, pod)
+        if stood_s < finding.doubt_s:
+            return min(finding.doubt_s, finding.settle_s) - stood_s
+        self._on_doubt(finding.error)
+        return finding.settle_s - stood_s
 
     async def _settle(self, error: SandboxError, pod: Pod) -> float:
         """Raise `error`; or seconds to go on, when a node is on its way to a pod none takes."""
@@ -146,15 +173,13 @@ class _Standing:
         self._kind: type[SandboxError] | None = None
         self._since = 0.0
 
-    def due_s(self, finding: Finding | None) -> float | None:
-        """Seconds until the finding is believed; none where there is nothing to believe."""
+    def stood_s(self, finding: Finding | None) -> float:
+        """Seconds since a finding of this kind was first made; 0 for a new one."""
         kind = None if finding is None else type(finding.error)
         if kind is not self._kind:
             self._kind = kind
             self._since = time.monotonic()
-        if finding is None:
-            return None
-        return max(0.0, self._since + finding.settle_s - time.monotonic())
+        return time.monotonic() - self._since
 
 
 async def _news(follower: Follower, at_most_s: float | None) -> None:

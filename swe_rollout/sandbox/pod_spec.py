@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from swe_rollout.cluster import manifests
+from swe_rollout.sandbox.base import Role
 
 if TYPE_CHECKING:
     from swe_rollout.sandbox.base import SandboxRequest
@@ -28,9 +29,16 @@ EPISODE_LABEL: Final = f"{PREFIX}/episode"
 MANAGED_BY: Final = {"app.kubernetes.io/managed-by": "swe-rollout"}
 POLICY_NAME: Final = "swe-rollout-sandboxes-deny-all"
 
+END_SIGNAL: Final = "USR1"
+"""What process 1 takes as the orderly end of its sandbox: the pod has then succeeded."""
+
 # Process 1 must end with a failure on TERM, or an evicted pod looks as if it had succeeded; the
 # number is what every `sleep` understands, `infinity` is not.
-_IDLE: Final = ("/bin/sh", "-c", 'trap "exit 143" TERM; sleep 2147483647 & wait')
+_IDLE: Final = (
+    "/bin/sh",
+    "-c",
+    f'trap "exit 143" TERM; trap "exit 0" {END_SIGNAL}; sleep 2147483647 & wait',
+)
 _ROOT_POWERS: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID")
 """What package managers and test suites of images that run as root do."""
 _LOST_NODE_S: Final = 30
@@ -45,12 +53,14 @@ class RunOwner:
     """Random for each process: a valid label value."""
     started: str
     """When it started, for people."""
+    job: manifests.OwnerReference | None = None
+    """The RolloutJob on the cluster that the run belongs to; none: it was started elsewhere."""
 
 
 def pod_manifest(
     request: SandboxRequest, sandbox: PodSandbox, owner: RunOwner
 ) -> manifests.PodManifest:
-    """The pod for one sandbox."""
+    """The pod for one sandbox, without what the job's template adds."""
     return manifests.PodManifest(
         metadata=manifests.Named(
             name=pod_name(request),
@@ -59,6 +69,7 @@ def pod_manifest(
                 f"{PREFIX}/address": str(request.episode),
                 f"{PREFIX}/owner": f"{owner.run} {owner.started}",
             },
+            owner_references=() if owner.job is None else (owner.job,),
         ),
         spec=manifests.PodBody(
             automount_service_account_token=False,
@@ -87,12 +98,18 @@ def pod_manifest(
 
 
 def deny_all_policy() -> manifests.NetworkPolicyManifest:
-    """The NetworkPolicy under which no sandbox of the namespace reaches or is reached."""
+    """The NetworkPolicy under which no sandbox of the namespace reaches or is reached.
+
+    Workers have a role as well, and need the network.
+    """
+    roles = tuple(role.value for role in Role)
     return manifests.NetworkPolicyManifest(
         metadata=manifests.Named(name=POLICY_NAME, labels=MANAGED_BY),
         spec=manifests.PolicyBody(
             pod_selector=manifests.LabelSelector(
-                match_expressions=(manifests.Requirement(key=ROLE_LABEL, operator="Exists"),)
+                match_expressions=(
+                    manifests.Requirement(key=ROLE_LABEL, operator="In", values=roles),
+                )
             ),
             policy_types=("Ingress", "Egress"),
         ),

@@ -217,17 +217,17 @@ class LocalSandbox(Model):
 
 
 class Resources(Model):
-    """What a sandbox pod may use; memory is requested in full."""
+    """What a pod may use; memory is requested in full."""
 
     cpu: str = "250m"
-    """Requested: what the scheduler sets aside. Agents mostly wait for the engine."""
-    """Requested, as a Kubernetes quantity: `2`, `500m`."""
+    """Requested, as a Kubernetes quantity: `2`, `500m`. It is what the scheduler sets aside; agents
+    mostly wait for the engine."""
     cpu_limit: str | None = None
     """None: no limit on cpu."""
     memory: str = "2Gi"
-    """Requested, and the limit: beyond it the sandbox is killed."""
+    """Requested, and the limit: beyond it the container is killed."""
     ephemeral_storage: str = "4Gi"
-    """Disk that the sandbox may write, requested and the limit."""
+    """Disk that the pod may write, requested and the limit."""
 
 
 class PodSandbox(Model):

@@ -42,28 +42,41 @@ class Condition(Model):
     """One condition, in the form of the Kubernetes API."""
 
     type: ConditionType
+    """What it is about."""
     status: Literal["True", "False", "Unknown"]
+    """Whether it holds."""
     reason: str
+    """One CamelCase word for programs."""
     message: str = ""
+    """What, why and how to mend it, for people."""
     last_transition_time: str
+    """When `status` last changed."""
     observed_generation: int = 0
+    """The generation of the spec it speaks of."""
 
 
 class EpisodeCounts(Model):
     """Episodes of the job, counted."""
 
     total: int = 0
+    """Tasks times samples."""
     committed: int = 0
+    """In the store."""
     running: int = 0
+    """At work right now."""
     resolved: int = 0
+    """Committed, and the task is solved."""
     unresolved: int = 0
+    """Committed, and the task is not solved."""
     masked: int = 0
+    """Committed with a failure: something broke, nothing was earned."""
 
 
 class RolloutJobStatus(Model):
     """How far a job is."""
 
     observed_generation: int = 0
+    """The generation of the spec this status speaks of."""
     state: State = State.PENDING
     """One word for people; code reads `conditions`."""
     progress: str = ""
@@ -75,14 +88,19 @@ class RolloutJobStatus(Model):
     policy: str = ""
     """Who acts, for people."""
     episodes: EpisodeCounts = EpisodeCounts()
+    """Episodes, counted."""
     stop_reasons: dict[str, int] = Field(default_factory=dict)
+    """Committed episodes by how they ended."""
     failures: dict[str, int] = Field(default_factory=dict)
     """Masked episodes by the type of their failure."""
     reward_sum: float = 0.0
     """Of the graded episodes: with the counts, what the mean is made of."""
     conditions: tuple[Condition, ...] = ()
+    """What is true and false of the job."""
     start_time: str | None = None
+    """When its workers were first started."""
     completion_time: str | None = None
+    """When it completed or failed."""
     selector: str = ""
     """Labels of the job's sandbox pods, for the scale subresource."""
 

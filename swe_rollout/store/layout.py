@@ -3,6 +3,7 @@
 <job>/job.yaml                                            the resolved job
 <job>/plan.json                                           instances, samples, spec digest
 <job>/episodes/<instance>/<sample>/trajectory.json.zst    one committed episode
+datasets/<sha256>.jsonl                                   rows launched from memory or a file
 """
 
 from __future__ import annotations
@@ -53,6 +54,11 @@ def trajectory_key(episode: EpisodeId) -> str:
     """Where the episode is committed."""
     prefix = episodes_prefix(episode.job)
     return f"{prefix}/{segment(episode.instance)}/{episode.sample}/{TRAJECTORY}"
+
+
+def dataset_key(sha256: str, suffix: str) -> str:
+    """Where rows of that content lie; `suffix` tells their form."""
+    return f"datasets/{sha256}{suffix}"
 
 
 def parse_trajectory_key(key: str) -> EpisodeId | None:

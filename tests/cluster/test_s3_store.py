@@ -104,6 +104,16 @@ async def test_a_job_begins_is_listed_and_summed_up(opened: Callable[[], Store])
     assert (summary.episodes, summary.committed, summary.mean_reward) == (4, 4, None)
 
 
+async def test_workers_that_begin_a_job_at_the_same_time_agree(
+    opened: Callable[[], Store],
+) -> None:
+    # Nothing that trajectories don't depend on has to be the same for all of them.
+    jobs = [job(samples=2, parallelism=1 + number) for number in range(12)]
+    plans = await asyncio.gather(*(opened().begin(each, ["a", "b"]) for each in jobs))
+    assert len(set(plans)) == 1
+    assert plans[0] == await opened().plan("demo")
+
+
 async def test_more_episodes_than_one_page_of_a_listing_are_all_found(
     opened: Callable[[], Store],
 ) -> None:

@@ -149,11 +149,10 @@ def test_a_sandbox_leaves_a_lost_node_after_half_a_minute(taint: str) -> None:
     } in as_json()["spec"]["tolerations"]
 
 
-def test_the_network_policy_selects_every_sandbox_and_lets_nothing_through() -> None:
+def test_the_network_policy_selects_sandboxes_but_not_workers_and_lets_nothing_through() -> None:
     policy = json.loads(msgspec.json.encode(deny_all_policy()))
+    roles = {"key": "swe-rollout.dev/role", "operator": "In", "values": ["agent", "grader"]}
     assert policy["spec"] == {
-        "podSelector": {
-            "matchExpressions": [{"key": "swe-rollout.dev/role", "operator": "Exists"}]
-        },
+        "podSelector": {"matchExpressions": [roles]},
         "policyTypes": ["Ingress", "Egress"],
     }

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 from aiohttp import web
 
 from swe_rollout.cluster.watch import PodWatch
+from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox import diagnose, pod_launch
 from swe_rollout.sandbox.base import Role, SandboxRequest
 from swe_rollout.sandbox.pod_launch import PodLaunch
@@ -48,8 +49,11 @@ class Server:
         self.metadata: dict[str, Any] = {}
         self.events: list[dict[str, Any]] = []
         self.creations = 0
+        self.pods = 0
         self.created = asyncio.Event()
         self.lose_first_answer = False
+        self.forgets = False
+        """Whether a deletion takes effect at once."""
         self.deleted: list[str] = []
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
@@ -58,6 +62,7 @@ class Server:
                 return await self._create(request)
             case "DELETE", _:
                 self.deleted.append((await request.json())["preconditions"]["uid"])
+                self.metadata = {} if self.forgets else self.metadata
                 return web.json_response({})
             case "GET", "events":
                 return web.json_response({"items": self.events})
@@ -66,36 +71,52 @@ class Server:
             case "GET", "pods":
                 return web.json_response({"metadata": {"resourceVersion": "1"}, "items": []})
             case _:
-                return web.json_response(self._pod(self.statuses[0][1]))
+                found = self._pod(self.statuses[0][1])
+                return web.json_response(found, status=200 if self.metadata else 404)
 
     async def _create(self, request: web.Request) -> web.Response:
         self.creations += 1
         if self.metadata:
             return web.json_response({"code": 409, "reason": "AlreadyExists"}, status=409)
         body = await request.json()
-        self.metadata = {**body["metadata"], "uid": "u1", "resourceVersion": "2"}
+        self.pods += 1
+        self.metadata = {**body["metadata"], "uid": f"u{self.pods}", "resourceVersion": "2"}
         self.created.set()
         if self.lose_first_answer and request.transport is not None:
             request.transport.close()
         return web.json_response(self._pod({"phase": "Pending"}))
 
-    async def _watch(self, request: web.Request) -> web.StreamResponse:
+    async def _watch(self, request: web.Request) -> NoReturn:
         response = web.StreamResponse()
         await response.prepare(request)
-        await self.created.wait()
-        for stay_s, status in self.statuses:
-            event = {"type": "MODIFIED", "object": self._pod(status)}
-            await response.write(json.dumps(event).encode() + b"\n")
-            await asyncio.sleep(stay_s)
-        await asyncio.sleep(60)
-        return response
+        while True:
+            await self.created.wait()
+            self.created.clear()
+            for stay_s, status in self.statuses:
+                event = {"type": "MODIFIED", "object": self._pod(status)}
+                await response.write(json.dumps(event).encode() + b"\n")
+                await asyncio.sleep(stay_s)
 
     def _pod(self, status: dict[str, Any]) -> dict[str, Any]:
         return {"metadata": self.metadata, "status": status}
 
 
 @pytest.fixture
-async def launch(connect: Connect) -> AsyncIterator[Any]:
+def closed() -> set[str]:
+    """Uids of pods that this run closed."""
+    return set()
+
+
+@pytest.fixture
+def doubts() -> list[SandboxError]:
+    """What was told before it was believed."""
+    return []
+
+
+@pytest.fixture
+async def launch(
+    connect: Connect, closed: set[str], doubts: list[SandboxError]
+) -> AsyncIterator[Any]:
     watches: list[PodWatch] = []
 
     async def make(server: Server) -> PodLaunch:
@@ -104,7 +125,14 @@ async def launch(connect: Connect) -> AsyncIterator[Any]:
         watches.append(watch)
         await watch.start()
         manifest = pod_manifest(REQUEST, PodSandbox(), RunOwner("run", "now"))
-        return PodLaunch(client, watch, manifest, namespace="default")
+        return PodLaunch(
+            client,
+            watch,
+            manifest,
+            namespace="default",
+            is_over=lambda pod: pod.metadata.uid in closed,
+            on_doubt=doubts.append,
+        )
 
     yield make
     for watch in watches:
@@ -121,11 +149,35 @@ async def test_a_creation_whose_answer_was_lost_is_not_made_twice(launch: Any) -
 
 
 async def test_a_reason_that_passes_is_forgiven(
-    launch: Any, monkeypatch: pytest.MonkeyPatch
+    launch: Any, doubts: list[SandboxError], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(diagnose, "_PULL_S", 0.5)
     server = Server([(0.2, pulling("i/o timeout")), (0, READY)])
     assert (await (await launch(server)).run(start_s=5)).metadata.uid == "u1"
+    assert doubts == []
+
+
+async def test_a_reason_that_may_pass_is_told_before_it_is_believed(
+    launch: Any, doubts: list[SandboxError]
+) -> None:
+    server = Server([(1.5, pulling("i/o timeout")), (0, READY)])
+    assert (await (await launch(server)).run(start_s=5)).metadata.uid == "u1"
+    (doubt,) = doubts
+    assert isinstance(doubt, diagnose.ImageUnavailableError)
+    assert "i/o timeout" in doubt.why
+
+
+async def test_a_closed_pod_of_the_same_name_is_not_taken_for_a_new_one(
+    launch: Any, closed: set[str]
+) -> None:
+    # Its status still says that it runs: the kubelet needs a moment to tell of its end.
+    server = Server([(0, READY)])
+    server.forgets = True
+    ours = await launch(server)
+    await ours.run(start_s=5)
+    closed.add("u1")
+    assert (await ours.run(start_s=5)).metadata.uid == "u2"
+    assert server.deleted == ["u1"]
 
 
 async def test_a_reason_that_stands_is_told_with_events(

@@ -1,0 +1,75 @@
+"""`python -m rollout_operator`: the controller of RolloutJobs, as its image runs it."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import structlog
+
+from rollout_operator.handlers import Options, run
+from swe_rollout.errors import PrerequisiteError, SweRolloutError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the operator; the exit code."""
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
+    for chatty in ("kopf.objects", "kopf.activities", "aiohttp.access"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.LogfmtRenderer(),
+        ]
+    )
+    try:
+        run(_options(arguments))
+    except SweRolloutError as error:
+        sys.stderr.write(f"error: {error.what}\n  why   {error.why}\n  fix   {error.fix}\n")
+        return error.exit_code
+    return 0
+
+
+def _options(arguments: Sequence[str] | None) -> Options:
+    parser = argparse.ArgumentParser(prog="python -m rollout_operator", description=__doc__)
+    parser.add_argument(
+        "--namespace",
+        action="append",
+        default=[],
+        help="look after this one; repeatable; none: all",
+    )
+    parser.add_argument(
+        "--name", default="", help="look after jobs with the label swe-rollout.dev/operator=NAME"
+    )
+    parser.add_argument("--health-port", type=int, default=8080)
+    parser.add_argument("--metrics-port", type=int, default=8081)
+    chosen = parser.parse_args(arguments)
+    return Options(
+        image=_image(),
+        namespaces=tuple(chosen.namespace),
+        name=chosen.name,
+        health_port=chosen.health_port,
+        metrics_port=chosen.metrics_port,
+    )
+
+
+def _image() -> str:
+    image = os.environ.get("WORKER_IMAGE", "")
+    if not image:
+        raise PrerequisiteError(
+            "the operator does not know the image of workers",
+            why="WORKER_IMAGE is not set",
+            fix="set it to an image of this package, such as swe-rollout/worker:local",
+        )
+    return image
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,215 @@
+"""The verbs the operator needs, on the package's transport; an object that is gone is no error.
+
+Watches are kopf's. Who we are and where the cluster is come from `swe_rollout.cluster.config`.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime  # noqa: TC003 - msgspec reads annotations
+from enum import Enum
+from typing import TYPE_CHECKING, Literal, Self
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from rollout_operator import resources
+from rollout_operator.observed import Metadata, WorkerJob, WorkerPod
+from swe_rollout.cluster.api_error import ApiError
+from swe_rollout.cluster.config import load_access
+from swe_rollout.cluster.transport import APPLY, JSON, MERGE_PATCH, Transport
+from swe_rollout.spec.job import API_VERSION
+
+if TYPE_CHECKING:
+    from rollout_operator.resources import Json
+    from swe_rollout.spec.status import RolloutJobStatus
+
+PATIENCE_S = 10.0
+"""A request is repeated this long; after it, the whole round is."""
+
+
+class Kind(Enum):
+    """A kind of object, by the path of its API and its plural."""
+
+    EVENT = ("/api/v1", "events")
+    JOB = ("/apis/batch/v1", "jobs")
+    NETWORK_POLICY = ("/apis/networking.k8s.io/v1", "networkpolicies")
+    POD = ("/api/v1", "pods")
+    ROLE = ("/apis/rbac.authorization.k8s.io/v1", "roles")
+    ROLE_BINDING = ("/apis/rbac.authorization.k8s.io/v1", "rolebindings")
+    ROLLOUT_JOB = (f"/apis/{API_VERSION}", "rolloutjobs")
+    SERVICE_ACCOUNT = ("/api/v1", "serviceaccounts")
+
+    def path(self, namespace: str, name: str = "") -> str:
+        """Of the namespace's objects of this kind, or of one of them."""
+        root, plural = self.value
+        path = f"{root}/namespaces/{quote(namespace)}/{plural}"
+        return f"{path}/{quote(name)}" if name else path
+
+
+class _Head(msgspec.Struct):
+    metadata: Metadata
+
+
+class _Pods(msgspec.Struct):
+    items: list[WorkerPod] | None = None
+
+
+class _Any(msgspec.Struct):
+    items: list[msgspec.Raw] | None = None
+
+
+class _Event(msgspec.Struct, rename="camel"):
+    message: str = ""
+    last_timestamp: datetime | None = None
+
+
+class _Events(msgspec.Struct):
+    items: list[_Event] | None = None
+
+
+class Kube:
+    """The cluster, as the operator changes it. Safe for concurrent calls."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    @classmethod
+    async def connect(cls) -> Self:
+        """The cluster of the kubeconfig, or the one this pod is in."""
+        return cls(Transport(await load_access(), patience_s=PATIENCE_S))
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self._transport.aclose()
+
+    async def create(self, kind: Kind, namespace: str, manifest: Json) -> bytes | None:
+        """The object as created; none when its name is taken."""
+        try:
+            return await self._transport.request(
+                "POST",
+                kind.path(namespace),
+                doing=f"create one of the {kind.value[1]} in {namespace}",
+                body=resources.dump(manifest),
+            )
+        except ApiError as error:
+            if error.already_exists:
+                return None
+            raise
+
+    async def apply(self, kind: Kind, manifest: Json, *, manager: str) -> None:
+        """Make the object, or change it to what `manager` wants of it."""
+        metadata = msgspec.convert(manifest["metadata"], Metadata)
+        query = urlencode({"fieldManager": manager, "force": "true"})
+        await self._transport.request(
+            "PATCH",
+            f"{kind.path(metadata.namespace, metadata.name)}?{query}",
+            doing=f"apply {kind.value[1]}/{metadata.name} in {metadata.namespace}",
+            body=resources.dump(manifest),
+            content_type=APPLY,
+        )
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> bytes | None:
+        """The object, if there is one."""
+        return await self._unless_gone("GET", kind, namespace, name)
+
+    async def metadata(self, kind: Kind, namespace: str, name: str) -> Metadata | None:
+        """Who the object is, if there is one."""
+        found = await self.get(kind, namespace, name)
+        return None if found is None else msgspec.json.decode(found, type=_Head).metadata
+
+    async def merge(self, kind: Kind, namespace: str, name: str, patch: Json) -> bytes | None:
+        """The object with `patch` merged into it; none when it is gone, or another one."""
+        body = resources.dump(patch)
+        return await self._unless_gone(
+            "PATCH", kind, namespace, name, body=body, content_type=MERGE_PATCH
+        )
+
+    async def delete(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        *,
+        uid: str,
+        propagation: Literal["Foreground", "Background"],
+    ) -> None:
+        """Delete this very object."""
+        options: Json = {"propagationPolicy": propagation, "preconditions": {"uid": uid}}
+        await self._unless_gone("DELETE", kind, namespace, name, body=resources.dump(options))
+
+    async def delete_pods(self, namespace: str, selector: str) -> None:
+        """Delete all pods that the labels name, at once."""
+        await self._transport.request(
+            "DELETE",
+            f"{Kind.POD.path(namespace)}?{urlencode({'labelSelector': selector})}",
+            doing=f"delete the pods {selector} in {namespace}",
+            body=resources.dump({"gracePeriodSeconds": 1}),
+        )
+
+    async def worker_job(self, namespace: str, job: str) -> WorkerJob | None:
+        """The worker Job of the job."""
+        found = await self.get(Kind.JOB, namespace, resources.workers_name(job))
+        return None if found is None else WorkerJob.decode(found)
+
+    async def worker_pods(self, namespace: str, job: str) -> tuple[WorkerPod, ...]:
+        """The worker pods of the job, past ones included."""
+        data = await self._list(Kind.POD, namespace, labelSelector=resources.worker_selector(job))
+        return tuple(msgspec.json.decode(data, type=_Pods).items or [])
+
+    async def has_sandboxes(self, namespace: str, job: str) -> bool:
+        """Whether the job has sandbox pods, in whatever state."""
+        selector = resources.sandbox_selector(job)
+        data = await self._list(Kind.POD, namespace, labelSelector=selector, limit="1")
+        return bool(msgspec.json.decode(data, type=_Any).items)
+
+    async def refusal(self, namespace: str, uid: str, *, since: datetime) -> str:
+        """Why pods of this Job are not let in, as last told; empty when nothing was since then."""
+        selector = f"involvedObject.uid={uid},reason=FailedCreate"
+        data = await self._list(Kind.EVENT, namespace, fieldSelector=selector)
+        events = msgspec.json.decode(data, type=_Events).items or []
+        told = [(at, event.message) for event in events if (at := event.last_timestamp) is not None]
+        return max((each for each in told if each[0] >= since), default=(since, ""))[1]
+
+    async def write_status(
+        self, job: Metadata, status: RolloutJobStatus, *, before: RolloutJobStatus
+    ) -> None:
+        """Let the job say this of itself instead of `before`; nothing when it is gone."""
+        said: Json = status.model_dump(mode="json", by_alias=True)
+        # What is merged into a mapping removes nothing by itself.
+        said["stopReasons"] = {**dict.fromkeys(before.stop_reasons), **status.stop_reasons}
+        said["failures"] = {**dict.fromkeys(before.failures), **status.failures}
+        await self._unless_gone(
+            "PATCH",
+            Kind.ROLLOUT_JOB,
+            job.namespace,
+            f"{job.name}/status",
+            body=resources.dump({"status": said}),
+            content_type=MERGE_PATCH,
+        )
+
+    async def _list(self, kind: Kind, namespace: str, **query: str) -> bytes:
+        path = f"{kind.path(namespace)}?{urlencode(query)}"
+        return await self._transport.request(
+            "GET", path, doing=f"list {kind.value[1]} in {namespace}"
+        )
+
+    async def _unless_gone(
+        self,
+        method: str,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        *,
+        body: bytes = b"",
+        content_type: str = JSON,
+    ) -> bytes | None:
+        path = kind.path(namespace) + f"/{name}"
+        doing = f"{method.lower()} {kind.value[1]}/{name} in {namespace}"
+        try:
+            return await self._transport.request(
+                method, path, doing=doing, body=body, content_type=content_type
+            )
+        except ApiError as error:
+            if error.not_found or error.conflict:
+                return None
+            raise

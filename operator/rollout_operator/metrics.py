@@ -1,0 +1,95 @@
+"""Metrics for Prometheus: what the operator does, and how the jobs are. Few labels, no episodes."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter as Tally
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, start_http_server
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from swe_rollout.spec.status import EpisodeCounts, State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+    from prometheus_client.metrics_core import Metric
+
+    from rollout_operator.observed import SeenJob
+
+
+class Metrics:
+    """Counters of the operator, and gauges of the jobs at the moment they are asked for."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._rounds = Histogram(
+            "swe_rollout_round_seconds",
+            "Rounds of reconciliation.",
+            registry=self.registry,
+            buckets=(0.01, 0.03, 0.1, 0.3, 1, 3, 10),
+        )
+        self._actions = Counter(
+            "swe_rollout_actions",
+            "What was done to the cluster.",
+            ["action"],
+            registry=self.registry,
+        )
+        self._writes = Counter(
+            "swe_rollout_status_writes", "Status writes.", registry=self.registry
+        )
+
+    @contextmanager
+    def round(self) -> Iterator[None]:
+        """Time one round."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._rounds.observe(time.perf_counter() - began)
+
+    def acted(self, action: str) -> None:
+        """Count an action."""
+        self._actions.labels(action).inc()
+
+    def status_written(self) -> None:
+        """Count a status write."""
+        self._writes.inc()
+
+    def serve(self, port: int, jobs: Callable[[], Collection[SeenJob]]) -> Callable[[], None]:
+        """Answer on `port`, until the function that is returned is called."""
+        self.registry.register(_Jobs(jobs))
+        server, thread = start_http_server(port, registry=self.registry)
+
+        def stop() -> None:
+            server.shutdown()
+            server.server_close()
+            thread.join()
+
+        return stop
+
+
+class _Jobs(Collector):
+    """The jobs, read when Prometheus asks: none of a job that is gone stays behind."""
+
+    def __init__(self, jobs: Callable[[], Collection[SeenJob]]) -> None:
+        self._jobs = jobs
+
+    def collect(self) -> Iterator[Metric]:
+        jobs = self._jobs()
+        counted = Tally(job.status.state for job in jobs)
+        states = GaugeMetricFamily("swe_rollout_jobs", "RolloutJobs.", labels=["state"])
+        for state in State:
+            states.add_metric([state.value], counted[state])
+        yield states
+        episodes = GaugeMetricFamily(
+            "swe_rollout_episodes", "Episodes.", labels=["namespace", "job", "kind"]
+        )
+        for job in jobs:
+            for kind in EpisodeCounts.model_fields:
+                value = getattr(job.status.episodes, kind)
+                episodes.add_metric([job.metadata.namespace, job.metadata.name, kind], value)
+        yield episodes

@@ -1,0 +1,279 @@
+"""The objects that the operator makes for a job, as manifests: pure functions of its spec.
+
+Worker Job, access rights of the workers, and the policy that cuts sandboxes off. Manifests are
+JSON documents and are written as such.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from rollout_operator.observed import DIGEST_ANNOTATION
+from swe_rollout.spec.job import API_VERSION, KIND
+from swe_rollout.spec.status import JOB_LABEL, ROLE_LABEL
+
+if TYPE_CHECKING:
+    from rollout_operator.observed import Metadata
+    from swe_rollout.spec.job import Resources, RolloutJobSpec
+
+JsonValue: TypeAlias = "str | int | bool | list[JsonValue] | dict[str, JsonValue] | None"
+Json: TypeAlias = dict[str, JsonValue]
+
+WORKER_ROLE: Final = "worker"
+CONTAINER: Final = "worker"
+POLICY_NAME: Final = "swe-rollout-sandboxes-deny-all"
+QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
+"""A worker Job with it starts suspended, and it is the queue that lets it run."""
+FATAL_EXIT_CODES: Final = (1, 2, 3)
+"""Of a worker: the job itself can't go on. Everything else is repeated."""
+DRAINED_EXIT_CODE: Final = 143
+
+_MANAGED_BY: Final[Json] = {"app.kubernetes.io/managed-by": "swe-rollout"}
+_DRAIN_SECONDS: Final = 60
+_POD_VERBS: Final = ("create", "get", "list", "watch", "patch", "delete", "deletecollection")
+_FAILURES_PER_INDEX: Final = 20
+"""Workers that crash: far more than bad luck, fewer than for ever."""
+
+
+def workers_name(job: str) -> str:
+    """The name of the worker Job."""
+    return f"{job}-workers"
+
+
+def access_name(job: str) -> str:
+    """The name of the workers' service account, role and binding."""
+    return f"{job}-worker"
+
+
+def sandbox_selector(job: str) -> str:
+    """Label selector of the job's sandbox pods."""
+    return f"{JOB_LABEL}={job},{ROLE_LABEL} in (agent,grader)"
+
+
+def worker_selector(job: str) -> str:
+    """Label selector of the job's worker Job and its pods."""
+    return f"{JOB_LABEL}={job},{ROLE_LABEL}={WORKER_ROLE}"
+
+
+def queued(spec: RolloutJobSpec) -> bool:
+    """Whether a queue decides when the workers run."""
+    return QUEUE_LABEL in spec.workers.labels
+
+
+def digest(spec: RolloutJobSpec) -> str:
+    """What, when it changes, needs other worker pods. The operator's own image is not part of it:
+    a new operator leaves running workers alone, also one that knows more fields.
+    """
+    text = spec.workers.model_dump_json(by_alias=True, exclude_defaults=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def deadline_seconds(spec: RolloutJobSpec) -> int | None:
+    """The worker Job's deadline, in whole seconds."""
+    seconds = spec.active_deadline_seconds
+    return None if seconds is None else math.ceil(seconds)
+
+
+def worker_job(job: Metadata, spec: RolloutJobSpec, *, image: str) -> Json:
+    """The Indexed Job: one index for each share of the tasks."""
+    labels = {**spec.workers.labels, **_labels(job.name)}
+    body: Json = {
+        "completionMode": "Indexed",
+        "completions": spec.workers.count,
+        "parallelism": spec.workers.count,
+        "suspend": queued(spec),
+        "backoffLimitPerIndex": _FAILURES_PER_INDEX,
+        "podReplacementPolicy": "Failed",
+        "podFailurePolicy": {"rules": _failure_rules()},
+        "template": {
+            "metadata": {"labels": {**labels}},
+            "spec": _pod(job, spec, image=spec.workers.image or image),
+        },
+    }
+    if (deadline := deadline_seconds(spec)) is not None:
+        body["activeDeadlineSeconds"] = deadline
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": workers_name(job.name),
+            "namespace": job.namespace,
+            "labels": {**labels},
+            "annotations": {DIGEST_ANNOTATION: digest(spec)},
+            "ownerReferences": [_owner(job)],
+        },
+        "spec": body,
+    }
+
+
+def service_account(job: Metadata) -> Json:
+    """Who the workers are."""
+    return {**_access_head(job, "v1", "ServiceAccount"), "automountServiceAccountToken": False}
+
+
+def role(job: Metadata) -> Json:
+    """What workers may do: sandboxes in the job's namespace, and reading the job itself."""
+    return {
+        **_access_head(job, "rbac.authorization.k8s.io/v1", "Role"),
+        "rules": [
+            _rule("", "pods", list(_POD_VERBS)),
+            # WebSockets are GET requests, and since Kubernetes 1.35 `create` is asked for as well.
+            _rule("", "pods/exec", ["create", "get"]),
+            _rule("", "events", ["list"]),
+            _rule("networking.k8s.io", "networkpolicies", ["get"], name=POLICY_NAME),
+            _rule("swe-rollout.dev", "rolloutjobs", ["get", "list", "watch"], name=job.name),
+        ],
+    }
+
+
+def role_binding(job: Metadata) -> Json:
+    """The role, given to the service account."""
+    group = "rbac.authorization.k8s.io"
+    name = access_name(job.name)
+    return {
+        **_access_head(job, f"{group}/v1", "RoleBinding"),
+        "roleRef": {"apiGroup": group, "kind": "Role", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": job.namespace}],
+    }
+
+
+def network_policy(job: Metadata) -> Json:
+    """No sandbox of the namespace reaches or is reached. All jobs there own it together: it goes
+    with the last of them.
+    """
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {
+            "name": POLICY_NAME,
+            "namespace": job.namespace,
+            "labels": {**_MANAGED_BY},
+            "ownerReferences": [{**_owner(job), "controller": False}],
+        },
+        "spec": {
+            "podSelector": {
+                "matchExpressions": [
+                    {"key": ROLE_LABEL, "operator": "In", "values": ["agent", "grader"]}
+                ]
+            },
+            "policyTypes": ["Ingress", "Egress"],
+        },
+    }
+
+
+def without_owner(manifest: Json) -> Json:
+    """The same object, belonging to nobody."""
+    metadata = manifest["metadata"]
+    if not isinstance(metadata, dict):
+        return manifest
+    kept = {name: value for name, value in metadata.items() if name != "ownerReferences"}
+    return {**manifest, "metadata": kept}
+
+
+def _access_head(job: Metadata, api_version: str, kind: str) -> Json:
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {
+            "name": access_name(job.name),
+            "namespace": job.namespace,
+            "labels": {**_MANAGED_BY, JOB_LABEL: job.name},
+            "ownerReferences": [_owner(job)],
+        },
+    }
+
+
+def _rule(group: str, resource: str, verbs: list[JsonValue], *, name: str = "") -> Json:
+    rule: Json = {"apiGroups": [group], "resources": [resource], "verbs": verbs}
+    return {**rule, "resourceNames": [name]} if name else rule
+
+
+def _owner(job: Metadata) -> Json:
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "name": job.name,
+        "uid": job.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def _labels(job: str) -> dict[str, JsonValue]:
+    return {**_MANAGED_BY, JOB_LABEL: job, ROLE_LABEL: WORKER_ROLE}
+
+
+def _failure_rules() -> list[JsonValue]:
+    """A job-level failure ends the job; what was drained or disrupted does not count."""
+
+    def exits(action: str, codes: list[JsonValue]) -> Json:
+        on_exit: Json = {"containerName": CONTAINER, "operator": "In", "values": codes}
+        return {"action": action, "onExitCodes": on_exit}
+
+    return [
+        exits("FailJob", list(FATAL_EXIT_CODES)),
+        exits("Ignore", [DRAINED_EXIT_CODE]),
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+    ]
+
+
+def _pod(job: Metadata, spec: RolloutJobSpec, *, image: str) -> Json:
+    workers = spec.workers
+    return {
+        "serviceAccountName": access_name(job.name),
+        "automountServiceAccountToken": True,
+        "enableServiceLinks": False,
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": _DRAIN_SECONDS,
+        "nodeSelector": {**workers.node_selector},
+        "securityContext": {
+            "runAsNonRoot": True,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [
+            {
+                "name": CONTAINER,
+                "image": image,
+                "imagePullPolicy": workers.image_pull_policy,
+                "command": [
+                    "swe-rollout",
+                    "worker",
+                    "--namespace",
+                    job.namespace,
+                    "--job",
+                    job.name,
+                ],
+                "env": [_field("POD_NAME", "metadata.name"), _field("POD_UID", "metadata.uid")],
+                "envFrom": [{"secretRef": {"name": name}} for name in workers.secrets],
+                "resources": _resources(workers.resources),
+                "terminationMessagePolicy": "FallbackToLogsOnError",
+                "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108 - a volume
+                "securityContext": {
+                    "allowPrivilegeEscalation": False,
+                    "readOnlyRootFilesystem": True,
+                    "capabilities": {"drop": ["ALL"]},
+                },
+            }
+        ],
+        "volumes": [
+            {"name": "tmp", "emptyDir": {"sizeLimit": workers.resources.ephemeral_storage}}
+        ],
+    }
+
+
+def _field(name: str, path: str) -> Json:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+def _resources(wanted: Resources) -> Json:
+    both: Json = {"memory": wanted.memory, "ephemeral-storage": wanted.ephemeral_storage}
+    limits = both if wanted.cpu_limit is None else {**both, "cpu": wanted.cpu_limit}
+    return {"requests": {**both, "cpu": wanted.cpu}, "limits": {**limits}}
+
+
+def dump(manifest: Json) -> bytes:
+    """The manifest as JSON."""
+    return json.dumps(manifest, separators=(",", ":")).encode()

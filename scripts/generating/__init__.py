@@ -1,0 +1,1 @@
+"""What `scripts/generate` writes: files that are made from the code, and compared with it."""

@@ -1,0 +1,33 @@
+"""Bundle: the resources of the kustomize base as one file, as `kubectl kustomize` would give them.
+
+The base only lists files and changes nothing in them, so that no kustomize is needed here; a test
+on the cluster tier compares both.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+_KNOWN = {"apiVersion", "kind", "resources"}
+
+
+def bundle(kustomization: Path, generated: Mapping[Path, str]) -> str:
+    """All documents that the kustomization lists; `generated` has files that may not exist yet."""
+    base = yaml.safe_load(kustomization.read_text(encoding="utf-8"))
+    if unknown := set(base) - _KNOWN:
+        raise SystemExit(f"{kustomization}: only resources can be bundled, not {unknown}")
+    paths = [kustomization.parent / name for name in base["resources"]]
+    texts = [generated.get(path) or path.read_text(encoding="utf-8") for path in paths]
+    return "---\n".join(_without_comments_above(text) for text in texts)
+
+
+def _without_comments_above(text: str) -> str:
+    lines = text.splitlines(keepends=True)
+    first = next(i for i, line in enumerate(lines) if not line.startswith(("#", "---")))
+    return "".join(lines[first:])

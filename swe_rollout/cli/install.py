@@ -1,0 +1,108 @@
+"""Setup: `install`, which brings the definition of RolloutJobs and their operator to a cluster.
+
+What is applied is the kustomize base of manifests/, which `scripts/generate` puts beside this file.
+"""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import TYPE_CHECKING, Annotated, Final
+
+from swe_rollout.cli.options import Context, option
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from swe_rollout.cluster.client import ClusterClient
+
+LOCAL_IMAGE: Final = "swe-rollout/worker:local"
+
+Print = Annotated[bool, option("--print", help="Write the manifests to stdout; apply nothing.")]
+Image = Annotated[
+    str | None, option(help="The image of the operator and of workers; by default the local one.")
+]
+Timeout = Annotated[
+    float, option("--timeout", min=0, metavar="SECONDS", help="How long to wait for the operator.")
+]
+
+
+def install(
+    *,
+    print_only: Print = False,
+    image: Image = None,
+    context: Context = None,
+    timeout_s: Timeout = 180.0,
+) -> None:
+    """Bring RolloutJobs to a cluster: their definition, the operator, its rights.
+
+    Run it again after an upgrade: what is there already is changed or left as it is.
+
+    swe-rollout install
+
+    swe-rollout install --print | kubectl apply --server-side -f -
+    """
+    from swe_rollout.cli.interrupt import run_async
+    from swe_rollout.cli.output import say, write_lines
+
+    if print_only:
+        write_lines(manifests(image).splitlines())
+        return
+    run_async(_install(manifests(image), context, timeout_s), on_note=say)
+
+
+def manifests(image: str | None = None) -> str:
+    """What is installed, as YAML; `image` in place of the local one."""
+    text = resources.files("swe_rollout.cli").joinpath("install.yaml").read_text(encoding="utf-8")
+    if image is None:
+        return text
+    return "".join(_with_image(text, image))
+
+
+def _with_image(text: str, image: str) -> Iterator[str]:
+    """The image stands in two places: what the operator runs, and what it lets workers run."""
+    from swe_rollout.errors import UsageError
+
+    if not image or any(character.isspace() or character in "\"'#" for character in image):
+        fix = "write it as registry/repository:tag"
+        raise UsageError(f"{image!r} is not an image", fix=fix)
+    for line in text.splitlines(keepends=True):
+        key, separator, value = line.partition(": ")
+        if value.strip() == LOCAL_IMAGE and key.strip() in ("image", "value"):
+            yield f"{key}{separator}{image}\n"
+        else:
+            yield line
+
+
+async def _install(text: str, context: str | None, timeout_s: float) -> None:
+    from swe_rollout.cluster.client import ClusterClient
+
+    client = await ClusterClient.connect(context, patience_s=15.0)
+    try:
+        await _apply(client, text)
+        await _wait(client, timeout_s)
+    finally:
+        await client.aclose()
+
+
+async def _apply(client: ClusterClient, text: str) -> None:
+    import yaml
+
+    from swe_rollout.cli.output import write_lines
+    from swe_rollout.cluster.apply import Applier
+
+    applier = Applier(client.transport)
+    for document in yaml.safe_load_all(text):
+        applied = await applier.apply(document)
+        write_lines([f"{applied.name} {applied.outcome}"])
+
+
+async def _wait(client: ClusterClient, timeout_s: float) -> None:
+    from swe_rollout.cli.output import say
+    from swe_rollout.cluster.installation import NAMESPACE, Installation
+    from swe_rollout.spec.crd import CRD_NAME
+
+    installation = Installation(client)
+    await installation.until_served(CRD_NAME, timeout_s=timeout_s)
+    say(f"waiting for the operator in {NAMESPACE}")
+    await installation.until_available(timeout_s=timeout_s)
+    say("the operator is up; start a job with: swe-rollout launch job.yaml")

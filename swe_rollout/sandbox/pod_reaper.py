@@ -1,0 +1,158 @@
+"""PodReaper: pods of closed sandboxes, deleted many at a time.
+
+A closed sandbox has ended by itself and holds nothing but its name; one request for many of them
+spares the API server one for each. What did not end as it was told is deleted alone. Only the
+provider in `pod` uses this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+
+from swe_rollout.cluster.api_error import ApiError
+from swe_rollout.errors import ClusterError, UnreachableError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from swe_rollout.cluster.client import ClusterClient
+    from swe_rollout.cluster.objects import Pod
+    from swe_rollout.cluster.watch import PodWatch
+
+log = structlog.get_logger()
+
+LOOK_S = 1.0
+"""Between two looks at the pods that were closed."""
+BATCH_PODS = 16
+BATCH_AFTER_S = 30.0
+"""How long an ended pod waits for others to be deleted with."""
+IDLE_S = 3.0
+"""The same, when no sandbox is left that could end: at a pause, and at the end."""
+END_S = 10.0
+"""How long a closed pod may take to end by itself."""
+_ENDED = "Succeeded"
+
+
+@dataclass(frozen=True, slots=True)
+class _Closed:
+    """A pod that nobody needs any more."""
+
+    pod: Pod
+    since_s: float
+
+    @property
+    def age_s(self) -> float:
+        return time.monotonic() - self.since_s
+
+
+class PodReaper:
+    """Deletes the pods of one run that were closed. Use it inside one event loop."""
+
+    def __init__(
+        self,
+        client: ClusterClient,
+        watch: PodWatch,
+        *,
+        namespace: str,
+        selector: str,
+        in_use: Collection[str],
+    ) -> None:
+        """`in_use` are the names of the run's sandboxes that start or run, kept current."""
+        self._in_use = in_use
+        self._client = client
+        self._watch = watch
+        self._namespace = namespace
+        self._selector = selector
+        self._closed: dict[str, _Closed] = {}
+        self._may_batch = True
+        self._task = asyncio.create_task(self._keep_reaping(), name="pod-reaper")
+
+    def take(self, pod: Pod) -> None:
+        """The pod was closed: it ends by itself, and is deleted some time later."""
+        self._closed[pod.metadata.uid] = _Closed(pod, time.monotonic())
+
+    def has_taken(self, pod: Pod) -> bool:
+        """Whether this very pod was closed."""
+        return pod.metadata.uid in self._closed
+
+    async def delete(self, pod: Pod) -> bool:
+        """Delete one pod at once; whether it is gone or going. Never raises."""
+        name = pod.metadata.name
+        try:
+            await self._client.delete_pod(self._namespace, name, uid=pod.metadata.uid)
+        except (ClusterError, UnreachableError) as error:
+            if not (isinstance(error, ApiError) and (error.not_found or error.conflict)):
+                log.warning("pod_left_behind", pod=name, why=str(error))
+                return False
+        return True
+
+    async def aclose(self) -> None:
+        """Delete every pod of the run, closed or not; never raises."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        try:
+            listed = await self._client.list_pods(self._namespace, self._selector)
+            left = [pod for pod in listed.items or [] if pod.metadata.deletion_timestamp is None]
+            if left and not await self._delete_all():
+                await asyncio.gather(*(self.delete(pod) for pod in left))
+        except (ClusterError, UnreachableError) as error:
+            log.warning("pods_left_behind", selector=self._selector, why=str(error))
+
+    async def _keep_reaping(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            try:
+                await self._reap()
+            except (ClusterError, UnreachableError) as error:
+                log.warning("pods_wait_for_deletion", count=len(self._closed), why=str(error))
+
+    async def _reap(self) -> None:
+        ended: list[_Closed] = []
+        stuck: list[_Closed] = []
+        for uid, closed in list(self._closed.items()):
+            pod = self._watch.pod(uid)
+            if pod is None:
+                del self._closed[uid]
+            elif pod.status.phase == _ENDED:
+                ended.append(closed)
+            elif pod.status.phase == "Failed" or closed.age_s > END_S:
+                stuck.append(closed)
+        if self._is_worth_it(ended):
+            # Pods that failed may still be looked at for the reason why.
+            if await self._delete_all(fields=f"status.phase={_ENDED}"):
+                self._forget(ended)
+            else:
+                stuck += ended
+        for closed in stuck:
+            if await self.delete(closed.pod):
+                self._forget([closed])
+
+    def _is_worth_it(self, ended: Sequence[_Closed]) -> bool:
+        """Whether to delete them now; they are in the order of their end."""
+        if not ended or len(ended) >= BATCH_PODS:
+            return bool(ended)
+        is_idle = not self._in_use and ended[-1].age_s >= IDLE_S
+        return is_idle or ended[0].age_s >= BATCH_AFTER_S
+
+    async def _delete_all(self, *, fields: str = "") -> bool:
+        """Delete pods of the run by one request; False where that is not allowed."""
+        if self._may_batch:
+            try:
+                await self._client.delete_pods(
+                    self._namespace, labels=self._selector, fields=fields
+                )
+            except ApiError as error:
+                if not error.forbidden:
+                    raise
+                log.warning("pods_are_deleted_one_by_one", why=str(error))
+                self._may_batch = False
+        return self._may_batch
+
+    def _forget(self, gone: list[_Closed]) -> None:
+        for closed in gone:
+            self._closed.pop(closed.pod.metadata.uid, None)

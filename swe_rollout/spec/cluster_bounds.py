@@ -1,0 +1,58 @@
+"""How a RolloutJob's schema differs on a cluster: bounds, and defaults that mean this machine.
+
+Lengths are also what lets the API server estimate the cost of `cluster_rules`: without them it
+refuses the definition. Used by `crd`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+RESOURCES: Final = ("spec.sandbox.pod.resources", "spec.workers.resources")
+QUANTITIES: Final = ("cpu", "cpuLimit", "memory", "ephemeralStorage")
+LABEL_VALUES: Final = ("spec.workers.labels{}", "spec.workers.nodeSelector{}")
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A keyword of the schema at `path`."""
+
+    path: str
+    keyword: str
+    value: int | str
+
+
+DROPPED_DEFAULTS: Final = ("spec.sandbox", "spec.store", "spec.store.uri")
+"""They mean this machine."""
+
+DROPPED_BOUNDS: Final = (Bound("spec.parallelism", "minimum", 1),)
+"""A rule says the same, with the way out."""
+
+BOUNDS: Final = (
+    Bound("metadata.name", "maxLength", 253),
+    Bound("spec.parallelism", "format", "int32"),
+    Bound("spec.dataset.include", "maxItems", 5000),
+    Bound("spec.dataset.include[]", "maxLength", 256),
+    Bound("spec.dataset.exclude", "maxItems", 5000),
+    Bound("spec.dataset.exclude[]", "maxLength", 256),
+    Bound("spec.dataset.slice", "maxLength", 64),
+    Bound("spec.dataset.swebench.uri", "maxLength", 1024),
+    Bound("spec.dataset.releasePairs.names", "maxItems", 256),
+    Bound("spec.dataset.releasePairs.names[]", "maxLength", 128),
+    Bound("spec.policy.sglang.url", "maxLength", 1024),
+    Bound("spec.policy.sglang.apiKeyEnv", "maxLength", 128),
+    Bound("spec.policy.scripted.scenarios", "maxItems", 256),
+    Bound("spec.policy.tokenizer", "maxLength", 512),
+    Bound("spec.agent.tools", "maxItems", 16),
+    Bound("spec.agent.systemPrompt", "maxLength", 65536),
+    Bound("spec.agent.instancePrompt", "maxLength", 65536),
+    Bound("spec.store.uri", "maxLength", 1024),
+    Bound("spec.workers.image", "maxLength", 512),
+    Bound("spec.workers.secrets", "maxItems", 16),
+    Bound("spec.workers.secrets[]", "maxLength", 253),
+    Bound("spec.workers.labels", "maxProperties", 32),
+    Bound("spec.workers.nodeSelector", "maxProperties", 32),
+    *(Bound(path, "maxLength", 63) for path in LABEL_VALUES),
+    *(Bound(f"{at}.{name}", "maxLength", 32) for at in RESOURCES for name in QUANTITIES),
+)

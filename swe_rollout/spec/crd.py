@@ -1,0 +1,228 @@
+"""The CustomResourceDefinition of a RolloutJob, made from the models in `job` and `status`.
+
+`scripts/generate` writes it to manifests/crd, from where the cluster learns it. The translation of
+schemas is `structural`'s, what holds on a cluster only is `cluster_bounds`' and `cluster_rules`'.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from swe_rollout.spec.cluster_bounds import BOUNDS, DROPPED_BOUNDS, DROPPED_DEFAULTS
+from swe_rollout.spec.cluster_rules import Rule, rules
+from swe_rollout.spec.job import API_VERSION, KIND, RolloutJob
+from swe_rollout.spec.status import RolloutJobStatus
+from swe_rollout.spec.structural import Schema, structural
+
+if TYPE_CHECKING:
+    from swe_rollout.spec.structural import Json
+
+GROUP: Final = API_VERSION.partition("/")[0]
+VERSION: Final = API_VERSION.partition("/")[2]
+SINGULAR: Final = KIND.lower()
+PLURAL: Final = f"{SINGULAR}s"
+CRD_NAME: Final = f"{PLURAL}.{GROUP}"
+SCHEMA_ANNOTATION: Final = f"{GROUP}/schema"
+"""Holds the digest of the schema, so that a client can tell whether the cluster has its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of `kubectl get rj`."""
+
+    name: str
+    path: str
+    type: str = "string"
+    wide: bool = False
+    """Shown by `-o wide` only."""
+    description: str = ""
+
+    def to_json(self) -> dict[str, Json]:
+        """As the API server reads it."""
+        found: dict[str, Json] = {"name": self.name, "type": self.type, "jsonPath": self.path}
+        if self.description:
+            found["description"] = self.description
+        return found | ({"priority": 1} if self.wide else {})
+
+
+COLUMNS: Final = (
+    Column("STATE", ".status.state", description="One word; programs read the conditions."),
+    Column("DONE", ".status.progress", description="Committed episodes, and all of them."),
+    Column("RESOLVED", ".status.resolved", description="Resolved episodes, and graded ones."),
+    Column("REWARD", ".status.meanReward", description="The mean over graded episodes."),
+    Column("RUNNING", ".status.episodes.running", "integer", description="Episodes right now."),
+    Column("POLICY", ".status.policy", description="Who acts."),
+    Column("AGE", ".metadata.creationTimestamp", "date"),
+    Column(
+        "MASKED",
+        ".status.episodes.masked",
+        "integer",
+        wide=True,
+        description="Episodes that something broke for good: without a reward.",
+    ),
+    Column("PARALLELISM", ".spec.parallelism", "integer", wide=True),
+    Column("STORE", ".spec.store.uri", wide=True),
+    Column(
+        "ENGINE",
+        '.status.conditions[?(@.type=="ModelReady")].reason',
+        wide=True,
+        description="Ready, or what keeps the engine from answering.",
+    ),
+    Column(
+        "SANDBOXES",
+        '.status.conditions[?(@.type=="SandboxesReady")].reason',
+        wide=True,
+        description="Ready, or what keeps sandboxes from starting.",
+    ),
+    Column(
+        "REASON",
+        '.status.conditions[?(@.type=="Failed")].reason',
+        wide=True,
+        description="Why the job failed.",
+    ),
+)
+
+
+def custom_resource_definition() -> dict[str, Json]:
+    """The whole definition, ready to be written as YAML."""
+    schema = job_schema().to_json()
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": CRD_NAME,
+            "annotations": {SCHEMA_ANNOTATION: _digest(schema)},
+            "labels": {"app.kubernetes.io/part-of": "swe-rollout"},
+        },
+        "spec": {
+            "group": GROUP,
+            "scope": "Namespaced",
+            "names": {
+                "kind": KIND,
+                "listKind": f"{KIND}List",
+                "plural": PLURAL,
+                "singular": SINGULAR,
+                "shortNames": ["rj"],
+                "categories": ["swe"],
+            },
+            "versions": [_version(schema)],
+        },
+    }
+
+
+def schema_digest() -> str:
+    """12 hex characters: equal where two sides have the same schema."""
+    return _digest(job_schema().to_json())
+
+
+def job_schema() -> Schema:
+    """A RolloutJob as the API server checks it: models, bounds, rules, status."""
+    schema = structural(RolloutJob)
+    schema.properties = {
+        "apiVersion": Schema("string", f"`{API_VERSION}`."),
+        "kind": Schema("string", f"`{KIND}`."),
+        "metadata": Schema("object", properties={"name": Schema("string")}),
+        "spec": schema.properties["spec"],
+        "status": _status(),
+    }
+    schema.required = ("spec",)
+    _open_template(schema)
+    for path in DROPPED_DEFAULTS:
+        schema.at(path).default = None
+    for each in schema.at("spec").inside():
+        _tell_default(each)
+    for bound in DROPPED_BOUNDS:
+        del schema.at(bound.path).keywords[bound.keyword]
+    for bound in BOUNDS:
+        schema.at(bound.path).keywords[bound.keyword] = bound.value
+    for rule in rules():
+        _add(schema.at(rule.path), rule)
+    return schema
+
+
+def _version(schema: dict[str, Json]) -> dict[str, Json]:
+    return {
+        "name": VERSION,
+        "served": True,
+        "storage": True,
+        "additionalPrinterColumns": [column.to_json() for column in COLUMNS],
+        "subresources": {
+            "status": {},
+            "scale": {
+                "specReplicasPath": ".spec.parallelism",
+                "statusReplicasPath": ".status.episodes.running",
+                "labelSelectorPath": ".status.selector",
+            },
+        },
+        "schema": {"openAPIV3Schema": schema},
+    }
+
+
+def _status() -> Schema:
+    """The status: nothing is filled in, and conditions are told apart by their type."""
+    status = structural(RolloutJobStatus)
+    for each in status.inside():
+        each.default = None
+    status.at("conditions").keywords |= {
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["type"],
+    }
+    for path in ("conditions[].lastTransitionTime", "startTime", "completionTime"):
+        status.at(path).keywords["format"] = "date-time"
+    return status
+
+
+def _open_template(schema: Schema) -> None:
+    """A pod template is checked where pods are made; its two halves are known here."""
+    template = schema.at("spec.sandbox.pod.template")
+    whole = template.keywords.pop("x-kubernetes-preserve-unknown-fields")
+    template.properties = {
+        "metadata": Schema(
+            "object",
+            "`labels` and `annotations` of sandbox pods.",
+            keywords={"x-kubernetes-preserve-unknown-fields": whole},
+        ),
+        "spec": Schema(
+            "object",
+            "Fields of a pod's spec, merged over the hardened defaults.",
+            keywords={"x-kubernetes-preserve-unknown-fields": whole},
+        ),
+    }
+
+
+def _tell_default(schema: Schema) -> None:
+    """`kubectl explain` shows descriptions, and no defaults."""
+    if schema.default not in (None, {}):
+        schema.description = f"{schema.description} Default: {written(schema.default)}.".strip()
+
+
+def written(value: Json) -> str:
+    """A value as people write it in YAML, on one line."""
+    match value:
+        case dict():
+            return f"{{{', '.join(f'{key}: {written(each)}' for key, each in value.items())}}}"
+        case list():
+            return f"[{', '.join(map(written, value))}]"
+        case bool() | None:
+            return json.dumps(value)
+        case _:
+            return str(value)
+
+
+def _add(schema: Schema, rule: Rule) -> None:
+    found = schema.keywords.setdefault("x-kubernetes-validations", [])
+    if not isinstance(found, list):
+        raise TypeError(f"the rules of {rule.path} are no list")
+    entry: dict[str, Json] = {"rule": rule.expression, "message": rule.message}
+    entry["reason"] = rule.reason.value
+    if rule.field:
+        entry["fieldPath"] = rule.field
+    found.append(entry)
+
+
+def _digest(schema: dict[str, Json]) -> str:
+    text = json.dumps(schema, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -1,0 +1,213 @@
+"""A namespace for RolloutJobs on the dev cluster, with an S3 server of its own, driven by kubectl.
+
+What a person at a terminal would type, so that the tests see what a person would see.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from e2e.records import read_bytes
+from swe_rollout.store.bucket import Bucket
+
+ROOT = Path(__file__).parents[2]
+BUCKET = "s3://rollouts"
+RJ = "rolloutjobs.swe-rollout.dev"
+"""In full: other tests may bring kinds of the same short name."""
+SYSTEM = "swe-rollout-system"
+OPERATOR = "app.kubernetes.io/name=swe-rollout-operator"
+
+Json = dict[str, Any]
+
+
+def kubectl(*arguments: str, stdin: str = "", check: bool = True) -> str:
+    """What kubectl prints; its error as an assertion."""
+    done = subprocess.run(
+        ["kubectl", *arguments], input=stdin, capture_output=True, text=True, check=False
+    )
+    assert not check or done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr}"
+    return done.stdout
+
+
+def until(true: Callable[[], bool], *, within_s: float, told: Callable[[], str]) -> float:
+    """Seconds until `true`; after `within_s`, an assertion with what `told` says."""
+    start = time.monotonic()
+    while not true():
+        assert time.monotonic() - start < within_s, f"not within {within_s:g} s: {told()}"
+        time.sleep(0.4)
+    return time.monotonic() - start
+
+
+@dataclass(frozen=True)
+class Site:
+    """One namespace."""
+
+    namespace: str
+
+    def kubectl(self, *arguments: str, stdin: str = "", check: bool = True) -> str:
+        """kubectl in this namespace."""
+        return kubectl("--namespace", self.namespace, *arguments, stdin=stdin, check=check)
+
+    def apply(self, document: Json) -> None:
+        """`kubectl apply` of one object."""
+        self.kubectl("apply", "--filename", "-", stdin=yaml.safe_dump(document))
+
+    def patch(self, name: str, spec: Json) -> None:
+        """Change fields of a job's spec."""
+        body = json.dumps({"spec": spec})
+        self.kubectl("patch", RJ, name, "--type", "merge", "--patch", body)
+
+    def objects(self, kinds: str, selector: str = "") -> list[Json]:
+        """The objects of these kinds that a selector finds."""
+        chosen = ["--selector", selector] if selector else []
+        items: list[Json] = json.loads(self.kubectl("get", kinds, *chosen, "-o", "json"))["items"]
+        return items
+
+    def sandboxes(self, name: str, roles: str = "agent,grader") -> list[str]:
+        """The sandbox pods of a job that run or will; those that ended wait to be deleted."""
+        chosen = f"swe-rollout.dev/job={name},swe-rollout.dev/role in ({roles})"
+        return [
+            pod["metadata"]["name"]
+            for pod in self.objects("pods", chosen)
+            if "deletionTimestamp" not in pod["metadata"]
+            and pod["status"].get("phase") != "Succeeded"
+        ]
+
+    def workers(self, name: str) -> list[Json]:
+        """The worker pods of a job."""
+        return self.objects("pods", f"swe-rollout.dev/job={name},swe-rollout.dev/role=worker")
+
+    def status(self, name: str) -> Json:
+        """The job's status; empty before the operator has written one."""
+        found: Json = json.loads(self.kubectl("get", RJ, name, "-o", "json")).get("status", {})
+        return found
+
+    def condition(self, name: str, kind: str) -> Json:
+        """One condition of the job; empty if it has none of that type."""
+        found = [c for c in self.status(name).get("conditions", ()) if c["type"] == kind]
+        return found[0] if found else {}
+
+    def until_complete(self, name: str, *, within_s: float = 120) -> Json:
+        """The status of the job once it is Complete."""
+        ended = ("Complete", "Failed")
+        until(
+            lambda: self.status(name).get("state") in ended,
+            within_s=within_s,
+            told=lambda: self.describe(name),
+        )
+        status = self.status(name)
+        assert status["state"] == "Complete", self.describe(name)
+        return status
+
+    def until_committed(self, name: str, count: int, *, within_s: float = 90) -> dict[str, bytes]:
+        """The stored trajectories, once there are so many."""
+        until(
+            lambda: len(self.stored(name)) >= count,
+            within_s=within_s,
+            told=lambda: self.describe(name),
+        )
+        return self.stored(name)
+
+    def describe(self, name: str) -> str:
+        """What `kubectl describe` says of the job."""
+        return self.kubectl("describe", RJ, name, check=False)
+
+    def stored(self, name: str) -> dict[str, bytes]:
+        """Every committed trajectory of the job, as the server holds it, by its key."""
+
+        async def load() -> dict[str, bytes]:
+            bucket = Bucket.open(BUCKET)
+            keys = [key async for key in bucket.keys(f"{name}/episodes")]
+            return {
+                key: await bucket.get(key)
+                for key in sorted(keys)
+                if key.endswith("/trajectory.json.zst")
+            }
+
+        return asyncio.run(load())
+
+    def records(self, name: str) -> list[Json]:
+        """The same as JSON."""
+        return [read_bytes(data) for data in self.stored(name).values()]
+
+    def put_rows(self, name: str, rows: Sequence[Json]) -> Json:
+        """A dataset of these rows in the store, as a spec's `dataset`."""
+        data = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+        asyncio.run(Bucket.open(BUCKET).put(f"datasets/{name}.jsonl", data))
+        return {"swebench": {"uri": f"{BUCKET}/datasets/{name}.jsonl"}}
+
+
+@contextmanager
+def opened(namespace: str) -> Iterator[Site]:
+    """A site in a new namespace, with storage, its `AWS_*` in this process; gone afterwards."""
+    kubectl("create", "namespace", namespace)
+    try:
+        subprocess.run(
+            [ROOT / "scripts" / "cluster-s3", "up", namespace], check=True, capture_output=True
+        )
+        with _forwarded(namespace) as port:
+            os.environ.update(_credentials(namespace, port))
+            yield Site(namespace)
+    finally:
+        kubectl("delete", RJ, "--all", "--namespace", namespace, "--timeout=60s", check=False)
+        kubectl("delete", "namespace", namespace, "--wait=false", check=False)
+
+
+@contextmanager
+def _forwarded(namespace: str) -> Iterator[int]:
+    """A loopback port of this machine that reaches the namespace's S3 server."""
+    command = ["kubectl", "--namespace", namespace, "port-forward", "service/dev-s3", ":9000"]
+    forward = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    try:
+        assert forward.stdout is not None
+        first = forward.stdout.readline()
+        yield int(first.split("127.0.0.1:")[1].split()[0])
+    finally:
+        forward.terminate()
+        forward.communicate()
+
+
+def _credentials(namespace: str, port: int) -> dict[str, str]:
+    secret = kubectl("--namespace", namespace, "get", "secret", "dev-s3", "-o", "json")
+    data: dict[str, str] = json.loads(secret)["data"]
+    values = {key: base64.b64decode(value).decode() for key, value in data.items()}
+    return {**values, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}"}
+
+
+def job(name: str, scenarios: Sequence[str], **spec: object) -> Json:
+    """A job over release pairs with small sandboxes; keywords go over its spec."""
+    return {
+        "apiVersion": "swe-rollout.dev/v1alpha1",
+        "kind": "RolloutJob",
+        "metadata": {"name": name},
+        "spec": {
+            "dataset": {"releasePairs": {"names": ["python-dotenv"]}},
+            "samples": len(scenarios),
+            "parallelism": 4,
+            "policy": {"scripted": {"scenarios": list(scenarios)}},
+            "limits": {"turns": 40, "contextTokens": 131072},
+            "sandbox": {"pod": {"resources": small("256Mi")}},
+            "store": {"uri": BUCKET},
+            "workers": {"count": 1, "secrets": ["dev-s3"], "resources": small("1Gi")},
+            **spec,
+        },
+    }
+
+
+def small(memory: str) -> Json:
+    """Resources of which many fit on a small machine."""
+    return {"cpu": "10m", "memory": memory, "ephemeralStorage": "64Mi"}

@@ -1,0 +1,582 @@
+"""The CRD on a real API server: what is refused and in which words, what is filled in, what
+`kubectl` shows; and applying what `swe-rollout install` applies.
+
+The definition is tried under a group of its own, so that neither an operator nor the jobs of others
+on the same cluster have a part in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+import os
+import re
+import secrets
+import shutil
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from swe_rollout.cli.install import manifests
+from swe_rollout.cluster.apply import Applier, Outcome
+from swe_rollout.cluster.client import ClusterClient
+from swe_rollout.cluster.installation import OPERATOR, Installation
+from swe_rollout.errors import PrerequisiteError
+from swe_rollout.spec import parse_job
+from swe_rollout.spec.crd import CRD_NAME, GROUP, custom_resource_definition
+from swe_rollout.spec.job import API_VERSION
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(
+        "KUBECONFIG" not in os.environ or shutil.which("kubectl") is None,
+        reason='needs a cluster and kubectl: `eval "$(scripts/dev-cluster up)"`',
+    ),
+]
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+GOOD: Final[dict[str, Any]] = {
+    "dataset": {"releasePairs": {}},
+    "policy": {"scripted": {}},
+    "sandbox": {"pod": {}},
+    "store": {"uri": "s3://rollouts"},
+}
+
+
+def kubectl(*arguments: str, text: object = None) -> subprocess.CompletedProcess[str]:
+    """`kubectl`, with a document on its stdin."""
+    return subprocess.run(
+        ["kubectl", *arguments],
+        input=None if text is None else json.dumps(text),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def must(*arguments: str, text: object = None) -> str:
+    done = kubectl(*arguments, text=text)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@dataclass(frozen=True)
+class Place:
+    """A definition of its own, and a namespace for its objects."""
+
+    group: str
+    namespace: str
+    used: list[str] = field(default_factory=list)
+
+    @property
+    def resource(self) -> str:
+        return f"rolloutjobs.{self.group}"
+
+    def job(self, spec: dict[str, Any], *, name: str = "") -> dict[str, Any]:
+        if not name:
+            name = f"job-{len(self.used)}"
+            self.used.append(name)
+        return {
+            "apiVersion": f"{self.group}/v1alpha1",
+            "kind": "RolloutJob",
+            "metadata": {"name": name, "namespace": self.namespace},
+            "spec": spec,
+        }
+
+    def refusal(self, job: dict[str, Any]) -> str:
+        """What a person is told who creates the job."""
+        done = kubectl("create", "--dry-run=server", "-f", "-", text=job)
+        assert done.returncode != 0, f"taken: {job}"
+        return done.stderr
+
+    def created(self, spec: dict[str, Any]) -> Job:
+        job = self.job(spec)
+        must("create", "-f", "-", text=job)
+        return Job(self, job["metadata"]["name"])
+
+
+@dataclass(frozen=True)
+class Job:
+    """A stored job."""
+
+    place: Place
+    name: str
+
+    def get(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self("get", "-o", "json"))
+        return found
+
+    def __call__(self, verb: str, *arguments: str) -> str:
+        return must(verb, self.place.resource, self.name, "-n", self.place.namespace, *arguments)
+
+    def patched(self, change: dict[str, Any], *arguments: str) -> subprocess.CompletedProcess[str]:
+        return kubectl(
+            "patch", self.place.resource, self.name, "-n", self.place.namespace, "--type=merge",
+            "-p", json.dumps(change), *arguments,
+        )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Place]:
+    mark = secrets.token_hex(3)
+    here = Place(group=f"crd-test-{mark}.dev", namespace=f"crd-test-{mark}")
+    definition: Any = custom_resource_definition()
+    definition["metadata"]["name"] = here.resource
+    definition["spec"]["group"] = here.group
+    for word in ("shortNames", "categories"):  # they stay with the real one
+        del definition["spec"]["names"][word]
+    versions = definition["spec"]["versions"]
+    text = json.dumps(versions).replace(API_VERSION, f"{here.group}/v1alpha1")
+    definition["spec"]["versions"] = json.loads(text)
+    must("create", "namespace", here.namespace)
+    must("apply", "--server-side", "-f", "-", text=definition)
+    must("wait", "--for=condition=Established", f"crd/{here.resource}", "--timeout=20s")
+    yield here
+    must("delete", "crd", here.resource, "--timeout=60s")
+    must("delete", "namespace", here.namespace, "--wait=false")
+
+
+def with_spec(**changes: object) -> dict[str, Any]:
+    """The good spec, changed at dotted paths written with `__`; None takes a field out."""
+    spec = copy.deepcopy(GOOD)
+    for path, value in changes.items():
+        *parents, last = path.split("__")
+        inner = spec
+        for parent in parents:
+            inner = inner.setdefault(parent, {})
+        if value is None:
+            inner.pop(last, None)
+        else:
+            inner[last] = value
+    return spec
+
+
+SGLANG: Final = {"scripted": None, "sglang": {"url": "http://sglang.team:30000"}}
+
+REFUSED: Final[tuple[tuple[dict[str, Any], str], ...]] = (
+    (with_spec(dataset=None), r"spec.dataset: Required value"),
+    (with_spec(dataset={}), r"spec.dataset: .*exactly one of `swebench` and `releasePairs`"),
+    (
+        with_spec(dataset__swebench={"uri": "s3://data/rows.jsonl"}),
+        r"exactly one of `swebench` and `releasePairs`",
+    ),
+    (
+        with_spec(dataset={"swebench": {"uri": "rows.jsonl"}}),
+        r"spec.dataset.swebench.uri: .*upload the rows",
+    ),
+    (with_spec(dataset__slice="first ten"), r"spec.dataset.slice: .*'0:40' or '::10'"),
+    (with_spec(dataset__slice="::0"), r"spec.dataset.slice: .*'0:40' or '::10'"),
+    (with_spec(samples=0), r"spec.samples.*should be greater than or equal to 1"),
+    (with_spec(samples="4"), r"spec.samples.*must be of type integer"),
+    (with_spec(sampels=4), r'unknown field "spec.sampels"'),
+    (with_spec(parallelism=0), r"spec.parallelism: .*to pause the job set spec.suspend"),
+    (with_spec(policy=None), r"spec.policy: Required value"),
+    (with_spec(policy={}), r"exactly one of `sglang` and `scripted`.*`scripted: {}`"),
+    (with_spec(policy=SGLANG | {"scripted": {}}), r"exactly one of `sglang` and `scripted`"),
+    (with_spec(policy={"sglang": {"url": "sglang:30000"}}), r"sglang.url: .*http://sglang:30000"),
+    (
+        with_spec(policy={"sglang": {"url": "http://localhost:30000"}}),
+        r"sglang.url: .*the worker's own pod: name the engine's Service",
+    ),
+    (
+        with_spec(policy={"sglang": {"url": "http://me:key@sglang:30000"}}),
+        r"sglang.url: Forbidden: credentials don't belong in a spec",
+    ),
+    (
+        with_spec(policy={"sglang": {"url": "http://sglang:30000", "apiKeyEnv": "sk-123"}}),
+        r"apiKeyEnv: .*name of an environment variable, never the key",
+    ),
+    (with_spec(policy__tokenizer="./tokenizer"), r"spec.policy.tokenizer: .*write a hub name"),
+    (
+        with_spec(policy={"scripted": {"scenarios": ["glod"]}}),
+        r'scenarios\[0\]: Unsupported value: "glod": supported values: .*"gold"',
+    ),
+    (with_spec(policy={"scripted": {"scenarios": []}}), r"scenarios.*at least 1 item"),
+    (with_spec(sampling__temperature=-1), r"spec.sampling.temperature.*or equal to 0"),
+    (with_spec(sampling__topP=0), r"spec.sampling.topP.*greater than 0"),
+    (with_spec(sampling__topP=1.5), r"spec.sampling.topP.*less than or equal to 1"),
+    (with_spec(limits__turns=0), r"spec.limits.turns.*greater than or equal to 1"),
+    (with_spec(limits__toolSeconds=0), r"spec.limits.toolSeconds.*greater than 0"),
+    (with_spec(limits__cutTurns="maybe"), r"cutTurns: Unsupported value.*\"end\", \"answer\""),
+    (with_spec(agent__tools=["bash", "browser"]), r'tools\[1\]: Unsupported value: "browser"'),
+    (with_spec(sandbox=None), r"spec.sandbox is missing: .*write `sandbox: {pod: {}}`"),
+    (with_spec(sandbox={}), r"exactly one of `local` and `pod`.*`pod: {}`"),
+    (
+        with_spec(sandbox={"local": {}}),
+        r"spec.sandbox.local: Forbidden: .*write `sandbox: {pod: {}}`",
+    ),
+    (
+        with_spec(sandbox__pod__namespace="elsewhere"),
+        r"pod.namespace: Forbidden: .*set metadata.namespace",
+    ),
+    (with_spec(sandbox__pod__context="kind"), r"pod.context: Forbidden: .*take this field out"),
+    (
+        with_spec(sandbox__pod__resources__memory="4 GB"),
+        r"resources.memory: .*quantity above 0 in quotes, such as '2', '500m' or '4Gi'",
+    ),
+    (with_spec(sandbox__pod__resources__cpu="0"), r"resources.cpu: .*quantity above 0"),
+    (with_spec(sandbox__pod__resources__cpu=2), r"resources.cpu.*must be of type string"),
+    (
+        with_spec(sandbox__pod__resources={"cpu": "2", "cpuLimit": "500m"}),
+        r"resources.cpuLimit: .*raise `cpuLimit`, or lower `cpu`",
+    ),
+    (
+        with_spec(sandbox__pod__template={"nodeSelector": {"disk": "ssd"}}),
+        r'unknown field "spec.sandbox.pod.template.nodeSelector"',
+    ),
+    (with_spec(store=None), r"spec.store.uri is missing: .*s3://bucket/prefix"),
+    (with_spec(store={}), r"spec.store.uri is missing: .*s3://bucket/prefix"),
+    (with_spec(store__uri="file:///data"), r"spec.store.uri: .*gone when it ends: write"),
+    (with_spec(store__uri="rollouts"), r"spec.store.uri: .*such as s3://bucket/prefix"),
+    (with_spec(store__uri="s3://key:word@bucket"), r"spec.store.uri: .*credentials go into a Sec"),
+    (with_spec(retry__attempts=0), r"spec.retry.attempts.*greater than or equal to 1"),
+    (with_spec(failureBudget__maxMaskedFraction=2), r"maxMaskedFraction.*less than or equal to 1"),
+    (with_spec(workers__count=0), r"spec.workers.count.*greater than or equal to 1"),
+    (
+        with_spec(workers__secrets=["AWS_SECRET=abc"]),
+        r"workers.secrets: .*names of Secrets.*never their values",
+    ),
+    (
+        with_spec(workers__labels={"swe-rollout.dev/job": "other"}),
+        r"workers.labels: Forbidden: .*use another prefix",
+    ),
+    (with_spec(workers__labels={"team": "a b"}), r"workers.labels\[team\]: .*value of a label"),
+    (with_spec(workers__image=" "), r"workers.image: .*write an image"),
+    (with_spec(activeDeadlineSeconds=0), r"spec.activeDeadlineSeconds.*greater than 0"),
+    (with_spec(ttlSecondsAfterFinished=-1), r"ttlSecondsAfterFinished.*or equal to 0"),
+)
+
+
+@pytest.mark.parametrize(("spec", "words"), REFUSED, ids=[words[:40] for _, words in REFUSED])
+def test_a_wrong_spec_is_refused_with_the_way_out(
+    place: Place, spec: dict[str, Any], words: str
+) -> None:
+    assert re.search(words, place.refusal(place.job(spec)))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("a" * 41, "at most 40 characters.*shorten metadata.name"),
+        ("my.job", "write metadata.name with lower-case letters"),
+    ],
+)
+def test_a_name_that_pods_can_not_have_is_refused(place: Place, name: str, words: str) -> None:
+    assert re.search(words, place.refusal(place.job(GOOD, name=name)))
+
+
+def test_several_mistakes_are_told_at_once(place: Place) -> None:
+    told = place.refusal(place.job(with_spec(sandbox={"local": {}}, store__uri="file:///data")))
+
+    assert "sandbox: {pod: {}}" in told
+    assert "s3://bucket/prefix" in told
+
+
+def test_a_variant_without_a_value_is_explained(place: Place) -> None:
+    """YAML's `scripted:` alone is null, which the API server drops."""
+    assert "is written `scripted: {}`" in place.refusal(
+        place.job(GOOD | {"policy": {"scripted": None}})
+    )
+
+
+def sample_jobs() -> list[dict[str, Any]]:
+    return [
+        document
+        for path in sorted((ROOT / "manifests" / "samples").glob("*.yaml"))
+        for document in yaml.safe_load_all(path.read_text(encoding="utf-8"))
+        if document["kind"] == "RolloutJob"
+    ]
+
+
+@pytest.mark.parametrize("sample", sample_jobs(), ids=lambda job: job["metadata"]["name"])
+def test_samples_are_taken(place: Place, sample: dict[str, Any]) -> None:
+    must("create", "--dry-run=server", "-f", "-", text=place.job(sample["spec"]))
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        with_spec(dataset={"swebench": {"uri": "s3://data/v.parquet"}, "slice": "-10::2"}),
+        with_spec(policy=SGLANG | {"tokenizer": "Qwen/Qwen3-8B"}),
+        with_spec(policy={**SGLANG, "tokenizer": "/models/qwen"}),
+        with_spec(
+            sandbox__pod__template={
+                "metadata": {"labels": {"team": "rl"}},
+                "spec": {"nodeSelector": {"disk": "ssd"}, "tolerations": [{"operator": "Exists"}]},
+            }
+        ),
+        with_spec(workers={"secrets": ["my-s3"], "nodeSelector": {"disk": "ssd"}}),
+        with_spec(sandbox__pod__resources={"cpu": "500m", "cpuLimit": "2", "memory": "1.5Gi"}),
+    ],
+)
+def test_what_the_model_takes_for_a_cluster_is_taken(place: Place, spec: dict[str, Any]) -> None:
+    job = place.job(spec)
+
+    must("create", "--dry-run=server", "-f", "-", text=job)
+    parse_job(json.dumps(job | {"apiVersion": API_VERSION}), source="job")
+
+
+def test_the_stored_job_is_the_one_that_the_file_means(place: Place) -> None:
+    written = with_spec(limits__turns=7, workers__resources={"cpu": "1"})
+    job = place.created(written)
+
+    stored = job.get()["spec"]
+
+    def parsed(spec: dict[str, Any]) -> object:
+        whole = place.job(spec, name=job.name) | {"apiVersion": API_VERSION}
+        return parse_job(json.dumps(whole), source="job").spec
+
+    assert stored["limits"]["contextTokens"] == 32768
+    assert stored["sandbox"]["pod"]["resources"]["memory"] == "2Gi"
+    assert parsed(stored) == parsed(written)
+
+
+def test_a_pod_template_is_kept_as_it_was_written(place: Place) -> None:
+    template = {"spec": {"tolerations": [{"key": "gpu", "operator": "Exists"}]}}
+    job = place.created(with_spec(sandbox__pod__template=template))
+
+    assert job.get()["spec"]["sandbox"]["pod"]["template"] == template
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"dataset": {"include": ["django__*"]}}, "`dataset` can't change.*metadata.name"),
+        ({"samples": 8}, "`samples` can't change"),
+        ({"policy": {"tokenizer": "Qwen/Qwen3-8B"}}, "`policy` can't change"),
+        ({"sampling": {"seed": 1}}, "`sampling` can't change"),
+        ({"limits": {"turns": 3}}, "`limits` can't change"),
+        ({"agent": {"systemPrompt": "Be brief."}}, "`agent` can't change"),
+        ({"grading": {"enabled": False}}, "`grading` can't change"),
+        ({"store": {"uri": "s3://other"}}, "`store` can't change"),
+        ({"workers": {"count": 3}}, "change spec.parallelism"),
+    ],
+)
+def test_what_makes_trajectories_comparable_stays(
+    stored: Job, change: dict[str, Any], words: str
+) -> None:
+    done = stored.patched({"spec": change})
+
+    assert done.returncode != 0
+    assert re.search(words, done.stderr)
+
+
+@pytest.fixture(scope="module")
+def stored(place: Place) -> Job:
+    """A job that nobody changes."""
+    return place.created(GOOD)
+
+
+def test_pace_sandboxes_and_retries_may_change(place: Place) -> None:
+    job = place.created(GOOD)
+
+    done = job.patched(
+        {
+            "spec": {
+                "parallelism": 16,
+                "suspend": True,
+                "retry": {"attempts": 5},
+                "sandbox": {"pod": {"resources": {"memory": "4Gi"}}},
+                "activeDeadlineSeconds": 60,
+            }
+        }
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert job.get()["spec"]["parallelism"] == 16
+
+
+def test_scale_changes_parallelism_and_reads_what_runs(place: Place) -> None:
+    job = place.created(GOOD)
+    status = {"episodes": {"running": 3}, "selector": "swe-rollout.dev/job=x"}
+    assert job.patched({"status": status}, "--subresource=status").returncode == 0
+
+    job("scale", "--replicas=7")
+    scale = json.loads(job("get", "--subresource=scale", "-o", "json"))
+
+    assert job.get()["spec"]["parallelism"] == 7
+    assert scale["status"] == {"replicas": 3, "selector": "swe-rollout.dev/job=x"}
+    none = kubectl("scale", place.resource, job.name, "-n", place.namespace, "--replicas=0")
+    assert "to pause the job set spec.suspend" in none.stderr
+
+
+CONDITION: Final = {
+    "type": "Failed",
+    "status": "True",
+    "reason": "BudgetSpent",
+    "message": "too much broke",
+    "lastTransitionTime": "2026-11-20T10:00:00Z",
+}
+STATUS: Final = {
+    "state": "Failed",
+    "progress": "182/320",
+    "resolved": "66/182",
+    "meanReward": "0.36",
+    "policy": "scripted",
+    "episodes": {"total": 320, "committed": 182, "running": 64, "masked": 2},
+    "conditions": [
+        CONDITION,
+        CONDITION | {"type": "ModelReady", "reason": "Ready"},
+        CONDITION | {"type": "SandboxesReady", "status": "False", "reason": "ImageUnavailable"},
+    ],
+}
+
+
+def test_columns_tell_people_how_far_a_job_is(place: Place) -> None:
+    job = place.created(GOOD)
+    assert job.patched({"status": STATUS}, "--subresource=status").returncode == 0
+
+    header, row = job("get").splitlines()
+    wide_header, wide_row = job("get", "-o", "wide").splitlines()
+
+    assert header.split() == [
+        "NAME", "STATE", "DONE", "RESOLVED", "REWARD", "RUNNING", "POLICY", "AGE"
+    ]  # fmt: skip
+    assert row.split()[1:7] == ["Failed", "182/320", "66/182", "0.36", "64", "scripted"]
+    assert wide_header.split()[8:] == [
+        "MASKED", "PARALLELISM", "STORE", "ENGINE", "SANDBOXES", "REASON"
+    ]  # fmt: skip
+    assert wide_row.split()[8:] == [
+        "2", "4", "s3://rollouts", "Ready", "ImageUnavailable", "BudgetSpent"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        ({"state": "Finished"}, "Unsupported value"),
+        ({"conditions": [CONDITION, CONDITION]}, "Duplicate value"),
+        ({"conditions": [CONDITION | {"lastTransitionTime": "now"}]}, "date-time"),
+    ],
+)
+def test_a_status_that_no_reader_expects_is_refused(
+    stored: Job, status: dict[str, Any], words: str
+) -> None:
+    done = stored.patched({"status": status}, "--subresource=status")
+
+    assert done.returncode != 0
+    assert words in done.stderr
+
+
+def test_the_status_is_the_operators_alone(stored: Job) -> None:
+    stored.patched({"status": {"state": "Complete"}})
+
+    assert "status" not in stored.get()
+
+
+def test_explain_reads_like_the_documentation(place: Place) -> None:
+    version = f"--api-version={place.group}/v1alpha1"
+
+    sampling = must("explain", "rolloutjobs.spec.sampling", version)
+    sandbox = must("explain", "rolloutjobs.spec.sandbox", version)
+
+    assert "How the policy samples." in sampling
+    assert re.search(r"topP\s+<number>\n\s+The likeliest tokens.*\n?.*Default:\s+1\.0\.", sampling)
+    assert "Set exactly one of `local`" in sandbox
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[ClusterClient]:
+    found = await ClusterClient.connect(patience_s=10)
+    yield found
+    await found.aclose()
+
+
+async def test_applying_again_says_what_changed(place: Place, client: ClusterClient) -> None:
+    settings = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "settings", "namespace": place.namespace},
+        "data": {"a": "1"},
+    }
+    applier = Applier(client.transport)
+
+    outcomes = [(await applier.apply(settings | {"data": {"a": value}})).outcome for value in "112"]
+
+    assert outcomes == [Outcome.CREATED, Outcome.UNCHANGED, Outcome.CHANGED]
+
+
+async def test_a_kind_that_the_cluster_lacks_is_told(client: ClusterClient) -> None:
+    missing = {"apiVersion": "no.such/v1", "kind": "Thing", "metadata": {"name": "x"}}
+
+    with pytest.raises(PrerequisiteError, match=r"no Thing of no\.such/v1"):
+        await Applier(client.transport).apply(missing)
+
+
+async def test_an_operator_without_an_image_is_told_with_the_cure(
+    place: Place, client: ClusterClient
+) -> None:
+    image = "swe-rollout/never-built:local"
+    [deployment] = [
+        each for each in yaml.safe_load_all(manifests(image)) if each["kind"] == "Deployment"
+    ]
+    deployment["metadata"]["namespace"] = place.namespace
+    pod = deployment["spec"]["template"]["spec"]
+    pod["serviceAccountName"] = "default"
+    pod["containers"][0]["imagePullPolicy"] = "Never"
+    await Applier(client.transport).apply(deployment)
+
+    async with asyncio.timeout(60):
+        with pytest.raises(PrerequisiteError) as caught:
+            await Installation(client, namespace=place.namespace).until_available(timeout_s=40)
+
+    assert "ErrImageNeverPull" in caught.value.why
+    assert "swe-rollout install --image" in caught.value.fix
+    must("delete", "deployment", OPERATOR, "-n", place.namespace)
+
+
+def test_the_operators_pod_keeps_the_strictest_pod_security_level(place: Place) -> None:
+    """A Deployment is only warned about; its pod, tried alone, would be refused."""
+    [deployment] = [
+        each for each in yaml.safe_load_all(manifests()) if each["kind"] == "Deployment"
+    ]
+    spec = deployment["spec"]["template"]["spec"] | {"serviceAccountName": "default"}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
+    level = "pod-security.kubernetes.io/enforce"
+    name = f"{place.namespace}-strict"
+    must("create", "namespace", name)
+    must("label", "namespace", name, f"{level}=restricted")
+
+    try:
+        wait_for_default_account(name)
+        must("create", "--dry-run=server", "-n", name, "-f", "-", text=pod)
+        root = {**pod, "spec": {**spec, "securityContext": {}}}
+        refused = kubectl("create", "--dry-run=server", "-n", name, "-f", "-", text=root)
+    finally:
+        must("delete", "namespace", name, "--wait=false")
+    assert 'violates PodSecurity "restricted' in refused.stderr
+
+
+def wait_for_default_account(namespace: str) -> None:
+    must("wait", "--for=create", "serviceaccount/default", "-n", namespace, "--timeout=20s")
+
+
+def test_kustomize_and_install_apply_the_same() -> None:
+    def by_name(text: str) -> dict[tuple[str, str], object]:
+        return {(each["kind"], each["metadata"]["name"]): each for each in yaml.safe_load_all(text)}
+
+    base = by_name(must("kustomize", str(ROOT / "manifests")))
+
+    assert ("CustomResourceDefinition", CRD_NAME) in base
+    assert base == by_name(manifests())
+    assert GROUP in CRD_NAME
+
+
+def test_every_installed_object_is_taken_by_the_api_server() -> None:
+    """With all fields known; the namespace must be there for what lies in it."""
+    documents = [
+        each for each in yaml.safe_load_all(manifests()) if "namespace" not in each["metadata"]
+    ]
+    together = {"apiVersion": "v1", "kind": "List", "items": documents}
+
+    done = must(
+        "apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-", text=together
+    )
+
+    assert len(done.splitlines()) == len(documents)

@@ -1,0 +1,319 @@
+"""RolloutJobs on a real cluster: applied, scaled, suspended, deleted, and hit by every misfortune.
+
+The operator and the workers run in pods, from the image of this checkout, which the module's
+fixture builds and installs. Every job has a small S3 server in its own namespace as its store.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cluster.site import (
+    OPERATOR,
+    RJ,
+    ROOT,
+    SYSTEM,
+    Json,
+    Site,
+    job,
+    kubectl,
+    opened,
+    small,
+    until,
+)
+from e2e.command import answer, job_writer, swe_rollout
+from e2e.records import check, committed, read
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(
+        "KUBECONFIG" not in os.environ, reason="needs the dev cluster: run `make test-cluster`"
+    ),
+]
+
+PAIR = "python-dotenv"
+TOLD_WITHIN_S = 15
+"""From the worker's start to a reason in `kubectl describe`."""
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    """An operator that runs this checkout's code, and one namespace for the module's jobs."""
+    build = [str(ROOT / "scripts" / "build-images"), "worker", "dev-s3", "--load"]
+    built = subprocess.run(build, check=True, stdout=subprocess.PIPE, text=True).stdout
+    (digest,) = re.findall(r"/worker-(\w+)\.tar", built)
+    swe_rollout("install", "--image", f"swe-rollout/worker:{digest}")
+    before = dict(os.environ)
+    with opened(f"rj-test-{uuid.uuid4().hex[:6]}") as found:
+        yield found
+    os.environ.clear()
+    os.environ.update(before)
+
+
+@pytest.fixture(scope="module")
+def row() -> Json:
+    """A task as a row, to be made slow, greedy or impossible."""
+    lines = swe_rollout("datasets", "rows", "release-pairs").stdout.splitlines()
+    rows: list[Json] = [json.loads(line) for line in lines]
+    return next(row for row in rows if PAIR in row["instance_id"])
+
+
+def slow(row: Json, seconds: int) -> Json:
+    """The same task, its tests beginning only after a while."""
+    return {**row, "test_cmd": [f"sleep {seconds}", *row["test_cmd"]]}
+
+
+def outcomes(records: list[Json]) -> list[tuple[str, str, str, list[int]]]:
+    """What must not depend on where an episode ran."""
+    return [
+        (r["episode"], r["stop_reason"], r["verdict"]["status"], [t["index"] for t in r["turns"]])
+        for r in records
+    ]
+
+
+def test_the_sample_applied_as_it_is_ends_like_a_run_in_one_process(
+    site: Site, tmp_path: Path
+) -> None:
+    sample: Json = yaml.safe_load(
+        (ROOT / "manifests" / "samples" / "release-pairs.yaml").read_text()
+    )
+    # Two of the six pairs, so that the local run does not take longer than the rest of the module.
+    sample["spec"]["dataset"] = {"releasePairs": {"names": ["python-dotenv", "sqlparse"]}}
+    sample["metadata"]["name"] = "sample"
+    scenarios = sample["spec"]["policy"]["scripted"]["scenarios"]
+    local = job_writer(tmp_path, store=f"file://{tmp_path}/store")(
+        names=["python-dotenv", "sqlparse"], scenarios=scenarios, limits=sample["spec"]["limits"]
+    )
+
+    site.apply(sample)
+    here = answer(swe_rollout("run", str(local.path), "--name", "sample", "-o", "json"))
+    status = site.until_complete("sample")
+
+    counts = status["episodes"]
+    assert (counts["total"], counts["committed"], counts["running"]) == (8, 8, 0)
+    assert {key: counts[key] for key in ("resolved", "unresolved", "masked")} == {
+        key: here[key] for key in ("resolved", "unresolved", "masked")
+    }
+    assert status["stopReasons"] == here["stop_reasons"]
+    assert float(status["meanReward"]) == pytest.approx(here["mean_reward"], abs=0.005)
+    there = site.records("sample")
+    for record in there:
+        check(record)
+    assert outcomes(there) == outcomes(
+        [read(path) for path in committed(tmp_path / "store" / "sample")]
+    )
+    assert "8/8" in site.kubectl("get", RJ, "sample")
+    assert answer(swe_rollout("status", "s3://rollouts/sample", "-o", "json")) == here
+
+
+def test_scale_is_followed_within_ten_seconds_and_deletion_leaves_nothing(
+    site: Site, row: Json
+) -> None:
+    tasks = site.put_rows("scaled", [slow(row, 20)])
+    site.apply(job("scaled", ["wrong"] * 100, dataset=tasks, parallelism=4))
+
+    def running(count: int, *, within_s: float) -> None:
+        until(
+            lambda: site.status("scaled").get("episodes", {}).get("running") == count,
+            within_s=within_s,
+            told=lambda: site.describe("scaled"),
+        )
+
+    running(4, within_s=40)
+    site.kubectl("scale", RJ, "scaled", "--replicas=16")
+    running(16, within_s=10)
+    until(
+        lambda: len(site.sandboxes("scaled")) > 12,
+        within_s=20,
+        told=lambda: f"sandboxes: {site.sandboxes('scaled')}",
+    )
+    site.kubectl("scale", RJ, "scaled", "--replicas=2")
+    _drains(site, "scaled", to=2)
+
+    site.kubectl("delete", RJ, "scaled", "--timeout=60s")
+
+    kinds = "pods,jobs,leases,serviceaccounts,roles,rolebindings"
+    until(
+        lambda: site.objects(kinds, "swe-rollout.dev/job=scaled") == [],
+        within_s=20,
+        told=lambda: site.kubectl("get", kinds, "--selector", "swe-rollout.dev/job=scaled"),
+    )
+    named = [o["metadata"]["name"] for o in site.objects(f"{kinds},networkpolicies")]
+    assert not [name for name in named if name.startswith("scaled")]
+
+
+def _drains(site: Site, name: str, *, to: int) -> None:
+    """What runs comes to its end, and is not replaced until so few are left."""
+    time.sleep(10)
+    before = set(site.sandboxes(name, "agent"))
+    begun: set[str] = set()
+
+    def drained() -> bool:
+        begun.update(set(site.sandboxes(name, "agent")) - before)
+        return bool(site.status(name)["episodes"]["running"] <= to)
+
+    until(drained, within_s=60, told=lambda: site.describe(name))
+    # The status is a little late: the next few may have begun by now.
+    assert len(begun) <= 2 * to, begun
+
+
+def test_suspend_ends_the_sandboxes_and_resume_repeats_nothing(site: Site) -> None:
+    site.apply(job("paused", ["gold", "wrong"] * 5, parallelism=2))
+    site.until_committed("paused", 2)
+
+    site.patch("paused", {"suspend": True})
+    until(
+        lambda: site.sandboxes("paused") == [],
+        within_s=30,
+        told=lambda: str(site.sandboxes("paused")),
+    )
+    until(
+        lambda: site.status("paused").get("state") == "Suspended",
+        within_s=10,
+        told=lambda: site.describe("paused"),
+    )
+    kept = site.stored("paused")
+    assert 2 <= len(kept) < 10
+    site.patch("paused", {"suspend": False})
+    status = site.until_complete("paused")
+
+    after = site.stored("paused")
+    assert kept.items() <= after.items()
+    assert len(after) == 10
+    assert status["episodes"]["masked"] == 0
+    attempts = [record["attempt"] for record in site.records("paused")]
+    assert max(attempts) <= 2, "suspending used up tries"
+
+
+def test_operator_and_worker_killed_in_the_middle_lose_and_double_nothing(site: Site) -> None:
+    site.apply(job("hit", ["gold", "wrong"] * 4))
+    kept = site.until_committed("hit", 1)
+
+    # Grace period 0 is SIGKILL, for both.
+    now = ["--grace-period=0", "--force", "--wait=false"]
+    kubectl("delete", "pod", "--namespace", SYSTEM, "--selector", OPERATOR, *now)
+    (worker,) = site.workers("hit")
+    site.kubectl("delete", "pod", worker["metadata"]["name"], *now)
+    status = site.until_complete("hit")
+
+    after = site.stored("hit")
+    assert kept.items() <= after.items()
+    assert len(after) == status["episodes"]["committed"] == status["episodes"]["total"] == 8
+    assert status["episodes"]["masked"] == 0
+    assert sorted(after) == sorted(
+        f"hit/episodes/{r['episode'].removeprefix('hit/')}/trajectory.json.zst"
+        for r in site.records("hit")
+    )
+    until(lambda: site.sandboxes("hit") == [], within_s=20, told=lambda: site.describe("hit"))
+
+
+def test_sandboxes_that_can_not_be_had_are_told_with_reason_and_cure_and_never_reward_0(
+    site: Site, row: Json
+) -> None:
+    nowhere = {"spec": {"nodeSelector": {"kubernetes.io/hostname": "no-such-node"}}}
+    # Shared memory stays where it is when processes are killed, until process 1 is the next.
+    greedy = {**row, "test_cmd": ["head -c 60m /dev/zero >/dev/shm/a", *row["test_cmd"]]}
+    absent = {**row, "image": "swe-rollout/no-such-image:1"}
+    cases: dict[str, tuple[Json, Json]] = {
+        "ImageUnavailable": (absent, {"imagePullPolicy": "Never"}),
+        "Unschedulable": (row, {"template": nowhere}),
+        "OutOfMemory": (greedy, {"resources": small("48Mi")}),
+    }
+    for reason, (task, pod) in cases.items():
+        site.apply(doomed(site, reason, task, pod))
+
+    _told(site, set(cases))
+    for reason in cases:
+        _masked(site, reason)
+
+
+def test_the_last_job_of_a_namespace_takes_the_policy_of_its_sandboxes_along(site: Site) -> None:
+    site.apply(job("last", ["empty"]))
+    site.until_complete("last")
+    assert site.objects("networkpolicies")
+
+    site.kubectl("delete", RJ, "--all", "--timeout=60s")
+
+    kinds = "networkpolicies,jobs,leases,roles,rolebindings"
+    until(lambda: site.objects(kinds) == [], within_s=20, told=lambda: site.kubectl("get", kinds))
+
+
+def test_a_full_quota_is_told_with_reason_and_cure_and_never_reward_0(
+    site: Site, row: Json
+) -> None:
+    # Room for the S3 server and one worker, and for no sandbox.
+    site.kubectl("delete", RJ, "--all", "--timeout=60s")
+    site.kubectl("create", "quota", "full", "--hard=pods=2")
+    try:
+        until(
+            lambda: (
+                site.kubectl("get", "quota", "full", "-o", "jsonpath={.status.used.pods}") == "1"
+            ),
+            within_s=60,
+            told=lambda: site.kubectl("get", "quota,pods"),
+        )
+        site.apply(doomed(site, "QuotaExceeded", row, {}))
+        _told(site, {"QuotaExceeded"})
+        _masked(site, "QuotaExceeded")
+    finally:
+        site.kubectl("delete", "quota", "full")
+
+
+def doomed(site: Site, reason: str, task: Json, pod: Json) -> Json:
+    """A job of one episode and one try, named after the reason why it fails."""
+    name = reason.lower()
+    return job(
+        name,
+        ["wrong"],
+        dataset=site.put_rows(name, [task]),
+        sandbox={"pod": {"resources": small("256Mi"), **pod}},
+        retry={"attempts": 1},
+    )
+
+
+def _told(site: Site, reasons: set[str]) -> None:
+    """`kubectl describe` gives the reason soon after the worker's start, for each of these jobs."""
+    waiting = set(reasons)
+
+    def all_told() -> bool:
+        for reason in sorted(waiting):
+            # `describe` writes the keys of a map in words: Out Of Memory Error.
+            if reason in site.describe(reason.lower()).replace(" ", ""):
+                waiting.discard(reason)
+                took_s = (datetime.now(UTC) - _began(site, reason.lower())).total_seconds()
+                assert took_s < TOLD_WITHIN_S, f"{reason} was told after {took_s:.0f} s"
+        return not waiting
+
+    until(all_told, within_s=60, told=lambda: site.describe(min(waiting).lower()))
+
+
+def _began(site: Site, name: str) -> datetime:
+    """When the job's one worker started."""
+    (worker,) = site.workers(name)
+    (container,) = worker["status"]["containerStatuses"]
+    state = container["state"]
+    return datetime.fromisoformat(state.get("running", state.get("terminated"))["startedAt"])
+
+
+def _masked(site: Site, reason: str) -> None:
+    """The episode is committed with its failure, and without a reward."""
+    status = site.until_complete(reason.lower(), within_s=60)
+
+    (record,) = site.records(reason.lower())
+    assert record["reward"] is None
+    assert record["failure"]["type"] == f"{reason}Error"
+    assert record["failure"]["message"]
+    assert status["episodes"]["masked"] == 1
+    assert status["failures"] == {f"{reason}Error": 1}
+    assert status["meanReward"] == ""

@@ -1,0 +1,393 @@
+"""Workers of a RolloutJob as processes of this machine, on a real cluster and a real S3 server.
+
+What the operator would make is made by hand: the job's object, and a pod for each worker to carry
+its progress. The workers' image of the jobs does not exist, so that an operator which happens to
+run in the cluster can't add workers of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from cluster.site import RJ, ROOT, Json, Site, kubectl, small, until
+from cluster.site import job as job_of
+from e2e.command import COMMAND, swe_rollout
+from e2e.records import check
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(
+        not {"AWS_ENDPOINT_URL", "KUBECONFIG"} <= os.environ.keys(),
+        reason="needs the dev cluster and the S3 server: run `make test-cluster`",
+    ),
+]
+
+PAIR = "python-dotenv"
+CARRIER = "swe-rollout/busybox:local"
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    """A namespace of the module's own; the kind of jobs is there."""
+    kubectl("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "manifests" / "crd"))
+    found = Site(f"worker-test-{uuid.uuid4().hex[:6]}")
+    kubectl("create", "namespace", found.namespace)
+    yield found
+    found.kubectl("delete", RJ, "--all", "--timeout=30s", check=False)
+    kubectl("delete", "namespace", found.namespace, "--wait=false")
+
+
+@pytest.fixture(scope="module")
+def row() -> Json:
+    """A task as a row, to be made slow or impossible."""
+    rows = map(json.loads, swe_rollout("datasets", "rows", "release-pairs").stdout.splitlines())
+    found: Json = next(row for row in rows if PAIR in row["instance_id"])
+    return found
+
+
+@dataclass
+class Workers:
+    """The worker processes of one job."""
+
+    site: Site
+    name: str
+    count: int
+    log: Path
+    running: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def start(self, index: int, **env: str) -> subprocess.Popen[bytes]:
+        """Worker `index`, as its pod would start it."""
+        where = ["--namespace", self.site.namespace, "--job", self.name]
+        with (self.log / f"worker-{index}.log").open("ab") as log:
+            self.running[index] = subprocess.Popen(
+                [*COMMAND, "worker", *where, "--pod-name", self.pod(index)],
+                cwd=ROOT,
+                env={**os.environ, "JOB_COMPLETION_INDEX": str(index), **env},
+                stdout=log,
+                stderr=log,
+            )
+        return self.running[index]
+
+    def pod(self, index: int) -> str:
+        """The name of the pod that carries the worker's progress."""
+        return f"{self.name}-carrier-{index}"
+
+    def told(self, index: int = 0) -> Json:
+        """The progress the worker has told; empty before the first time."""
+        pod = json.loads(self.site.kubectl("get", "pod", self.pod(index), "-o", "json"))
+        found: Json = json.loads(
+            pod["metadata"].get("annotations", {}).get("swe-rollout.dev/progress", "{}")
+        )
+        return found
+
+    def until_told(self, true: Callable[[Json], bool], *, within_s: float) -> float:
+        """Seconds until the first worker tells what is `true`."""
+        return until(
+            lambda: bool(told := self.told()) and true(told), within_s=within_s, told=self.words
+        )
+
+    def until_no_pods(self, *, within_s: float) -> None:
+        """Wait until the cluster knows no sandbox of the job any more, ended ones included."""
+        mine = f"swe-rollout.dev/job={self.name},swe-rollout.dev/role in (agent,grader)"
+        until(lambda: self.site.objects("pods", mine) == [], within_s=within_s, told=self.words)
+
+    def words(self) -> str:
+        """What all of them have logged and told."""
+        logs = "\n".join(path.read_text() for path in sorted(self.log.glob("*.log")))
+        return f"{logs}\n{[self.told(index) for index in range(self.count)]}"
+
+
+@contextmanager
+def workers(site: Site, log: Path, spec: Json, *, name: str, count: int = 1) -> Iterator[Workers]:
+    """The job's object and carriers; processes that are left are ended by their ids."""
+    spec["workers"] = {"count": count, "image": "swe-rollout/none:0", "imagePullPolicy": "Never"}
+    document = job_of(name, ["gold"])
+    document["spec"] |= spec
+    document["spec"]["store"] = {"uri": f"s3://rollouts/{site.namespace}"}
+    site.apply(document)
+    found = Workers(site, name, count, log)
+    for index in range(count):
+        run = ["run", found.pod(index), f"--image={CARRIER}", "--image-pull-policy=Never"]
+        site.kubectl(*run, "--restart=Never", "--command", "--", "sleep", "900")
+    try:
+        yield found
+    finally:
+        for process in found.running.values():
+            process.kill()
+            process.wait()
+        site.kubectl("delete", RJ, name, "--wait=false")
+        carriers = [found.pod(index) for index in range(count)]
+        site.kubectl("delete", "pod", *carriers, "--wait=false", "--grace-period=1")
+
+
+def stored(job: Workers) -> dict[str, Json]:
+    """What is committed, by address."""
+    folder = f"{job.site.namespace}/{job.name}"
+    return {record["episode"]: record for record in job.site.records(folder)}
+
+
+def slow(site: Site, row: Json, seconds: float) -> Json:
+    """A dataset of one task whose tests begin only after a while."""
+    slowed = {**row, "test_cmd": [f"sleep {seconds:g}", *row["test_cmd"]]}
+    return site.put_rows(f"{site.namespace}-{seconds:g}", [slowed])
+
+
+def test_two_workers_share_a_job_and_tell_what_they_did(site: Site, tmp_path: Path) -> None:
+    scenarios = ["gold", "wrong", "empty"]
+    spec: Json = {
+        "dataset": {"releasePairs": {"names": [PAIR, "sqlparse", "tomlkit"]}},
+        "policy": {"scripted": {"scenarios": scenarios}},
+        "samples": 3,
+    }
+    with workers(site, tmp_path, spec, name="shared", count=2) as pair:
+        codes = [process.wait(180) for process in (pair.start(0), pair.start(1))]
+
+        assert codes == [0, 0], pair.words()
+        records = stored(pair)
+        assert len(records) == 9
+        for record in records.values():
+            check(record)
+        # Tasks 0 and 2 are the first worker's, task 1 is the second's.
+        counts = [pair.told(index)["episodes"] for index in (0, 1)]
+        zeros = {"running": 0, "masked": 0}
+        assert counts == [
+            {"total": 6, "committed": 6, "resolved": 2, "unresolved": 4, **zeros},
+            {"total": 3, "committed": 3, "resolved": 1, "unresolved": 2, **zeros},
+        ]
+        assert [pair.told(index)["rewardSum"] for index in (0, 1)] == [2.0, 1.0]
+        assert all(pair.told(index)["finished"] for index in (0, 1))
+        pair.until_no_pods(within_s=20)
+
+
+def test_parallelism_is_followed_up_and_down_while_running(
+    site: Site, row: Json, tmp_path: Path
+) -> None:
+    spec: Json = {"dataset": slow(site, row, 4), "samples": 24, "parallelism": 1}
+    with workers(site, tmp_path, spec, name="scaled") as job:
+        job.start(0)
+        job.until_told(lambda told: told["episodes"]["running"] == 1, within_s=30)
+
+        site.kubectl("scale", RJ, "scaled", "--replicas=6")
+        up_s = until(lambda: len(site.sandboxes("scaled")) == 6, within_s=10, told=job.words)
+        job.until_told(lambda told: told["episodes"]["running"] == 6, within_s=10 - min(up_s, 5))
+        site.kubectl("scale", RJ, "scaled", "--replicas=2")
+        job.until_told(lambda told: told["episodes"]["running"] <= 2, within_s=30)
+        # A closed sandbox is seen to have ended a moment later, when its grader is there already.
+        until(lambda: len(site.sandboxes("scaled")) <= 2, within_s=15, told=job.words)
+        assert job.told()["episodes"]["running"] <= 2
+        site.kubectl("scale", RJ, "scaled", "--replicas=6")
+        assert job.running[0].wait(120) == 0, job.words()
+        assert len(stored(job)) == 24
+        assert {record["attempt"] for record in stored(job).values()} == {1}
+
+
+def test_a_killed_worker_is_followed_by_one_that_repeats_nothing(
+    site: Site, row: Json, tmp_path: Path
+) -> None:
+    spec: Json = {"dataset": slow(site, row, 8), "samples": 6, "parallelism": 2}
+    with workers(site, tmp_path, spec, name="killed") as job:
+        job.start(0)
+        until(lambda: len(stored(job)) >= 2, within_s=60, told=job.words)
+        time.sleep(4)  # the next ones are in their sandboxes
+        job.running[0].send_signal(signal.SIGKILL)
+        job.running[0].wait()
+        before = stored(job)
+        # Nobody holds their streams any more: they end although nobody is left to delete them.
+        until(lambda: site.sandboxes("killed") == [], within_s=15, told=job.words)
+
+        assert job.start(0).wait(120) == 0, job.words()
+
+        after = stored(job)
+        assert len(after) == 6
+        assert before.items() <= after.items()
+        assert job.told()["episodes"]["committed"] == 6
+        assert job.told()["episodes"]["resolved"] == 6
+        job.until_no_pods(within_s=20)
+
+
+def test_suspend_ends_sandboxes_and_resume_goes_on(site: Site, row: Json, tmp_path: Path) -> None:
+    spec: Json = {"dataset": slow(site, row, 3), "samples": 6, "parallelism": 3}
+    with workers(site, tmp_path, spec, name="paused") as job:
+        job.start(0)
+        until(lambda: len(stored(job)) >= 1, within_s=60, told=job.words)
+
+        site.patch("paused", {"suspend": True})
+
+        job.until_no_pods(within_s=30)
+        kept = stored(job)
+        assert len(kept) < 6
+        job.until_told(lambda told: told["episodes"]["running"] == 0, within_s=10)
+        assert job.running[0].poll() is None
+        site.patch("paused", {"suspend": False})
+        assert job.running[0].wait(90) == 0, job.words()
+        assert kept.items() <= stored(job).items()
+        assert job.told()["episodes"]["committed"] == 6
+        assert {record["failure"] for record in stored(job).values()} == {None}
+
+
+def test_a_worker_that_is_told_to_stop_leaves_no_sandbox_and_says_how_far_it_was(
+    site: Site, row: Json, tmp_path: Path
+) -> None:
+    spec: Json = {"dataset": slow(site, row, 3), "samples": 8, "parallelism": 2}
+    with workers(site, tmp_path, spec, name="drained") as job:
+        job.start(0)
+        until(lambda: len(stored(job)) >= 1, within_s=60, told=job.words)
+
+        began = time.monotonic()
+        job.running[0].terminate()
+
+        assert job.running[0].wait(30) == 143, job.words()
+        assert time.monotonic() - began < 20
+        told = job.told()
+        assert not told["finished"]
+        assert told["episodes"]["running"] == 0
+        assert 1 <= told["episodes"]["committed"] == len(stored(job)) < 8
+        job.until_no_pods(within_s=10)
+
+
+def test_an_image_that_does_not_exist_is_told_within_seconds_and_masks_the_episode(
+    site: Site, row: Json, tmp_path: Path
+) -> None:
+    absent = {**row, "image": "swe-rollout/absent:0"}
+    spec: Json = {
+        "dataset": site.put_rows(f"{site.namespace}-absent", [absent]),
+        "sandbox": {"pod": {"resources": small("64Mi"), "imagePullPolicy": "Never"}},
+    }
+    with workers(site, tmp_path, spec, name="absent") as job:
+        job.start(0)
+        job.until_told(lambda told: bool(told["trouble"]), within_s=15)
+        (trouble,) = job.told()["trouble"]
+        assert (trouble["condition"], trouble["reason"]) == ("SandboxesReady", "ImageUnavailable")
+        assert "imagePullPolicy" in trouble["message"]
+        assert job.running[0].wait(60) == 0
+        (record,) = stored(job).values()
+        assert record["failure"]["type"] == "ImageUnavailableError"
+        assert record["reward"] is None
+        assert job.told()["failures"] == {"ImageUnavailableError": 1}
+
+
+def test_an_engine_that_is_away_is_waited_for_and_costs_no_try(site: Site, tmp_path: Path) -> None:
+    with ScriptedEngine(tmp_path) as engine:
+        spec: Json = {
+            # The API server refuses the usual spellings of this machine: they would be a pod's own.
+            "policy": {"sglang": {"url": f"http://2130706433:{engine.port}", "retries": 0}},
+            "samples": 4,
+            "parallelism": 2,
+        }
+        with workers(site, tmp_path, spec, name="silent") as job:
+            job.start(0)
+            job.until_told(lambda told: bool(told["trouble"]), within_s=15)
+            (trouble,) = job.told()["trouble"]
+            assert (trouble["condition"], trouble["reason"]) == ("ModelReady", "Unreachable")
+            assert job.told()["episodes"] == {**job.told()["episodes"], "total": 4, "running": 0}
+
+            engine.start()
+            until(lambda: len(stored(job)) >= 1, within_s=90, told=job.words)
+            engine.stop()
+            job.until_told(lambda told: bool(told["trouble"]), within_s=30)
+            time.sleep(5)
+            assert job.running[0].poll() is None
+            engine.start()
+
+            assert job.running[0].wait(120) == 0, job.words()
+            records = stored(job).values()
+            assert len(records) == 4
+            assert {record["attempt"] for record in records} == {1}
+            assert {record["failure"] for record in records} == {None}
+            assert job.told()["trouble"] == []
+
+
+class ScriptedEngine:
+    """An engine on a port of its own that can be stopped and started again."""
+
+    def __init__(self, log: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port: int = free.getsockname()[1]
+        self._log = log / "engine.txt"
+        self._process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            self.stop()
+
+    def start(self) -> None:
+        """Return when it answers."""
+        serve = ["engine", "serve-scripted", "--include", f"{PAIR}*", "--scenarios", "gold"]
+        with self._log.open("a") as log:
+            self._process = subprocess.Popen(
+                [*COMMAND, *serve, "--context-tokens", "131072", "--port", str(self.port)],
+                cwd=ROOT,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline().startswith("http://")
+
+    def stop(self) -> None:
+        """End it as a crash would."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.communicate()
+        self._process = None
+
+
+def test_a_template_that_breaks_isolation_ends_the_worker_before_any_episode(
+    site: Site, tmp_path: Path
+) -> None:
+    template = {"spec": {"hostNetwork": True}}
+    spec: Json = {"sandbox": {"pod": {"resources": small("64Mi"), "template": template}}}
+    with workers(site, tmp_path, spec, name="loose") as job:
+        assert job.start(0).wait(30) == 1
+        assert "spec.hostNetwork" in job.words()
+        assert stored(job) == {}
+
+
+def test_a_template_adds_to_the_pods_and_they_belong_to_the_job(
+    site: Site, row: Json, tmp_path: Path
+) -> None:
+    template: Json = {
+        "metadata": {"labels": {"team": "rl"}},
+        "spec": {
+            "tolerations": [{"key": "rl", "operator": "Exists"}],
+            "nodeSelector": {"kubernetes.io/os": "linux"},
+            "containers": [{"name": "sandbox", "resources": {"limits": {"cpu": "1"}}}],
+        },
+    }
+    spec: Json = {
+        "dataset": slow(site, row, 5),
+        "sandbox": {"pod": {"resources": small("256Mi"), "template": template}},
+    }
+    with workers(site, tmp_path, spec, name="dressed") as job:
+        job.start(0)
+        mine = "swe-rollout.dev/job=dressed,team=rl"
+        until(lambda: site.objects("pods", mine) != [], within_s=30, told=job.words)
+        pod = site.objects("pods", mine)[0]
+        uid = json.loads(site.kubectl("get", RJ, "dressed", "-o", "json"))["metadata"]["uid"]
+        assert [owner["uid"] for owner in pod["metadata"]["ownerReferences"]] == [uid]
+        assert pod["spec"]["nodeSelector"] == {"kubernetes.io/os": "linux"}
+        assert {"rl", "node.kubernetes.io/not-ready"} <= {
+            toleration.get("key") for toleration in pod["spec"]["tolerations"]
+        }
+        (container,) = pod["spec"]["containers"]
+        limits = container["resources"]["limits"]
+        assert limits == {"cpu": "1", "memory": "256Mi", "ephemeral-storage": "64Mi"}
+        assert pod["spec"]["automountServiceAccountToken"] is False
+        assert job.running[0].wait(60) == 0

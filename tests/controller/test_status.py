@@ -1,0 +1,326 @@
+"""What a job says of itself: counts that never go back, conditions, one word, news. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from controller.builders import NOW, after, at, job, observed, pod, says, worker_job
+from rollout_operator.actions import EventType
+from rollout_operator.observed import Observed, SeenJob
+from rollout_operator.status import FINAL_COUNT, news, next_status
+from swe_rollout.spec.status import (
+    Condition,
+    ConditionType,
+    RolloutJobStatus,
+    State,
+    Trouble,
+    WorkerProgress,
+)
+
+DOWN = Trouble(
+    condition=ConditionType.MODEL_READY, reason="Unreachable", message="the engine is away"
+)
+
+
+def status(seen: SeenJob, found: Observed, *, after_s: float = 0) -> RolloutJobStatus:
+    return next_status(seen, found, at(after_s))
+
+
+def condition(of: RolloutJobStatus, kind: ConditionType) -> Condition | None:
+    return next((each for each in of.conditions if each.type is kind), None)
+
+
+def reason(of: RolloutJobStatus, kind: ConditionType) -> tuple[str, str]:
+    found = condition(of, kind)
+    return ("", "") if found is None else (found.status, found.reason)
+
+
+def test_counts_are_the_sum_of_the_shares() -> None:
+    first = says(4, resolved=2, masked=1, running=3, reward_sum=1.5)
+    second = says(6, resolved=1, running=2, reward_sum=0.5)
+
+    said = status(
+        job(), observed(pod(0, says=first), pod(1, says=second), workers=worker_job(job()))
+    )
+
+    counts = said.episodes
+    assert (counts.total, counts.committed, counts.running) == (20, 10, 5)
+    assert (counts.resolved, counts.unresolved, counts.masked) == (3, 6, 1)
+    assert said.stop_reasons == {"submitted": 9}
+    assert said.failures == {"PodLostError": 1}
+    assert (said.progress, said.resolved, said.mean_reward) == ("10/20", "3/9", "0.22")
+    assert said.state is State.RUNNING
+
+
+def test_counts_stay_as_a_whole_while_a_share_is_unknown() -> None:
+    both = observed(
+        pod(0, says=says(5, resolved=5)), pod(1, says=says(5)), workers=worker_job(job())
+    )
+    before = status(job(), both)
+
+    # A new operator, and the pod of index 0 has been replaced by one that has not spoken yet.
+    alone = observed(pod(0), pod(1, says=says(7, running=2)), workers=worker_job(job()))
+    said = status(replace(job(), status=before), alone)
+
+    assert (said.episodes.committed, said.episodes.resolved, said.episodes.total) == (10, 5, 20)
+    assert said.episodes.running == 2
+    caught_up = observed(pod(0, says=says(5, resolved=5)), pod(1, says=says(7)))
+    assert status(replace(job(), status=said), caught_up).episodes.committed == 12
+
+
+def test_only_pods_that_live_have_running_episodes() -> None:
+    told = pod(0, says=says(1, running=4), told_to_end_at=NOW)
+
+    assert status(job(), observed(told, workers=worker_job(job()))).episodes.running == 0
+
+
+def test_a_mean_is_written_only_of_what_was_graded() -> None:
+    masked = observed(pod(0, says=says(2, masked=2)))
+    ungraded = job({"grading": {"enabled": False}})
+
+    assert status(job(), masked).mean_reward == ""
+    assert status(ungraded, observed(pod(0, says=says(2)))).mean_reward == ""
+
+
+def test_an_invalid_spec_is_not_accepted_and_every_problem_is_told_with_its_cure() -> None:
+    wrong = job({"samples": 0, "limits": {"turn": 3}})
+
+    said = status(wrong, Observed())
+
+    found = condition(said, ConditionType.ACCEPTED)
+    assert found is not None
+    assert (found.status, found.reason) == ("False", "InvalidSpec")
+    assert "spec.samples: must be at least 1" in found.message
+    assert "did you mean `turns`?" in found.message
+    assert said.state is State.FAILED
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (ConditionType.STORAGE_READY, "the bucket is away"),
+        (ConditionType.MODEL_READY, "the engine is away"),
+        (ConditionType.SANDBOXES_READY, "the image is not there; mend its name"),
+    ],
+)
+def test_what_stands_in_a_workers_way_is_a_condition_until_it_is_over(
+    kind: ConditionType, text: str
+) -> None:
+    trouble = Trouble(condition=kind, reason="Why", message=text)
+    troubled = observed(pod(0, says=says(0)), pod(1, says=says(1, trouble=(trouble,))))
+    well = observed(pod(0, says=says(0)), pod(1, says=says(2)))
+
+    bad = status(job(), troubled)
+    good = status(replace(job(), status=bad), well, after_s=9)
+
+    found = condition(bad, kind)
+    assert found is not None
+    assert (found.status, found.reason, found.message) == ("False", "Why", text)
+    assert reason(good, kind) == ("True", "Ready")
+    turned = condition(good, kind)
+    assert turned is not None
+    assert turned.last_transition_time == "2026-11-20T12:00:09Z"
+
+
+def test_the_last_words_of_a_short_job_are_told_before_it_is_complete() -> None:
+    last = says(10, masked=10, finished=True, trouble=(DOWN,))
+    workers = worker_job(
+        job({"workers": {"count": 1}}), conditions={"Complete": ""}, completed_at=NOW
+    )
+
+    said = status(
+        job({"workers": {"count": 1}}),
+        observed(pod(0, says=last, phase="Succeeded"), workers=workers),
+    )
+
+    assert reason(said, ConditionType.MODEL_READY) == ("False", "Unreachable")
+    assert said.state is State.COMPLETE
+
+
+def test_before_anybody_has_spoken_nothing_is_said_of_services() -> None:
+    said = status(job(), observed(pod(0), workers=worker_job(job())))
+
+    assert condition(said, ConditionType.MODEL_READY) is None
+
+
+def waiting(why: str, message: str = "m") -> dict[str, object]:
+    return {"waiting": {"reason": why, "message": message}}
+
+
+def ended(code: int, why: str = "Error", message: str = "") -> dict[str, object]:
+    return {"terminated": {"exitCode": code, "reason": why, "message": message}}
+
+
+NO_NODE = [
+    {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}
+]
+OLD = NOW - timedelta(seconds=6)
+
+
+@pytest.mark.parametrize(
+    ("worker", "refusal", "expected"),
+    [
+        (pod(container=waiting("ImagePullBackOff"), phase="Pending"), "", "WorkerImageUnavailable"),
+        (
+            pod(container=waiting("ErrImageNeverPull"), phase="Pending"),
+            "",
+            "WorkerImageUnavailable",
+        ),
+        (pod(container=waiting("CreateContainerConfigError")), "", "WorkerStartFailed"),
+        (pod(container=waiting("ContainerCreating"), phase="Pending"), "", ""),
+        (pod(conditions=NO_NODE, phase="Pending", created_at=OLD), "", "WorkerUnschedulable"),
+        (pod(conditions=NO_NODE, phase="Pending", created_at=NOW), "", ""),
+        (pod(container=ended(137, "OOMKilled"), phase="Failed"), "", "WorkerOutOfMemory"),
+        (pod(container=ended(128, "StartError"), phase="Failed"), "", "WorkerCrashed"),
+        (pod(container=ended(143), phase="Failed"), "", ""),
+        (pod(container=ended(0), phase="Succeeded"), "", ""),
+        (None, "pods is forbidden: exceeded quota: small", "WorkerQuotaExceeded"),
+        (None, "admission webhook says no", "WorkerRefused"),
+    ],
+)
+def test_workers_that_do_not_start_or_stay_are_told_with_a_typed_reason(
+    worker: object, refusal: str, expected: str
+) -> None:
+    pods = (worker,) if worker is not None else ()
+    found = Observed(workers=worker_job(job()), pods=pods, refusal=refusal)  # type: ignore[arg-type]
+
+    said = condition(status(job(), found), ConditionType.SANDBOXES_READY)
+
+    assert (said.reason if said is not None else "") == expected
+    assert said is None or "spec.workers" in said.message or "kubectl logs" in said.message
+
+
+def test_a_job_level_failure_of_a_worker_is_the_jobs_with_the_workers_own_words() -> None:
+    words = "the failure budget is spent: 9 of 10 episodes were masked. mend the cause"
+    dead = pod(container=ended(1, message=words + "\n"), phase="Failed")
+    target = worker_job(job(), conditions={"FailureTarget": "PodFailurePolicy"})
+
+    said = status(job(), observed(dead, workers=target))
+    early = status(job(), observed(workers=target))
+
+    found = condition(said, ConditionType.FAILED)
+    assert found is not None
+    assert (found.status, found.reason, found.message) == ("True", "WorkerFailed", words)
+    assert (said.state, said.completion_time) == (State.FAILED, "2026-11-20T12:00:00Z")
+    assert condition(early, ConditionType.FAILED) is None, "not before the reason is known"
+
+
+def test_deadline_and_lost_workers_are_failures_with_a_cure() -> None:
+    late = worker_job(job(), conditions={"Failed": "DeadlineExceeded"})
+    lost = worker_job(job(), conditions={"Failed": "FailedIndexes"})
+    killed = pod(container=ended(137, "OOMKilled"), phase="Failed")
+
+    deadline = condition(
+        status(job({"activeDeadlineSeconds": 90}), observed(workers=late)), ConditionType.FAILED
+    )
+    memory = condition(status(job(), observed(killed, workers=lost)), ConditionType.FAILED)
+
+    assert deadline is not None
+    assert memory is not None
+    assert deadline.reason == "DeadlineExceeded"
+    assert "spec.activeDeadlineSeconds is 90" in deadline.message
+    assert memory.reason == "WorkersLost"
+    assert "raise spec.workers.resources.memory" in memory.message
+
+
+def test_a_job_is_complete_when_the_last_words_of_all_workers_are_counted() -> None:
+    workers = worker_job(job(), conditions={"Complete": ""}, completed_at=NOW)
+    early = observed(pod(0, says=says(10, finished=True)), pod(1, says=says(9)), workers=workers)
+    counted = observed(
+        pod(0, says=says(10, finished=True)), pod(1, says=says(10, finished=True)), workers=workers
+    )
+
+    assert condition(status(job(), early), ConditionType.COMPLETE) is None
+    late = status(job(), early, after_s=FINAL_COUNT.total_seconds() + 1)
+    assert reason(late, ConditionType.COMPLETE) == ("True", "AllCommitted")
+    said = status(job(), counted)
+    assert reason(said, ConditionType.COMPLETE) == ("True", "AllCommitted")
+    assert (said.state, said.completion_time) == (State.COMPLETE, "2026-11-20T12:00:00Z")
+
+
+def test_what_is_over_stays_over() -> None:
+    workers = worker_job(job(), conditions={"Complete": ""}, completed_at=NOW)
+    over = status(
+        job(),
+        observed(
+            pod(0, says=says(10, finished=True)),
+            pod(1, says=says(10, finished=True)),
+            workers=workers,
+        ),
+    )
+
+    said = status(replace(job({"suspend": True}), status=over), Observed(), after_s=60)
+
+    assert said == over
+
+
+def test_a_job_is_suspended_when_nothing_of_it_runs() -> None:
+    stopped = worker_job(job(), suspended=True)
+    draining = observed(pod(told_to_end_at=NOW), workers=stopped, sandboxes_left=False)
+    crowded = observed(workers=stopped, sandboxes_left=True)
+    quiet = observed(workers=stopped, sandboxes_left=False)
+    seen = job({"suspend": True})
+
+    assert reason(status(seen, draining), ConditionType.SUSPENDED) == ("False", "Suspending")
+    assert reason(status(seen, crowded), ConditionType.SUSPENDED) == ("False", "Suspending")
+    said = status(seen, quiet)
+    assert reason(said, ConditionType.SUSPENDED) == ("True", "SuspendedBySpec")
+    assert said.state is State.SUSPENDED
+
+
+def test_a_job_in_a_queue_says_which_one_and_is_pending() -> None:
+    seen = job({"workers": {"labels": {"kueue.x-k8s.io/queue-name": "team-queue"}}})
+
+    said = status(seen, observed(workers=worker_job(seen, suspended=True)))
+
+    found = condition(said, ConditionType.SUSPENDED)
+    assert found is not None
+    assert (found.reason, said.state) == ("Queued", State.PENDING)
+    assert "team-queue" in found.message
+
+
+def test_addresses_show_their_host_and_nothing_else() -> None:
+    seen = job({"policy": {"sglang": {"url": "http://key:secret@engine.team:30000/v1"}}})
+
+    assert status(seen, Observed()).policy == "sglang:engine.team"
+
+
+def test_every_turn_of_a_condition_is_told_once() -> None:
+    bad = status(job(), observed(pod(says=says(1, trouble=(DOWN,)))))
+    worse = says(1, trouble=(DOWN.model_copy(update={"message": "still away"}),))
+    still = status(replace(job(), status=bad), observed(pod(says=worse)), after_s=4)
+    good = status(replace(job(), status=still), observed(pod(says=says(2))), after_s=8)
+
+    def told(before: RolloutJobStatus, now: RolloutJobStatus) -> list[tuple[EventType, str, str]]:
+        found = news(before.conditions, now.conditions, NOW)
+        return [(each.type, each.reason, each.message) for each in found]
+
+    assert told(RolloutJobStatus(), bad) == [
+        (EventType.WARNING, "Unreachable", "the engine is away")
+    ]
+    assert told(bad, still) == []
+    assert told(still, good) == [(EventType.NORMAL, "Ready", "ModelReady is true now")]
+
+
+def test_a_new_generation_is_marked_on_what_was_looked_at_again() -> None:
+    said = status(job(generation=4), Observed())
+
+    assert said.observed_generation == 4
+    assert {each.observed_generation for each in said.conditions} == {4}
+
+
+def test_a_status_of_another_version_is_started_afresh() -> None:
+    seen = job(status={"state": "Levitating", "episodes": {"total": "many"}})
+
+    assert seen.status == RolloutJobStatus()
+
+
+def test_an_annotation_of_another_version_is_no_progress() -> None:
+    silent = pod(says=WorkerProgress())
+    silent.metadata.annotations["swe-rollout.dev/progress"] = "{]"
+
+    assert silent.progress is None
+    assert status(after(job()), observed(silent)).progress == "0/0"
