@@ -178,7 +178,6 @@ class Reporter:
 
     async def _write(self, progress: WorkerProgress) -> None:
         self._wrote_at_s = time.monotonic()
-        self._allowance.spend()
         value = progress.model_dump_json(by_alias=True)
         try:
             await self._client.annotate_pod(
@@ -187,4 +186,5 @@ class Reporter:
         except (ClusterError, UnreachableError) as error:
             log.warning("progress_not_told", pod=self._pod, why=str(error))
         else:
+            self._allowance.spend()
             self._told = progress

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 TERMINATION_LOG = Path("/dev/termination-log")
 """What a container leaves there, Kubernetes shows as the reason of its end."""
+_MESSAGE_BYTES = 4096
+"""What Kubernetes keeps of it."""
+_PROBLEMS = 5
 FAILED = 1
 DRAINED = 143
 
@@ -80,6 +83,10 @@ async def _work(post: Post) -> Outcome:
 
 def _leave_behind(error: SweRolloutError) -> None:
     """The reason of the end, in one line, where Kubernetes looks for it."""
+    from swe_rollout.errors import DatasetError, SpecError
+
     if TERMINATION_LOG.exists():
-        line = " ".join(f"{error}. {error.fix}".split())
-        TERMINATION_LOG.write_text(line[:4000])
+        problems = error.problems if isinstance(error, (SpecError, DatasetError)) else ()
+        sentences = [str(error), *map(str, problems[:_PROBLEMS]), error.fix]
+        line = " ".join(". ".join(filter(None, sentences)).split())
+        TERMINATION_LOG.write_bytes(line.encode()[:_MESSAGE_BYTES])

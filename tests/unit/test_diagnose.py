@@ -205,3 +205,19 @@ def test_events_complete_a_reason_without_repeating_it() -> None:
     assert diagnose.with_events(error, events).why == (
         "ErrImagePull: name unknown; NodeNotReady: the node is not ready"
     )
+
+
+def test_a_pod_whose_process_1_was_told_to_end_is_lost_and_not_broken() -> None:
+    ended = pod(phase="Succeeded", containerStatuses=container(terminated={"exitCode": 0}))
+    error = loss_of(ended)
+    assert isinstance(error, diagnose.PodLostError)
+    assert error.retryable
+    assert "stream was lost" in error.why
+
+
+def test_no_room_stands_longer_than_other_reasons_before_it_is_worth_a_word() -> None:
+    condition = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available"}
+    crowded = finding_of(pod(phase="Pending", conditions=[condition]))
+    pulled = finding_of(waiting("ErrImagePull", "i/o timeout"))
+    assert pulled.doubt_s < crowded.doubt_s < crowded.settle_s
+    assert pulled.doubt_s < pulled.settle_s
