@@ -18,7 +18,15 @@ import structlog
 from rollout_operator.actions import Announce, Prepare
 from rollout_operator.execute import carry_out, why
 from rollout_operator.observed import Observed
-from rollout_operator.reconcile import BUSY_S, CALM_S, looks_for_sandboxes, reconcile
+from rollout_operator.reconcile import (
+    ASKED_S,
+    BUSY_S,
+    CALM_S,
+    FIGURES_S,
+    figures_only,
+    looks_for_sandboxes,
+    reconcile,
+)
 from swe_rollout.errors import ClusterError, SweRolloutError
 
 if TYPE_CHECKING:
@@ -51,6 +59,8 @@ class Desk:
         self._prepared_at: datetime | None = None
         self._refused = ""
         self._listed_at = -_LISTED_S
+        self._wrote_at = -FIGURES_S
+        self._asked_at = -ASKED_S
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -81,6 +91,7 @@ class Desk:
         now, then = self.job.metadata, before.metadata
         # Our own writes of the status are no news.
         if (now.generation, now.deletion_timestamp) != (then.generation, then.deletion_timestamp):
+            self._asked_at = time.monotonic()
             self._news.set()
 
     def hear_workers(self, workers: WorkerJob, *, gone: bool) -> None:
@@ -125,13 +136,24 @@ class Desk:
         )
         for action in plan.actions:
             await self._do(action, now)
-        if plan.status != self.job.status:
-            await self._kube.write_status(self.job.metadata, plan.status, before=self.job.status)
-            self._metrics.status_written()
-            self.job = replace(self.job, status=plan.status)
+        if plan.status == self.job.status:
+            return plan.again_s
+        if (wait_s := self._wait_s(plan.status)) > 0:
+            return wait_s if plan.again_s is None else min(wait_s, plan.again_s)
+        await self._kube.write_status(self.job.metadata, plan.status, before=self.job.status)
+        self._metrics.status_written()
+        self._wrote_at = time.monotonic()
+        self.job = replace(self.job, status=plan.status)
         for each in plan.news:
             await self._do(each, now)
         return plan.again_s
+
+    def _wait_s(self, status: RolloutJobStatus) -> float:
+        """How long a new status can wait: figures alone are no hurry, and each write costs."""
+        asked = time.monotonic() - self._asked_at < ASKED_S
+        if figures_only(self.job.status, status) and not asked:
+            return max(0.0, self._wrote_at + FIGURES_S - time.monotonic())
+        return 0.0
 
     async def _list(self) -> None:
         me = self.job.metadata

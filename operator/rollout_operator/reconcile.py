@@ -30,6 +30,10 @@ PREPARED = timedelta(minutes=10)
 """Rights and policy are applied again after this, in case somebody removed them."""
 BUSY_S = 2.0
 CALM_S = 30.0
+FIGURES_S = 10.0
+"""Between two writes that change nothing but counts."""
+ASKED_S = 30.0
+"""After a change of the spec somebody watches: counts are told as they come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,12 @@ class Plan:
     """Look again after this, whatever happens; none: only when something changes."""
     news: tuple[Announce, ...] = ()
     """To be told once the status says the same."""
+
+
+def figures_only(before: RolloutJobStatus, after: RolloutJobStatus) -> bool:
+    """Whether the two say the same but for counts, and the count of episodes is known in both."""
+    known = before.episodes.total == after.episodes.total
+    return known and (before.state, before.conditions) == (after.state, after.conditions)
 
 
 def reconcile(job: SeenJob, observed: Observed, now: datetime, *, image: str) -> Plan:
