@@ -6,6 +6,7 @@ import argparse
 import fcntl
 import json
 import os
+import shlex
 import shutil
 import sys
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dev_cluster import binaries, kind, native, record
+from dev_cluster.binaries import KUBE
 from dev_cluster.checkout import SOURCES, Checkout
 from dev_cluster.errors import PREREQUISITE, ScriptError
 from dev_cluster.network import NODE_ADDRESS
@@ -96,8 +98,20 @@ def _up(arguments: argparse.Namespace, checkout: Checkout, progress: Progress) -
                 kind.up(checkout, progress)
             case Kind.NATIVE:
                 native.up(checkout, progress)
+                _offer_kubectl(checkout)
         progress.say("up")
     print(f"export KUBECONFIG={checkout.kubeconfig}")
+
+
+def _offer_kubectl(checkout: Checkout) -> None:
+    """Put the cluster's own kubectl on PATH where the machine has none."""
+    if shutil.which("kubectl"):
+        return
+    shim = checkout.state / "bin" / "kubectl"
+    shim.parent.mkdir(exist_ok=True)
+    shim.write_text(f'#!/bin/sh\nexec {shlex.quote(str(KUBE.folder / "kube"))} kubectl "$@"\n')
+    shim.chmod(0o755)
+    print(f'export PATH={shlex.quote(str(shim.parent))}:"$PATH"')
 
 
 def _wanted_kind(arguments: argparse.Namespace, checkout: Checkout) -> Kind:

@@ -1,10 +1,10 @@
-// kube is Kubernetes' control plane, its node agent and etcd in one program.
+// kube is Kubernetes' control plane, its node agent, its client and etcd in one program.
 //
 // The first argument picks the component, everything after it goes to that component:
 //
 //	kube kube-apiserver --etcd-servers=…
 //
-// One program instead of six, because they share nearly all their code: 135 MB instead of 500,
+// One program instead of seven, because they share nearly all their code: 135 MB instead of 500,
 // and one link step instead of six.
 package main
 
@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.etcd.io/etcd/server/v3/etcdmain"
 	"k8s.io/component-base/cli"
+	kubectl "k8s.io/kubectl/pkg/cmd"
 	kubeapiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	kubecontrollermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	kubeproxy "k8s.io/kubernetes/cmd/kube-proxy/app"
@@ -28,7 +29,7 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/version"
 )
 
-const usage = "usage: kube {etcd|kube-apiserver|kube-controller-manager|kube-scheduler|kube-proxy|kubelet} [flags]"
+const usage = "usage: kube {etcd|kube-apiserver|kube-controller-manager|kube-scheduler|kube-proxy|kubelet|kubectl} [flags]"
 
 // component returns the upstream command of that name, or nil.
 func component(name string) *cobra.Command {
@@ -43,6 +44,8 @@ func component(name string) *cobra.Command {
 		return kubeproxy.NewProxyCommand()
 	case "kubelet":
 		return kubelet.NewKubeletCommand(context.Background())
+	case "kubectl":
+		return kubectl.NewDefaultKubectlCommand()
 	}
 	return nil
 }
