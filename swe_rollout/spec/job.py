@@ -311,7 +311,7 @@ class WorkersSpec(Model):
     secrets: tuple[str, ...] = ()
     """Secrets of the job's namespace whose keys become environment variables: credentials of the
     store, keys of engines."""
-    resources: Resources = Resources(cpu="500m", memory="1Gi", ephemeral_storage="1Gi")
+    resources: Resources = Resources(cpu="250m", memory="1Gi", ephemeral_storage="1Gi")
     node_selector: dict[str, str] = Field(default_factory=dict)
     """Labels of the nodes that may run workers."""
     labels: dict[str, str] = Field(default_factory=dict)
