@@ -66,9 +66,7 @@ def project_of(repo: str) -> Project:
 
 def image_of(instance_id: str) -> str:
     """The official image's name, by the documented rule."""
-    return (
-        f"docker.io/swebench/sweb.eval.x86_64.{instance_id.replace('__', '_1776_')}:latest".lower()
-    )
+    return f"swebench/sweb.eval.x86_64.{instance_id.replace('__', '_1776_')}:latest".lower()
 
 
 def test_command(repo: str, test_patch: str) -> str | None:

@@ -1,71 +1,19 @@
-"""The models of a RolloutJob. The string under a field is its documentation everywhere.
-
-Variants (`dataset`, `policy`, `sandbox`) are one optional member each, exactly one of them set, as
-in a pod's `volumes`: unions do not survive in a CRD's structural schema.
-"""
+"""The models of a RolloutJob. The string under a field is its documentation everywhere."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    StringConstraints,
-    field_validator,
-    model_validator,
-)
-from pydantic.alias_generators import to_camel
+from pydantic import Field, field_validator
+
+from swe_rollout.spec.model import Model, Name, OneOf, Positive, Seconds, variant
 
 API_VERSION: Final = "swe-rollout.dev/v1alpha1"
 KIND: Final = "RolloutJob"
 
-Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)]
-Positive = Annotated[int, Field(ge=1)]
-Seconds = Annotated[float, Field(gt=0)]
 ScenarioName = Literal["gold", "wrong", "empty", "malformed", "garbage", "loop"]
-
-
-class Model(BaseModel):
-    """The base: camelCase outside, frozen, no unknown fields."""
-
-    model_config = ConfigDict(
-        alias_generator=to_camel,
-        populate_by_name=True,
-        extra="forbid",
-        frozen=True,
-        use_attribute_docstrings=True,
-        allow_inf_nan=False,
-    )
-
-
-class _OneOf(Model):
-    """Exactly one member is set."""
-
-    @model_validator(mode="after")
-    def _exactly_one(self) -> Self:
-        names = [to_camel(name) for name in type(self).variants()]
-        chosen = [name for name in type(self).variants() if getattr(self, name) is not None]
-        if len(chosen) != 1:
-            found = " and ".join(to_camel(name) for name in chosen) or "none"
-            raise ValueError(f"set exactly one of {', '.join(names)}; found {found}")
-        return self
-
-    @classmethod
-    def variants(cls) -> tuple[str, ...]:
-        """The members of which one is set: those that default to none."""
-        return tuple(
-            name
-            for name, info in cls.model_fields.items()
-            if info.default is None and isinstance(info.json_schema_extra, dict)
-        )
-
-
-def _variant() -> Any:  # as pydantic types Field itself
-    return Field(default=None, json_schema_extra={"x-variant": True})
 
 
 class SwebenchDataset(Model):
@@ -83,12 +31,12 @@ class ReleasePairsDataset(Model):
     """Projects to take, such as `sqlparse`; empty: all."""
 
 
-class Dataset(_OneOf):
+class Dataset(OneOf):
     """The tasks. Set exactly one of `swebench` and `releasePairs`."""
 
-    swebench: SwebenchDataset | None = _variant()
+    swebench: SwebenchDataset | None = variant()
     """Rows in SWE-bench's form."""
-    release_pairs: ReleasePairsDataset | None = _variant()
+    release_pairs: ReleasePairsDataset | None = variant()
     """Tasks made of two releases of a project."""
     include: tuple[str, ...] = ()
     """Instance ids or globs to take, such as `django__*`; empty: all."""
@@ -139,12 +87,12 @@ class ScriptedPolicy(Model):
     """Sample k plays scenario k modulo their number."""
 
 
-class Policy(_OneOf):
+class Policy(OneOf):
     """Who acts. Set exactly one of `sglang` and `scripted`."""
 
-    sglang: SglangPolicy | None = _variant()
+    sglang: SglangPolicy | None = variant()
     """An SGLang server."""
-    scripted: ScriptedPolicy | None = _variant()
+    scripted: ScriptedPolicy | None = variant()
     """Named scenarios, for trying out and for tests."""
     tokenizer: str | None = None
     """A folder or a hub name with tokenizer and chat template; none: the one the engine names, or
@@ -249,12 +197,12 @@ class PodSandbox(Model):
     tolerations, priority, image pull secrets, resources of the container `sandbox`."""
 
 
-class SandboxSpec(_OneOf):
+class SandboxSpec(OneOf):
     """Where agents work and patches are graded. Set exactly one of `local` and `pod`."""
 
-    local: LocalSandbox | None = _variant()
+    local: LocalSandbox | None = variant()
     """Namespaces on this machine."""
-    pod: PodSandbox | None = _variant()
+    pod: PodSandbox | None = variant()
     """Kubernetes pods."""
 
 

@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from swe_rollout.spec.job import Model
+from swe_rollout.spec.model import Model
 
 
 class State(StrEnum):

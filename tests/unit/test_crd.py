@@ -23,7 +23,7 @@ from swe_rollout.spec.crd import (
     schema_digest,
 )
 from swe_rollout.spec.fields import all_fields
-from swe_rollout.spec.job import Model
+from swe_rollout.spec.model import Model
 from swe_rollout.spec.structural import Json, Schema, structural
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -62,7 +62,7 @@ async def test_a_row_of_the_first_generation_gets_image_command_and_parser_by_ru
 ) -> None:
     instance = await load_one(tmp_path, OLD)
     assert instance.source is Source.SWEBENCH
-    assert instance.image == "docker.io/swebench/sweb.eval.x86_64.django_1776_django-11039:latest"
+    assert instance.image == "swebench/sweb.eval.x86_64.django_1776_django-11039:latest"
     assert instance.log_format is LogFormat.DJANGO
     assert instance.evaluation.script is None
     assert instance.evaluation.commands[0].endswith(
@@ -141,7 +141,7 @@ async def test_official_rows_load_and_the_rules_agree_with_what_they_say(name: s
     for instance in results:
         assert isinstance(instance, Instance), str(instance)
         assert instance.source is Source.SWEBENCH_V5
-        assert f"docker.io/{instance.image}" == projects.image_of(instance.instance_id)
+        assert instance.image == projects.image_of(instance.instance_id)
         assert instance.log_format is projects.project_of(instance.repo).log_format
         command = projects.test_command(instance.repo, instance.test_patch)
         assert command is not None
