@@ -1,7 +1,8 @@
 """Sandboxes on this machine, from local images: in namespaces, or in a plain directory.
 
-Writable mounts of the image are copied for each sandbox, the others are shared read-only. A plain
-directory isolates nothing and has no `/testbed`: for trying out where bubblewrap can't run.
+Over writable mounts of the image lies an overlay of the sandbox's own, or a copy where this machine
+has none; the others are shared read-only. A plain directory isolates nothing and has no `/testbed`:
+for trying out where bubblewrap can't run.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import re
 import secrets
 import signal
 from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +26,7 @@ from swe_rollout.local_image import LocalImage, cache_dir, image_folder, load_im
 from swe_rollout.sandbox import bubblewrap
 from swe_rollout.sandbox.bubblewrap import Place
 from swe_rollout.sandbox.local_folder import ProviderFolder, copy, remove
+from swe_rollout.sandbox.overlay import Overlay, can_hold, mounted, works_in
 from swe_rollout.sandbox.pipe_channel import PipeChannel
 from swe_rollout.sandbox.session import Session, supervisor_command
 
@@ -70,9 +73,9 @@ class LocalProvider:
         async with AsyncExitStack() as stack:
             folder = await self._new_folder()
             stack.push_async_callback(asyncio.to_thread, remove, folder)
-            places = await _lay_out(image, source, folder=folder, copy_all=not self._isolated)
-            workdir = _checked_workdir(request.workdir, places, isolated=self._isolated)
-            channel = await self._start_process(image, places, folder=folder, request=request)
+            layout = await _lay_out(image, source, folder=folder, isolated=self._isolated)
+            workdir = _checked_workdir(request.workdir, layout.seen, isolated=self._isolated)
+            channel = await self._start_process(image, layout, folder=folder, request=request)
             stack.pop_all()
         return await Session.open(channel, workdir=workdir)
 
@@ -120,18 +123,19 @@ class LocalProvider:
     async def _start_process(
         self,
         image: LocalImage,
-        places: Sequence[Place],
+        layout: _Layout,
         *,
         folder: Path,
         request: SandboxRequest,
     ) -> PipeChannel:
         if self._isolated:
             hidden = [cache_dir().resolve(), *([self._images.resolve()] if self._images else [])]
-            command = bubblewrap.arguments(folder, places, hidden=hidden) + supervisor_command()
+            inside = bubblewrap.arguments(folder, layout.places, hidden=hidden)
+            command = mounted(layout.overlays, inside + supervisor_command())
             env = _isolated_env(image)
         else:
             command = supervisor_command(state_dir=str(folder))
-            env = _plain_env(image, places, folder)
+            env = _plain_env(image, layout.places, folder)
         ended = partial(self._ended, folder, env.get(_MARK))
         channel = await PipeChannel.start(
             command,
@@ -150,19 +154,37 @@ class LocalProvider:
         await asyncio.to_thread(remove, folder)
 
 
-async def _lay_out(
-    image: LocalImage, source: Path, *, folder: Path, copy_all: bool
-) -> tuple[Place, ...]:
-    places = []
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """The mounts of one sandbox."""
+
+    places: tuple[Place, ...]
+    """Where the sandbox's process finds them."""
+    seen: tuple[Place, ...]
+    """Where the same files are for us."""
+    overlays: tuple[Overlay, ...]
+
+
+async def _lay_out(image: LocalImage, source: Path, *, folder: Path, isolated: bool) -> _Layout:
+    overlaid = (
+        isolated and can_hold(source, folder) and await asyncio.to_thread(works_in, folder.parent)
+    )
+    places, seen, overlays = [], [], []
     for number, mount in enumerate(image.mounts):
-        path = source / mount.source
+        target = posixpath.normpath(mount.target)
+        path, own = (source / mount.source).resolve(), folder / f"mount-{number}"
         # In a plain directory nothing keeps a command from writing to what is shared.
-        if mount.writable or copy_all:
-            path = folder / f"mount-{number}"
-            path.mkdir()
-            await copy(source / mount.source, path)
-        places.append(Place(path.resolve(), posixpath.normpath(mount.target), mount.writable))
-    return tuple(places)
+        writes = mount.writable or not isolated
+        if writes and not overlaid:
+            own.mkdir()
+            await copy(path, own)
+            path = own.resolve()
+        seen.append(Place(path, target, mount.writable))
+        if writes and overlaid:
+            overlays.append(Overlay.over(path, own))
+            path = overlays[-1].merged
+        places.append(Place(path, target, mount.writable))
+    return _Layout(tuple(places), tuple(seen), tuple(overlays))
 
 
 def _checked_workdir(workdir: str, places: Sequence[Place], *, isolated: bool) -> str:

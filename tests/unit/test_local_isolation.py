@@ -313,7 +313,7 @@ async def test_our_own_death_ends_the_sandbox(tmp_path: Path) -> None:
         "role=Role.AGENT, image='swe-rollout/one:1', workdir='/testbed')\n"
     )
     await asyncio.to_thread(_run_and_kill, run, tmp_path)
-    (found,) = (cache_dir() / "sandboxes").glob("*/*/mount-0/beat")
+    (found,) = (cache_dir() / "sandboxes").glob("*/*/mount-0/**/beat")
     size = found.stat().st_size
     await asyncio.sleep(0.3)
     assert found.stat().st_size == size
