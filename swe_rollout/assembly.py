@@ -14,6 +14,7 @@ from swe_rollout.engine.sglang import SglangEngine
 from swe_rollout.errors import InternalError
 from swe_rollout.grading.grader import Grader
 from swe_rollout.limits import CutTurns, Limits
+from swe_rollout.replay import ExpertShape, Recording
 from swe_rollout.rollout import Rollout
 from swe_rollout.sandbox.local import LocalProvider
 from swe_rollout.spec.job import LocalSandbox, PodSandbox, ScriptedPolicy, SglangPolicy
@@ -29,7 +30,14 @@ if TYPE_CHECKING:
     from swe_rollout.instance import Instance
     from swe_rollout.progress import Progress
     from swe_rollout.sandbox.base import SandboxProvider
-    from swe_rollout.spec.job import AgentSpec, LimitsSpec, Policy, RolloutJob, SandboxSpec
+    from swe_rollout.spec.job import (
+        AgentSpec,
+        LimitsSpec,
+        Policy,
+        ReplaySpec,
+        RolloutJob,
+        SandboxSpec,
+    )
     from swe_rollout.trajectory import EpisodeId
 
 
@@ -80,6 +88,7 @@ async def assemble(
         progress=progress,
         policy=actor.name,
         spec_digest=job.digest,
+        recording=_recording(spec.policy.sglang.record) if spec.policy.sglang else None,
     )
 
 
@@ -152,6 +161,16 @@ async def _sglang(
     engine = SglangEngine(policy, vocab_size=info.vocab_size or renderer.vocab_size)
     stack.push_async_callback(engine.aclose)
     return _Actor(engine, renderer, info, lambda _: f"sglang:{info.model}")
+
+
+def _recording(spec: ReplaySpec) -> Recording | None:
+    experts = spec.routed_experts
+    wanted = Recording(
+        experts=ExpertShape(experts.layers, experts.topk) if experts else None,
+        sampling_mask=spec.sampling_mask,
+        prompt_logprobs=spec.prompt_logprobs,
+    )
+    return wanted if wanted != Recording() else None
 
 
 def _limits(spec: LimitsSpec) -> Limits:

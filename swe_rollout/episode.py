@@ -50,8 +50,10 @@ async def _act(attempt: Attempt, rollout: Rollout, record: Recorder) -> reposito
             limits=rollout.limits,
             prompts=rollout.prompts,
             on_turn=record.turn,
+            recording=rollout.recording,
         )
         record.stop_reason = await record.loop.run()
         return await repository.diff(sandbox, base)
     finally:
+        rollout.engine.forget(attempt.episode)
         await sandbox.close()

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from dataclasses import dataclass, field
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
 
 
 class CutTurns(StrEnum):
@@ -40,26 +46,62 @@ class Limits:
     """Turns in a row with identical calls (`repeated`); none: not checked."""
 
 
-@dataclass(slots=True)
 class Deadline:
-    """A monotonic deadline that can be paused while a service is down."""
+    """A monotonic deadline whose clock stands still while a service that is needed is away."""
 
-    seconds: float
-    _end: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._end = time.monotonic() + self.seconds
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+        self._stops = 0
+        self._stopped_at = 0.0
+        self._timeout: asyncio.Timeout | None = None
 
     @property
     def left_s(self) -> float:
         """Seconds left; never negative."""
-        return max(0.0, self._end - time.monotonic())
+        return max(0.0, self._end - self._now())
 
     @property
     def passed(self) -> bool:
         """Whether the time is over."""
-        return time.monotonic() >= self._end
+        return self._now() >= self._end
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """The clock stands still: what is waited for is not the episode's to lose. May nest."""
+        if not self._stops:
+            self._stopped_at = time.monotonic()
+            self._follow(None)
+        self._stops += 1
+        try:
+            yield
+        finally:
+            self._stops -= 1
+            if not self._stops:
+                self.extend(time.monotonic() - self._stopped_at)
 
     def extend(self, seconds: float) -> None:
         """Give back time that was not the episode's to lose."""
         self._end += seconds
+        if not self._stops:
+            self._follow(self.left_s)
+
+    @asynccontextmanager
+    async def enforced(self) -> AsyncIterator[asyncio.Timeout]:
+        """Cancel what is inside when the time is over, as `asyncio.timeout` does.
+
+        Raises TimeoutError; the Timeout tells by `expired` whether it was this one's.
+        """
+        async with asyncio.timeout(None if self._stops else self.left_s) as timeout:
+            self._timeout = timeout
+            try:
+                yield timeout
+            finally:
+                self._timeout = None
+
+    def _now(self) -> float:
+        return self._stopped_at if self._stops else time.monotonic()
+
+    def _follow(self, left_s: float | None) -> None:
+        if self._timeout is not None and not self._timeout.expired():
+            when = None if left_s is None else asyncio.get_running_loop().time() + left_s
+            self._timeout.reschedule(when)

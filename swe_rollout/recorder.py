@@ -13,8 +13,8 @@ import structlog
 from swe_rollout import __version__
 from swe_rollout.progress import Phase
 from swe_rollout.sandbox.repository import Patch
-from swe_rollout.tokens import TokenLog
-from swe_rollout.trajectory import Failure, StopReason, Timing, Trajectory, nullable
+from swe_rollout.tokens import TokenLog, nullable
+from swe_rollout.trajectory import Failure, StopReason, Timing, Trajectory
 from swe_rollout.verdict import Reward, Verdict
 
 if TYPE_CHECKING:
@@ -66,13 +66,15 @@ class Recorder:
     def trajectory(self) -> Trajectory:
         """The record."""
         tokens = self.loop.log if self.loop else TokenLog()
+        *earlier, current = tokens.branches()
+        prompt_logprobs = tokens.replay.prompt_logprobs(len(tokens))
         return Trajectory(
             episode=self.attempt.episode,
             policy=self.rollout.policy(self.attempt.episode),
-            token_ids=tuple(tokens.ids),
-            loss_mask=tuple(tokens.loss_mask.tolist()),
-            logprobs=nullable(tokens.logprobs),
-            segments=tokens.segments,
+            token_ids=current.token_ids,
+            loss_mask=current.loss_mask,
+            logprobs=current.logprobs,
+            segments=current.segments,
             turns=tuple(self.loop.turns) if self.loop else (),
             stop_reason=self.stop_reason,
             patch=self.patch.text,
@@ -85,6 +87,11 @@ class Recorder:
             spec_digest=self.rollout.spec_digest,
             software=_software(),
             finished_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            token_path=self.rollout.renderer.path,
+            earlier_branches=tuple(earlier),
+            prompt_logprobs=() if prompt_logprobs is None else nullable(prompt_logprobs),
+            routed_experts=tokens.replay.routed_experts(),
+            sampling_mask=tokens.replay.sampling_mask(),
         )
 
     def _timing(self) -> Timing:

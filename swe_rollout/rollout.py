@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from swe_rollout.instance import Instance
     from swe_rollout.limits import Limits
     from swe_rollout.progress import Progress
+    from swe_rollout.replay import Recording
     from swe_rollout.sandbox.base import Sandbox, SandboxProvider
     from swe_rollout.sandbox.repository import Patch
     from swe_rollout.spec.job import RetrySpec
@@ -73,6 +74,8 @@ class Rollout:
     policy: Callable[[EpisodeId], str]
     """What the record calls the policy of an episode."""
     spec_digest: str
+    recording: Recording | None = None
+    """What is kept beside ids and logprobs."""
 
     def sampling_for(self, episode: EpisodeId) -> Sampling:
         """How this episode samples: its own seed, the same in every attempt."""

@@ -5,6 +5,9 @@ Invariants (checked on every append, tested with random segmentations):
 - `token_ids`, `loss_mask` and `logprobs` have one length, and segments cover it without gaps;
 - the mask is 1 only for ids the engine sampled, and each of those has a finite logprob;
 - the request of turn k+1 is the log after turn k plus the delta, bit for bit.
+
+Every append costs O(new tokens). A conversation that is rendered anew is never an edit: `branch`
+keeps what was sampled as a sample of its own, and begins another.
 """
 
 from __future__ import annotations
@@ -12,18 +15,21 @@ from __future__ import annotations
 import hashlib
 import math
 from array import array
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from swe_rollout.errors import InternalError
+from swe_rollout.replay import Replay, ReplayRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
+
+    from swe_rollout.replay import Recording
 
 
 class SegmentKind(StrEnum):
@@ -59,20 +65,64 @@ class Request:
     sha256: str
 
 
+@dataclass(frozen=True, slots=True)
+class InputIds:
+    """The ids of one request, frozen: as numbers, and as the text that goes over the wire."""
+
+    ids: NDArray[np.int32] = field(compare=False)
+    """int32 `[n]`, read-only."""
+    text: bytes
+    """The same as decimal numbers with commas between them: a JSON array without its brackets."""
+
+    @classmethod
+    def of(cls, ids: Sequence[int]) -> InputIds:
+        """The input of these ids; a log makes its own in less time."""
+        array_of_ids = np.array(ids, dtype=np.int32)
+        array_of_ids.flags.writeable = False
+        return cls(array_of_ids, _text(ids))
+
+    def __len__(self) -> int:
+        """How many ids there are."""
+        return len(self.ids)
+
+    def tolist(self) -> list[int]:
+        """The ids as Python's own numbers; O(n)."""
+        ids: list[int] = self.ids.tolist()
+        return ids
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """One token sequence of an episode: a sample for a trainer. All columns have one length."""
+
+    token_ids: tuple[int, ...]
+    loss_mask: tuple[int, ...]
+    logprobs: tuple[float | None, ...]
+    """Finite where the mask is 1, null elsewhere."""
+    segments: tuple[Segment, ...]
+
+
 class TokenLog:
     """The token record of one episode; grows only, O(new tokens) for each append."""
 
-    __slots__ = ("_ids", "_logprobs", "_mask", "_segments", "_sha")
+    __slots__ = ("_ids", "_logprobs", "_mask", "_past", "_segments", "_sha", "_text", "replay")
 
     def __init__(self) -> None:
+        self._past: list[Branch] = []
+        self._begin()
+
+    def _begin(self) -> None:
         self._ids = array("i")
         self._mask = bytearray()
         self._logprobs = array("f")
         self._segments: list[Segment] = []
         self._sha = hashlib.sha256()
+        self._text = bytearray()
+        self.replay = Replay()
+        """What else the engine told of the tokens of this branch."""
 
     def __len__(self) -> int:
-        """Tokens so far."""
+        """Tokens of the current branch."""
         return len(self._ids)
 
     def append_prompt(self, ids: Sequence[int]) -> None:
@@ -100,6 +150,27 @@ class TokenLog:
             raise InternalError("a sampled id has no finite logprob")
         self._append(SegmentKind.SAMPLED, ids, logprobs, turn, weight_version)
 
+    def branch(self, prompt: Sequence[int], *, turn: int) -> None:
+        """Go on from another rendering of the conversation, as some ways of keeping context do.
+
+        What was logged so far stays whole, as a sample of its own. In the new branch all of
+        `prompt` has mask 0, also where it repeats what the policy once sampled.
+        """
+        if not self._segments:
+            raise InternalError("a branch begins after a prompt")
+        self._past.append(self._branch())
+        self._begin()
+        self._append(SegmentKind.PROMPT, prompt, [math.nan] * len(prompt), turn, None)
+
+    def branches(self) -> tuple[Branch, ...]:
+        """Every token sequence of the episode, in order; the current one is the last."""
+        return (*self._past, self._branch())
+
+    def _branch(self) -> Branch:
+        return Branch(
+            tuple(self._ids), tuple(self._mask), nullable(self.logprobs), self.segments
+        )
+
     def _append(
         self,
         kind: SegmentKind,
@@ -117,29 +188,41 @@ class TokenLog:
         self._logprobs.extend(logprobs)
         self._segments.append(Segment(kind, start, start + len(new), turn, weight_version))
         self._sha.update(np.asarray(new, dtype="<i4").tobytes())
+        self._text += b"," + _text(ids) if start else _text(ids)
 
     def request(self) -> Request:
         """The proof of what the next request must be: everything so far."""
         return Request(len(self._ids), self._sha.hexdigest())
 
-    def assert_request(self, ids: Sequence[int]) -> Request:
-        """The proof of `ids`, which are about to be sent; they must be this log, bit for bit."""
-        sent = Request(len(ids), hashlib.sha256(np.asarray(ids, dtype="<i4").tobytes()).hexdigest())
-        if sent != self.request():
-            raise InternalError(
-                "a request is not the token log so far",
-                why=f"{sent.length} ids are to be sent, the log holds {len(self._ids)}",
-                fix="report this: the prefix property is broken",
-            )
-        return sent
+    def input_ids(self) -> InputIds:
+        """The next request: everything so far, frozen."""
+        ids = self.array()
+        ids.flags.writeable = False
+        return InputIds(ids, bytes(self._text))
+
+    def replay_request(self, recording: Recording) -> ReplayRequest:
+        """What the next call should tell: what is wanted, from where it is not known yet."""
+        last = self._segments[-1]
+        is_new = last.kind is SegmentKind.DELTA and self.replay.prompt_positions <= last.start
+        asks = recording.prompt_logprobs and is_new
+        return ReplayRequest(
+            experts=recording.experts,
+            experts_from=self.replay.expert_rows,
+            sampling_mask=recording.sampling_mask,
+            prompt_logprobs_from=last.start if asks else None,
+        )
+
+    def last_id(self) -> int:
+        """The id that everything so far ends in."""
+        return self._ids[-1]
 
     @property
     def ids(self) -> list[int]:
-        """All ids so far, as a request wants them."""
+        """All ids so far; O(n)."""
         return self._ids.tolist()
 
     def array(self) -> NDArray[np.int32]:
-        """All ids, int32 `[n]`."""
+        """All ids, int32 `[n]`, a copy."""
         return np.array(self._ids, dtype=np.int32)
 
     @property
@@ -159,5 +242,14 @@ class TokenLog:
 
     @property
     def sampled(self) -> int:
-        """How many tokens the policy sampled."""
+        """How many tokens the policy sampled, in this branch."""
         return self._mask.count(1)
+
+
+def nullable(logprobs: NDArray[np.float32]) -> tuple[float | None, ...]:
+    """A logprob column for JSON: NaN, which JSON lacks, becomes null."""
+    return tuple(None if math.isnan(value) else value for value in logprobs.tolist())
+
+
+def _text(ids: Sequence[int]) -> bytes:
+    return ",".join(map(str, ids)).encode()

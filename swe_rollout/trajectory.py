@@ -6,20 +6,17 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 # msgspec reads the annotations of the record's classes, so these are needed at run time.
 from swe_rollout.errors import Boundary, EpisodeError  # noqa: TC001
-from swe_rollout.tokens import Request, Segment  # noqa: TC001
+from swe_rollout.replay import ReplayRows, RoutedExperts, SamplingMask  # noqa: TC001
+from swe_rollout.tokens import Branch, Request, Segment  # noqa: TC001
 from swe_rollout.verdict import Reward, Verdict  # noqa: TC001
-
-if TYPE_CHECKING:
-    import numpy as np
 
 SCHEMA = 1
 
@@ -91,6 +88,8 @@ class Generation:
     prompt_tokens: int
     cached_tokens: int = 0
     weight_versions: tuple[WeightSpan, ...] = ()
+    replay: ReplayRows | None = None
+    """What else was asked for."""
 
 
 class CallStatus(StrEnum):
@@ -106,6 +105,14 @@ class CallStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class TokenSpan:
+    """Sampled tokens `[start, end)` of one turn."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class ToolCall:
     """One attempt at a call, as sampled: never repaired."""
 
@@ -117,6 +124,10 @@ class ToolCall:
     """Typed by the tool's schema; empty unless `status` is ok."""
     problem: str = ""
     """What the policy is told when `status` is not ok."""
+    id: str = field(default="", compare=False)
+    """What the policy called it, in the families whose calls have ids; results go by it."""
+    span: TokenSpan | None = field(default=None, compare=False)
+    """The tokens of the attempt with its delimiters; none where only text is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +191,26 @@ class Timing:
     total_s: float = 0.0
 
 
+class Retention(StrEnum):
+    """What becomes of the reasoning of earlier turns."""
+
+    ALL = "all"
+    """It stays in the context, also where the chat template would drop it: serve evaluations so."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenPath:
+    """How tokens were made of messages, and calls of tokens."""
+
+    family: str
+    tool_format: str
+    fingerprint: str
+    """Of the vocabulary and the chat template."""
+    retention: Retention = Retention.ALL
+    template_drops_reasoning: bool = False
+    """Whether the chat template itself would have dropped reasoning of earlier turns."""
+
+
 @dataclass(frozen=True, slots=True)
 class Trajectory:
     """Everything one episode left behind. Trainable when `failure` is none."""
@@ -210,6 +241,14 @@ class Trajectory:
     """Versions of what made the record."""
     finished_at: str
     """RFC 3339, UTC."""
+    token_path: TokenPath | None = None
+    """None in records of before it was told."""
+    earlier_branches: tuple[Branch, ...] = ()
+    """Samples of the same episode from before its conversation was rendered anew."""
+    prompt_logprobs: tuple[float | None, ...] = ()
+    """Where asked for: of tokens the harness wrote, null elsewhere. Else empty."""
+    routed_experts: RoutedExperts | None = None
+    sampling_mask: SamplingMask | None = None
     schema: int = SCHEMA
 
     @property
@@ -263,7 +302,3 @@ def from_json(data: bytes) -> Trajectory:
     record["reward"] = None if record["reward"] is None else {"terms": terms}
     return msgspec.convert(record, Trajectory)
 
-
-def nullable(logprobs: np.ndarray[Any, np.dtype[np.float32]]) -> tuple[float | None, ...]:
-    """A logprob column for JSON: NaN, which JSON lacks, becomes null."""
-    return tuple(None if math.isnan(value) else value for value in logprobs.tolist())

@@ -238,7 +238,7 @@ def _policy(spec: RolloutJobSpec) -> str:
     """Who acts; of an address only the host, which holds no key."""
     if spec.policy.sglang is None:
         return "scripted"
-    return f"sglang:{urlsplit(spec.policy.sglang.url).hostname or ''}"
+    return f"sglang:{urlsplit(spec.policy.sglang.address).hostname or ''}"
 
 
 def _two_digits(counts: Counts, spec: RolloutJobSpec | None) -> str:

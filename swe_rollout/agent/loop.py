@@ -32,10 +32,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from swe_rollout.agent.prompts import Prompts
-    from swe_rollout.agent.renderer import Renderer
+    from swe_rollout.agent.renderer import Rendered, Renderer
     from swe_rollout.engine.base import Sampling, TokenEngine
     from swe_rollout.instance import Instance
     from swe_rollout.limits import Limits
+    from swe_rollout.replay import Recording
     from swe_rollout.sandbox.base import Sandbox
     from swe_rollout.trajectory import EpisodeId, Generation, Turn
 
@@ -66,6 +67,7 @@ class AgentLoop:
         limits: Limits,
         prompts: Prompts,
         on_turn: Callable[[Turn], None],
+        recording: Recording | None = None,
     ) -> None:
         """`on_turn` is told of each turn that ended in an orderly way."""
         self.turns: list[Turn] = []
@@ -81,7 +83,9 @@ class AgentLoop:
         self._limits = limits
         self._prompts = prompts
         self._on_turn = on_turn
+        self._recording = recording
         self._deadline = Deadline(limits.episode_seconds)
+        self._opens_reasoning = False
         self._cut_in_reasoning = False
 
     async def run(self) -> StopReason:
@@ -93,7 +97,9 @@ class AgentLoop:
         # The sandbox's own folder: one without namespaces has no /testbed.
         task = self._instance.problem_statement
         first = self._prompts.messages(task, self._sandbox.workdir)
-        self.log.append_prompt(self._renderer.prompt(first, self._toolbox.specs))
+        prompt = self._renderer.prompt(first, self._toolbox.specs)
+        self._opens_reasoning = prompt.opens_reasoning
+        self.log.append_prompt(prompt.ids)
         for index in range(self._limits.turns):
             if (stop := self._begin(index) or await self._turn(index)) is not None:
                 return stop
@@ -101,18 +107,20 @@ class AgentLoop:
 
     def _begin(self, index: int) -> StopReason | None:
         """Append what the turn answers, unless there is no room or time for a turn."""
-        delta = self._delta() if index else []
-        if self._room(len(delta)) < 1:
+        delta = self._delta() if index else None
+        if self._room(len(delta.ids) if delta else 0) < 1:
             return StopReason.CONTEXT_FULL
         if self._deadline.passed:
             return StopReason.TIME_LIMIT
-        self.log.append_delta(delta, turn=index)
+        if delta:
+            self._opens_reasoning = delta.opens_reasoning
+            self.log.append_delta(delta.ids, turn=index)
         return None
 
-    def _delta(self) -> list[int]:
+    def _delta(self) -> Rendered:
         last = self.turns[-1]
         return self._renderer.delta(
-            self.log.ids[-1],
+            self.log.last_id(),
             last.tool_calls,
             results=[observation.text for observation in last.observations],
             tools=self._toolbox.specs,
@@ -139,7 +147,7 @@ class AgentLoop:
         budget = min(self._limits.max_new_tokens, self._room())
         began = time.monotonic()
         try:
-            async with asyncio.timeout(self._deadline.left_s) as clock:
+            async with self._deadline.enforced() as clock:
                 await self._generate(draft, budget)
         except TimeoutError:
             if not clock.expired():
@@ -171,18 +179,23 @@ class AgentLoop:
         )
 
     async def _call_engine(self, draft: Draft, budget: int) -> Generation:
-        ids = self.log.ids
-        self.log.assert_request(ids)
-        return await self._engine.generate(
+        wanted = self.log.replay_request(self._recording) if self._recording else None
+        generation = await self._engine.generate(
             GenerateRequest(
                 episode=self._episode,
                 turn=draft.index,
-                input_ids=ids,
+                input_ids=self.log.input_ids(),
                 max_new_tokens=budget,
                 sampling=self._sampling,
                 stop_token_ids=self._renderer.stop_token_ids,
+                replay=wanted,
+                clock=self._deadline,
             )
         )
+        if generation.replay and wanted:
+            told_from = wanted.prompt_logprobs_from
+            self.log.replay.add(generation.replay, prompt_logprobs_from=told_from)
+        return generation
 
     def _append(self, draft: Draft, generation: Generation) -> None:
         for run in runs_of_weights(generation):
@@ -197,17 +210,13 @@ class AgentLoop:
     async def _act(self, draft: Draft) -> StopReason | None:
         """Run the calls in order. A turn without one ends the episode."""
         sampled = self._renderer.sampled(draft.ids)
-        opened = self._renderer.prompt_opens_thinking
+        reasoning = self._renderer.reasoning(opened=self._opens_reasoning)
         is_cut = draft.finish_reason is FinishReason.LENGTH
-        self._cut_in_reasoning = is_cut and reasoning_is_open(
-            sampled, prompt_opened_thinking=opened
-        )
+        self._cut_in_reasoning = is_cut and reasoning_is_open(sampled, reasoning)
         draft.calls = (
             (_cut(len(draft.ids)),)
             if is_cut
-            else self._parser.parse(
-                sampled, tools=self._toolbox.specs, prompt_opened_thinking=opened
-            )
+            else self._parser.parse(sampled, tools=self._toolbox.specs, reasoning=reasoning)
         )
         if not draft.calls:
             return StopReason.FINISHED

@@ -13,7 +13,7 @@ import jinja2
 
 from swe_rollout.agent.encoding import Scaffold
 from swe_rollout.agent.parsers import parser_for
-from swe_rollout.agent.parsers.base import THINK, THINK_END
+from swe_rollout.agent.parsers.base import Reasoning
 from swe_rollout.agent.template import Bodies, assistant_message, result_messages
 from swe_rollout.agent.tools.base import Kind, Parameter, ToolSpec
 from swe_rollout.errors import InternalError, PrerequisiteError
@@ -88,7 +88,7 @@ def _opens_thinking(template: ChatTemplate) -> bool:
     history = list(_HISTORY)
     before = template.render(history, (_TOOL,), prompted=False)
     begun = template.render(history, (_TOOL,), prompted=True).removeprefix(before)
-    return THINK in begun and THINK_END not in begun.rpartition(THINK)[2]
+    return Reasoning().opener in begun and Reasoning().closer not in begun.rpartition(Reasoning().opener)[2]
 
 
 def _check_prompt(template: ChatTemplate) -> None:
@@ -147,8 +147,8 @@ def _call(path: str, count: int) -> ToolCall:
 def _tool_format(written: str, encoding: Encoding) -> ToolFormat | None:
     """The form whose parser reads the template's own call back as it was."""
     sampled = encoding.sampled(encoding.encode([Scaffold(written)]))
-    for tool_format in ToolFormat:
-        calls = parser_for(tool_format).parse(sampled, tools=(_TOOL,), prompt_opened_thinking=False)
+    for tool_format in (ToolFormat.HERMES, ToolFormat.QWEN_XML):
+        calls = parser_for(tool_format).parse(sampled, tools=(_TOOL,), reasoning=Reasoning())
         if [call.arguments for call in calls] == [_call("a b.py", 3).arguments]:
             return tool_format
     return None

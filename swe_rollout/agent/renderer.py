@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from swe_rollout.agent.encoding import Encoding
-from swe_rollout.agent.parsers.base import THINK_END
+from swe_rollout.agent.parsers.base import Reasoning
 from swe_rollout.agent.probe import probe
 from swe_rollout.agent.prompts import Role
 from swe_rollout.agent.template import Bodies, ChatTemplate, messages
 from swe_rollout.errors import PrerequisiteError
 from swe_rollout.tool_format import ToolFormat
+from swe_rollout.trajectory import TokenPath
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,6 +31,15 @@ if TYPE_CHECKING:
     from swe_rollout.agent.template import Pretrained
     from swe_rollout.agent.tools.base import ToolSpec
     from swe_rollout.trajectory import ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """What the harness says, as ids; it ends in the beginning of the policy's turn."""
+
+    ids: list[int]
+    opens_reasoning: bool
+    """Whether that beginning is already inside the reasoning."""
 
 
 class Renderer:
@@ -82,10 +92,9 @@ class Renderer:
         """The ids that end a turn."""
         return self._stops
 
-    @property
-    def prompt_opens_thinking(self) -> bool:
-        """Whether the template begins the policy's turn inside the reasoning."""
-        return self._grammar.opens_thinking
+    def reasoning(self, *, opened: bool) -> Reasoning:
+        """How the family marks its reasoning; `opened`: whether the prompt ended inside it."""
+        return Reasoning(opened=opened)
 
     @property
     def tool_format(self) -> ToolFormat:
@@ -93,12 +102,17 @@ class Renderer:
         return self._tool_format
 
     @property
+    def path(self) -> TokenPath:
+        """How tokens are made here, for the record."""
+        return TokenPath("chatml", self._tool_format, self.fingerprint)
+
+    @property
     def fingerprint(self) -> str:
         """16 hex characters over vocabulary and template, for the record."""
         text = f"{self._encoding.digest}\n{self._template.source}"
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    def prompt(self, first: Sequence[Message], tools: Sequence[ToolSpec]) -> list[int]:
+    def prompt(self, first: Sequence[Message], tools: Sequence[ToolSpec]) -> Rendered:
         """The ids of the first request. A user message is a body: it can't forge control tokens."""
         users = [message.content for message in first if message.role is Role.USER]
         bodies = Bodies(users)
@@ -107,7 +121,7 @@ class Renderer:
             next(stand_ins) if message.role is Role.USER else message.content for message in first
         ]
         text = self._template.render(messages(first, contents), tools, prompted=True)
-        return self._encoding.encode(bodies.cut(text))
+        return Rendered(self._encoding.encode(bodies.cut(text)), self._grammar.opens_thinking)
 
     def delta(
         self,
@@ -117,7 +131,7 @@ class Renderer:
         results: Sequence[str],
         tools: Sequence[ToolSpec],
         open_reasoning: bool = False,
-    ) -> list[int]:
+    ) -> Rendered:
         """The ids between a turn and the next: its boundary, the results of its calls, the prompt.
 
         `last_id` is the last one sampled; a turn that another id ended, or that was cut, gets its
@@ -127,10 +141,11 @@ class Renderer:
         end = self._grammar.turn_end
         close = end.boundary if last_id == end.token_id else end.text + end.boundary
         if open_reasoning:
-            close = f"\n{THINK_END}\n\n{close}"
+            close = f"\n{Reasoning().closer}\n\n{close}"
         bodies = Bodies(results)
         text = self._template.added(calls, bodies.stand_ins, tools)
-        return self._encoding.encode([*bodies.cut(close + text)])
+        ids = self._encoding.encode([*bodies.cut(close + text)])
+        return Rendered(ids, self._grammar.opens_thinking)
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids for people, control tokens written out."""

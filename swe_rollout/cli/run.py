@@ -144,5 +144,5 @@ async def _run(job: RolloutJob, *, base_dir: Path, display: DisplayKind) -> JobS
 def _policy(job: RolloutJob) -> str:
     policy = job.spec.policy
     if policy.sglang is not None:
-        return f"sglang @ {policy.sglang.url}"
+        return f"sglang @ {policy.sglang.address}"
     return f"scripted {','.join(policy.scripted.scenarios)}" if policy.scripted else ""

@@ -6,10 +6,13 @@ HTTP it speaks the same `/generate`, so the client path is the real one).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
+    from swe_rollout.limits import Deadline
+    from swe_rollout.replay import ReplayRequest
+    from swe_rollout.tokens import InputIds
     from swe_rollout.trajectory import EpisodeId, Generation
 
 
@@ -31,10 +34,14 @@ class GenerateRequest:
     episode: EpisodeId
     """Keeps the episode's calls on one engine (prefix cache)."""
     turn: int
-    input_ids: list[int]
+    input_ids: InputIds
     max_new_tokens: int
     sampling: Sampling
     stop_token_ids: tuple[int, ...]
+    replay: ReplayRequest | None = None
+    """What to tell beside ids and logprobs."""
+    clock: Deadline | None = field(default=None, compare=False)
+    """The episode's; it stands still while the call waits for an engine that is away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +66,16 @@ class TokenEngine(Protocol):
         ...
 
     async def generate(self, request: GenerateRequest) -> Generation:
-        """Sample one turn; raises EngineError when the answer can't be trained on."""
+        """Sample one turn; raises EngineError when the answer can't be trained on.
+
+        A call that was lost with its engine is made again with the same ids; `request.clock` stands
+        still meanwhile.
+        """
         ...
+
+    def forget(self, episode: EpisodeId) -> None:
+        """The attempt is over: what was kept for its calls may go."""
+        del episode  # an engine that keeps nothing needs none of it
 
     async def aclose(self) -> None:
         """Release connections."""

@@ -91,7 +91,8 @@ class ScriptedEngine(TokenEngine):
 
     def _script(self, request: GenerateRequest) -> tuple[int, ...]:
         """The turn's ids that are not in the input yet."""
-        openings = list(self._openings(request.input_ids))
+        ids = request.input_ids.tolist()
+        openings = list(self._openings(ids))
         if not openings:
             raise BadRequestError(f"the input ids hold no {_OPENING!r}: no turn is open")
         instance = self._instances.get(request.episode.instance)
@@ -100,7 +101,7 @@ class ScriptedEngine(TokenEngine):
         turn = self.scenario_of(request.episode).turn(len(openings) - 1, instance, self._form)
         script = (*self._encode(turn), self._end)
         # After an abort the loop continues an open turn: what it has is a prefix of the script.
-        begun = tuple(request.input_ids[openings[-1] + len(self._opening) :])
+        begun = tuple(ids[openings[-1] + len(self._opening) :])
         return script[len(begun) :] if begun == script[: len(begun)] else script
 
     def _openings(self, ids: Sequence[int]) -> Iterator[int]:
@@ -111,8 +112,8 @@ class ScriptedEngine(TokenEngine):
                 yield position
 
     def _check(self, request: GenerateRequest) -> None:
-        ids = request.input_ids
-        if ids and not (min(ids) >= 0 and max(ids) < self._vocab_size):
+        ids = request.input_ids.ids
+        if len(ids) and not (ids.min() >= 0 and ids.max() < self._vocab_size):
             raise BadRequestError(f"input ids are outside the vocabulary of {self._vocab_size}")
         if self._context_tokens is not None and len(ids) >= self._context_tokens:
             raise ContextOverflowError(

@@ -18,6 +18,7 @@ from aiohttp import web
 from swe_rollout.engine import wire
 from swe_rollout.engine.base import GenerateRequest, Sampling
 from swe_rollout.errors import EpisodeError
+from swe_rollout.tokens import InputIds
 from swe_rollout.trajectory import FinishReason
 
 if TYPE_CHECKING:
@@ -200,7 +201,7 @@ def _read(data: bytes, routing_key: str | None) -> tuple[str, GenerateRequest]:
     request = GenerateRequest(
         episode=episode,
         turn=0,
-        input_ids=body.input_ids,
+        input_ids=InputIds.of(body.input_ids),
         max_new_tokens=params.max_new_tokens,
         sampling=Sampling(params.temperature, params.top_p, params.top_k, params.min_p, seed),
         stop_token_ids=params.stop_token_ids or (),

@@ -36,7 +36,8 @@ from swe_rollout.errors import (
 if TYPE_CHECKING:
     from swe_rollout.engine.base import GenerateRequest
     from swe_rollout.spec.job import SglangPolicy
-    from swe_rollout.trajectory import Generation
+    from swe_rollout.tokens import InputIds
+    from swe_rollout.trajectory import EpisodeId, Generation
 
 _log = structlog.get_logger(__name__)
 _T = TypeVar("_T")
@@ -63,7 +64,7 @@ class SglangEngine(TokenEngine):
             0, first_backoff_s
         )
         self._http = httpx.AsyncClient(
-            base_url=policy.url,
+            base_url=policy.url or policy.workers[0],
             headers=_authorization(policy.api_key_env),
             timeout=httpx.Timeout(policy.timeout_seconds, connect=CONNECT_S, pool=None),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
@@ -102,6 +103,9 @@ class SglangEngine(TokenEngine):
             with attempt:
                 return await self._attempt(request, attempt.retry_state.attempt_number)
         raise InternalError("a call ended without an answer and without an error")
+
+    def forget(self, episode: EpisodeId) -> None:
+        """Nothing is kept."""
 
     async def aclose(self) -> None:
         """Let the last aborts out, then close the connections."""
@@ -168,12 +172,13 @@ class SglangEngine(TokenEngine):
             return min(failure.retry_after_s, LONGEST_WAIT_S)
         return self._wait(state)
 
-    def _check_ids(self, ids: list[int]) -> None:
-        if not ids:
+    def _check_ids(self, input_ids: InputIds) -> None:
+        if not len(input_ids):
             raise InternalError("a request has no input ids")
-        if min(ids) < 0 or max(ids) >= self._vocab_size:
+        lowest, highest = input_ids.ids.min(), input_ids.ids.max()
+        if lowest < 0 or highest >= self._vocab_size:
             raise InternalError(
-                f"input ids reach from {min(ids)} to {max(ids)}, outside [0, {self._vocab_size})",
+                f"input ids reach from {lowest} to {highest}, outside [0, {self._vocab_size})",
                 why="such an id kills the server; nothing was sent",
                 fix="check that the tokenizer is the model's own",
             )

@@ -85,7 +85,7 @@ class GenerateBody(msgspec.Struct, frozen=True):
     """One `/generate` request. `logprob_start_len` is left out: 0 would defeat the prefix cache."""
 
     rid: str
-    input_ids: list[int]
+    input_ids: msgspec.Raw
     sampling_params: SamplingParams
     return_logprob: bool = True
     stream: bool = False
@@ -176,7 +176,7 @@ def encode_request(request: GenerateRequest, *, rid: str, max_new_tokens: int) -
         no_stop_trim=True,
         sampling_seed=msgspec.UNSET if seed is None else seed,
     )
-    return msgspec.json.encode(GenerateBody(rid, request.input_ids, params))
+    return msgspec.json.encode(GenerateBody(rid, msgspec.Raw(b"[%b]" % request.input_ids.text), params))
 
 
 def decode_answer(body: bytes, *, prompt_tokens: int, vocab_size: int) -> Generation:

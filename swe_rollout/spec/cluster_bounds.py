@@ -41,6 +41,8 @@ BOUNDS: Final = (
     Bound("spec.dataset.releasePairs.names", "maxItems", 256),
     Bound("spec.dataset.releasePairs.names[]", "maxLength", 128),
     Bound("spec.policy.sglang.url", "maxLength", 1024),
+    Bound("spec.policy.sglang.workers", "maxItems", 256),
+    Bound("spec.policy.sglang.workers[]", "maxLength", 1024),
     Bound("spec.policy.sglang.apiKeyEnv", "maxLength", 128),
     Bound("spec.policy.scripted.scenarios", "maxItems", 256),
     Bound("spec.policy.tokenizer", "maxLength", 512),

@@ -108,27 +108,16 @@ def _dataset() -> tuple[Rule, ...]:
 
 
 def _policy() -> tuple[Rule, ...]:
-    url = "spec.policy.sglang.url"
+    sglang = "spec.policy.sglang"
     return (
         _one_of("spec.policy", Policy, "scripted"),
         Rule(
-            url,
-            r"self.matches(r'^https?://[^/\s]+')",
-            "write the engine's http:// or https:// address, such as http://sglang:30000",
+            sglang,
+            "has(self.url) || (has(self.workers) && self.workers.size() > 0)",
+            "where is the engine? write `url: http://sglang:30000`, or list `workers`",
+            Reason.REQUIRED,
         ),
-        Rule(
-            url,
-            r"!self.matches(r'^https?://[^/]*@')",
-            "credentials don't belong in a spec: put the key into a Secret, name that in "
-            "spec.workers.secrets and its key in spec.policy.sglang.apiKeyEnv",
-            Reason.FORBIDDEN,
-        ),
-        Rule(
-            url,
-            r"!self.matches(r'^https?://(localhost|127\.|0\.0\.0\.0|\[::1\])')",
-            "on a cluster this is the worker's own pod: name the engine's Service, such as "
-            "http://sglang.my-namespace:30000",
-        ),
+        *(rule for path in (f"{sglang}.url", f"{sglang}.workers[]") for rule in _engine(path)),
         Rule(
             "spec.policy.sglang.apiKeyEnv",
             "self.matches(r'^[A-Za-z_][A-Za-z0-9_]*$')",
@@ -140,6 +129,29 @@ def _policy() -> tuple[Rule, ...]:
             r"self.matches(r'^[^.~\s]\S*$')",
             "workers have no folder of yours: write a hub name such as Qwen/Qwen3-8B, or the "
             "absolute path of a folder in the image spec.workers.image",
+        ),
+    )
+
+
+def _engine(path: str) -> tuple[Rule, ...]:
+    return (
+        Rule(
+            path,
+            r"self.matches(r'^https?://[^/\s]+')",
+            "write the engine's http:// or https:// address, such as http://sglang:30000",
+        ),
+        Rule(
+            path,
+            r"!self.matches(r'^https?://[^/]*@')",
+            "credentials don't belong in a spec: put the key into a Secret, name that in "
+            "spec.workers.secrets and its key in spec.policy.sglang.apiKeyEnv",
+            Reason.FORBIDDEN,
+        ),
+        Rule(
+            path,
+            r"!self.matches(r'^https?://(localhost|127\.|0\.0\.0\.0|\[::1\])')",
+            "on a cluster this is the worker's own pod: name the engine's Service, such as "
+            "http://sglang.my-namespace:30000",
         ),
     )
 

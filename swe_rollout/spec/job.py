@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from swe_rollout.spec.model import Model, Name, OneOf, Positive, Seconds, variant
 
@@ -55,24 +55,66 @@ class Dataset(OneOf):
         return value
 
 
+def _address(value: str) -> str:
+    if not re.match(r"^https?://[^/\s]+", value):
+        raise ValueError("an http:// or https:// address")
+    return value.rstrip("/")
+
+
+HttpUrl = Annotated[str, AfterValidator(_address)]
+
+
+class RoutedExpertsSpec(Model):
+    """The shape of what a server tells that was started with `--enable-return-routed-experts`."""
+
+    layers: Positive
+    """Of the model, dense ones included."""
+    topk: Positive
+    """Experts for each token."""
+
+
+class ReplaySpec(Model):
+    """What trainers may need to repeat the sampling. It makes records larger."""
+
+    routed_experts: RoutedExpertsSpec | None = None
+    """Which experts saw each token; none: not kept."""
+    sampling_mask: bool = False
+    """Which ids topK, topP and minP left at each step, and the logprob among those."""
+    prompt_logprobs: bool = False
+    """Logprobs of what the harness wrote after the first prompt, such as tool results."""
+
+
 class SglangPolicy(Model):
     """An SGLang server, spoken to by its native `/generate`."""
 
-    url: str
-    """The server, such as `http://sglang:30000`."""
+    url: HttpUrl | None = None
+    """The server or the router, such as `http://sglang:30000`; none: `workers` are called."""
+    workers: tuple[HttpUrl, ...] = ()
+    """The servers themselves. Without `url`, episodes are spread over them, each kept on one;
+    with a router as `url`, calls go through it, and these hear of aborts, pauses and weights."""
     api_key_env: str | None = None
     """Name of the environment variable that holds the key; never the key itself."""
     timeout_seconds: Seconds = 900.0
     """One generation."""
+    concurrency: Positive | None = None
+    """Calls at a time to one server; none: no bound of our own."""
     retries: Annotated[int, Field(ge=0)] = 5
-    """Further tries of a call that did not reach the engine or was refused for load."""
+    """Further tries of a call that was refused for load."""
+    outage_seconds: Seconds = 1800.0
+    """How long an episode waits for a server that is away, its clock standing still."""
+    record: ReplaySpec = ReplaySpec()
+    """What to keep beside ids and logprobs."""
 
-    @field_validator("url")
-    @classmethod
-    def _is_url(cls, value: str) -> str:
-        if not re.match(r"^https?://[^/\s]+", value):
-            raise ValueError("an http:// or https:// address")
-        return value.rstrip("/")
+    @model_validator(mode="after")
+    def _has_a_server(self) -> Self:
+        if self.url is None and not self.workers:
+            raise ValueError("set url, or list workers")
+        return self
+
+    @property
+    def address(self) -> str:
+        """Where the policy is, for people: the first of several."""
+        return self.url or self.workers[0]
 
 
 class ScriptedPolicy(Model):
@@ -97,6 +139,8 @@ class Policy(OneOf):
     tokenizer: str | None = None
     """A folder or a hub name with tokenizer and chat template; none: the one the engine names, or
     the small one of the package for a scripted policy."""
+    chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """What the chat template is told beside messages and tools: `{enable_thinking: false}`."""
 
 
 class SamplingSpec(Model):
@@ -141,7 +185,23 @@ class LimitsSpec(Model):
 class AgentSpec(Model):
     """How the policy is spoken to."""
 
-    tool_format: Literal["auto", "hermes", "qwen_xml"] = "auto"
+    tool_format: Literal[
+        "auto",
+        "hermes",
+        "qwen_xml",
+        "glm45",
+        "glm47",
+        "kimi_k2",
+        "deepseek_v3",
+        "deepseek_v31",
+        "deepseek_v32",
+        "llama3",
+        "mistral",
+        "mistral_v11",
+        "harmony",
+        "minimax_m2",
+        "react",
+    ] = "auto"
     """The form of tool calls; auto: what the chat template shows."""
     tools: tuple[Literal["bash", "str_replace_editor", "submit"], ...] = (
         "bash",

@@ -172,7 +172,7 @@ async def test_a_cut_generation_is_kept_and_nothing_in_it_runs(sandbox: Sandbox)
 
 async def test_a_generation_is_clipped_to_the_room_in_the_context(sandbox: Sandbox) -> None:
     first = Prompts().messages("It fails.", sandbox.workdir)
-    prompt = len(RENDERER.prompt(first, TOOLS.specs))
+    prompt = len(RENDERER.prompt(first, TOOLS.specs).ids)
     engine = Player(["long " * 100])
     loop = loop_of(engine, sandbox, Limits(context_tokens=prompt + 11))
 

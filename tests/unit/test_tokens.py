@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swe_rollout.errors import InternalError
-from swe_rollout.tokens import Request, SegmentKind, TokenLog
+from swe_rollout.tokens import Branch, InputIds, Request, Segment, SegmentKind, TokenLog
 
 IDS = st.lists(st.integers(0, 2**31 - 1), max_size=12)
 
@@ -101,17 +102,54 @@ def test_the_proof_of_a_known_log_does_not_change() -> None:
     assert log.request() == Request(3, digest)
 
 
-@given(st.lists(st.integers(0, 9), min_size=1, max_size=6), st.integers(0, 5), st.integers(0, 9))
-def test_a_request_that_is_not_the_log_is_refused(ids: list[int], at: int, other: int) -> None:
+@given(st.lists(st.lists(st.integers(0, 2**31 - 1), max_size=4), max_size=6))
+def test_the_input_of_a_request_is_the_log_as_numbers_and_as_json(
+    pieces: list[list[int]],
+) -> None:
     log = TokenLog()
-    log.append_prompt(ids)
-    changed = [*ids]
-    changed[at % len(ids)] = other
+    log.append_prompt([7])
+    for index, piece in enumerate(pieces):
+        log.append_delta(piece, turn=index)
 
-    assert log.assert_request(list(ids)) == log.request()
-    for wrong in (ids[:-1], [*ids, other], *([changed] if changed != ids else [])):
-        with pytest.raises(InternalError, match="not the token log"):
-            log.assert_request(wrong)
+    given_ids = log.input_ids()
+    assert given_ids.tolist() == log.ids == json.loads(b"[%b]" % given_ids.text)
+    assert len(given_ids) == len(log)
+    assert given_ids == InputIds.of(log.ids)
+
+
+def test_an_input_does_not_change_when_the_log_grows() -> None:
+    log = TokenLog()
+    log.append_prompt([1, 2])
+    before = log.input_ids()
+
+    log.append_sampled([3], [-0.1], turn=0)
+
+    assert (before.tolist(), before.text) == ([1, 2], b"1,2")
+    with pytest.raises(ValueError, match="read-only"):
+        before.ids[0] = 9
+
+
+def test_a_branch_leaves_what_was_sampled_as_a_sample_of_its_own() -> None:
+    log = TokenLog()
+    log.append_prompt([1])
+    log.append_sampled([2, 3], [-0.5, -0.25], turn=0, weight_version="7")
+    log.branch([1, 3], turn=1)
+    log.append_sampled([4], [-1.0], turn=1)
+
+    first, second = log.branches()
+    assert first == Branch(
+        (1, 2, 3),
+        (0, 1, 1),
+        (None, -0.5, -0.25),
+        (Segment(SegmentKind.PROMPT, 0, 1, 0), Segment(SegmentKind.SAMPLED, 1, 3, 0, "7")),
+    )
+    assert (second.token_ids, second.loss_mask) == ((1, 3, 4), (0, 0, 1))
+    assert log.request() == Request(3, hashlib.sha256(log.array().tobytes()).hexdigest())
+
+
+def test_a_log_without_a_prompt_has_nothing_to_branch_from() -> None:
+    with pytest.raises(InternalError, match="after a prompt"):
+        TokenLog().branch([1], turn=0)
 
 
 @pytest.mark.parametrize("logprob", [math.nan, math.inf, -math.inf])

@@ -17,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swe_rollout.errors import Boundary
-from swe_rollout.tokens import Request, Segment, SegmentKind
+from swe_rollout.replay import RoutedExperts, SamplingMask
+from swe_rollout.tokens import Branch, Request, Segment, SegmentKind, nullable
 from swe_rollout.trajectory import (
     CallStatus,
     EpisodeId,
@@ -26,12 +27,13 @@ from swe_rollout.trajectory import (
     Observation,
     StopReason,
     Timing,
+    TokenPath,
+    TokenSpan,
     ToolCall,
     Trajectory,
     Turn,
     WeightSpan,
     from_json,
-    nullable,
     to_json,
 )
 from swe_rollout.verdict import (
@@ -45,6 +47,8 @@ from swe_rollout.verdict import (
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "trajectory-v1.json"
+FIRST = GOLDEN.with_name("trajectory-v1-first.json")
+"""As it was before fields were added."""
 PAGE = ROOT / "docs" / "reference" / "trajectory.md"
 
 SAMPLE = Trajectory(
@@ -68,7 +72,14 @@ SAMPLE = Trajectory(
             completion_tokens=2,
             cached_tokens=0,
             tool_calls=(
-                ToolCall(CallStatus.OK, '{"command": "ls"}', "bash", {"command": "ls"}),
+                ToolCall(
+                    CallStatus.OK,
+                    '{"command": "ls"}',
+                    "bash",
+                    {"command": "ls"},
+                    id="functions.bash:0",
+                    span=TokenSpan(0, 2),
+                ),
                 ToolCall(CallStatus.INVALID_JSON, "{", problem="not JSON"),
             ),
             observations=(Observation("file\n", exit_code=0, duration_s=0.25),),
@@ -102,6 +113,13 @@ SAMPLE = Trajectory(
     spec_digest="0123456789ab",
     software={"swe-rollout": "0.1.0"},
     finished_at="2026-01-02T03:04:05.678+00:00",
+    token_path=TokenPath("chatml", "hermes", "0123456789abcdef", template_drops_reasoning=True),
+    earlier_branches=(
+        Branch((11, 21), (0, 1), (None, -0.75), (Segment(SegmentKind.SAMPLED, 1, 2, 0),)),
+    ),
+    prompt_logprobs=(None, None, None, None, None, -3.5, None),
+    routed_experts=RoutedExperts(2, 1, 2, "uint8", "AAECAw=="),
+    sampling_mask=SamplingMask((21, 5, 22, 41), (0, 2, 3, 4), (-0.25, 0.0, 0.0)),
 )
 
 texts = st.text(max_size=20)
@@ -121,6 +139,8 @@ calls = st.builds(
     name=texts,
     arguments=st.dictionaries(texts, json_values, max_size=3),
     problem=texts,
+    id=texts,
+    span=st.none() | st.builds(TokenSpan, start=counts, end=counts),
 )
 observations = st.builds(
     Observation,
@@ -200,6 +220,17 @@ trajectories = st.builds(
     spec_digest=texts,
     software=st.dictionaries(texts, texts, max_size=2),
     finished_at=texts,
+    token_path=st.none() | st.builds(TokenPath, family=texts, tool_format=texts, fingerprint=texts),
+    earlier_branches=st.lists(
+        st.builds(
+            Branch,
+            token_ids=st.lists(counts, max_size=2).map(tuple),
+            loss_mask=st.lists(st.integers(0, 1), max_size=2).map(tuple),
+            logprobs=st.lists(st.none() | st.floats(-100, 0), max_size=2).map(tuple),
+            segments=st.lists(segments, max_size=2).map(tuple),
+        ),
+        max_size=2,
+    ).map(tuple),
     schema=st.just(1),
 )
 
@@ -217,6 +248,18 @@ def test_the_stored_form_is_pinned_by_a_golden_file() -> None:
     assert from_json(golden) == SAMPLE
 
 
+def test_records_of_before_fields_were_added_still_read() -> None:
+    first = from_json(FIRST.read_bytes())
+    assert first == replace(
+        SAMPLE,
+        token_path=None,
+        earlier_branches=(),
+        prompt_logprobs=(),
+        routed_experts=None,
+        sampling_mask=None,
+    )
+
+
 def test_the_documented_check_runs_without_this_package(tmp_path: Path) -> None:
     code = PAGE.read_text().partition("```python\n")[2].partition("```")[0]
     assert "swe_rollout" not in code
@@ -232,7 +275,9 @@ def test_every_stored_field_is_on_the_reference_page() -> None:
     page = PAGE.read_text()
     turn = record["turns"][0]
     nested = [turn, turn["request"], turn["tool_calls"][0], turn["observations"][0]]
-    nested += [record["verdict"], record["timing"], record["segments"][0]]
+    nested += [record["verdict"], record["timing"], record["segments"][0], record["token_path"]]
+    nested += [turn["tool_calls"][0]["span"], record["routed_experts"], record["sampling_mask"]]
+    nested += record["earlier_branches"]
     fields = {name for part in (record, *nested) for name in part}
     assert {name for name in fields if f"`{name}`" not in page} == set()
 

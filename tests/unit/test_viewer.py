@@ -10,7 +10,7 @@ import pytest
 
 from swe_rollout.errors import Boundary
 from swe_rollout.store.summary import InstanceSummary, JobSummary
-from swe_rollout.tokens import TokenLog
+from swe_rollout.tokens import TokenLog, nullable
 from swe_rollout.trajectory import (
     CallStatus,
     EpisodeId,
@@ -22,7 +22,6 @@ from swe_rollout.trajectory import (
     ToolCall,
     Trajectory,
     Turn,
-    nullable,
 )
 from swe_rollout.verdict import Reward, TestReport, TestStatus, Verdict, VerdictStatus
 from swe_rollout.viewer.episode import episode_view

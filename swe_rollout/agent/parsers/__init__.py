@@ -21,3 +21,5 @@ def parser_for(tool_format: ToolFormat) -> ToolCallParser:
             return HermesParser()
         case ToolFormat.QWEN_XML:
             return QwenXmlParser()
+        case _:
+            raise NotImplementedError(tool_format)

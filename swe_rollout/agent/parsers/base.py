@@ -7,11 +7,11 @@ reasoning are drafts and no calls. The sampled ids themselves are never touched.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from swe_rollout.agent.tools.base import Kind
-from swe_rollout.trajectory import CallStatus, ToolCall
+from swe_rollout.trajectory import CallStatus, TokenSpan, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,9 +20,17 @@ if TYPE_CHECKING:
 
 OPENER = "<tool_call>"
 CLOSER = "</tool_call>"
-THINK = "<think>"
-THINK_END = "</think>"
 _LARGEST = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoning:
+    """How a family marks its reasoning; calls inside it are drafts and never run."""
+
+    opener: str = "<think>"
+    closer: str = "</think>"
+    opened: bool = False
+    """Whether the prompt ended inside it, so that a turn begins with reasoning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +48,17 @@ class SampledText:
     text: str
     marks: tuple[Mark, ...]
     """The control tokens, in order."""
-    atomic: frozenset[str]
+    atomic: frozenset[str] = frozenset()
     """Texts that are one token in this vocabulary: only that token counts, never its spelling."""
+    token_at: Callable[[int], int] | None = field(default=None, compare=False)
+    """Index of the sampled token that holds the character at an offset; the count of tokens for
+    the end of the text. None where only text is known."""
+
+    def span(self, start: int, end: int) -> TokenSpan | None:
+        """The tokens that hold the characters `[start, end)`."""
+        if self.token_at is None:
+            return None
+        return TokenSpan(self.token_at(start), self.token_at(end - 1) + 1)
 
     def find(self, delimiter: str, start: int) -> int | None:
         """Offset of the next `delimiter` at or after `start`."""
@@ -73,7 +90,7 @@ class ToolCallParser(Protocol):
         sampled: SampledText,
         *,
         tools: Sequence[ToolSpec],
-        prompt_opened_thinking: bool,
+        reasoning: Reasoning,
     ) -> tuple[ToolCall, ...]:
         """Every attempt outside the reasoning, in order; empty when there is none."""
         ...
@@ -83,17 +100,17 @@ def attempts(
     sampled: SampledText,
     read: Callable[[int], Attempt],
     *,
-    prompt_opened_thinking: bool,
+    reasoning: Reasoning,
 ) -> tuple[ToolCall, ...]:
     """What `read` makes of each opener outside the reasoning; it is given the offset behind one.
 
     Reasoning that never ends swallows the rest.
     """
     calls: list[ToolCall] = []
-    at = _behind(sampled, THINK_END, 0) if prompt_opened_thinking else 0
-    while at is not None and (mark := sampled.first((OPENER, THINK), at)):
-        if mark.token == THINK:
-            at = _behind(sampled, THINK_END, mark.start)
+    at = _behind(sampled, reasoning.closer, 0) if reasoning.opened else 0
+    while at is not None and (mark := sampled.first((OPENER, reasoning.opener), at)):
+        if mark.token == reasoning.opener:
+            at = _behind(sampled, reasoning.closer, mark.start)
         else:
             attempt = read(mark.start + len(OPENER))
             calls.append(attempt.call)
@@ -101,11 +118,11 @@ def attempts(
     return tuple(calls)
 
 
-def reasoning_is_open(sampled: SampledText, *, prompt_opened_thinking: bool) -> bool:
+def reasoning_is_open(sampled: SampledText, reasoning: Reasoning) -> bool:
     """Whether a turn that was cut was cut inside its reasoning."""
-    at = _behind(sampled, THINK_END, 0) if prompt_opened_thinking else 0
-    while at is not None and (start := sampled.find(THINK, at)) is not None:
-        at = _behind(sampled, THINK_END, start)
+    at = _behind(sampled, reasoning.closer, 0) if reasoning.opened else 0
+    while at is not None and (start := sampled.find(reasoning.opener, at)) is not None:
+        at = _behind(sampled, reasoning.closer, start)
     return at is None
 
 

@@ -33,6 +33,7 @@ from swe_rollout.trajectory import CallStatus
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from swe_rollout.agent.parsers.base import Reasoning
     from swe_rollout.agent.tools.base import ToolSpec
     from swe_rollout.trajectory import ToolCall
 
@@ -54,13 +55,13 @@ class QwenXmlParser(ToolCallParser):
         sampled: SampledText,
         *,
         tools: Sequence[ToolSpec],
-        prompt_opened_thinking: bool,
+        reasoning: Reasoning,
     ) -> tuple[ToolCall, ...]:
         """Every attempt outside the reasoning, in order."""
         return attempts(
             sampled,
             lambda start: _read(sampled, start, tools),
-            prompt_opened_thinking=prompt_opened_thinking,
+            reasoning=reasoning,
         )
 
 
