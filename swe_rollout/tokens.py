@@ -167,9 +167,7 @@ class TokenLog:
         return (*self._past, self._branch())
 
     def _branch(self) -> Branch:
-        return Branch(
-            tuple(self._ids), tuple(self._mask), nullable(self.logprobs), self.segments
-        )
+        return Branch(tuple(self._ids), tuple(self._mask), nullable(self.logprobs), self.segments)
 
     def _append(
         self,

@@ -301,4 +301,3 @@ def from_json(data: bytes) -> Trajectory:
     terms = record.pop("reward_terms")
     record["reward"] = None if record["reward"] is None else {"terms": terms}
     return msgspec.convert(record, Trajectory)
-

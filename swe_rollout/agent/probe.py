@@ -88,7 +88,10 @@ def _opens_thinking(template: ChatTemplate) -> bool:
     history = list(_HISTORY)
     before = template.render(history, (_TOOL,), prompted=False)
     begun = template.render(history, (_TOOL,), prompted=True).removeprefix(before)
-    return Reasoning().opener in begun and Reasoning().closer not in begun.rpartition(Reasoning().opener)[2]
+    return (
+        Reasoning().opener in begun
+        and Reasoning().closer not in begun.rpartition(Reasoning().opener)[2]
+    )
 
 
 def _check_prompt(template: ChatTemplate) -> None:

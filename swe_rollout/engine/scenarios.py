@@ -11,9 +11,9 @@ import json
 import re
 import unicodedata
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias, assert_never
+from typing import TYPE_CHECKING, TypeAlias
 
-from swe_rollout.errors import TaskError, UsageError
+from swe_rollout.errors import PrerequisiteError, TaskError, UsageError
 from swe_rollout.tool_format import ToolFormat
 from swe_rollout.trajectory import StopReason
 
@@ -76,8 +76,15 @@ class _Say:
                 )
                 body = f"<function={self.tool}>\n{values}</function>"
             case _:
-                assert_never(form)
+                raise _unwritten(form)
         return f"{self.reason}\n<tool_call>\n{body}\n</tool_call>"
+
+
+def _unwritten(form: ToolFormat) -> PrerequisiteError:
+    return PrerequisiteError(
+        f"scripted policies don't write calls in the form {form.value}",
+        fix="set spec.agent.toolFormat to hermes or qwen_xml, or leave out spec.policy.tokenizer",
+    )
 
 
 def _xml_value(value: Argument) -> str:
@@ -157,7 +164,7 @@ def _broken(index: int, form: ToolFormat) -> str:
         case ToolFormat.QWEN_XML:
             body = "<function=bash>\n<parameter=command>\nls\n</function>"
         case _:
-            assert_never(form)
+            raise _unwritten(form)
     return f"Call number {index + 1}, in a hurry.\n<tool_call>\n{body}\n</tool_call>"
 
 

@@ -176,7 +176,9 @@ def encode_request(request: GenerateRequest, *, rid: str, max_new_tokens: int) -
         no_stop_trim=True,
         sampling_seed=msgspec.UNSET if seed is None else seed,
     )
-    return msgspec.json.encode(GenerateBody(rid, msgspec.Raw(b"[%b]" % request.input_ids.text), params))
+    return msgspec.json.encode(
+        GenerateBody(rid, msgspec.Raw(b"[%b]" % request.input_ids.text), params)
+    )
 
 
 def decode_answer(body: bytes, *, prompt_tokens: int, vocab_size: int) -> Generation:

@@ -15,6 +15,7 @@ from swe_rollout.engine import wire
 from swe_rollout.engine.base import GenerateRequest, Sampling
 from swe_rollout.errors import InternalError
 from swe_rollout.testing.tiny import tokenizer_path
+from swe_rollout.tokens import InputIds
 from swe_rollout.trajectory import EpisodeId, FinishReason, WeightSpan
 
 if TYPE_CHECKING:
@@ -36,13 +37,13 @@ CONTEXT_TOKENS = 8186
 REQUEST = GenerateRequest(
     episode=EpisodeId("job", "café__task-1", 0),
     turn=0,
-    input_ids=PROMPT,
+    input_ids=InputIds.of(PROMPT),
     max_new_tokens=16,
     sampling=Sampling(),
     stop_token_ids=(),
 )
 LONG_CALL = replace(
-    REQUEST, input_ids=ENDLESS, max_new_tokens=6000, sampling=Sampling(temperature=0.0)
+    REQUEST, input_ids=InputIds.of(ENDLESS), max_new_tokens=6000, sampling=Sampling(temperature=0.0)
 )
 
 
@@ -94,13 +95,15 @@ async def test_the_stop_token_is_the_last_sampled_id(engine: SglangEngine) -> No
 async def test_a_second_turn_reads_the_first_from_the_prefix_cache(engine: SglangEngine) -> None:
     first = await engine.generate(REQUEST)
     longer = [*PROMPT, *first.token_ids, *TOKENIZER.encode("\n<|im_start|>user\nok").ids]
-    second = await engine.generate(replace(REQUEST, input_ids=longer, turn=1))
+    second = await engine.generate(replace(REQUEST, input_ids=InputIds.of(longer), turn=1))
     assert second.cached_tokens >= len(PROMPT)
 
 
 async def test_the_longest_possible_prompt_still_gets_a_token(engine: SglangEngine) -> None:
     nearly_full = (PROMPT * CONTEXT_TOKENS)[: CONTEXT_TOKENS - 1]
-    generation = await engine.generate(replace(REQUEST, input_ids=nearly_full, max_new_tokens=999))
+    generation = await engine.generate(
+        replace(REQUEST, input_ids=InputIds.of(nearly_full), max_new_tokens=999)
+    )
     assert len(generation.token_ids) == 1
 
 
@@ -109,7 +112,7 @@ async def test_a_full_context_is_a_typed_error_before_anything_is_sent(
 ) -> None:
     full = (PROMPT * CONTEXT_TOKENS)[:CONTEXT_TOKENS]
     with pytest.raises(wire.ContextOverflowError, match="fill the context"):
-        await engine.generate(replace(REQUEST, input_ids=full))
+        await engine.generate(replace(REQUEST, input_ids=InputIds.of(full)))
 
 
 @pytest.mark.parametrize(
@@ -119,7 +122,7 @@ async def test_a_full_context_is_a_typed_error_before_anything_is_sent(
 async def test_each_of_the_servers_own_refusals_of_a_long_request_has_the_same_type(
     sglang_url: str, prompt_tokens: int, max_new_tokens: int
 ) -> None:
-    full = replace(REQUEST, input_ids=(PROMPT * MODEL_CONTEXT_TOKENS)[:prompt_tokens])
+    full = replace(REQUEST, input_ids=InputIds.of((PROMPT * MODEL_CONTEXT_TOKENS)[:prompt_tokens]))
     body = wire.encode_request(full, rid="0" * 32, max_new_tokens=max_new_tokens)
     headers = {"Content-Type": "application/json"}
     async with httpx.AsyncClient(base_url=sglang_url, trust_env=False) as http:
@@ -135,7 +138,7 @@ async def test_a_request_that_the_server_refuses_is_not_tried_again(engine: Sgla
 
 async def test_an_id_outside_the_vocabulary_never_reaches_the_server(engine: SglangEngine) -> None:
     with pytest.raises(InternalError, match="nothing was sent"):
-        await engine.generate(replace(REQUEST, input_ids=[VOCAB_SIZE]))
+        await engine.generate(replace(REQUEST, input_ids=InputIds.of([VOCAB_SIZE])))
     assert (await engine.generate(REQUEST)).token_ids
 
 

@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 
 from swe_rollout.agent.encoding import Body, Encoding, Scaffold
 from swe_rollout.agent.parsers import parser_for
-from swe_rollout.agent.parsers.base import Mark, SampledText
+from swe_rollout.agent.parsers.base import Mark, Reasoning, SampledText
 from swe_rollout.agent.tools.base import Kind, Parameter, ToolSpec
 from swe_rollout.testing.tiny import tokenizer_path
 from swe_rollout.tool_format import ToolFormat
@@ -51,7 +51,7 @@ def parse(
 ) -> tuple[ToolCall, ...]:
     ids = ENCODING.encode([Scaffold(part) if isinstance(part, str) else part for part in parts])
     return parser_for(form).parse(
-        ENCODING.sampled(ids), tools=TOOLS, prompt_opened_thinking=prompt_opened_thinking
+        ENCODING.sampled(ids), tools=TOOLS, reasoning=Reasoning(opened=prompt_opened_thinking)
     )
 
 
@@ -269,7 +269,7 @@ def test_a_spelled_out_end_of_reasoning_does_not_end_it() -> None:
 def test_text_counts_where_the_vocabulary_has_no_such_token() -> None:
     plain = SampledText(hermes("submit"), (), frozenset())
 
-    (call,) = parser_for(H).parse(plain, tools=TOOLS, prompt_opened_thinking=False)
+    (call,) = parser_for(H).parse(plain, tools=TOOLS, reasoning=Reasoning())
     assert (call.status, call.name) == (OK, "submit")
 
 
@@ -289,7 +289,7 @@ VALUES = st.text(st.characters(codec="utf-8", exclude_characters="\r"), max_size
 def test_any_text_arrives_unchanged_in_json(value: str) -> None:
     text = SampledText(hermes("bash", command=value), (), frozenset())
 
-    (call,) = parser_for(H).parse(text, tools=TOOLS, prompt_opened_thinking=False)
+    (call,) = parser_for(H).parse(text, tools=TOOLS, reasoning=Reasoning())
     assert call.arguments == {"command": value}
 
 
@@ -297,7 +297,7 @@ def test_any_text_arrives_unchanged_in_json(value: str) -> None:
 def test_any_text_arrives_unchanged_in_tags(value: str) -> None:
     text = SampledText(xml("bash", command=value), (), frozenset())
 
-    (call,) = parser_for(X).parse(text, tools=TOOLS, prompt_opened_thinking=False)
+    (call,) = parser_for(X).parse(text, tools=TOOLS, reasoning=Reasoning())
     assert call.arguments == {"command": value}
 
 
@@ -312,7 +312,7 @@ def test_any_text_arrives_unchanged_in_tags(value: str) -> None:
         ),
         max_size=14,
     ),
-    st.sampled_from(ToolFormat),
+    st.sampled_from((H, X)),
     st.booleans(),
 )  # fmt: skip
 def test_no_text_breaks_a_parser_and_every_opener_outside_reasoning_is_accounted_for(

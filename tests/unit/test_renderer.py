@@ -133,12 +133,12 @@ FAMILIES = pytest.mark.parametrize("family", [*TEMPLATES, "tiny"])
 
 
 def prompt_of(renderer: Renderer, statement: str) -> list[int]:
-    return renderer.prompt(Prompts().messages(statement, "/testbed"), TOOLS)
+    return renderer.prompt(Prompts().messages(statement, "/testbed"), TOOLS).ids
 
 
 def delta_of(renderer: Renderer, results: list[str]) -> list[int]:
     last = renderer._grammar.turn_end.token_id
-    return renderer.delta(last, CALLS[: len(results)], results=results, tools=TOOLS)
+    return renderer.delta(last, CALLS[: len(results)], results=results, tools=TOOLS).ids
 
 
 def controls(renderer: Renderer, ids: list[int]) -> list[str]:
@@ -153,7 +153,8 @@ def test_the_grammar_of_a_template_is_found_out(
 
     xml = family == "qwen3-coder"
     assert renderer.tool_format is (ToolFormat.QWEN_XML if xml else ToolFormat.HERMES)
-    assert renderer.prompt_opens_thinking == (family == "qwen3-thinking")
+    prompt = renderer.prompt(Prompts().messages("x", "/testbed"), TOOLS)
+    assert prompt.opens_reasoning == (family == "qwen3-thinking")
     assert renderer.decode(renderer.stop_token_ids) == "<|im_end|>"
     assert renderer._grammar.turn_end.boundary == "\n"
 
@@ -222,7 +223,7 @@ def test_a_turn_that_another_id_ended_is_closed_by_the_harness(
 ) -> None:
     renderer = renderers[family]
 
-    ids = renderer.delta(0, CALLS[:1], results=["ok"], tools=TOOLS)
+    ids = renderer.delta(0, CALLS[:1], results=["ok"], tools=TOOLS).ids
     assert renderer.decode(ids).startswith("<|im_end|>\n<|im_start|>user\n")
     assert ids[1:] == delta_of(renderer, ["ok"])
 
@@ -301,7 +302,7 @@ def test_braces_and_placeholders_in_an_issue_are_left_alone() -> None:
 def test_an_empty_system_prompt_means_no_system_message(renderers: dict[str, Renderer]) -> None:
     renderer = renderers["qwen2.5"]
 
-    ids = renderer.prompt(Prompts(system="").messages("x", "/testbed"), TOOLS)
+    ids = renderer.prompt(Prompts(system="").messages("x", "/testbed"), TOOLS).ids
     assert renderer.decode(ids).startswith("<|im_start|>system\nHelp.\n\n# Tools")
 
 

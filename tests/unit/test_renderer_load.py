@@ -88,7 +88,7 @@ def test_an_unknown_form_of_calls_is_refused_unless_the_job_names_one(tmp_path: 
 
     with pytest.raises(PrerequisiteError, match="no form that is known") as raised:
         Renderer.load(folder)
-    assert raised.value.fix == "set spec.agent.toolFormat to one of hermes, qwen_xml"
+    assert raised.value.fix == f"set spec.agent.toolFormat to one of {', '.join(ToolFormat)}"
     assert Renderer.load(folder, tool_format=ToolFormat.QWEN_XML).tool_format == "qwen_xml"
 
 

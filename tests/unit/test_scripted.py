@@ -19,6 +19,7 @@ from swe_rollout.errors import PrerequisiteError, TaskError, UsageError
 from swe_rollout.instance import Instance, Source
 from swe_rollout.spec.job import ScriptedPolicy
 from swe_rollout.testing.tiny import tokenizer_path
+from swe_rollout.tokens import InputIds
 from swe_rollout.tool_format import ToolFormat
 from swe_rollout.trajectory import EpisodeId, FinishReason, StopReason, WeightSpan
 
@@ -68,7 +69,7 @@ def conversation(turns: int) -> list[int]:
 
 def request(ids: list[int], *, sample: int = 0, max_new_tokens: int = 9999) -> GenerateRequest:
     episode = EpisodeId("job", "task", sample)
-    return GenerateRequest(episode, 0, ids, max_new_tokens, Sampling(), (END,))
+    return GenerateRequest(episode, 0, InputIds.of(ids), max_new_tokens, Sampling(), (END,))
 
 
 def decoded(ids: tuple[int, ...]) -> str:

@@ -22,6 +22,7 @@ from swe_rollout.errors import EngineError
 from swe_rollout.instance import Instance, Source
 from swe_rollout.spec.job import ScriptedPolicy, SglangPolicy
 from swe_rollout.testing.tiny import tokenizer_path
+from swe_rollout.tokens import InputIds
 from swe_rollout.tool_format import ToolFormat
 from swe_rollout.trajectory import EpisodeId, FinishReason, Generation
 
@@ -42,7 +43,7 @@ SCRIPTED = ScriptedEngine(
 
 def request(*, sample: int = 0, max_new_tokens: int = 999) -> GenerateRequest:
     episode = EpisodeId("job", "café", sample)
-    return GenerateRequest(episode, 0, PROMPT, max_new_tokens, Sampling(seed=4), (1,))
+    return GenerateRequest(episode, 0, InputIds.of(PROMPT), max_new_tokens, Sampling(seed=4), (1,))
 
 
 @asynccontextmanager

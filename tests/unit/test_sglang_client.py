@@ -23,6 +23,7 @@ from swe_rollout.engine.wire import (
 )
 from swe_rollout.errors import EngineError, InternalError, PrerequisiteError, UnreachableError
 from swe_rollout.spec.job import SglangPolicy
+from swe_rollout.tokens import InputIds
 from swe_rollout.trajectory import EpisodeId
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ VOCAB_SIZE = 10
 REQUEST = GenerateRequest(
     episode=EpisodeId("job", "café", 0),
     turn=0,
-    input_ids=[1, 2, 3],
+    input_ids=InputIds.of([1, 2, 3]),
     max_new_tokens=50,
     sampling=Sampling(),
     stop_token_ids=(9,),
@@ -173,7 +174,7 @@ async def test_a_full_context_is_refused_here() -> None:
 @pytest.mark.parametrize("ids", [[], [-1], [VOCAB_SIZE]])
 async def test_ids_that_would_kill_the_server_are_never_sent(ids: list[int]) -> None:
     engine = Engine([Reply()])
-    request = GenerateRequest(REQUEST.episode, 0, ids, 5, Sampling(), ())
+    request = GenerateRequest(REQUEST.episode, 0, InputIds.of(ids), 5, Sampling(), ())
     async with client_of(engine) as client:
         with pytest.raises(InternalError):
             await client.generate(request)

@@ -13,6 +13,7 @@ import pytest
 
 from swe_rollout.engine import wire
 from swe_rollout.engine.base import GenerateRequest, Sampling
+from swe_rollout.tokens import InputIds
 from swe_rollout.trajectory import EpisodeId, FinishReason, Generation, WeightSpan
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 REQUEST = GenerateRequest(
     episode=EpisodeId("job", "task", 3),
     turn=1,
-    input_ids=[1, 2, 3],
+    input_ids=InputIds.of([1, 2, 3]),
     max_new_tokens=7,
     sampling=Sampling(temperature=0.7, top_p=0.9, top_k=50, min_p=0.05, seed=11),
     stop_token_ids=(9,),

@@ -33,6 +33,9 @@ class Engine:
     async def generate(self, request: GenerateRequest) -> Generation:
         raise NotImplementedError(request)
 
+    def forget(self, episode: EpisodeId) -> None:
+        """Nothing is kept."""
+
     async def aclose(self) -> None:
         """Nothing is held."""
 

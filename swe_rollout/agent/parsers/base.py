@@ -6,21 +6,18 @@ reasoning are drafts and no calls. The sampled ids themselves are never touched.
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
-from swe_rollout.agent.tools.base import Kind
+from swe_rollout.agent.parsers.strict_json import read_json
 from swe_rollout.trajectory import CallStatus, TokenSpan, ToolCall
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from swe_rollout.agent.tools.base import ToolSpec
 
-OPENER = "<tool_call>"
-CLOSER = "</tool_call>"
-_LARGEST = 2**63 - 1
+_BOOLEANS = {"true": True, "True": True, "false": False, "False": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +28,14 @@ class Reasoning:
     closer: str = "</think>"
     opened: bool = False
     """Whether the prompt ended inside it, so that a turn begins with reasoning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delimiters:
+    """What a call, or a section of calls, begins and ends with."""
+
+    opener: str
+    closer: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +103,7 @@ class ToolCallParser(Protocol):
 
 def attempts(
     sampled: SampledText,
+    delimiters: Delimiters,
     read: Callable[[int], Attempt],
     *,
     reasoning: Reasoning,
@@ -107,15 +113,26 @@ def attempts(
     Reasoning that never ends swallows the rest.
     """
     calls: list[ToolCall] = []
+    opener = delimiters.opener
     at = _behind(sampled, reasoning.closer, 0) if reasoning.opened else 0
-    while at is not None and (mark := sampled.first((OPENER, reasoning.opener), at)):
-        if mark.token == reasoning.opener:
-            at = _behind(sampled, reasoning.closer, mark.start)
-        else:
-            attempt = read(mark.start + len(OPENER))
-            calls.append(attempt.call)
+    while at is not None and (mark := sampled.first((opener, reasoning.opener), at)):
+        if mark.token == opener:
+            attempt = read(mark.start + len(opener))
+            calls.append(replace(attempt.call, span=sampled.span(mark.start, attempt.end)))
             at = attempt.end
+        else:
+            at = _behind(sampled, reasoning.closer, mark.start)
     return tuple(calls)
+
+
+def answer_start(sampled: SampledText, reasoning: Reasoning) -> int:
+    """Where the text begins that is no reasoning, for grammars without an opener of their own."""
+    at = _behind(sampled, reasoning.closer, 0) if reasoning.opened else 0
+    while at is not None and (start := sampled.find(reasoning.opener, at)) is not None:
+        if sampled.text[at:start].strip():
+            return at
+        at = _behind(sampled, reasoning.closer, start)
+    return len(sampled.text) if at is None else at
 
 
 def reasoning_is_open(sampled: SampledText, reasoning: Reasoning) -> bool:
@@ -132,73 +149,67 @@ def _behind(sampled: SampledText, delimiter: str, start: int) -> int | None:
 
 
 def refused(
-    sampled: SampledText, start: int, *, status: CallStatus, problem: str, known_to: int = 0
+    sampled: SampledText,
+    start: int,
+    delimiters: Delimiters,
+    *,
+    status: CallStatus,
+    problem: str,
+    known_to: int = 0,
 ) -> Attempt:
     """An attempt that can't run: `status` up to its closer, unclosed where none is its own.
 
     `known_to`: how far the text was understood, so that no delimiter lies before it.
     """
-    mark = sampled.first((OPENER, CLOSER), max(start, known_to))
-    told = f"the call was not run: {problem}"
-    if mark is not None and mark.token == CLOSER:
+    opener, closer = delimiters.opener, delimiters.closer
+    mark = sampled.first((opener, closer), max(start, known_to))
+    if mark is not None and mark.token == closer:
         raw = sampled.text[start : mark.start]
-        return Attempt(ToolCall(status, raw, problem=told), mark.start + len(CLOSER))
+        return Attempt(ToolCall(status, raw, problem=told(problem)), mark.start + len(closer))
     end = len(sampled.text) if mark is None else mark.start
-    told = f"the call was not run: it is not closed by {CLOSER}"
-    return Attempt(ToolCall(CallStatus.UNCLOSED, sampled.text[start:end], problem=told), end)
+    raw = sampled.text[start:end]
+    unclosed = told(f"it is not closed by {closer}")
+    return Attempt(ToolCall(CallStatus.UNCLOSED, raw, problem=unclosed), end)
+
+
+def told(problem: str) -> str:
+    """What the policy is told of a call that was not run."""
+    return f"the call was not run: {problem}"
 
 
 def checked(
     name: str, arguments: Mapping[str, object], *, tools: Sequence[ToolSpec], raw: str
 ) -> ToolCall:
     """A well-formed call, held against the tools: ok, unknown_tool or bad_arguments."""
-    spec = next((tool for tool in tools if tool.name == name), None)
+    spec = tool_named(name, tools)
     if spec is None:
         known = ", ".join(tool.name for tool in tools)
         problem = f"there is no tool named {name[:80]!r}; the tools are {known}"
         return ToolCall(CallStatus.UNKNOWN_TOOL, raw, name, problem=problem)
-    problems = [*_unknown(spec, arguments), *_wrong(spec, arguments)]
+    problems = spec.problems(arguments)
     if problems:
-        told = f"the call of {name} was not run: " + "; ".join(problems)
-        return ToolCall(CallStatus.BAD_ARGUMENTS, raw, name, problem=told)
+        why = f"the call of {name} was not run: " + "; ".join(problems)
+        return ToolCall(CallStatus.BAD_ARGUMENTS, raw, name, problem=why)
     return ToolCall(CallStatus.OK, raw, name, dict(arguments))
 
 
-def _unknown(spec: ToolSpec, arguments: Mapping[str, object]) -> Iterator[str]:
-    known = [parameter.name for parameter in spec.parameters]
-    for name in arguments:
-        if name not in known:
-            listed = f"it takes {', '.join(known)}" if known else "it takes none"
-            yield f"there is no argument {name[:80]!r}, {listed}"
+def typed(text: str, name: str, spec: ToolSpec | None) -> object:
+    """An argument that was written as plain text, as its schema types it.
+
+    Text is what it stays where the schema wants text or says nothing; anything else must be JSON,
+    and what is none stays text, which the schema then refuses.
+    """
+    kinds = spec.arguments.kinds_of(name) if spec is not None else frozenset({"string"})
+    if not kinds or kinds == {"string"}:
+        return text
+    if "boolean" in kinds and text in _BOOLEANS:
+        return _BOOLEANS[text]
+    try:
+        return read_json(text).whole
+    except ValueError:
+        return text
 
 
-def _wrong(spec: ToolSpec, arguments: Mapping[str, object]) -> Iterator[str]:
-    for parameter in spec.parameters:
-        if parameter.name not in arguments:
-            if parameter.required:
-                yield f"the argument {parameter.name!r} is missing"
-            continue
-        value = arguments[parameter.name]
-        if not _fits(value, parameter.kind):
-            yield f"{parameter.name!r} must be {parameter.kind.value}"
-        elif parameter.choices and value not in parameter.choices:
-            yield f"{parameter.name!r} must be one of {', '.join(parameter.choices)}"
-
-
-def _fits(value: object, kind: Kind) -> bool:
-    match kind:
-        case Kind.STRING:
-            return isinstance(value, str)
-        case Kind.BOOLEAN:
-            return isinstance(value, bool)
-        case Kind.INTEGER:
-            return _is_integer(value)
-        case Kind.NUMBER:
-            return _is_integer(value) or (isinstance(value, float) and math.isfinite(value))
-        case Kind.INTEGERS:
-            return isinstance(value, list) and all(map(_is_integer, value))
-
-
-def _is_integer(value: object) -> bool:
-    # Python's bool is an int, JSON's is not; and the stored record has 64 bits for one.
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _LARGEST
+def tool_named(name: str, tools: Sequence[ToolSpec]) -> ToolSpec | None:
+    """The tool of that name."""
+    return next((tool for tool in tools if tool.name == name), None)

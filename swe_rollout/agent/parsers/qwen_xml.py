@@ -14,26 +14,25 @@ counts only where what the grammar wants next follows it, so that a value may ho
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING
 
 from swe_rollout.agent.parsers.base import (
-    CLOSER,
     Attempt,
-    SampledText,
     ToolCallParser,
     attempts,
     checked,
     refused,
+    tool_named,
+    typed,
 )
-from swe_rollout.agent.tools.base import Kind
+from swe_rollout.agent.parsers.hermes import CALL
 from swe_rollout.trajectory import CallStatus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from swe_rollout.agent.parsers.base import Reasoning
+    from swe_rollout.agent.parsers.base import Reasoning, SampledText
     from swe_rollout.agent.tools.base import ToolSpec
     from swe_rollout.trajectory import ToolCall
 
@@ -44,24 +43,17 @@ _PARAMETER = re.compile(
 )
 _FUNCTION_END = re.compile(r"\s*</function>\s*\Z")
 _OPEN_TAG = re.compile(r"^<parameter=([^>\n]+)>$", re.MULTILINE)
-_BOOLEANS = {"true": True, "True": True, "false": False, "False": False}
 
 
 class QwenXmlParser(ToolCallParser):
     """Reads calls written as tags."""
 
     def parse(
-        self,
-        sampled: SampledText,
-        *,
-        tools: Sequence[ToolSpec],
-        reasoning: Reasoning,
+        self, sampled: SampledText, *, tools: Sequence[ToolSpec], reasoning: Reasoning
     ) -> tuple[ToolCall, ...]:
         """Every attempt outside the reasoning, in order."""
         return attempts(
-            sampled,
-            lambda start: _read(sampled, start, tools),
-            reasoning=reasoning,
+            sampled, CALL, lambda start: _read(sampled, start, tools), reasoning=reasoning
         )
 
 
@@ -73,41 +65,38 @@ def _read(sampled: SampledText, start: int, tools: Sequence[ToolSpec]) -> Attemp
     end = _end(sampled, start)
     if end is None:
         problem = "</function> and </tool_call> must end it"
-        return refused(sampled, start, status=CallStatus.MALFORMED, problem=problem)
+        return refused(sampled, start, CALL, status=CallStatus.MALFORMED, problem=problem)
     body = sampled.text[start:end]
     found = _FUNCTION.match(body)
     if found is None or not found[1]:
         problem = "it must begin with <function=NAME>"
-        return refused(sampled, start, status=CallStatus.MISSING_NAME, problem=problem)
+        return refused(sampled, start, CALL, status=CallStatus.MISSING_NAME, problem=problem)
     try:
-        arguments = _arguments(body, found.end(), _kinds(found[1], tools))
+        arguments = _arguments(body, found.end(), tool_named(found[1], tools))
     except _MalformedError as error:
-        return refused(sampled, start, status=CallStatus.MALFORMED, problem=str(error))
-    return Attempt(checked(found[1], arguments, tools=tools, raw=body), end + len(CLOSER))
+        return refused(sampled, start, CALL, status=CallStatus.MALFORMED, problem=str(error))
+    return Attempt(checked(found[1], arguments, tools=tools, raw=body), end + len(CALL.closer))
 
 
 def _end(sampled: SampledText, start: int) -> int | None:
     """The first closer behind `</function>`: any other one lies in a value."""
-    at = sampled.find(CLOSER, start)
+    at = sampled.find(CALL.closer, start)
     while at is not None and not sampled.text[start:at].rstrip().endswith("</function>"):
-        at = sampled.find(CLOSER, at + 1)
+        at = sampled.find(CALL.closer, at + 1)
     return at
 
 
-def _kinds(name: str, tools: Sequence[ToolSpec]) -> dict[str, Kind]:
-    return {p.name: p.kind for tool in tools if tool.name == name for p in tool.parameters}
-
-
-def _arguments(body: str, start: int, kinds: dict[str, Kind]) -> dict[str, object]:
+def _arguments(body: str, start: int, tool: ToolSpec | None) -> dict[str, object]:
     arguments: dict[str, object] = {}
     at = start
     while found := _PARAMETER.match(body, at):
         name, text = found[1], found[2]
         if name in arguments:
             raise _MalformedError(f"the parameter {name} appears twice")
-        if any(tag in kinds for tag in _OPEN_TAG.findall(text)):
+        known = tool.arguments.properties if tool is not None else {}
+        if any(tag in known for tag in _OPEN_TAG.findall(text)):
             raise _MalformedError(f"the parameter {name} is not closed by </parameter>")
-        arguments[name] = _typed(text, kinds.get(name, Kind.STRING))
+        arguments[name] = typed(text, name, tool)
         at = found.end()
     if not _FUNCTION_END.match(body, at):
         raise _MalformedError(
@@ -115,18 +104,3 @@ def _arguments(body: str, start: int, kinds: dict[str, Kind]) -> dict[str, objec
             "</parameter>"
         )
     return arguments
-
-
-def _typed(text: str, kind: Kind) -> object:
-    """The value if the text is one of its kind, else the text, which the schema then refuses."""
-    match kind:
-        case Kind.STRING:
-            return text
-        case Kind.BOOLEAN:
-            return _BOOLEANS.get(text, text)
-        case Kind.INTEGER | Kind.NUMBER | Kind.INTEGERS:
-            try:
-                value: object = json.loads(text)
-            except (ValueError, RecursionError):
-                return text
-            return value

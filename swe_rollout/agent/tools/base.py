@@ -9,8 +9,10 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
+from swe_rollout.agent.tools.arguments import Arguments
 from swe_rollout.errors import InternalError
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ _SCHEMAS: dict[Kind, dict[str, object]] = {
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One argument of a tool."""
+    """One argument of a tool of our own."""
 
     name: str
     description: str
@@ -65,6 +67,29 @@ class ToolSpec:
     parameters: tuple[Parameter, ...] = ()
     ends_episode: bool = False
     """Whether calling it is how the policy hands in its work."""
+    given: Arguments | None = None
+    """The schema of a tool from outside, in place of `parameters`."""
+
+    @classmethod
+    def of_function(cls, function: object) -> ToolSpec:
+        """A tool in OpenAI's function form; ValueError that says what is wrong with it."""
+        match function:
+            case {"type": "function", "function": dict(inner)}:
+                return cls.of_function(inner)
+            case {"name": str(name), **rest} if name:
+                schema = rest.get("parameters")
+                if schema is None:
+                    schema = {"type": "object", "properties": {}}
+                return cls(name, str(rest.get("description", "")), given=Arguments.of(schema))
+            case _:
+                raise ValueError("a function has a name and parameters")
+
+    @property
+    def arguments(self) -> Arguments:
+        """What a call may be given."""
+        if self.given is not None:
+            return self.given
+        return _arguments(self.parameters)
 
     def function(self) -> dict[str, object]:
         """The OpenAI function form that chat templates read."""
@@ -73,13 +98,24 @@ class ToolSpec:
             "function": {
                 "name": self.name,
                 "description": self.description,
-                "parameters": {
-                    "type": "object",
-                    "properties": {p.name: p.schema() for p in self.parameters},
-                    "required": [p.name for p in self.parameters if p.required],
-                },
+                "parameters": self.arguments.schema,
             },
         }
+
+    def problems(self, arguments: Mapping[str, object]) -> list[str]:
+        """What is wrong with the arguments of a call, in words for the policy."""
+        return self.arguments.problems(arguments)
+
+
+@cache
+def _arguments(parameters: tuple[Parameter, ...]) -> Arguments:
+    return Arguments.of(
+        {
+            "type": "object",
+            "properties": {p.name: p.schema() for p in parameters},
+            "required": [p.name for p in parameters if p.required],
+        }
+    )
 
 
 @dataclass(frozen=True, slots=True)

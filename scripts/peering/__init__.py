@@ -1,0 +1,1 @@
+"""Peers that benches and conformance compare with, each behind the interface it is measured by."""

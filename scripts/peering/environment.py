@@ -1,0 +1,37 @@
+"""Where scripts run that compare us with peers: in the environment that `scripts/peers` makes.
+
+A script calls `enter()` before it imports anything else: it goes on in that environment, which is
+made where it can be, or in the project's own; there peers are rows that say how to get them.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+_PEERS = ROOT / ".peers" / "venv" / "bin" / "python"
+_OWN = ROOT / ".venv" / "bin" / "python"
+HOW = "run scripts/peers, which needs a package index"
+"""What a row of an absent peer says."""
+
+
+def enter(*, peers: bool) -> None:
+    """Go on under the Python that has what is needed; return when this is it already."""
+    here = Path(sys.prefix).resolve()
+    script = "peers" if peers else "bootstrap"
+    subprocess.run([ROOT / "scripts" / script], check=False, stdout=sys.stderr)
+    for python in (_PEERS, _OWN) if peers else (_OWN,):
+        if here == python.parent.parent.resolve():
+            return
+        if python.exists():
+            os.environ.setdefault("OTEL_SDK_DISABLED", "true")
+            os.execv(python, [str(python), *sys.argv])  # noqa: S606 - the same script, elsewhere
+
+
+def is_there(package: str) -> bool:
+    """Whether a peer can be imported here."""
+    return importlib.util.find_spec(package) is not None

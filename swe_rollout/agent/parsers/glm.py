@@ -1,0 +1,109 @@
+"""The grammar of GLM: the tool's name, then keys and values in tags, typed by the tool's schema.
+
+    <tool_call>NAME
+    <arg_key>KEY</arg_key>
+    <arg_value>VALUE</arg_value>
+    </tool_call>
+
+GLM-4.5 writes the newlines, GLM-4.7 leaves them out; between tags both are white space. A value is
+all of what is between its tags. A closing tag counts only where what the grammar wants next follows
+it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from swe_rollout.agent.parsers.base import (
+    Attempt,
+    ToolCallParser,
+    attempts,
+    checked,
+    refused,
+    tool_named,
+    typed,
+)
+from swe_rollout.agent.parsers.hermes import CALL
+from swe_rollout.trajectory import CallStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from swe_rollout.agent.parsers.base import Reasoning, SampledText
+    from swe_rollout.agent.tools.base import ToolSpec
+    from swe_rollout.trajectory import ToolCall
+
+_KEY, _KEY_END = "<arg_key>", "</arg_key>"
+_VALUE, _VALUE_END = "<arg_value>", "</arg_value>"
+
+
+class GlmParser(ToolCallParser):
+    """Reads calls of GLM-4.5 and of GLM-4.7."""
+
+    def parse(
+        self, sampled: SampledText, *, tools: Sequence[ToolSpec], reasoning: Reasoning
+    ) -> tuple[ToolCall, ...]:
+        """Every attempt outside the reasoning, in order."""
+        return attempts(
+            sampled, CALL, lambda start: _read(sampled, start, tools), reasoning=reasoning
+        )
+
+
+class _MalformedError(Exception):
+    """The tags are not those of the grammar; the text says where."""
+
+
+def _read(sampled: SampledText, start: int, tools: Sequence[ToolSpec]) -> Attempt:
+    first = sampled.first((_KEY, CALL.closer, CALL.opener), start)
+    name = sampled.text[start : first.start if first else len(sampled.text)].strip()
+    if first is None or first.token == CALL.opener:
+        return refused(sampled, start, CALL, status=CallStatus.UNCLOSED, problem="")
+    if not name or "\n" in name or "<" in name:
+        problem = "it must begin with the name of a tool"
+        return refused(sampled, start, CALL, status=CallStatus.MISSING_NAME, problem=problem)
+    try:
+        arguments, at = _arguments(sampled, first.start, tool_named(name, tools))
+    except _MalformedError as error:
+        return refused(sampled, start, CALL, status=CallStatus.MALFORMED, problem=str(error))
+    raw = sampled.text[start:at]
+    call = checked(name, arguments, tools=tools, raw=raw)
+    return Attempt(call, at + len(CALL.closer))
+
+
+def _arguments(
+    sampled: SampledText, start: int, tool: ToolSpec | None
+) -> tuple[dict[str, object], int]:
+    """Keys with values, and where the closer of the call begins."""
+    arguments: dict[str, object] = {}
+    at = start
+    while sampled.find(_KEY, at) == at:
+        text, at = _between(sampled, at + len(_KEY), _KEY_END, (_VALUE,))
+        value, at = _between(sampled, at + len(_VALUE), _VALUE_END, (_KEY, CALL.closer))
+        key = text.strip()
+        if key in arguments:
+            raise _MalformedError(f"the argument {key} appears twice")
+        arguments[key] = typed(value, key, tool)
+    if sampled.find(CALL.closer, at) != at:
+        raise _MalformedError("there may only be keys and values behind the name")
+    return arguments, at
+
+
+def _between(
+    sampled: SampledText, start: int, closer: str, following: tuple[str, ...]
+) -> tuple[str, int]:
+    """The text up to the closer that one of `following` comes after, and where that begins."""
+    at = sampled.find(closer, start)
+    while at is not None:
+        behind = _skip(sampled.text, at + len(closer))
+        mark = sampled.first(following, behind)
+        if mark is not None and mark.start == behind:
+            return sampled.text[start:at], behind
+        at = sampled.find(closer, at + 1)
+    wanted = " or ".join(following)
+    raise _MalformedError(f"{closer} and then {wanted} must follow")
+
+
+def _skip(text: str, start: int) -> int:
+    while start < len(text) and text[start] in " \t\r\n":
+        start += 1
+    return start

@@ -1,0 +1,70 @@
+"""JSON as calls must have it: what Python's decoder forgives is refused. Used by all parsers."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import NoReturn
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+
+
+@dataclass(frozen=True, slots=True)
+class JsonText:
+    """A JSON value in a text, and where the text goes on behind it and the white space there."""
+
+    value: object
+    end: int
+    text: str
+
+    @property
+    def whole(self) -> object:
+        """The value; ValueError where the text has more behind it."""
+        if self.end != len(self.text):
+            raise ValueError("there is more text behind its JSON value")
+        return self.value
+
+
+def read_json(text: str, start: int = 0) -> JsonText:
+    """The value at `start`, white space before it; ValueError that tells what is wrong and where.
+
+    Keys that appear twice, NaN and Infinity, and halves of surrogate pairs are no JSON here.
+    """
+    try:
+        value, end = _DECODER.raw_decode(text, skip_space(text, start))
+        # A lone surrogate escape decodes, but it is no text: nothing could store or run it.
+        json.dumps(value, ensure_ascii=False).encode()
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"its JSON is invalid: {error.msg} at character {error.pos - start}"
+        ) from error
+    except UnicodeEncodeError as error:
+        raise ValueError("its JSON is invalid: a string holds half of a surrogate pair") from error
+    except RecursionError as error:
+        raise ValueError("its JSON is invalid: it is nested too deeply") from error
+    return JsonText(value, skip_space(text, end), text)
+
+
+def skip_space(text: str, start: int) -> int:
+    """The offset of what is not JSON's white space."""
+    found = _SPACE.match(text, start)
+    return found.end() if found else start
+
+
+class _NotJsonError(ValueError):
+    """Something that Python's decoder would take."""
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise _NotJsonError("its JSON is invalid: a key appears twice in one object")
+    return value
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise _NotJsonError(f"its JSON is invalid: {name} is no JSON")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant)

@@ -1,0 +1,49 @@
+"""What conformance scripts print, and how they end."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPTS = Path(__file__).parents[2] / "scripts" / "conformance"
+WRONG = {
+    "name": "wrong on purpose",
+    "format": "hermes",
+    "tools": [],
+    "text": "no call",
+    "expect": [{"status": "ok", "name": "bash"}],
+}
+
+
+def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(SCRIPTS / script), "--no-peers", *arguments]
+    return subprocess.run(command, check=False, capture_output=True, text=True)
+
+
+def test_the_table_of_parsers_is_one_object_with_every_format() -> None:
+    done = run("parsers.py", "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout.splitlines()[-1])
+    (row,) = report["rows"]
+    assert (report["name"], report["ok"], row["subject"]) == ("parsers", True, "swe-rollout")
+    assert row["right"] == row["of"] >= 300
+    assert len([name for name in row if name.endswith("_right")]) == 14
+
+
+def test_a_wrong_answer_is_told_and_fails_the_run(tmp_path: Path) -> None:
+    file = tmp_path / "probes.json"
+    file.write_text(json.dumps([WRONG]))
+    done = run("parsers.py", "--probes", str(file))
+    assert done.returncode == 1
+    assert "wrong on purpose" in done.stderr
+    assert "| hermes | 0 of 1 |" in done.stdout
+
+
+def test_probes_that_can_t_be_read_are_an_error_with_the_place(tmp_path: Path) -> None:
+    file = tmp_path / "probes.json"
+    file.write_text(json.dumps([WRONG | {"format": "pythonic"}]))
+    done = run("parsers.py", "--probes", str(file))
+    assert done.returncode == 2
+    assert "probe 1 (wrong on purpose)" in done.stderr
