@@ -131,10 +131,12 @@ async def _actor(
     wanted = None if agent.tool_format == "auto" else ToolFormat(agent.tool_format)
     match policy.sglang, policy.scripted:
         case SglangPolicy() as sglang, None:
-            return await _sglang(sglang, policy.tokenizer, wanted, stack)
+            return await _sglang(sglang, policy, wanted, stack)
         case None, ScriptedPolicy() as scripted:
             tokenizer = policy.tokenizer or str(tokenizer_path())
-            renderer = Renderer.load(tokenizer, tool_format=wanted)
+            renderer = Renderer.load(
+                tokenizer, tool_format=wanted, chat_template_kwargs=policy.chat_template_kwargs
+            )
             engine = ScriptedEngine(
                 scripted, instances, tokenizer, tool_format=renderer.tool_format
             )
@@ -149,16 +151,20 @@ async def _actor(
 
 
 async def _sglang(
-    policy: SglangPolicy, tokenizer: str | None, wanted: ToolFormat | None, stack: AsyncExitStack
+    sglang: SglangPolicy, policy: Policy, wanted: ToolFormat | None, stack: AsyncExitStack
 ) -> _Actor:
     # The engine names its model before ids can be checked against that model's vocabulary.
-    scout = SglangEngine(policy, vocab_size=1)
+    scout = SglangEngine(sglang, vocab_size=1)
     try:
         info = await scout.info()
     finally:
         await scout.aclose()
-    renderer = Renderer.load(tokenizer or info.tokenizer or info.model, tool_format=wanted)
-    engine = SglangEngine(policy, vocab_size=info.vocab_size or renderer.vocab_size)
+    renderer = Renderer.load(
+        policy.tokenizer or info.tokenizer or info.model,
+        tool_format=wanted,
+        chat_template_kwargs=policy.chat_template_kwargs,
+    )
+    engine = SglangEngine(sglang, vocab_size=info.vocab_size or renderer.vocab_size)
     stack.push_async_callback(engine.aclose)
     return _Actor(engine, renderer, info, lambda _: f"sglang:{info.model}")
 

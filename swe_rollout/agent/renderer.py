@@ -10,24 +10,22 @@ from __future__ import annotations
 import hashlib
 import logging
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
-from swe_rollout.agent.encoding import Encoding
-from swe_rollout.agent.parsers.base import Reasoning
-from swe_rollout.agent.probe import probe
-from swe_rollout.agent.prompts import Role
-from swe_rollout.agent.template import Bodies, ChatTemplate, messages
+from swe_rollout.agent.encoding import Body, Encoding, Scaffold
+from swe_rollout.agent.probe import opens_reasoning, probe
+from swe_rollout.agent.prompts import Message, Role
+from swe_rollout.agent.template import Bodies, ChatTemplate, id_of, messages, name_of
 from swe_rollout.errors import PrerequisiteError
 from swe_rollout.tool_format import ToolFormat
 from swe_rollout.trajectory import TokenPath
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from swe_rollout.agent.parsers.base import SampledText
+    from swe_rollout.agent.parsers.base import Reasoning, SampledText
     from swe_rollout.agent.probe import Grammar
-    from swe_rollout.agent.prompts import Message
     from swe_rollout.agent.template import Pretrained
     from swe_rollout.agent.tools.base import ToolSpec
     from swe_rollout.trajectory import ToolCall
@@ -50,23 +48,34 @@ class Renderer:
         tokenizer: Pretrained,
         *,
         tool_format: ToolFormat | None = None,
+        chat_template_kwargs: Mapping[str, object] | None = None,
         model_vocab: int | None = None,
     ) -> None:
         """Raises PrerequisiteError where vocabulary or template can't be used exactly.
 
-        `tool_format`: the form of calls; none: what the template shows. `model_vocab`: the size of
-        the model's vocabulary where it is known; it may be padded beyond the tokenizer's.
+        `tool_format`: the form of calls; none: what the template shows. `chat_template_kwargs`:
+        what the template is told beside messages. `model_vocab`: the size of the model's vocabulary
+        where it is known; it may be padded beyond the tokenizer's.
         """
-        self._template = ChatTemplate(tokenizer)
+        self.tokenizer = tokenizer
+        """Of transformers, as it was given; for checks that go past this class."""
+        self._template = ChatTemplate(tokenizer, chat_template_kwargs)
         self._encoding = Encoding(tokenizer.backend_tokenizer)
         self._grammar = probe(self._template, self._encoding)
         self._tool_format = tool_format or _shown(self._grammar)
         self._vocab_size = model_vocab or len(tokenizer)
-        end, eos = self._grammar.turn_end.token_id, tokenizer.eos_token_id
-        self._stops = tuple(sorted({end} if eos is None else {end, eos}))
+        eos = tokenizer.eos_token_id
+        self._stops = tuple(sorted(self._grammar.ends | (set() if eos is None else {eos})))
+        self._deltas: dict[tuple[object, ...], list[str]] = {}
 
     @classmethod
-    def load(cls, name_or_path: str, *, tool_format: ToolFormat | None = None) -> Renderer:
+    def load(
+        cls,
+        name_or_path: str,
+        *,
+        tool_format: ToolFormat | None = None,
+        chat_template_kwargs: Mapping[str, object] | None = None,
+    ) -> Renderer:
         """The renderer of a model: a folder with its tokenizer, or a name on the hub.
 
         The hub's local cache comes first, so that a known model needs no network.
@@ -80,7 +89,27 @@ class Renderer:
                 fix="set spec.policy.tokenizer to a folder with tokenizer.json and a chat "
                 "template, or to a name on the hub that this machine can reach",
             ) from error
-        return cls(files.tokenizer, tool_format=tool_format, model_vocab=files.model_vocab)
+        return cls(
+            files.tokenizer,
+            tool_format=tool_format,
+            chat_template_kwargs=chat_template_kwargs,
+            model_vocab=files.model_vocab,
+        )
+
+    @property
+    def grammar(self) -> Grammar:
+        """The family, and what the template turned out to be."""
+        return self._grammar
+
+    @property
+    def template(self) -> ChatTemplate:
+        """The model's own template, for checks that render whole conversations."""
+        return self._template
+
+    @property
+    def controls(self) -> Mapping[int, str]:
+        """The control tokens of the vocabulary, which text from outside can't forge."""
+        return self._encoding.controls
 
     @property
     def vocab_size(self) -> int:
@@ -94,7 +123,7 @@ class Renderer:
 
     def reasoning(self, *, opened: bool) -> Reasoning:
         """How the family marks its reasoning; `opened`: whether the prompt ended inside it."""
-        return Reasoning(opened=opened)
+        return replace(self._grammar.family.reasoning, opened=opened)
 
     @property
     def tool_format(self) -> ToolFormat:
@@ -104,7 +133,12 @@ class Renderer:
     @property
     def path(self) -> TokenPath:
         """How tokens are made here, for the record."""
-        return TokenPath("chatml", self._tool_format, self.fingerprint)
+        return TokenPath(
+            self._grammar.family.name,
+            self._tool_format,
+            self.fingerprint,
+            template_drops_reasoning=self._grammar.drops_reasoning,
+        )
 
     @property
     def fingerprint(self) -> str:
@@ -114,6 +148,10 @@ class Renderer:
 
     def prompt(self, first: Sequence[Message], tools: Sequence[ToolSpec]) -> Rendered:
         """The ids of the first request. A user message is a body: it can't forge control tokens."""
+        if not self._grammar.dialect.has_system:
+            _refuse_system(first)
+        if not self._grammar.dialect.tells_tools:
+            first = self._with_tools(first, tools)
         users = [message.content for message in first if message.role is Role.USER]
         bodies = Bodies(users)
         stand_ins = iter(bodies.stand_ins)
@@ -121,7 +159,8 @@ class Renderer:
             next(stand_ins) if message.role is Role.USER else message.content for message in first
         ]
         text = self._template.render(messages(first, contents), tools, prompted=True)
-        return Rendered(self._encoding.encode(bodies.cut(text)), self._grammar.opens_thinking)
+        parts = bodies.cut(text, self._grammar.dialect.user)
+        return Rendered(self._encoding.encode(parts), self._opens(parts[-1].text))
 
     def delta(
         self,
@@ -134,18 +173,57 @@ class Renderer:
     ) -> Rendered:
         """The ids between a turn and the next: its boundary, the results of its calls, the prompt.
 
-        `last_id` is the last one sampled; a turn that another id ended, or that was cut, gets its
-        own end here, after the end of its reasoning if that is open.
+        `last_id` is the last one sampled. What ended the turn stays as it is: where the end is the
+        header of what follows, that is not written twice; a turn that another id ended, or that was
+        cut, gets its own end here, after the end of its reasoning if that is open.
         Results are bodies: they can't forge control tokens.
         """
-        end = self._grammar.turn_end
-        close = end.boundary if last_id == end.token_id else end.text + end.boundary
-        if open_reasoning:
-            close = f"\n{Reasoning().closer}\n\n{close}"
-        bodies = Bodies(results)
-        text = self._template.added(calls, bodies.stand_ins, tools)
-        ids = self._encoding.encode([*bodies.cut(close + text)])
-        return Rendered(ids, self._grammar.opens_thinking)
+        grammar = self._grammar
+        pieces = self._pieces(calls[: len(results)], tools)
+        first = self._close(last_id, open_reasoning=open_reasoning)
+        head = pieces[0]
+        if grammar.family.end_is_header and last_id == grammar.end_id:
+            head = head.removeprefix(grammar.family.end)
+        parts: list[Scaffold | Body] = [Scaffold(first + head)]
+        for result, piece in zip(results, pieces[1:], strict=True):
+            parts += [Body(grammar.dialect.result.apply(result)), Scaffold(piece)]
+        return Rendered(self._encoding.encode(parts), self._opens(pieces[-1]))
+
+    def _with_tools(self, first: Sequence[Message], tools: Sequence[ToolSpec]) -> Sequence[Message]:
+        """The first messages with the tools in the system's, as the vendor of the family says."""
+        write = self._grammar.family.tools_text
+        if write is None or not tools:
+            return first
+        text = write(tools).replace("{written}", written_example(self._tool_format))
+        system = "".join(message.content for message in first if message.role is Role.SYSTEM)
+        others = [message for message in first if message.role is not Role.SYSTEM]
+        return [Message(Role.SYSTEM, (system + text).lstrip("\n")), *others]
+
+    def _close(self, last_id: int, *, open_reasoning: bool) -> str:
+        """What is missing of the turn that was sampled, and what the template writes behind it."""
+        grammar, family = self._grammar, self._grammar.family
+        if last_id == grammar.end_id:
+            return family.after
+        if last_id in grammar.ends:
+            return ""
+        cut = family.end + family.after if family.cut_end is None else family.cut_end
+        return (family.reasoning_end if open_reasoning else "") + cut
+
+    def _pieces(self, calls: Sequence[ToolCall], tools: Sequence[ToolSpec]) -> list[str]:
+        """What the template writes around results; they depend on names and ids alone."""
+        dialect = self._grammar.dialect
+        named = [(name_of(call), id_of(call, index, dialect)) for index, call in enumerate(calls)]
+        key = (tuple(named), tuple(tool.name for tool in tools))
+        if key not in self._deltas:
+            if len(self._deltas) >= _DELTAS_KEPT:
+                self._deltas.clear()
+            bodies = Bodies([""] * len(calls))
+            text = self._template.added(calls, bodies.stand_ins, tools, dialect)
+            self._deltas[key] = bodies.pieces(text)
+        return self._deltas[key]
+
+    def _opens(self, begun: str) -> bool:
+        return opens_reasoning(begun, self._grammar.family.reasoning)
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids for people, control tokens written out."""
@@ -155,6 +233,30 @@ class Renderer:
         """One turn's ids as text for a parser, without the id that ended it."""
         ended = bool(ids) and ids[-1] in self._stops
         return self._encoding.sampled(ids[:-1] if ended else ids)
+
+
+_DELTAS_KEPT = 1024
+"""Ids that count up, as Kimi's do, make a new one each turn."""
+
+
+def written_example(form: ToolFormat) -> str:
+    """How a call is told to be written, where the template does not tell it."""
+    body = (
+        "tool_call_name<｜tool▁sep｜>tool_call_arguments"
+        if form is ToolFormat.DEEPSEEK_V31
+        else "function<｜tool▁sep｜>tool_call_name\n```json\ntool_call_arguments\n```"
+    )
+    return (
+        f"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>{body}<｜tool▁call▁end｜><｜tool▁calls▁end｜>"
+    )
+
+
+def _refuse_system(first: Sequence[Message]) -> None:
+    if any(message.role is Role.SYSTEM and message.content for message in first):
+        raise PrerequisiteError(
+            "this model's chat template takes no system message",
+            fix="set spec.agent.systemPrompt to '' and say all in spec.agent.instancePrompt",
+        )
 
 
 @dataclass(frozen=True, slots=True)

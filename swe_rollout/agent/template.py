@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Final, Protocol
 
 from swe_rollout.agent.encoding import Backend, Body, Scaffold
 from swe_rollout.errors import InternalError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from swe_rollout.agent.prompts import Message
     from swe_rollout.agent.tools.base import ToolSpec
@@ -51,21 +53,74 @@ class Pretrained(Protocol):
         tools: list[dict[str, object]] | None,
         tokenize: bool,
         add_generation_prompt: bool,
+        **template_kwargs: object,
     ) -> object:
         """The rendered text."""
         ...
 
 
+class Quoting(Enum):
+    """How a template writes a text from outside."""
+
+    RAW = "as it is"
+    TRIMMED = "without white space at its ends"
+    JSON = "as the inside of a JSON string"
+
+    def apply(self, text: str) -> str:
+        """The text as the template would have written it."""
+        match self:
+            case Quoting.RAW:
+                return text
+            case Quoting.TRIMMED:
+                return text.strip()
+            case Quoting.JSON:
+                return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What a template wants of the messages it is given. `agent.probe` finds it out."""
+
+    arguments_as_text: bool = False
+    """Whether it takes arguments as JSON text, not as a mapping."""
+    speaks_with_calls: bool = True
+    """Whether a turn with calls may hold words too."""
+    one_call: bool = False
+    """Whether it refuses a turn with more than one call."""
+    has_system: bool = True
+    """Whether it takes a system message."""
+    tells_tools: bool = True
+    """Whether it writes the tools' schemas; where not, the family's own text goes into the system
+    message, as the vendor says."""
+    user: Quoting = Quoting.RAW
+    result: Quoting = Quoting.RAW
+    call_id: str = "call{index:05}"
+    """The form of an id that the policy did not give."""
+
+
+_RETAIN: Final[dict[str, object]] = {
+    "preserve_thinking": True,
+    "clear_thinking": False,
+    "drop_thinking": False,
+    "truncate_history_thinking": False,
+}
+"""Names by which templates are told to keep the reasoning of earlier turns."""
+
+
 class ChatTemplate:
     """Renders conversations as the model was trained to read them."""
 
-    def __init__(self, tokenizer: Pretrained) -> None:
+    def __init__(self, tokenizer: Pretrained, kwargs: Mapping[str, object] | None = None) -> None:
+        """`kwargs` are what people tell the template, such as `enable_thinking`."""
         self._tokenizer = tokenizer
+        self._kwargs = {**_RETAIN, **(kwargs or {})}
+        self._told = dict(kwargs or {})
 
     @property
     def source(self) -> str:
-        """The template itself, for a fingerprint."""
-        return json.dumps(self._tokenizer.chat_template)
+        """The template itself and what it is told, for a fingerprint."""
+        told = json.dumps(self._told, sort_keys=True, default=str) if self._told else ""
+        return json.dumps(self._tokenizer.chat_template) + told
 
     def render(
         self, conversation: list[dict[str, object]], tools: Sequence[ToolSpec], *, prompted: bool
@@ -76,32 +131,45 @@ class ChatTemplate:
             tools=[tool.function() for tool in tools] or None,
             tokenize=False,
             add_generation_prompt=prompted,
+            **self._kwargs,
         )
         if not isinstance(text, str):
             raise InternalError(f"a chat template gave {type(text).__name__} instead of text")
         return text
 
     def added(
-        self, calls: Sequence[ToolCall], results: Sequence[str], tools: Sequence[ToolSpec]
+        self,
+        calls: Sequence[ToolCall],
+        results: Sequence[str],
+        tools: Sequence[ToolSpec],
+        dialect: Dialect,
     ) -> str:
         """What the template writes for the results of `calls`, and for the turn that follows.
 
-        A stand-in conversation holds the real calls, so that names and ids fit; all results are
-        rendered at once, because templates join neighbouring ones.
+        A stand-in conversation holds the calls by name and id, so that those fit; all results are
+        rendered at once, because templates join neighbouring ones. Arguments are left out: they
+        stand before what is cut off.
         """
-        base = [*_STAND_IN, assistant_message("ok", calls[: len(results)], reasoning=" ")]
-        before = self.render(base, tools, prompted=False)
-        after = self.render([*base, *result_messages(calls, results)], tools, prompted=True)
-        if not after.startswith(before):
-            raise InternalError(
-                "the chat template rewrites a turn once its results are there",
-                why=f"{before[-80:]!r} is not kept",
-            )
-        return after[len(before) :]
+        named = [replace(call, arguments={}) for call in calls[: len(results)]]
+        start = _STAND_IN if dialect.has_system else _STAND_IN[1:]
+        held = named[:1] if dialect.one_call else named
+        base = [*start, assistant_message("ok", held, dialect, reasoning=" ")]
+        whole = [*base, *result_messages(named, results, dialect)]
+        for _ in range(_RENDERINGS):
+            before = self.render(base, tools, prompted=False)
+            after = self.render(whole, tools, prompted=True)
+            if after.startswith(before):
+                return after[len(before) :]
+        raise InternalError(
+            "the chat template rewrites a turn once its results are there",
+            why=f"{before[-80:]!r} is not kept",
+        )
 
 
+_RENDERINGS: Final = 2
+"""Templates that write the date may do so on both sides of midnight."""
 # A user message, because some templates refuse a conversation that has none.
-_STAND_IN: tuple[dict[str, object], ...] = (
+_STAND_IN: Final[tuple[dict[str, object], ...]] = (
     {"role": "system", "content": "system"},
     {"role": "user", "content": "task"},
 )
@@ -114,40 +182,55 @@ def messages(first: Sequence[Message], contents: Sequence[str]) -> list[dict[str
 
 
 def assistant_message(
-    content: str, calls: Sequence[ToolCall], *, reasoning: str = ""
+    content: str, calls: Sequence[ToolCall], dialect: Dialect, *, reasoning: str = ""
 ) -> dict[str, object]:
     """A turn of the policy. A call that did not parse takes part with what is known of it."""
-    message: dict[str, object] = {
-        "role": "assistant",
-        "content": content,
-        "tool_calls": [
+    message: dict[str, object] = {"role": "assistant", "content": content}
+    if calls:
+        if not dialect.speaks_with_calls:
+            message["content"] = None
+        message["tool_calls"] = [
             {
-                "id": _call_id(index),
+                "id": id_of(call, index, dialect),
                 "type": "function",
-                "function": {"name": call.name or "invalid", "arguments": call.arguments},
+                "function": {"name": name_of(call), "arguments": _arguments(call, dialect)},
             }
             for index, call in enumerate(calls)
-        ],
-    }
+        ]
     return message | ({"reasoning_content": reasoning} if reasoning else {})
 
 
-def result_messages(calls: Sequence[ToolCall], results: Sequence[str]) -> list[dict[str, object]]:
+def result_messages(
+    calls: Sequence[ToolCall], results: Sequence[str], dialect: Dialect
+) -> list[dict[str, object]]:
     """The results of calls, in order."""
     return [
         {
             "role": "tool",
-            "tool_call_id": _call_id(index),
-            "name": call.name or "invalid",
+            "tool_call_id": id_of(call, index, dialect),
+            "name": name_of(call),
             "content": result,
         }
         for index, (call, result) in enumerate(zip(calls, results, strict=True))
     ]
 
 
-def _call_id(index: int) -> str:
-    # Nine letters and digits: the one form that every template takes.
-    return f"call{index:05}"
+def name_of(call: ToolCall) -> str:
+    """The name of a call as a template may be given it: the policy can't forge a token with it."""
+    return call.name if re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", call.name) else "invalid"
+
+
+def id_of(call: ToolCall, index: int, dialect: Dialect) -> str:
+    """The id of a call: the policy's own where it gave a plain one."""
+    if re.fullmatch(r"[A-Za-z0-9_.:-]{1,128}", call.id):
+        return call.id
+    return dialect.call_id.format(name=name_of(call), index=index)
+
+
+def _arguments(call: ToolCall, dialect: Dialect) -> object:
+    if dialect.arguments_as_text:
+        return json.dumps(call.arguments, ensure_ascii=False)
+    return call.arguments
 
 
 class Bodies:
@@ -162,8 +245,16 @@ class Bodies:
         """What is rendered in place of each text."""
         return [f"body{self._nonce}x{index}x" for index in range(len(self._texts))]
 
-    def cut(self, rendered: str) -> list[Scaffold | Body]:
-        """The rendered text with the real texts in their places."""
+    def cut(self, rendered: str, quoting: Quoting = Quoting.RAW) -> list[Scaffold | Body]:
+        """The rendered text with the real texts in their places, written as the template would."""
+        pieces = self.pieces(rendered)
+        parts: list[Scaffold | Body] = [Scaffold(pieces[0])]
+        for text, scaffold in zip(self._texts, pieces[1:], strict=True):
+            parts += [Body(quoting.apply(text)), Scaffold(scaffold)]
+        return parts
+
+    def pieces(self, rendered: str) -> list[str]:
+        """What the template wrote around the texts: one more than there are texts."""
         pieces = re.split(rf"body{self._nonce}x(\d+)x", rendered)
         found = [int(index) for index in pieces[1::2]]
         if found != list(range(len(self._texts))):
@@ -171,7 +262,4 @@ class Bodies:
                 "the chat template does not write each text once, in order",
                 why=f"of {len(self._texts)} texts it wrote {found}",
             )
-        parts: list[Scaffold | Body] = [Scaffold(pieces[0])]
-        for index, scaffold in zip(found, pieces[2::2], strict=True):
-            parts += [Body(self._texts[index]), Scaffold(scaffold)]
-        return parts
+        return pieces[::2]

@@ -137,7 +137,7 @@ def prompt_of(renderer: Renderer, statement: str) -> list[int]:
 
 
 def delta_of(renderer: Renderer, results: list[str]) -> list[int]:
-    last = renderer._grammar.turn_end.token_id
+    last = renderer.grammar.end_id
     return renderer.delta(last, CALLS[: len(results)], results=results, tools=TOOLS).ids
 
 
@@ -156,7 +156,7 @@ def test_the_grammar_of_a_template_is_found_out(
     prompt = renderer.prompt(Prompts().messages("x", "/testbed"), TOOLS)
     assert prompt.opens_reasoning == (family == "qwen3-thinking")
     assert renderer.decode(renderer.stop_token_ids) == "<|im_end|>"
-    assert renderer._grammar.turn_end.boundary == "\n"
+    assert renderer.grammar.family.after == "\n"
 
 
 @FAMILIES
@@ -190,8 +190,8 @@ def test_log_and_deltas_together_are_the_template_s_own_rendering_of_the_whole(
         {"role": "user", "content": "task"},
     ]
     turn = [
-        assistant_message("I look.", calls, reasoning="hm"),
-        *result_messages(calls, results),
+        assistant_message("I look.", calls, renderer.grammar.dialect, reasoning="hm"),
+        *result_messages(calls, results, renderer.grammar.dialect),
     ]
     begun = template.render(history, TOOLS, prompted=True)
     whole = template.render([*history, *turn, *turn], TOOLS, prompted=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from swe_rollout.agent.prompts import Prompts
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.errors import PrerequisiteError
 from swe_rollout.testing.tiny import tokenizer_path
@@ -39,24 +40,20 @@ REFUSED = {
         changed("(message.content or '')", "(message.content if loop.last else '')"),
         "rewrites",
     ),
-    "a result depends on the system prompt": (
-        changed("+ message.content +", "+ message.content + ns.system +"),
-        "what follows a turn should be",
+    "results are changed": (
+        changed("+ message.content +", "+ (message.content | upper) +"),
+        "changes the text of a message",
     ),
-    "results are escaped": (
-        changed("+ message.content +", "+ (message.content | tojson) +"),
-        "what follows a turn should be",
-    ),
-    "the task is escaped": (
+    "the task is changed": (
         changed(
             "(message.content or '')",
-            "(message.content | tojson if message.role == 'user' else message.content)",
+            "(message.content | upper if message.role == 'user' else message.content)",
         ),
-        "changes the text of a user message",
+        "changes the text of a message",
     ),
     "results are left out": (
         changed("+ message.content +", "+"),
-        "does not write each text once",
+        "changes the text of a message",
     ),
     "tools are not declared": (
         changed("(tool | tojson)", "''"),
@@ -80,6 +77,15 @@ def test_a_template_whose_tokens_can_t_be_exact_is_refused_with_what_differs(
     with pytest.raises(PrerequisiteError) as raised:
         Renderer.load(folder_with(tmp_path / "model", template))
     assert why in raised.value.why
+
+
+def test_a_template_whose_results_depend_on_the_system_prompt_gets_none(tmp_path: Path) -> None:
+    template = changed("+ message.content +", "+ message.content + ns.system +")
+    renderer = Renderer.load(folder_with(tmp_path / "model", template))
+
+    renderer.prompt(Prompts(system="").messages("x", "/testbed"), ())
+    with pytest.raises(PrerequisiteError, match="takes no system message"):
+        renderer.prompt(Prompts().messages("x", "/testbed"), ())
 
 
 def test_an_unknown_form_of_calls_is_refused_unless_the_job_names_one(tmp_path: Path) -> None:

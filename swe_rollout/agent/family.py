@@ -1,0 +1,136 @@
+"""Families: what is known of the chat grammars of models, before a template is asked.
+
+A table of facts: which tokens tell a family, which end a turn and what the template writes
+behind them. `agent.probe` holds each fact against the template itself; a model of no family here is
+derived from its template alone, or refused.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from swe_rollout.agent.parsers.base import Reasoning
+from swe_rollout.tool_format import ToolFormat
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from swe_rollout.agent.tools.base import ToolSpec
+
+_THINK: Final = Reasoning()
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One chat grammar."""
+
+    name: str
+    needs: tuple[str, ...]
+    """Tokens that must all be in the vocabulary."""
+    end: str
+    """The token that a turn with calls is sampled to end in."""
+    formats: tuple[ToolFormat, ...]
+    """How it may write calls."""
+    after: str = ""
+    """What the template writes behind the end, which the policy does not sample."""
+    other_ends: tuple[str, ...] = ()
+    """Further tokens that end a turn as well; they stay, and nothing is put behind them."""
+    end_is_header: bool = False
+    """Whether the end is also the header of what follows, and so is written once."""
+    cut_end: str | None = None
+    """What closes a turn that was cut; none: `end` and `after`."""
+    reasoning: Reasoning = _THINK
+    reasoning_end: str = "\n</think>\n\n"
+    """What closes reasoning that was cut."""
+    has_one_round: bool = False
+    """Whether its templates are only right up to the second turn with calls, which then has the
+    form of the first."""
+    tools_text: Callable[[Sequence[ToolSpec]], str] | None = None
+    """How the vendor writes tools into the system message, where its template does not."""
+    call_id: str = "call{index:05}"
+    """The id of a call that has none of its own, by `name` and `index`. Nine letters and digits is
+    the one form that every template takes."""
+
+
+def _deepseek_tools(tools: Sequence[ToolSpec]) -> str:
+    told = "\n\n".join(
+        f"### {tool.name}\nDescription: {tool.description}\n\n"
+        f"Parameters: {json.dumps(tool.arguments.schema, ensure_ascii=False)}"
+        for tool in tools
+    )
+    return (
+        f"\n\n## Tools\nYou have access to the following tools:\n\n{told}\n\n"
+        "IMPORTANT: ALWAYS adhere to this exact format for tool use:\n{written}\n\n"
+        "Where the name is one of the tools above, and the arguments are one JSON object that "
+        "fits its parameters. Several calls follow one another without separators."
+    )
+
+
+FAMILIES: Final = (
+    Family(
+        "harmony",
+        ("<|start|>", "<|channel|>", "<|message|>", "<|call|>"),
+        "<|call|>",
+        (ToolFormat.HARMONY,),
+        other_ends=("<|return|>",),
+        cut_end="<|end|>",
+        # Channels say what is reasoning; the parser reads them.
+        reasoning=Reasoning("<|channel|>analysis<|message|>", "<|end|>"),
+        reasoning_end="",
+    ),
+    Family(
+        "glm",
+        ("<|observation|>", "<|user|>", "<|assistant|>"),
+        "<|observation|>",
+        (ToolFormat.GLM45, ToolFormat.GLM47),
+        other_ends=("<|user|>", "<|endoftext|>"),
+        end_is_header=True,
+        cut_end="",
+    ),
+    Family(
+        "kimi_k2",
+        ("<|im_end|>", "<|im_middle|>", "<|im_assistant|>"),
+        "<|im_end|>",
+        (ToolFormat.KIMI_K2,),
+        call_id="functions.{name}:{index}",
+    ),
+    Family(
+        "deepseek",
+        ("<｜Assistant｜>", "<｜end▁of▁sentence｜>"),
+        "<｜end▁of▁sentence｜>",
+        (ToolFormat.DEEPSEEK_V3, ToolFormat.DEEPSEEK_V31),
+        has_one_round=True,
+        tools_text=_deepseek_tools,
+    ),
+    Family(
+        "minimax_m2",
+        ("[e~[", "]~b]"),
+        "[e~[",
+        (ToolFormat.MINIMAX_M2,),
+        after="\n",
+    ),
+    Family(
+        "llama3",
+        ("<|eot_id|>", "<|start_header_id|>", "<|end_header_id|>"),
+        "<|eot_id|>",
+        (ToolFormat.LLAMA3,),
+        other_ends=("<|eom_id|>",),
+    ),
+    Family(
+        "mistral",
+        ("[INST]", "[/INST]", "[TOOL_CALLS]"),
+        "</s>",
+        (ToolFormat.MISTRAL, ToolFormat.MISTRAL_V11),
+        reasoning=Reasoning("[THINK]", "[/THINK]"),
+        reasoning_end="[/THINK]",
+    ),
+    Family(
+        "chatml",
+        ("<|im_start|>", "<|im_end|>"),
+        "<|im_end|>",
+        (ToolFormat.HERMES, ToolFormat.QWEN_XML),
+        after="\n",
+    ),
+)

@@ -1,0 +1,159 @@
+"""Small models' tokenizers, one for each chat grammar: own templates over the package's vocabulary.
+
+For tests and conformance, ours and other people's: `write("kimi_k2", folder)` makes a folder that
+`Renderer.load` or transformers reads. Each template is written in the form of its family's grammar;
+control tokens are marked special, or not, as in the real vocabularies.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from swe_rollout.testing.tiny import tokenizer_path
+from swe_rollout.tool_format import ToolFormat
+
+_THINK: Final = ("<think>", "</think>")
+_CALL: Final = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
+_CHATML: Final = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+_GLM: Final = (
+    *("<|endoftext|>", "[gMASK]", "<sop>", "<|system|>", "<|user|>", "<|assistant|>"),
+    *("<|observation|>",),
+)
+_GLM_ARGUMENTS: Final = ("<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>")
+_KIMI: Final = (
+    *("<|im_end|>", "<|im_user|>", "<|im_assistant|>", "<|im_system|>", "<|im_middle|>"),
+    *("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", "<|tool_call_begin|>"),
+    *("<|tool_call_argument_begin|>", "<|tool_call_end|>"),
+)
+_DEEPSEEK: Final = (
+    *("<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>"),
+    *("<｜User｜>", "<｜Assistant｜>", "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),
+    *("<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>", "<｜tool▁sep｜>"),
+    *("<｜tool▁outputs▁begin｜>", "<｜tool▁outputs▁end｜>"),
+    *("<｜tool▁output▁begin｜>", "<｜tool▁output▁end｜>"),
+)
+_LLAMA: Final = (
+    *("<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>"),
+    *("<|eot_id|>", "<|eom_id|>", "<|python_tag|>"),
+)
+_MISTRAL: Final = (
+    *("<s>", "</s>", "[INST]", "[/INST]", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]"),
+    *("[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"),
+    *("[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[TOOL_CONTENT]"),
+)
+_HARMONY: Final = (
+    *("<|start|>", "<|end|>", "<|message|>", "<|channel|>", "<|constrain|>"),
+    *("<|call|>", "<|return|>", "<|endoftext|>"),
+)
+_MINIMAX: Final = ("]~!b[", "]~b]", "[e~[")
+
+
+@dataclass(frozen=True, slots=True)
+class TestFamily:
+    """One small model: what its vocabulary adds, and what must be found out about it."""
+
+    name: str
+    family: str
+    tool_format: ToolFormat
+    special: tuple[str, ...]
+    plain: tuple[str, ...]
+    """Added tokens that are not marked special, as in the real vocabulary."""
+    eos: str
+
+
+def _family(
+    name: str,
+    family: str,
+    tool_format: ToolFormat,
+    *,
+    special: tuple[str, ...],
+    eos: str,
+    plain: tuple[str, ...] = _THINK,
+) -> TestFamily:
+    return TestFamily(name, family, tool_format, special, plain, eos)
+
+
+def _chatml(name: str, tool_format: ToolFormat) -> TestFamily:
+    return _family(
+        name, "chatml", tool_format, special=_CHATML, eos="<|im_end|>", plain=(*_CALL, *_THINK)
+    )
+
+
+def _glm(name: str, tool_format: ToolFormat) -> TestFamily:
+    plain = (*_CALL, *_THINK, *_GLM_ARGUMENTS)
+    return _family(name, "glm", tool_format, special=_GLM, eos="<|endoftext|>", plain=plain)
+
+
+def _deepseek(name: str, tool_format: ToolFormat) -> TestFamily:
+    eos = "<｜end▁of▁sentence｜>"
+    return _family(name, "deepseek", tool_format, special=_DEEPSEEK[:2], eos=eos,
+                   plain=(*_DEEPSEEK[2:], *_THINK))  # fmt: skip
+
+
+FAMILIES: Final = {
+    each.name: each
+    for each in (
+        _chatml("qwen2_5", ToolFormat.HERMES),
+        _chatml("qwen3", ToolFormat.HERMES),
+        _chatml("qwen3_thinking", ToolFormat.HERMES),
+        _chatml("qwen3_coder", ToolFormat.QWEN_XML),
+        _chatml("qwen3_5", ToolFormat.QWEN_XML),
+        _glm("glm4_5", ToolFormat.GLM45),
+        _glm("glm4_7", ToolFormat.GLM47),
+        _family("kimi_k2", "kimi_k2", ToolFormat.KIMI_K2, special=_KIMI, eos="<|im_end|>"),
+        _deepseek("deepseek_v3", ToolFormat.DEEPSEEK_V3),
+        _deepseek("deepseek_r1", ToolFormat.DEEPSEEK_V3),
+        _deepseek("deepseek_v3_1", ToolFormat.DEEPSEEK_V31),
+        _family("llama3", "llama3", ToolFormat.LLAMA3, special=_LLAMA, eos="<|eot_id|>", plain=()),
+        _family("mistral", "mistral", ToolFormat.MISTRAL, special=_MISTRAL, eos="</s>", plain=()),
+        _family(
+            "mistral_v11", "mistral", ToolFormat.MISTRAL_V11, special=_MISTRAL, eos="</s>", plain=()
+        ),
+        _family(
+            "gpt_oss", "harmony", ToolFormat.HARMONY, special=_HARMONY, eos="<|return|>", plain=()
+        ),
+        _family(
+            "minimax_m2",
+            "minimax_m2",
+            ToolFormat.MINIMAX_M2,
+            special=_MINIMAX,
+            eos="[e~[",
+            plain=(*_THINK, "<minimax:tool_call>", "</minimax:tool_call>"),
+        ),
+    )
+}
+"""By name, which is also that of the template beside this file."""
+
+
+def template(name: str) -> str:
+    """The chat template of a family."""
+    return (Path(__file__).parent / f"{name}.jinja").read_text("utf-8")
+
+
+def write(name: str, folder: Path) -> Path:
+    """The tokenizer of a family as files in `folder`, which is made; the folder itself."""
+    family = FAMILIES[name]
+    definition = json.loads((tokenizer_path() / "tokenizer.json").read_text("utf-8"))
+    start = min(each["id"] for each in definition["added_tokens"])
+    definition["added_tokens"] = [
+        {
+            "id": start + index,
+            "content": content,
+            "special": content in family.special,
+            **dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False),
+        }
+        for index, content in enumerate((*family.special, *family.plain))
+    ]
+    folder.mkdir(parents=True, exist_ok=True)
+    config = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "eos_token": family.eos,
+        "model_max_length": 1 << 20,
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(definition), "utf-8")
+    (folder / "tokenizer_config.json").write_text(json.dumps(config), "utf-8")
+    (folder / "chat_template.jinja").write_text(template(name), "utf-8")
+    return folder
