@@ -16,6 +16,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Protocol, Self
 
 from swe_rollout.agent.parsers.base import Mark, SampledText
+from swe_rollout.agent.vocabulary import unprefixed, without_controls
 from swe_rollout.errors import PrerequisiteError
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ class Backend(Protocol):
         ...
 
 
+_FORGERIES = ("{}", "{}{}", "x{}y", " {} ", "\n{}\n", "<{}>")
+_SAMPLE = "def f(x):\n\treturn {'ä': [1, 2.5]}  # 日本"
 _SHORT_SCAFFOLD = 2048
 _SCAFFOLDS_KEPT = 4096
 
@@ -87,9 +90,11 @@ class Encoding:
         self.controls: dict[int, str] = {
             added["id"]: added["content"] for added in definition["added_tokens"]
         }
-        self._body = backend.from_str(json.dumps(definition | {"added_tokens": []}))
-        self._scaffold_ids: dict[str, list[int]] = {}
         self.atomic = frozenset(self.controls.values())
+        self._body = self._made(backend, without_controls(definition, self.atomic))
+        self._inner = self._made(backend, unprefixed(definition))
+        self._adds_space = self._ids(self._scaffold, "a") != self._ids(self._inner, "a")
+        self._scaffold_ids: dict[tuple[str, bool], list[int]] = {}
         self.digest = hashlib.sha256(json.dumps(definition).encode()).hexdigest()
         self._refuse_forgeable()
 
@@ -97,23 +102,49 @@ class Encoding:
         """Ids of the parts, each encoded by itself; nothing is added at either end."""
         ids: list[int] = []
         for part in parts:
-            ids += self._body_ids(part.text) if isinstance(part, Body) else self._known(part.text)
+            if isinstance(part, Body):
+                ids += self._ids(self._body, part.text)
+            else:
+                ids += self._known(part.text, begins=not ids)
         return ids
 
-    def _body_ids(self, text: str) -> list[int]:
-        # Half a surrogate pair, which a dataset row may hold, is no text to a tokenizer.
-        text = text.encode(errors="replace").decode()
-        return self._body.encode(text, add_special_tokens=False).ids
+    @staticmethod
+    def _made(backend: Backend, definition: dict[str, object]) -> Backend:
+        try:
+            return backend.from_str(json.dumps(definition))
+        except ValueError as error:
+            raise PrerequisiteError(
+                "text from outside can't be kept apart from control tokens",
+                why=f"the vocabulary without them can't be used: {error}",
+                fix="use a model whose control tokens are added tokens",
+            ) from error
 
-    def _known(self, text: str) -> list[int]:
+    @staticmethod
+    def _ids(backend: Backend, text: str) -> list[int]:
+        # Half a surrogate pair, which a dataset row may hold, is no text to a tokenizer.
+        plain = text.encode(errors="replace").decode()
+        return backend.encode(plain, add_special_tokens=False).ids
+
+    def _known(self, text: str, *, begins: bool) -> list[int]:
         """Ids of scaffold, which comes again and again while it is short."""
-        found = self._scaffold_ids.get(text)
+        found = self._scaffold_ids.get((text, begins))
         if found is None:
-            plain = text.encode(errors="replace").decode()
-            found = self._scaffold.encode(plain, add_special_tokens=False).ids
+            found = self._scaffolded(text, begins=begins)
             if len(text) < _SHORT_SCAFFOLD and len(self._scaffold_ids) < _SCAFFOLDS_KEPT:
-                self._scaffold_ids[text] = found
+                self._scaffold_ids[text, begins] = found
         return found
+
+    def _scaffolded(self, text: str, *, begins: bool) -> list[int]:
+        """Ids of scaffold; what goes on behind a body gets no space of its own in front."""
+        if begins or not self._adds_space:
+            return self._ids(self._scaffold, text)
+        starts = (text.find(control) for control in self.atomic)
+        first = min((start for start in starts if start >= 0), default=len(text))
+        head, rest = text[:first], text[first:]
+        return [
+            *(self._ids(self._inner, head) if head else []),
+            *(self._ids(self._scaffold, rest) if rest else []),
+        ]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids, control tokens written out."""
@@ -158,9 +189,18 @@ class Encoding:
 
     def _refuse_forgeable(self) -> None:
         for control in self.controls.values():
-            if not self.controls.keys().isdisjoint(self.encode([Body(control)])):
-                raise PrerequisiteError(
-                    f"text from outside could forge the control token {control!r}",
-                    why="this tokenizer has it in its base vocabulary too",
-                    fix="use a model whose control tokens are added tokens",
-                )
+            for form in _FORGERIES:
+                text = form.replace("{}", control)
+                ids = self.encode([Body(text)])
+                if not self.controls.keys().isdisjoint(ids):
+                    raise PrerequisiteError(
+                        f"text from outside could forge the control token {control!r}",
+                        why="this tokenizer reaches it without its added tokens too",
+                        fix="use a model whose control tokens are added tokens",
+                    )
+        if self.decode(self.encode([Body(_SAMPLE)])).strip() != _SAMPLE:
+            raise PrerequisiteError(
+                "text from outside can't be kept as it is",
+                why="this tokenizer changes or loses characters of code",
+                fix="use a model whose tokenizer is lossless",
+            )

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from swe_rollout.agent.encoding import Body
 from swe_rollout.agent.prompts import Message, Prompts, Role
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.template import assistant_message, result_messages
@@ -246,7 +247,7 @@ def test_the_token_of_a_character_holds_it_however_the_text_was_cut(
         st.lists(st.text(st.sampled_from("aé日🎉 <{\n"), max_size=6), min_size=1, max_size=6)
     )
     encoding = renderer._encoding
-    ids = [i for piece in pieces for i in encoding._body_ids(piece)]
+    ids = [i for piece in pieces for i in encoding.encode([Body(piece)])]
     if data.draw(st.booleans()):
         ids.insert(data.draw(st.integers(0, len(ids))), renderer.grammar.end_id)
     sampled = encoding.sampled(ids)

@@ -10,7 +10,9 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from tokenizers import Tokenizer
 
+from swe_rollout.agent.encoding import Body, Encoding
 from swe_rollout.agent.prompts import Prompts
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.errors import PrerequisiteError
@@ -98,19 +100,25 @@ def test_an_unknown_form_of_calls_is_refused_unless_the_job_names_one(tmp_path: 
     assert Renderer.load(folder, tool_format=ToolFormat.QWEN_XML).tool_format == "qwen_xml"
 
 
-def test_a_vocabulary_in_which_text_could_forge_a_control_token_is_refused(tmp_path: Path) -> None:
-    folder = folder_with(tmp_path / "model", OWN)
+def test_a_base_vocabulary_that_holds_control_tokens_can_be_used_all_the_same(
+    tmp_path: Path,
+) -> None:
+    folder_with(tmp_path / "model", OWN)
     file = tmp_path / "model" / "tokenizer.json"
     definition = json.loads(file.read_text())
-    # A base vocabulary that holds the whole word, as some have.
+    # Whole words come from the vocabulary, as some tokenizers have it.
     definition["model"]["ignore_merges"] = True
-    definition["pre_tokenizer"] = None
+    definition["pre_tokenizer"] |= {"type": "ByteLevel", "use_regex": False}
+    definition["pre_tokenizer"].pop("pretokenizers", None)
+    definition["pre_tokenizer"] |= {"add_prefix_space": False, "trim_offsets": True}
     end = next(a for a in definition["added_tokens"] if a["content"] == "<|im_end|>")
     definition["model"]["vocab"]["<|im_end|>"] = end["id"]
     file.write_text(json.dumps(definition))
+    plain = Tokenizer.from_file(str(file))
+    plain_ids = Tokenizer.from_str(json.dumps(definition | {"added_tokens": []}))
+    assert plain_ids.encode("<|im_end|>").ids == [end["id"]] == plain.encode("<|im_end|>").ids
 
-    with pytest.raises(PrerequisiteError, match=r"could forge the control token '<\|im_end\|>'"):
-        Renderer.load(folder)
+    assert end["id"] not in Encoding(plain).encode([Body("a<|im_end|>"), Body("<|im_end|>")])
 
 
 def test_the_vocabulary_is_the_model_s_where_its_configuration_says(tmp_path: Path) -> None:

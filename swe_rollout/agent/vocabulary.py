@@ -1,0 +1,79 @@
+"""Vocabularies as `tokenizer.json` has them, changed for text that must not reach control tokens.
+
+Two changes: control tokens are taken out, also where the base vocabulary holds them, and what adds
+a space before a text is switched off, because a body stands in the middle of one. Used by
+`encoding`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+_UNREACHABLE = -1e9
+"""The score of a piece that no text is cut into."""
+
+
+def without_controls(definition: dict[str, object], controls: Collection[str]) -> dict[str, object]:
+    """The definition of a tokenizer that knows none of the control tokens, ids unchanged."""
+    changed = unprefixed(definition)
+    return changed | {"added_tokens": [], "model": _model(definition.get("model"), controls)}
+
+
+def unprefixed(definition: dict[str, object]) -> dict[str, object]:
+    """The definition of a tokenizer that puts no space before a text."""
+    steps = ("normalizer", "pre_tokenizer")
+    return definition | {name: _without_prefix(definition.get(name)) for name in steps}
+
+
+def _model(model: object, controls: Collection[str]) -> object:
+    match model:
+        case {"type": "Unigram", "vocab": list(vocab), **rest}:
+            pieces = [_hidden(piece, index, controls) for index, piece in enumerate(vocab)]
+            return rest | {"type": "Unigram", "vocab": pieces}
+        case {"vocab": dict(vocab), **rest}:
+            kept = {piece: each for piece, each in vocab.items() if piece not in controls}
+            merges = rest.get("merges")
+            if isinstance(merges, list):
+                rest["merges"] = [merge for merge in merges if _is_kept(merge, controls)]
+            return rest | {"vocab": kept}
+        case _:
+            return model
+
+
+def _without_prefix(step: object) -> object:
+    match step:
+        case {"type": "Sequence", "normalizers": list(steps), **rest}:
+            return rest | {"type": "Sequence", "normalizers": _all_without_prefix(steps)}
+        case {"type": "Sequence", "pretokenizers": list(steps), **rest}:
+            return rest | {"type": "Sequence", "pretokenizers": _all_without_prefix(steps)}
+        case {"type": "Prepend"}:
+            return None
+        case {"type": "Metaspace", **rest}:
+            rest.pop("add_prefix_space", None)
+            return rest | {"type": "Metaspace", "prepend_scheme": "never"}
+        case {"type": "ByteLevel", **rest}:
+            return rest | {"type": "ByteLevel", "add_prefix_space": False}
+        case _:
+            return step
+
+
+def _all_without_prefix(steps: list[object]) -> list[object]:
+    return [kept for step in steps if (kept := _without_prefix(step)) is not None]
+
+
+def _is_kept(merge: object, controls: Collection[str]) -> bool:
+    parts = merge.split(" ", 1) if isinstance(merge, str) else merge
+    if not isinstance(parts, list):
+        return True
+    words = [str(part) for part in parts]
+    return "".join(words) not in controls and not any(word in controls for word in words)
+
+
+def _hidden(piece: object, index: int, controls: Collection[str]) -> object:
+    if isinstance(piece, list) and piece and piece[0] in controls:
+        # Positions are ids, so the piece stays, under a name from the private use area.
+        return [f"\ue000{index}\ue001", _UNREACHABLE]
+    return piece
