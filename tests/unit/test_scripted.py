@@ -196,7 +196,17 @@ def test_every_scenario_says_what_must_come_of_it() -> None:
     assert scenario("loop").stop_reason is StopReason.TURN_LIMIT
 
 
-@pytest.mark.parametrize("form", ToolFormat)
+WRITTEN = (ToolFormat.HERMES, ToolFormat.QWEN_XML)
+
+
+@pytest.mark.parametrize("form", [form for form in ToolFormat if form not in WRITTEN])
+def test_forms_that_no_scenario_writes_are_refused_with_those_that_are(form: ToolFormat) -> None:
+    with pytest.raises(PrerequisiteError, match="don't write calls in the form") as raised:
+        SCENARIOS["gold"].turn(0, TASK, form)
+    assert "hermes or qwen_xml" in raised.value.fix
+
+
+@pytest.mark.parametrize("form", WRITTEN)
 def test_garbage_and_the_first_malformed_turn_have_no_call_that_parses(form: ToolFormat) -> None:
     texts = [SCENARIOS["garbage"].turn(k, TASK, form) for k in range(3)]
     texts.append(SCENARIOS["malformed"].turn(0, TASK, form))
@@ -205,7 +215,7 @@ def test_garbage_and_the_first_malformed_turn_have_no_call_that_parses(form: Too
             call_in(text, form)
 
 
-@pytest.mark.parametrize("form", ToolFormat)
+@pytest.mark.parametrize("form", WRITTEN)
 def test_after_its_error_malformed_goes_on_as_gold(form: ToolFormat) -> None:
     malformed, gold = SCENARIOS["malformed"], SCENARIOS["gold"]
     assert [malformed.turn(k + 1, TASK, form) for k in range(5)] == [
@@ -242,7 +252,7 @@ HARD_LINES = [
 ]
 
 
-@pytest.mark.parametrize("form", ToolFormat)
+@pytest.mark.parametrize("form", WRITTEN)
 def test_a_patch_arrives_in_the_sandbox_byte_for_byte(form: ToolFormat, tmp_path: Path) -> None:
     patch = "".join(f"{line}\n" for line in (*HARD_LINES, *HARD_LINES[::-1]))
     task = replace(TASK, gold_patch=patch)

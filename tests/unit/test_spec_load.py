@@ -9,6 +9,7 @@ import pytest
 from swe_rollout.errors import SpecError
 from swe_rollout.spec import load_job, parse_job
 from swe_rollout.spec.template import template
+from swe_rollout.tool_format import ToolFormat
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,7 +76,7 @@ def test_all_mistakes_are_reported_at_once_in_the_order_of_their_lines() -> None
         "job.yaml:8: spec.parallelism: expected an integer, found 'ten'",
         "job.yaml:10: spec.limits.turns: must be at least 1, found 0",
         (
-            "job.yaml:11: spec.agent.toolFormat: expected one of auto, hermes, qwen_xml;"
+            f"job.yaml:11: spec.agent.toolFormat: expected one of auto, {', '.join(ToolFormat)};"
             " found 'hermis'; did you mean `hermes`?"
         ),
     ]
