@@ -50,7 +50,7 @@ class Backend(Protocol):
 
 
 _FORGERIES = ("{}", "{}{}", "x{}y", " {} ", "\n{}\n", "<{}>")
-_SAMPLE = "def f(x):\n\treturn {'ä': [1, 2.5]}  # 日本"
+_SAMPLE = " \n def f(x):\n\treturn {'ä': [1, 2.5]}  # 日本"
 _SHORT_SCAFFOLD = 2048
 _SCAFFOLDS_KEPT = 4096
 
@@ -76,6 +76,7 @@ class _Run:
     offset: int
     start: int
     ids: tuple[int, ...]
+    text: str
 
 
 class Encoding:
@@ -147,8 +148,8 @@ class Encoding:
         ]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of ids, control tokens written out."""
-        return self._scaffold.decode(list(ids), skip_special_tokens=False)
+        """The text of ids, control tokens written out; a space in front is kept."""
+        return self._inner.decode(list(ids), skip_special_tokens=False)
 
     def id_of(self, control: str) -> int | None:
         """The id of a control token; none when the vocabulary has no such token."""
@@ -162,12 +163,11 @@ class Encoding:
             # Characters may be spread over several ids, so a run between controls is decoded whole.
             run = list(group)
             for piece in [[i] for i in run] if is_control else [run]:
-                runs.append(_Run(len(text), start, tuple(piece)))
+                said = self.controls[piece[0]] if is_control else self.decode(piece)
                 if is_control:
-                    marks.append(Mark(len(text), self.controls[piece[0]]))
-                    text += self.controls[piece[0]]
-                else:
-                    text += self.decode(piece)
+                    marks.append(Mark(len(text), said))
+                runs.append(_Run(len(text), start, tuple(piece), said))
+                text += said
                 start += len(piece)
         return SampledText(text, tuple(marks), self.atomic, partial(self._token_at, runs))
 
@@ -176,16 +176,21 @@ class Encoding:
         if not runs:
             return 0
         run = runs[bisect_right(runs, offset, key=lambda each: each.offset) - 1]
+        inside, size = offset - run.offset, len(run.ids)
+        if inside >= len(run.text):
+            return run.start + size
         if run.ids[0] in self.controls:
             return run.start
-        inside = offset - run.offset
-        size = len(run.ids)
-        # A prefix of ids decodes to a prefix of the text, but for a character it ends within.
-        found = bisect_right(range(1, size), inside, key=lambda n: self._whole(run.ids[:n]))
-        return run.start + min(found, size - 1)
+        found = bisect_right(range(1, size), inside, key=lambda n: self._whole(run, n))
+        return run.start + found
 
-    def _whole(self, ids: Sequence[int]) -> int:
-        return len(self.decode(ids).rstrip("\ufffd"))
+    def _whole(self, run: _Run, count: int) -> int:
+        """How many characters of a run its first ids complete."""
+        begun = self.decode(run.ids[:count])
+        # It is a beginning of the text, but for a character that it ends within.
+        while not run.text.startswith(begun):
+            begun = begun[:-1]
+        return len(begun)
 
     def _refuse_forgeable(self) -> None:
         for control in self.controls.values():
@@ -198,7 +203,7 @@ class Encoding:
                         why="this tokenizer reaches it without its added tokens too",
                         fix="use a model whose control tokens are added tokens",
                     )
-        if self.decode(self.encode([Body(_SAMPLE)])).strip() != _SAMPLE:
+        if self.decode(self.encode([Body(_SAMPLE)])) != _SAMPLE:
             raise PrerequisiteError(
                 "text from outside can't be kept as it is",
                 why="this tokenizer changes or loses characters of code",

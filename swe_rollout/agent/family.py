@@ -47,6 +47,9 @@ class Family:
     has_one_round: bool = False
     """Whether its templates are only right up to the second turn with calls, which then has the
     form of the first."""
+    moves_system: bool = False
+    """Whether its templates may write the system message only while the task is the last message.
+    What was sent once stays as it was."""
     tools_text: Callable[[Sequence[ToolSpec]], str] | None = None
     """How the vendor writes tools into the system message, where its template does not."""
     call_id: str = "call{index:05}"
@@ -125,6 +128,7 @@ FAMILIES: Final = (
         (ToolFormat.MISTRAL, ToolFormat.MISTRAL_V11),
         reasoning=Reasoning("[THINK]", "[/THINK]"),
         reasoning_end="[/THINK]",
+        moves_system=True,
     ),
     Family(
         "chatml",

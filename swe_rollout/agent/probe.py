@@ -137,18 +137,26 @@ class _Trial:
             drops_reasoning=self._drops_reasoning(),
         )
 
-    def _history(self) -> list[dict[str, object]]:
+    def _asked(self) -> list[dict[str, object]]:
+        """What the policy is told before its first turn."""
         user: dict[str, object] = {"role": "user", "content": _TASK}
         return [_SYSTEM, user] if self._dialect.has_system else [user]
+
+    def _history(self) -> list[dict[str, object]]:
+        """As much of it as the template keeps when turns follow."""
+        return self._asked()[-1:] if self._dialect.moves_system else self._asked()
 
     def _settle(self) -> Dialect:
         """The way of asking that gives a call that reads back, or else the first that renders."""
         renders: list[Dialect] = []
         errors: list[str] = []
-        for system, speaks, as_text in product((True, False), (True, False), (False, True)):
+        moves = (False, True) if self._family.moves_system else (False,)
+        systems = [(True, moved) for moved in moves] + [(False, False)]
+        for (system, moved), speaks, as_text in product(systems, (True, False), (False, True)):
             self._dialect = replace(
                 self._dialect,
                 has_system=system,
+                moves_system=moved,
                 speaks_with_calls=speaks,
                 arguments_as_text=as_text,
                 one_call=False,
@@ -173,24 +181,27 @@ class _Trial:
                 assistant_message(_SAID, two, dialect),
                 *result_messages(two, _RESULTS, dialect),
             ]
-            self._template.render([*self._history(), *turn], (_TOOL,), prompted=True)
+            text = self._template.render([*self._history(), *turn], (_TOOL,), prompted=True)
         except _BROKEN:
             return replace(dialect, one_call=True)
-        return dialect
+        return dialect if "c.py" in text else replace(dialect, one_call=True)
 
     def _with_quoting(self, dialect: Dialect) -> Dialect:
         """How it writes the task and a result, by a text that each way writes differently."""
         history = self._history()
         asking: dict[str, object] = {"role": "user", "content": _QUOTED}
-        asked = [*history[:-1], asking]
-        user = _quoting(self._template.render(asked, (_TOOL,), prompted=True))
+        asked = [*self._asked()[:-1], asking]
+        text = self._template.render(asked, (_TOOL,), prompted=True)
+        if dialect.has_system and str(_SYSTEM["content"]) not in text:
+            raise _UnfitError("it leaves out the system message")
+        user = _quoting(text)
         call = (_call("a b.py", 3),)
         turn = [assistant_message(_SAID, call, dialect), *result_messages(call, [_QUOTED], dialect)]
         result = _quoting(self._template.render([*history, *turn], (_TOOL,), prompted=True))
         return replace(dialect, user=user, result=result)
 
     def _check_prompt(self) -> None:
-        history = self._history()
+        history = self._asked()
         whole = self._template.render(history, (_TOOL,), prompted=True)
         if _TOOL.name not in whole:
             if self._family.tools_text is None or not self._dialect.has_system:

@@ -22,7 +22,7 @@ from swe_rollout.tool_format import ToolFormat
 from swe_rollout.trajectory import TokenPath
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from swe_rollout.agent.parsers.base import Reasoning, SampledText
     from swe_rollout.agent.probe import Grammar
@@ -50,12 +50,14 @@ class Renderer:
         tool_format: ToolFormat | None = None,
         chat_template_kwargs: Mapping[str, object] | None = None,
         model_vocab: int | None = None,
+        model_ends: Iterable[int] = (),
     ) -> None:
         """Raises PrerequisiteError where vocabulary or template can't be used exactly.
 
         `tool_format`: the form of calls; none: what the template shows. `chat_template_kwargs`:
         what the template is told beside messages. `model_vocab`: the size of the model's vocabulary
-        where it is known; it may be padded beyond the tokenizer's.
+        where it is known; it may be padded beyond the tokenizer's. `model_ends`: further ids at
+        which an engine stops, by the model's own configuration.
         """
         self.tokenizer = tokenizer
         """Of transformers, as it was given; for checks that go past this class."""
@@ -65,7 +67,9 @@ class Renderer:
         self._tool_format = tool_format or _shown(self._grammar)
         self._vocab_size = model_vocab or len(tokenizer)
         eos = tokenizer.eos_token_id
-        self._stops = tuple(sorted(self._grammar.ends | (set() if eos is None else {eos})))
+        self._stops = tuple(
+            sorted({*self._grammar.ends, *model_ends, *(() if eos is None else (eos,))})
+        )
         self._deltas: dict[tuple[object, ...], list[str]] = {}
 
     @classmethod
@@ -94,6 +98,7 @@ class Renderer:
             tool_format=tool_format,
             chat_template_kwargs=chat_template_kwargs,
             model_vocab=files.model_vocab,
+            model_ends=files.model_ends,
         )
 
     @property
@@ -263,6 +268,7 @@ def _refuse_system(first: Sequence[Message]) -> None:
 class _Files:
     tokenizer: Pretrained
     model_vocab: int | None
+    model_ends: frozenset[int]
 
 
 def _shown(grammar: Grammar) -> ToolFormat:
@@ -289,19 +295,35 @@ def _read_files(name_or_path: str, *, cached_only: bool) -> _Files:
     tokenizer = transformers.AutoTokenizer.from_pretrained(
         name_or_path, local_files_only=cached_only
     )
-    config, _ = transformers.PretrainedConfig.get_config_dict(
-        name_or_path, local_files_only=cached_only
-    )
+    read = transformers.PretrainedConfig.get_config_dict
+    config, _ = read(name_or_path, local_files_only=cached_only)
+    try:
+        generation, _ = read(
+            name_or_path, _configuration_file="generation_config.json", local_files_only=cached_only
+        )
+    except OSError:
+        generation = {}
     if not isinstance(tokenizer, transformers.PreTrainedTokenizerFast):
         raise ValueError(f"{type(tokenizer).__name__} has no tokenizer.json")  # noqa: TRY004
     # transformers types a conversation as text by text, but templates read calls and tools too.
-    return _Files(cast("Pretrained", tokenizer), _vocab_of(config))
+    ends = _ends_of(config) | _ends_of(generation)
+    return _Files(cast("Pretrained", tokenizer), _vocab_of(config), ends)
 
 
 def _vocab_of(config: dict[str, object]) -> int | None:
     nested = config.get("text_config")
     size = config.get("vocab_size", nested.get("vocab_size") if isinstance(nested, dict) else None)
     return size if isinstance(size, int) else None
+
+
+def _ends_of(config: dict[str, object]) -> frozenset[int]:
+    match config.get("eos_token_id"):
+        case list(ends):
+            return frozenset(end for end in ends if isinstance(end, int))
+        case int(end):
+            return frozenset({end})
+        case _:
+            return frozenset()
 
 
 @contextmanager

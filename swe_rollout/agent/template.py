@@ -10,6 +10,7 @@ import json
 import re
 import secrets
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -86,9 +87,11 @@ class Dialect:
     speaks_with_calls: bool = True
     """Whether a turn with calls may hold words too."""
     one_call: bool = False
-    """Whether it refuses a turn with more than one call."""
+    """Whether it refuses, or leaves out, all calls of a turn but the first."""
     has_system: bool = True
     """Whether it takes a system message."""
+    moves_system: bool = False
+    """Whether it leaves the system message out once a turn follows."""
     tells_tools: bool = True
     """Whether it writes the tools' schemas; where not, the family's own text goes into the system
     message, as the vendor says."""
@@ -113,7 +116,7 @@ class ChatTemplate:
     def __init__(self, tokenizer: Pretrained, kwargs: Mapping[str, object] | None = None) -> None:
         """`kwargs` are what people tell the template, such as `enable_thinking`."""
         self._tokenizer = tokenizer
-        self._kwargs = {**_RETAIN, **(kwargs or {})}
+        self._kwargs = {**_RETAIN, **(kwargs or {}), **_pinned(tokenizer.chat_template)}
         self._told = dict(kwargs or {})
 
     @property
@@ -148,26 +151,55 @@ class ChatTemplate:
 
         A stand-in conversation holds the calls by name and id, so that those fit; all results are
         rendered at once, because templates join neighbouring ones. Arguments are left out: they
-        stand before what is cut off.
+        stand before what is cut off. A template that takes one call in a turn is given one after
+        the other, because it names results by the call before them.
         """
-        named = [replace(call, arguments={}) for call in calls[: len(results)]]
-        start = _STAND_IN if dialect.has_system else _STAND_IN[1:]
-        held = named[:1] if dialect.one_call else named
-        base = [*start, assistant_message("ok", held, dialect, reasoning=" ")]
-        whole = [*base, *result_messages(named, results, dialect)]
-        for _ in range(_RENDERINGS):
-            before = self.render(base, tools, prompted=False)
-            after = self.render(whole, tools, prompted=True)
-            if after.startswith(before):
-                return after[len(before) :]
-        raise InternalError(
-            "the chat template rewrites a turn once its results are there",
-            why=f"{before[-80:]!r} is not kept",
+        named = [
+            replace(call, arguments={}, id=id_of(call, index, dialect))
+            for index, call in enumerate(calls[: len(results)])
+        ]
+        if not dialect.one_call:
+            return self._behind(named, results, tools, dialect, prompted=True)
+        last = len(named) - 1
+        return "".join(
+            self._behind([call], [result], tools, dialect, prompted=index == last)
+            for index, (call, result) in enumerate(zip(named, results, strict=True))
         )
 
+    def _behind(
+        self,
+        calls: Sequence[ToolCall],
+        results: Sequence[str],
+        tools: Sequence[ToolSpec],
+        dialect: Dialect,
+        *,
+        prompted: bool,
+    ) -> str:
+        start = _STAND_IN if dialect.has_system else _STAND_IN[1:]
+        base = [*start, assistant_message("ok", calls, dialect, reasoning=" ")]
+        whole = [*base, *result_messages(calls, results, dialect)]
+        before = self.render(base, tools, prompted=False)
+        after = self.render(whole, tools, prompted=prompted)
+        if not after.startswith(before):
+            raise InternalError(
+                "the chat template rewrites a turn once its results are there",
+                why=f"{before[-80:]!r} is not kept",
+            )
+        return after[len(before) :]
 
-_RENDERINGS: Final = 2
-"""Templates that write the date may do so on both sides of midnight."""
+
+_DATE: Final = re.compile(r"""strftime_now\((["'])([^"'\\]*)\1\)""")
+
+
+def _pinned(source: str | dict[str, str] | None) -> dict[str, object]:
+    """The template with the date of now for good: midnight changes no prompt of a group."""
+    if not isinstance(source, str) or not _DATE.search(source):
+        return {}
+    now = datetime.now(UTC).astimezone()
+    text = _DATE.sub(lambda found: json.dumps(now.strftime(found[2])), source)
+    return {"chat_template": text}
+
+
 # A user message, because some templates refuse a conversation that has none.
 _STAND_IN: Final[tuple[dict[str, object], ...]] = (
     {"role": "system", "content": "system"},

@@ -1,8 +1,8 @@
 """Vocabularies as `tokenizer.json` has them, changed for text that must not reach control tokens.
 
 Two changes: control tokens are taken out, also where the base vocabulary holds them, and what adds
-a space before a text is switched off, because a body stands in the middle of one. Used by
-`encoding`.
+a space before a text, or takes one off it, is switched off, because a body stands in the middle of
+one. Used by `encoding`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+_INNER = {"normalizers", "pretokenizers", "decoders"}
+"""What a sequence calls its steps."""
 _UNREACHABLE = -1e9
 """The score of a piece that no text is cut into."""
 
@@ -23,8 +25,8 @@ def without_controls(definition: dict[str, object], controls: Collection[str]) -
 
 
 def unprefixed(definition: dict[str, object]) -> dict[str, object]:
-    """The definition of a tokenizer that puts no space before a text."""
-    steps = ("normalizer", "pre_tokenizer")
+    """The definition of a tokenizer that puts no space before a text, and takes none off one."""
+    steps = ("normalizer", "pre_tokenizer", "decoder")
     return definition | {name: _without_prefix(definition.get(name)) for name in steps}
 
 
@@ -45,11 +47,10 @@ def _model(model: object, controls: Collection[str]) -> object:
 
 def _without_prefix(step: object) -> object:
     match step:
-        case {"type": "Sequence", "normalizers": list(steps), **rest}:
-            return rest | {"type": "Sequence", "normalizers": _all_without_prefix(steps)}
-        case {"type": "Sequence", "pretokenizers": list(steps), **rest}:
-            return rest | {"type": "Sequence", "pretokenizers": _all_without_prefix(steps)}
-        case {"type": "Prepend"}:
+        case {"type": "Sequence", **rest}:
+            inner = {name: _all_without_prefix(rest[name]) for name in rest.keys() & _INNER}
+            return {"type": "Sequence", **rest, **inner}
+        case {"type": "Prepend"} | {"type": "Strip", "content": " "}:
             return None
         case {"type": "Metaspace", **rest}:
             rest.pop("add_prefix_space", None)
@@ -60,7 +61,9 @@ def _without_prefix(step: object) -> object:
             return step
 
 
-def _all_without_prefix(steps: list[object]) -> list[object]:
+def _all_without_prefix(steps: object) -> object:
+    if not isinstance(steps, list):
+        return steps
     return [kept for step in steps if (kept := _without_prefix(step)) is not None]
 
 

@@ -180,6 +180,11 @@ REFUSED: Final[tuple[tuple[dict[str, Any], str], ...]] = (
     (with_spec(policy={}), r"exactly one of `sglang` and `scripted`.*`scripted: {}`"),
     (with_spec(policy=SGLANG | {"scripted": {}}), r"exactly one of `sglang` and `scripted`"),
     (with_spec(policy={"sglang": {"url": "sglang:30000"}}), r"sglang.url: .*http://sglang:30000"),
+    (with_spec(policy={"sglang": {}}), r"spec.policy.sglang: .*where is the engine"),
+    (
+        with_spec(policy={"sglang": {"workers": ["http://10.0.0.7:30000", "http://localhost:1"]}}),
+        r"sglang.workers\[1\]: .*the worker's own pod",
+    ),
     (
         with_spec(policy={"sglang": {"url": "http://localhost:30000"}}),
         r"sglang.url: .*the worker's own pod: name the engine's Service",

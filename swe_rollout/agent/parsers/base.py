@@ -6,10 +6,12 @@ reasoning are drafts and no calls. The sampled ids themselves are never touched.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from swe_rollout.agent.parsers.strict_json import read_json
+from swe_rollout.agent.tools.arguments import json_types
 from swe_rollout.trajectory import CallStatus, TokenSpan, ToolCall
 
 if TYPE_CHECKING:
@@ -45,6 +47,11 @@ class Mark:
     start: int
     token: str
 
+    @property
+    def end(self) -> int:
+        """Offset of what comes behind it."""
+        return self.start + len(self.token)
+
 
 @dataclass(frozen=True, slots=True)
 class SampledText:
@@ -58,6 +65,14 @@ class SampledText:
     token_at: Callable[[int], int] | None = field(default=None, compare=False)
     """Index of the sampled token that holds the character at an offset; the count of tokens for
     the end of the text. None where only text is known."""
+    _places: dict[str, list[int]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Offsets by token: a turn that says nothing but openers is asked thousands of times."""
+        places: dict[str, list[int]] = {}
+        for mark in self.marks:
+            places.setdefault(mark.token, []).append(mark.start)
+        object.__setattr__(self, "_places", places)
 
     def span(self, start: int, end: int) -> TokenSpan | None:
         """The tokens that hold the characters `[start, end)`."""
@@ -68,8 +83,9 @@ class SampledText:
     def find(self, delimiter: str, start: int) -> int | None:
         """Offset of the next `delimiter` at or after `start`."""
         if delimiter in self.atomic:
-            starts = (m.start for m in self.marks if m.token == delimiter and m.start >= start)
-            return next(starts, None)
+            starts = self._places.get(delimiter, [])
+            index = bisect_left(starts, start)
+            return starts[index] if index < len(starts) else None
         found = self.text.find(delimiter, start)
         return found if found >= 0 else None
 
@@ -78,12 +94,27 @@ class SampledText:
         found = [Mark(at, d) for d in delimiters if (at := self.find(d, start)) is not None]
         return min(found, key=lambda mark: mark.start, default=None)
 
+    def without_spelled(self, token: str) -> SampledText:
+        """The same, with `token` blotted out where it is only spelled; offsets stay.
+
+        For grammars whose delimiters have a token in them, and are none themselves.
+        """
+        if token not in self.atomic:
+            return self
+        real, text, at = frozenset(self._places.get(token, [])), "", 0
+        while (found := self.text.find(token, at)) >= 0:
+            end = found + len(token)
+            text += self.text[at:found] + (token if found in real else "\0" * len(token))
+            at = end
+        return replace(self, text=text + self.text[at:])
+
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
-    """One attempt at a call, and where the text goes on behind it."""
+class Found:
+    """The attempts that one opener began, and where the text goes on behind them."""
 
-    call: ToolCall
+    calls: tuple[ToolCall, ...]
+    """A span that they don't have is that of everything from the opener to `end`."""
     end: int
 
 
@@ -103,25 +134,28 @@ class ToolCallParser(Protocol):
 
 def attempts(
     sampled: SampledText,
-    delimiters: Delimiters,
-    read: Callable[[int], Attempt],
+    begins: Callable[[int], Mark | None],
+    read: Callable[[Mark], Found],
     *,
     reasoning: Reasoning,
 ) -> tuple[ToolCall, ...]:
-    """What `read` makes of each opener outside the reasoning; it is given the offset behind one.
+    """What `read` makes of each opener that `begins` finds at or after an offset, in order.
 
-    Reasoning that never ends swallows the rest.
+    Openers inside the reasoning don't count; reasoning that never ends swallows the rest.
     """
     calls: list[ToolCall] = []
-    opener = delimiters.opener
     at = _behind(sampled, reasoning.closer, 0) if reasoning.opened else 0
-    while at is not None and (mark := sampled.first((opener, reasoning.opener), at)):
-        if mark.token == opener:
-            attempt = read(mark.start + len(opener))
-            calls.append(replace(attempt.call, span=sampled.span(mark.start, attempt.end)))
-            at = attempt.end
-        else:
-            at = _behind(sampled, reasoning.closer, mark.start)
+    while at is not None:
+        opener, thought = begins(at), sampled.find(reasoning.opener, at)
+        if thought is not None and (opener is None or thought < opener.start):
+            at = _behind(sampled, reasoning.closer, thought)
+            continue
+        if opener is None:
+            break
+        found = read(opener)
+        span = sampled.span(opener.start, found.end)
+        calls += [replace(call, span=call.span or span) for call in found.calls]
+        at = found.end
     return tuple(calls)
 
 
@@ -148,28 +182,28 @@ def _behind(sampled: SampledText, delimiter: str, start: int) -> int | None:
     return None if found is None else found + len(delimiter)
 
 
-def refused(
-    sampled: SampledText,
-    start: int,
-    delimiters: Delimiters,
-    *,
-    status: CallStatus,
-    problem: str,
-    known_to: int = 0,
-) -> Attempt:
-    """An attempt that can't run: `status` up to its closer, unclosed where none is its own.
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why an attempt can't run, with what is known of it."""
 
-    `known_to`: how far the text was understood, so that no delimiter lies before it.
-    """
+    status: CallStatus
+    problem: str = ""
+    name: str = ""
+    known_to: int = 0
+    """How far the text was understood, so that no delimiter lies before it."""
+
+
+def refused(sampled: SampledText, start: int, delimiters: Delimiters, refusal: Refusal) -> Found:
+    """An attempt that can't run: what `refusal` says up to its closer, unclosed without one."""
     opener, closer = delimiters.opener, delimiters.closer
-    mark = sampled.first((opener, closer), max(start, known_to))
+    mark = sampled.first((opener, closer), max(start, refusal.known_to))
     if mark is not None and mark.token == closer:
-        raw = sampled.text[start : mark.start]
-        return Attempt(ToolCall(status, raw, problem=told(problem)), mark.start + len(closer))
+        raw, problem = sampled.text[start : mark.start], told(refusal.problem)
+        return Found((ToolCall(refusal.status, raw, refusal.name, problem=problem),), mark.end)
     end = len(sampled.text) if mark is None else mark.start
+    problem = told(f"it is not closed by {closer}")
     raw = sampled.text[start:end]
-    unclosed = told(f"it is not closed by {closer}")
-    return Attempt(ToolCall(CallStatus.UNCLOSED, raw, problem=unclosed), end)
+    return Found((ToolCall(CallStatus.UNCLOSED, raw, refusal.name, problem=problem),), end)
 
 
 def told(problem: str) -> str:
@@ -196,18 +230,19 @@ def checked(
 def typed(text: str, name: str, spec: ToolSpec | None) -> object:
     """An argument that was written as plain text, as its schema types it.
 
-    Text is what it stays where the schema wants text or says nothing; anything else must be JSON,
-    and what is none stays text, which the schema then refuses.
+    Text is what it stays where the schema wants text or says nothing. Anything else must be JSON of
+    a type the schema allows; what is none stays text, and the schema refuses that if it must.
     """
     kinds = spec.arguments.kinds_of(name) if spec is not None else frozenset({"string"})
-    if not kinds or kinds == {"string"}:
+    if not kinds - {"string"}:
         return text
-    if "boolean" in kinds and text in _BOOLEANS:
-        return _BOOLEANS[text]
+    if "boolean" in kinds and text.strip() in _BOOLEANS:
+        return _BOOLEANS[text.strip()]
     try:
-        return read_json(text).whole
+        value = read_json(text).whole
     except ValueError:
         return text
+    return text if "string" in kinds and kinds.isdisjoint(json_types(value)) else value
 
 
 def tool_named(name: str, tools: Sequence[ToolSpec]) -> ToolSpec | None:

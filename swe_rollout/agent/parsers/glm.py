@@ -12,10 +12,12 @@ it.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from swe_rollout.agent.parsers.base import (
-    Attempt,
+    Found,
+    Refusal,
     ToolCallParser,
     attempts,
     checked,
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 
 _KEY, _KEY_END = "<arg_key>", "</arg_key>"
 _VALUE, _VALUE_END = "<arg_value>", "</arg_value>"
+_INNER = re.compile(rf"{_KEY}[^<\n]*{_KEY_END}\s*{_VALUE}")
+_NO_NAME = re.compile(r"[\s<>{}]")
 
 
 class GlmParser(ToolCallParser):
@@ -45,7 +49,10 @@ class GlmParser(ToolCallParser):
     ) -> tuple[ToolCall, ...]:
         """Every attempt outside the reasoning, in order."""
         return attempts(
-            sampled, CALL, lambda start: _read(sampled, start, tools), reasoning=reasoning
+            sampled,
+            lambda at: sampled.first((CALL.opener,), at),
+            lambda opener: _read(sampled, opener.end, tools),
+            reasoning=reasoning,
         )
 
 
@@ -53,21 +60,22 @@ class _MalformedError(Exception):
     """The tags are not those of the grammar; the text says where."""
 
 
-def _read(sampled: SampledText, start: int, tools: Sequence[ToolSpec]) -> Attempt:
+def _read(sampled: SampledText, start: int, tools: Sequence[ToolSpec]) -> Found:
     first = sampled.first((_KEY, CALL.closer, CALL.opener), start)
     name = sampled.text[start : first.start if first else len(sampled.text)].strip()
+    known = "" if _NO_NAME.search(name) else name
     if first is None or first.token == CALL.opener:
-        return refused(sampled, start, CALL, status=CallStatus.UNCLOSED, problem="")
-    if not name or "\n" in name or "<" in name:
-        problem = "it must begin with the name of a tool"
-        return refused(sampled, start, CALL, status=CallStatus.MISSING_NAME, problem=problem)
+        return refused(sampled, start, CALL, Refusal(CallStatus.UNCLOSED, name=known))
+    if not known:
+        status = CallStatus.MALFORMED if name else CallStatus.MISSING_NAME
+        problem = "it must begin with the name of a tool, and nothing else"
+        return refused(sampled, start, CALL, Refusal(status, problem))
     try:
         arguments, at = _arguments(sampled, first.start, tool_named(name, tools))
     except _MalformedError as error:
-        return refused(sampled, start, CALL, status=CallStatus.MALFORMED, problem=str(error))
-    raw = sampled.text[start:at]
-    call = checked(name, arguments, tools=tools, raw=raw)
-    return Attempt(call, at + len(CALL.closer))
+        return refused(sampled, start, CALL, Refusal(CallStatus.MALFORMED, str(error), name))
+    call = checked(name, arguments, tools=tools, raw=sampled.text[start:at])
+    return Found((call,), at + len(CALL.closer))
 
 
 def _arguments(
@@ -82,6 +90,8 @@ def _arguments(
         key = text.strip()
         if key in arguments:
             raise _MalformedError(f"the argument {key} appears twice")
+        if _INNER.search(value):
+            raise _MalformedError(f"the value of {key} is not closed by {_VALUE_END}")
         arguments[key] = typed(value, key, tool)
     if sampled.find(CALL.closer, at) != at:
         raise _MalformedError("there may only be keys and values behind the name")

@@ -10,10 +10,10 @@ cut from the text already. The analysis channel is the reasoning: what it says i
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from swe_rollout.agent.parsers.base import ToolCallParser, told
+from swe_rollout.agent.parsers.base import Mark, ToolCallParser, told
 from swe_rollout.agent.parsers.json_call import call_of_text
 from swe_rollout.trajectory import CallStatus, ToolCall
 
@@ -25,18 +25,38 @@ if TYPE_CHECKING:
 
 _START, _CHANNEL, _MESSAGE = "<|start|>", "<|channel|>", "<|message|>"
 _END, _CALL, _RETURN = "<|end|>", "<|call|>", "<|return|>"
-_RECIPIENT = re.compile(r"\bto=(\S*?)(?=\s|<\||$)")
+_ADDRESSED = re.compile(r"(?:^|\s)to=")
+_ROLE = re.compile(r"(?:assistant)?(?:\s+to=(?P<recipient>\S*))?\s*")
+_ON_CHANNEL = re.compile(
+    r"\s*(?P<channel>\w+)(?:\s+to=(?P<recipient>[^\s<]*))?\s*(?:(?:<\|constrain\|>\s*)?\w+)?\s*"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class _Message:
     start: int
     header: str
+    role: str
+    """The header up to its channel."""
+    channel: str
+    """The header behind the token that begins its channel."""
     body: str | None
     """None where the message was never begun."""
-    end: str
-    """What ended it; empty for the end of the turn."""
-    stop: int
+    end: Mark
+    """The token that ended it, or the end of the turn."""
+
+    @property
+    def behind(self) -> int:
+        """Where the next one begins; its opener also ends one that has no end."""
+        return self.end.start if self.end.token == _START else self.end.end
+
+    @property
+    def raw(self) -> str:
+        return self.header if self.body is None else self.body
+
+    @property
+    def is_addressed(self) -> bool:
+        return any(map(_ADDRESSED.search, (self.role, self.channel)))
 
 
 class HarmonyParser(ToolCallParser):
@@ -46,57 +66,64 @@ class HarmonyParser(ToolCallParser):
         self, sampled: SampledText, *, tools: Sequence[ToolSpec], reasoning: Reasoning
     ) -> tuple[ToolCall, ...]:
         """Every message to a function, in order; channels say what is reasoning."""
-        del reasoning
+        # A prompt that opened the reasoning left out the header of the first message.
+        first = _ended(sampled, 0) if reasoning.opened else Mark(0, "")
         return tuple(
-            _call(sampled, message, tools)
-            for message in _messages(sampled)
-            if _RECIPIENT.search(message.header)
+            replace(_call(message, tools), span=sampled.span(message.start, message.behind))
+            for message in _messages(sampled, first.start if first.token == _START else first.end)
+            if message.is_addressed
         )
 
 
-def _messages(sampled: SampledText) -> Iterator[_Message]:
-    at, size = 0, len(sampled.text)
-    while at < size:
-        begin = at
-        body = sampled.first((_MESSAGE, _START), at + 1 if sampled.find(_START, at) == at else at)
-        if body is None or body.token == _START:
-            stop = size if body is None else body.start
-            yield _Message(begin, sampled.text[begin:stop], None, "", stop)
-            at = stop
-            continue
-        start = body.start + len(_MESSAGE)
-        end = sampled.first((_END, _CALL, _RETURN, _START), start)
-        stop = size if end is None else end.start
-        token = "" if end is None else end.token
-        yield _Message(
-            begin, sampled.text[begin : body.start], sampled.text[start:stop], token, stop
-        )
-        at = stop + (len(token) if token != _START else 0)
+def _messages(sampled: SampledText, start: int) -> Iterator[_Message]:
+    at = start
+    while at < len(sampled.text):
+        message = _message(sampled, at)
+        yield message
+        at = message.behind
 
 
-def _call(sampled: SampledText, message: _Message, tools: Sequence[ToolSpec]) -> ToolCall:
-    found = _RECIPIENT.search(message.header)
-    recipient = found[1] if found else ""
-    span = sampled.span(message.start, message.stop) if message.stop > message.start else None
-    raw = message.header if message.body is None else message.body
+def _ended(sampled: SampledText, start: int) -> Mark:
+    last = Mark(len(sampled.text), "")
+    return sampled.first((_END, _CALL, _RETURN, _START), start) or last
+
+
+def _message(sampled: SampledText, start: int) -> _Message:
+    text, last = sampled.text, Mark(len(sampled.text), "")
+    header = start + len(_START) if sampled.find(_START, start) == start else start
+    begun = sampled.first((_MESSAGE, _START, _END, _CALL, _RETURN), header) or last
+    channel = sampled.find(_CHANNEL, header)
+    parted = begun.start if channel is None else min(channel, begun.start)
+    role, rest = text[header:parted], text[parted : begun.start].removeprefix(_CHANNEL)
+    if header == start and not _ADDRESSED.search(role):
+        # Words before the first message are words, as they are before any call.
+        role = ""
+    whole = text[header : begun.start]
+    if begun.token != _MESSAGE:
+        return _Message(start, whole, role, rest, None, begun)
+    end = _ended(sampled, begun.end)
+    return _Message(start, whole, role, rest, text[begun.end : end.start], end)
+
+
+def _call(message: _Message, tools: Sequence[ToolSpec]) -> ToolCall:
+    role, channel = _ROLE.fullmatch(message.role), _ON_CHANNEL.fullmatch(message.channel)
+    recipients = {found["recipient"] for found in (role, channel) if found} - {None}
+    recipient = recipients.pop() if len(recipients) == 1 else ""
     prefix, _, name = recipient.partition(".")
 
     def refused(status: CallStatus, problem: str) -> ToolCall:
-        return ToolCall(status, raw, name, problem=told(problem), span=span)
+        return ToolCall(status, message.raw, name, problem=told(problem))
 
     if message.body is None:
         return refused(CallStatus.UNCLOSED, f"{_MESSAGE} and its arguments are missing")
-    if message.end not in ("", _CALL):
-        return refused(CallStatus.MALFORMED, f"it must end in {_CALL}, not in {message.end}")
+    if role is None or channel is None or recipients or channel["channel"] != "commentary":
+        problem = f"its header must be {_CHANNEL}commentary to=functions.NAME <|constrain|>json"
+        return refused(CallStatus.MALFORMED, problem)
+    if message.end.token not in ("", _CALL):
+        problem = f"it must end in {_CALL}, not in {message.end.token}"
+        return refused(CallStatus.MALFORMED, problem)
+    if not recipient or (prefix == "functions" and not name):
+        return refused(CallStatus.MISSING_NAME, "it does not name a function")
     if prefix != "functions":
         return refused(CallStatus.UNKNOWN_TOOL, f"there is no recipient {recipient[:80]!r}")
-    if not name:
-        return refused(CallStatus.MISSING_NAME, "it does not name a function")
-    if _is_analysis(message.header):
-        return refused(CallStatus.MALFORMED, "a call belongs to the commentary channel")
-    call = call_of_text(name, message.body, tools=tools, raw=raw)
-    return ToolCall(call.status, raw, name, call.arguments, call.problem, span=span)
-
-
-def _is_analysis(header: str) -> bool:
-    return header.partition(_CHANNEL)[2].split(None, 1)[:1] == ["analysis"]
+    return call_of_text(name, message.body, tools=tools, raw=message.raw)

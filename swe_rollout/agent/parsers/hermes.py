@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from swe_rollout.agent.parsers.base import Attempt, Delimiters, ToolCallParser, attempts, refused
+from swe_rollout.agent.parsers.base import (
+    Delimiters,
+    Found,
+    Refusal,
+    ToolCallParser,
+    attempts,
+    refused,
+)
 from swe_rollout.agent.parsers.json_call import call_of_object
 from swe_rollout.agent.parsers.strict_json import read_json
 from swe_rollout.trajectory import CallStatus
@@ -30,20 +37,23 @@ class HermesParser(ToolCallParser):
     ) -> tuple[ToolCall, ...]:
         """Every attempt outside the reasoning, in order."""
         return attempts(
-            sampled, CALL, lambda start: _read(sampled, start, tools), reasoning=reasoning
+            sampled,
+            lambda at: sampled.first((CALL.opener,), at),
+            lambda opener: _read(sampled, opener.end, tools),
+            reasoning=reasoning,
         )
 
 
-def _read(sampled: SampledText, start: int, tools: Sequence[ToolSpec]) -> Attempt:
+def _read(sampled: SampledText, start: int, tools: Sequence[ToolSpec]) -> Found:
     status = CallStatus.INVALID_JSON
     try:
         found = read_json(sampled.text, start)
     except ValueError as error:
-        return refused(sampled, start, CALL, status=status, problem=str(error))
+        return refused(sampled, start, CALL, Refusal(status, str(error)))
     end = found.end
     if sampled.find(CALL.closer, end) != end:
         problem = "there is more text behind its JSON object"
-        return refused(sampled, start, CALL, status=status, problem=problem, known_to=end)
+        return refused(sampled, start, CALL, Refusal(status, problem, known_to=end))
     raw = sampled.text[start:end]
     call = call_of_object(found.value, arguments_key="arguments", tools=tools, raw=raw)
-    return Attempt(call, end + len(CALL.closer))
+    return Found((call,), end + len(CALL.closer))

@@ -18,8 +18,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from swe_rollout.agent.parsers.base import (
-    Attempt,
     Delimiters,
+    Found,
+    Mark,
     ToolCallParser,
     attempts,
     checked,
@@ -27,11 +28,11 @@ from swe_rollout.agent.parsers.base import (
     tool_named,
     typed,
 )
-from swe_rollout.agent.parsers.strict_json import read_json
+from swe_rollout.agent.parsers.strict_json import read_json, skip_space
 from swe_rollout.trajectory import CallStatus, ToolCall
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from swe_rollout.agent.parsers.base import Reasoning, SampledText
     from swe_rollout.agent.tools.base import ToolSpec
@@ -86,116 +87,124 @@ class InvokeParser(ToolCallParser):
         self, sampled: SampledText, *, tools: Sequence[ToolSpec], reasoning: Reasoning
     ) -> tuple[ToolCall, ...]:
         """Every attempt outside the reasoning, in order."""
-        calls: list[ToolCall] = []
-        block = self._grammar.block
-
-        def read(start: int) -> Attempt:
-            found = _Block(sampled, start, self._grammar, tools)
-            calls.extend(found.calls())
-            return Attempt(calls[-1], found.behind)
-
-        attempts(sampled, block, read, reasoning=reasoning)
-        return tuple(calls)
-
-
-class _MalformedError(Exception):
-    """The tags are not those of the grammar; the text says where."""
-
-
-class _Block:
-    """One block: its invocations, and where the text goes on behind it."""
-
-    def __init__(
-        self,
-        sampled: SampledText,
-        start: int,
-        grammar: InvokeGrammar,
-        tools: Sequence[ToolSpec],
-    ) -> None:
-        self._sampled, self._grammar, self._tools = sampled, grammar, tools
-        self._start = start
-        closer = self._closer()
-        self._is_closed = closer is not None
-        following = sampled.find(grammar.block.opener, start)
-        unclosed_end = len(sampled.text) if following is None else following
-        self._end = unclosed_end if closer is None else closer
-        self.behind = self._end + (len(grammar.block.closer) if self._is_closed else 0)
-
-    def _closer(self) -> int | None:
-        """The first closer behind an invocation's end: any other one lies in a value."""
-        sampled, block = self._sampled, self._grammar.block
-        at = sampled.find(block.closer, self._start)
-        last = f"</{self._grammar.prefix}invoke>"
-        first = at
-        while at is not None:
-            if sampled.text[self._start : at].rstrip().endswith(last):
-                return at
-            at = sampled.find(block.closer, at + 1)
-        return first
-
-    def calls(self) -> Iterator[ToolCall]:
-        """Every invocation; what is none is one attempt that says why."""
-        text, at = self._sampled.text, self._start
-        while at == self._start or text[at : self._end].strip():
-            begin = at
-            try:
-                call, at = self._call(at)
-            except _MalformedError as error:
-                yield self._refused(begin, str(error))
-                return
-            if not self._is_closed:
-                yield self._refused(begin, "")
-                continue
-            yield replace(call, span=self._sampled.span(begin, at))
-
-    def _call(self, start: int) -> tuple[ToolCall, int]:
-        grammar, text = self._grammar, self._sampled.text
-        opened = grammar.invocation().match(text, start, self._end)
-        if opened is None:
-            raise _MalformedError(f'it must begin with <{grammar.prefix}invoke name="NAME">')
-        tool = tool_named(opened[1] or "", self._tools)
-        arguments: dict[str, object] = {}
-        at = opened.end()
-        parameter = grammar.parameter()
-        while found := parameter.match(text, at, self._end):
-            name, kind, value = found[1], found[2], found[3]
-            if name in arguments:
-                raise _MalformedError(f"the parameter {name} appears twice")
-            if f"<{grammar.prefix}parameter name=" in value:
-                raise _MalformedError(f"the parameter {name} is not closed")
-            arguments[name] = _value(value, name, kind, tool)
-            at = found.end()
-        closed = grammar.end().match(text, at, self._end)
-        if closed is None:
-            raise _MalformedError(
-                f"only parameters, each closed, may come before </{grammar.prefix}invoke>"
-            )
-        raw = text[start : closed.end()].strip()
-        if not opened[1]:
-            problem = told("it does not name a tool")
-            return ToolCall(CallStatus.MISSING_NAME, raw, problem=problem), closed.end()
-        return checked(opened[1], arguments, tools=self._tools, raw=raw), closed.end()
-
-    def _refused(self, start: int, problem: str) -> ToolCall:
-        status = CallStatus.MALFORMED if self._is_closed else CallStatus.UNCLOSED
-        if not self._is_closed:
-            problem = f"it is not closed by {self._grammar.block.closer}"
-        return ToolCall(
-            status,
-            self._sampled.text[start : self._end],
-            problem=told(problem),
-            span=self._sampled.span(start, max(self._end, start + 1)),
+        grammar = self._grammar
+        # The tags of DSML have one token each, and are none: a tag that is spelled is text.
+        tags = sampled.without_spelled(grammar.prefix) if grammar.prefix else sampled
+        blocks = _Blocks(tags, sampled.text, grammar, tools)
+        return attempts(
+            tags,
+            lambda at: tags.first((grammar.block.opener,), at),
+            blocks.read,
+            reasoning=reasoning,
         )
 
 
-def _value(text: str, name: str, kind: str, tool: ToolSpec | None) -> object:
-    match kind:
+class _BrokenError(Exception):
+    """The tags are not those of the grammar, or a value is not what it says; the text tells."""
+
+    def __init__(self, status: CallStatus, problem: str) -> None:
+        super().__init__(problem)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class _Blocks:
+    """Reads blocks of one turn."""
+
+    tags: SampledText
+    """The turn without tags that are only spelled; where everything stands is looked up here."""
+    text: str
+    """The turn; what stands there is taken from here."""
+    grammar: InvokeGrammar
+    tools: Sequence[ToolSpec]
+
+    def read(self, opener: Mark) -> Found:
+        """Every invocation; what is none is one attempt that says why."""
+        calls: list[ToolCall] = []
+        at = opener.end
+        while (stop := self._stop(at)) is None:
+            found = self._invocation(at)
+            span = self.tags.span(skip_space(self.text, at), found.end)
+            calls += [replace(call, span=span) for call in found.calls]
+            at = found.end
+        closed = stop.token == self.grammar.block.closer
+        if not calls:
+            calls = [ToolCall(CallStatus.MALFORMED, "", problem=told("it holds no invocation"))]
+        if not closed:
+            calls = [self._unclosed(call) for call in calls]
+        return Found(tuple(calls), stop.end if closed else stop.start)
+
+    def _stop(self, start: int) -> Mark | None:
+        """What ends the block, if that comes next: its closer, another block, or the turn."""
+        block, at = self.grammar.block, skip_space(self.text, start)
+        if at == len(self.text):
+            return Mark(at, "")
+        mark = self.tags.first((block.closer, block.opener), at)
+        return mark if mark is not None and mark.start == at else None
+
+    def _unclosed(self, call: ToolCall) -> ToolCall:
+        problem = told(f"it is not closed by {self.grammar.block.closer}")
+        return replace(call, status=CallStatus.UNCLOSED, arguments={}, problem=problem)
+
+    def _invocation(self, start: int) -> Found:
+        opened = self.grammar.invocation().match(self.tags.text, start)
+        if opened is None:
+            problem = f'it must begin with <{self.grammar.prefix}invoke name="NAME">'
+            return self._broken(start, ToolCall(CallStatus.MALFORMED, "", problem=told(problem)))
+        name = opened[1] or ""
+        try:
+            arguments, end = self._arguments(opened.end(), tool_named(name, self.tools))
+        except _BrokenError as error:
+            return self._broken(start, ToolCall(error.status, "", name, problem=told(str(error))))
+        raw = self.text[start:end].strip()
+        if name:
+            return Found((checked(name, arguments, tools=self.tools, raw=raw),), end)
+        problem = told("it does not name a tool")
+        return Found((ToolCall(CallStatus.MISSING_NAME, raw, problem=problem),), end)
+
+    def _broken(self, start: int, call: ToolCall) -> Found:
+        end = self._recovery(skip_space(self.text, start))
+        return Found((replace(call, raw=self.text[start:end].strip()),), end)
+
+    def _arguments(self, start: int, tool: ToolSpec | None) -> tuple[dict[str, object], int]:
+        """Parameters, and where the text goes on behind the invocation."""
+        prefix, parameter = self.grammar.prefix, self.grammar.parameter()
+        arguments: dict[str, object] = {}
+        at = start
+        while found := parameter.match(self.tags.text, at):
+            name = found[1]
+            if name in arguments:
+                raise _BrokenError(CallStatus.MALFORMED, f"the parameter {name} appears twice")
+            if f"<{prefix}parameter name=" in found[3]:
+                raise _BrokenError(CallStatus.MALFORMED, f"the parameter {name} is not closed")
+            arguments[name] = _value(self.text[found.start(3) : found.end(3)], found, tool)
+            at = found.end()
+        closed = self.grammar.end().match(self.tags.text, at)
+        if closed is None:
+            problem = f"only parameters, each closed, may come before </{prefix}invoke>"
+            raise _BrokenError(CallStatus.MALFORMED, problem)
+        return arguments, closed.end()
+
+    def _recovery(self, start: int) -> int:
+        """Where the next invocation may begin behind a broken one at `start`."""
+        tags, prefix = self.tags, self.grammar.prefix
+        end = tags.find(f"</{prefix}invoke>", start)
+        mark = tags.first(
+            (f"<{prefix}invoke", self.grammar.block.closer, self.grammar.block.opener), start + 1
+        )
+        limit = len(self.text) if mark is None else mark.start
+        return limit if end is None else min(limit, end + len(f"</{prefix}invoke>"))
+
+
+def _value(text: str, found: re.Match[str], tool: ToolSpec | None) -> object:
+    match found[2]:
         case "true":
             return text
         case "false":
             try:
                 return read_json(text).whole
             except ValueError as error:
-                raise _MalformedError(f"the parameter {name} is no JSON: {error}") from error
+                problem = f"of the parameter {found[1]}, {error}"
+                raise _BrokenError(CallStatus.INVALID_JSON, problem) from error
         case _:
-            return typed(text, name, tool)
+            return typed(text, found[1], tool)

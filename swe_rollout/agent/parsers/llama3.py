@@ -8,9 +8,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from swe_rollout.agent.parsers.base import ToolCallParser, answer_start, told
+from swe_rollout.agent.parsers.base import (
+    Found,
+    Mark,
+    ToolCallParser,
+    answer_start,
+    attempts,
+    told,
+)
 from swe_rollout.agent.parsers.json_call import call_of_object
-from swe_rollout.agent.parsers.strict_json import read_json, skip_space
+from swe_rollout.agent.parsers.strict_json import JsonEndsError, read_json, skip_space
 from swe_rollout.trajectory import CallStatus, ToolCall
 
 if TYPE_CHECKING:
@@ -28,15 +35,18 @@ class Llama3Parser(ToolCallParser):
     def parse(
         self, sampled: SampledText, *, tools: Sequence[ToolSpec], reasoning: Reasoning
     ) -> tuple[ToolCall, ...]:
-        """Every attempt, in order."""
-        start = answer_start(sampled, reasoning)
-        tag = sampled.find(_TAG, start)
-        if tag is not None:
-            return tuple(_calls(sampled, tag + len(_TAG), tools))
-        first = skip_space(sampled.text, start)
-        if sampled.text[first : first + 1] != "{":
-            return ()
-        return tuple(_calls(sampled, first, tools))
+        """Every attempt outside the reasoning, in order."""
+        brace = skip_space(sampled.text, answer_start(sampled, reasoning))
+
+        def begins(at: int) -> Mark | None:
+            if at <= brace and sampled.text.startswith("{", brace):
+                return Mark(brace, "")
+            return sampled.first((_TAG,), at)
+
+        def read(opener: Mark) -> Found:
+            return Found(tuple(_calls(sampled, opener.end, tools)), len(sampled.text))
+
+        return attempts(sampled, begins, read, reasoning=reasoning)
 
 
 def _calls(sampled: SampledText, start: int, tools: Sequence[ToolSpec]) -> Iterator[ToolCall]:
@@ -44,21 +54,25 @@ def _calls(sampled: SampledText, start: int, tools: Sequence[ToolSpec]) -> Itera
     while True:
         try:
             found = read_json(text, at)
+        except JsonEndsError as error:
+            yield _rest(sampled, at, CallStatus.UNCLOSED, str(error))
+            return
         except ValueError as error:
-            yield _rest(sampled, at, str(error))
+            yield _rest(sampled, at, CallStatus.INVALID_JSON, str(error))
+            return
+        if found.end < len(text) and text[found.end] != ";":
+            problem = "there is more text behind its JSON object"
+            yield _rest(sampled, at, CallStatus.INVALID_JSON, problem)
             return
         raw = text[at : found.end]
         call = call_of_object(found.value, arguments_key="parameters", tools=tools, raw=raw)
-        if found.end < len(text) and text[found.end] != ";":
-            yield _rest(sampled, at, "there is more text behind its JSON object")
-            return
         yield replace(call, span=sampled.span(at, found.end))
-        if found.end >= len(text):
+        if found.end == len(text):
             return
         at = found.end + 1
 
 
-def _rest(sampled: SampledText, start: int, problem: str) -> ToolCall:
+def _rest(sampled: SampledText, start: int, status: CallStatus, problem: str) -> ToolCall:
     raw = sampled.text[start:]
     span = sampled.span(start, len(sampled.text)) if raw else None
-    return ToolCall(CallStatus.INVALID_JSON, raw, problem=told(problem), span=span)
+    return ToolCall(status, raw, problem=told(problem), span=span)

@@ -6,12 +6,13 @@ Up to Small 3.1 one JSON list: `[TOOL_CALLS] [{"name": …, "arguments": {…}, 
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from swe_rollout.agent.parsers.base import Attempt, Delimiters, ToolCallParser, attempts, told
+from swe_rollout.agent.parsers.base import Found, Mark, ToolCallParser, attempts, told
 from swe_rollout.agent.parsers.json_call import call_of_arguments, call_of_object
-from swe_rollout.agent.parsers.strict_json import read_json
+from swe_rollout.agent.parsers.strict_json import JsonEndsError, read_json
 from swe_rollout.trajectory import CallStatus, ToolCall
 
 if TYPE_CHECKING:
@@ -20,9 +21,10 @@ if TYPE_CHECKING:
     from swe_rollout.agent.parsers.base import Reasoning, SampledText
     from swe_rollout.agent.tools.base import ToolSpec
 
-_CALLS = Delimiters("[TOOL_CALLS]", "")
+_CALLS = "[TOOL_CALLS]"
 _ARGUMENTS = "[ARGS]"
 _ID = "[CALL_ID]"
+_NO_NAME = re.compile(r"[\s\[\]{}]")
 
 
 class MistralListParser(ToolCallParser):
@@ -32,14 +34,12 @@ class MistralListParser(ToolCallParser):
         self, sampled: SampledText, *, tools: Sequence[ToolSpec], reasoning: Reasoning
     ) -> tuple[ToolCall, ...]:
         """Every attempt outside the reasoning, in order."""
-        calls: list[ToolCall] = []
-
-        def read(start: int) -> Attempt:
-            calls.extend(_list(sampled, start, tools))
-            return Attempt(calls[-1], len(sampled.text))
-
-        attempts(sampled, _CALLS, read, reasoning=reasoning)
-        return tuple(calls)
+        return attempts(
+            sampled,
+            lambda at: sampled.first((_CALLS,), at),
+            lambda opener: Found(_list(sampled.text, opener, tools), len(sampled.text)),
+            reasoning=reasoning,
+        )
 
 
 class MistralArgsParser(ToolCallParser):
@@ -50,58 +50,63 @@ class MistralArgsParser(ToolCallParser):
     ) -> tuple[ToolCall, ...]:
         """Every attempt outside the reasoning, in order."""
         return attempts(
-            sampled, _CALLS, lambda start: _named(sampled, start, tools), reasoning=reasoning
+            sampled,
+            lambda at: sampled.first((_CALLS,), at),
+            lambda opener: _named(sampled, opener, tools),
+            reasoning=reasoning,
         )
 
 
-def _list(sampled: SampledText, start: int, tools: Sequence[ToolSpec]) -> list[ToolCall]:
-    raw = sampled.text[start:].strip()
-    span = sampled.span(start, len(sampled.text)) if raw else None
+def _list(text: str, opener: Mark, tools: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:
+    raw = text[opener.end :].strip()
     try:
-        value = read_json(sampled.text, start).whole
+        value = read_json(text, opener.end).whole
+    except JsonEndsError as error:
+        return (ToolCall(CallStatus.UNCLOSED, raw, problem=told(str(error))),)
     except ValueError as error:
-        # A list that stops in the middle is one that was never closed.
-        unclosed = not raw.endswith("]")
-        status = CallStatus.UNCLOSED if unclosed else CallStatus.INVALID_JSON
-        return [ToolCall(status, raw, problem=told(str(error)), span=span)]
+        return (ToolCall(CallStatus.INVALID_JSON, raw, problem=told(str(error))),)
     if not isinstance(value, list) or not value:
-        problem = told("behind [TOOL_CALLS] there must be a JSON list of calls")
-        return [ToolCall(CallStatus.MALFORMED, raw, problem=problem, span=span)]
-    return [
-        replace(
-            call_of_object(each, arguments_key="arguments", tools=tools, raw=raw, id_key="id"),
-            span=span,
-        )
+        problem = told(f"behind {_CALLS} there must be a JSON list of calls")
+        return (ToolCall(CallStatus.MALFORMED, raw, problem=problem),)
+    return tuple(
+        call_of_object(each, arguments_key="arguments", tools=tools, raw=raw, id_key="id")
         for each in value
-    ]
+    )
 
 
-def _named(sampled: SampledText, start: int, tools: Sequence[ToolSpec]) -> Attempt:
-    text = sampled.text
-    following = sampled.find(_CALLS.opener, start)
-    limit = len(text) if following is None else following
-    mark = sampled.first((_ARGUMENTS,), start)
-    if mark is None or mark.start >= limit:
-        problem = told(f"NAME{_ARGUMENTS} and a JSON object must follow [TOOL_CALLS]")
-        return Attempt(ToolCall(CallStatus.UNCLOSED, text[start:limit], problem=problem), limit)
-    head = text[start : mark.start]
-    name, _, call_id = (part.strip() for part in head.partition(_ID))
-    begin = mark.start + len(_ARGUMENTS)
-    try:
-        found = read_json(text, begin)
-    except ValueError as error:
-        raw = text[start:limit]
-        call = ToolCall(CallStatus.INVALID_JSON, raw, name, problem=told(str(error)), id=call_id)
-        return Attempt(call, limit)
-    behind = sampled.find(_CALLS.opener, found.end)
-    end = len(text) if behind is None else behind
-    raw = text[start:end]
+def _named(sampled: SampledText, opener: Mark, tools: Sequence[ToolSpec]) -> Found:
+    text, start = sampled.text, opener.end
+    mark = sampled.first((_ARGUMENTS, _CALLS), start)
+    end = len(text) if mark is None else mark.start
+    name, _, call_id = (part.strip() for part in text[start:end].partition(_ID))
+    if mark is None or mark.token != _ARGUMENTS:
+        problem = told(f"NAME{_ARGUMENTS} and a JSON object must follow {_CALLS}")
+        status = CallStatus.MALFORMED if _NO_NAME.search(name) else CallStatus.UNCLOSED
+        return Found((ToolCall(status, text[start:end], problem=problem),), end)
+    call, end = _with_arguments(sampled, mark.end, name, tools)
     if not name:
         problem = told("it does not name a tool")
-        return Attempt(ToolCall(CallStatus.MISSING_NAME, raw, problem=problem), end)
+        call = ToolCall(CallStatus.MISSING_NAME, "", problem=problem)
+    return Found((replace(call, raw=text[start:end], id=call_id),), end)
+
+
+def _with_arguments(
+    sampled: SampledText, start: int, name: str, tools: Sequence[ToolSpec]
+) -> tuple[ToolCall, int]:
+    """The call from its arguments on, and where the text goes on behind it."""
+    try:
+        found = read_json(sampled.text, start)
+    except ValueError as error:
+        ends = isinstance(error, JsonEndsError)
+        status = CallStatus.UNCLOSED if ends else CallStatus.INVALID_JSON
+        return ToolCall(status, "", name, problem=told(str(error))), _next(sampled, start)
+    end = _next(sampled, found.end)
     if found.end != end:
         problem = told("there is more text behind its JSON object")
-        call = ToolCall(CallStatus.INVALID_JSON, raw, name, problem=problem, id=call_id)
-        return Attempt(call, end)
-    call = call_of_arguments(name, found.value, key="arguments", tools=tools, raw=raw)
-    return Attempt(replace(call, id=call_id), end)
+        return ToolCall(CallStatus.INVALID_JSON, "", name, problem=problem), end
+    return call_of_arguments(name, found.value, key="arguments", tools=tools, raw=""), end
+
+
+def _next(sampled: SampledText, start: int) -> int:
+    following = sampled.find(_CALLS, start)
+    return len(sampled.text) if following is None else following

@@ -18,7 +18,8 @@ import re
 from typing import TYPE_CHECKING
 
 from swe_rollout.agent.parsers.base import (
-    Attempt,
+    Found,
+    Refusal,
     ToolCallParser,
     attempts,
     checked,
@@ -42,7 +43,7 @@ _PARAMETER = re.compile(
     re.DOTALL,
 )
 _FUNCTION_END = re.compile(r"\s*</function>\s*\Z")
-_OPEN_TAG = re.compile(r"^<parameter=([^>\n]+)>$", re.MULTILINE)
+_OPEN_TAG = re.compile(r"^<parameter=[^>\n]+>$", re.MULTILINE)
 
 
 class QwenXmlParser(ToolCallParser):
@@ -53,7 +54,10 @@ class QwenXmlParser(ToolCallParser):
     ) -> tuple[ToolCall, ...]:
         """Every attempt outside the reasoning, in order."""
         return attempts(
-            sampled, CALL, lambda start: _read(sampled, start, tools), reasoning=reasoning
+            sampled,
+            lambda at: sampled.first((CALL.opener,), at),
+            lambda opener: _read(sampled, opener.end, tools),
+            reasoning=reasoning,
         )
 
 
@@ -61,21 +65,23 @@ class _MalformedError(Exception):
     """The tags are not those of the grammar; the text says where."""
 
 
-def _read(sampled: SampledText, start: int, tools: Sequence[ToolSpec]) -> Attempt:
+def _read(sampled: SampledText, start: int, tools: Sequence[ToolSpec]) -> Found:
     end = _end(sampled, start)
+    body = sampled.text[start : len(sampled.text) if end is None else end]
+    found = _FUNCTION.match(body)
+    name = found[1].strip() if found else ""
     if end is None:
         problem = "</function> and </tool_call> must end it"
-        return refused(sampled, start, CALL, status=CallStatus.MALFORMED, problem=problem)
-    body = sampled.text[start:end]
-    found = _FUNCTION.match(body)
-    if found is None or not found[1]:
+        return refused(sampled, start, CALL, Refusal(CallStatus.MALFORMED, problem, name))
+    if found is None or not name:
         problem = "it must begin with <function=NAME>"
-        return refused(sampled, start, CALL, status=CallStatus.MISSING_NAME, problem=problem)
+        return refused(sampled, start, CALL, Refusal(CallStatus.MISSING_NAME, problem))
     try:
-        arguments = _arguments(body, found.end(), tool_named(found[1], tools))
+        arguments = _arguments(body, found.end(), tool_named(name, tools))
     except _MalformedError as error:
-        return refused(sampled, start, CALL, status=CallStatus.MALFORMED, problem=str(error))
-    return Attempt(checked(found[1], arguments, tools=tools, raw=body), end + len(CALL.closer))
+        return refused(sampled, start, CALL, Refusal(CallStatus.MALFORMED, str(error), name))
+    call = checked(name, arguments, tools=tools, raw=body)
+    return Found((call,), end + len(CALL.closer))
 
 
 def _end(sampled: SampledText, start: int) -> int | None:
@@ -93,8 +99,7 @@ def _arguments(body: str, start: int, tool: ToolSpec | None) -> dict[str, object
         name, text = found[1], found[2]
         if name in arguments:
             raise _MalformedError(f"the parameter {name} appears twice")
-        known = tool.arguments.properties if tool is not None else {}
-        if any(tag in known for tag in _OPEN_TAG.findall(text)):
+        if _OPEN_TAG.search(text):
             raise _MalformedError(f"the parameter {name} is not closed by </parameter>")
         arguments[name] = typed(text, name, tool)
         at = found.end()

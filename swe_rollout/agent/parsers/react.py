@@ -10,23 +10,24 @@ An answer without `Action:` is no call. The input is one JSON object.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from swe_rollout.agent.parsers.base import ToolCallParser, answer_start, told
+from swe_rollout.agent.parsers.base import Found, Mark, ToolCallParser, attempts, told
 from swe_rollout.agent.parsers.json_call import call_of_arguments
-from swe_rollout.agent.parsers.strict_json import read_json
+from swe_rollout.agent.parsers.strict_json import JsonEndsError, read_json, skip_space
 from swe_rollout.trajectory import CallStatus, ToolCall
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from swe_rollout.agent.parsers.base import Reasoning, SampledText
     from swe_rollout.agent.tools.base import ToolSpec
 
-_ACTION = re.compile(r"^Action:[ \t]*([^\n]*)$", re.MULTILINE)
-_INPUT = re.compile(r"\s*^Action Input:[ \t]*", re.MULTILINE)
-_NEXT = re.compile(r"(?:Thought|Action|Observation|Final Answer):")
+_OPENER = "Action:"
+_ACTION = re.compile(rf"^{_OPENER}", re.MULTILINE)
+_NAME = re.compile(r"[ \t]*([^\n]*)(?:\n|\Z)")
+_INPUT = re.compile(r"\s*Action Input:[ \t]*")
+_NEXT = re.compile(r"(?<=\n)(?:Thought|Action|Observation|Final Answer):")
 
 
 class ReactParser(ToolCallParser):
@@ -35,38 +36,47 @@ class ReactParser(ToolCallParser):
     def parse(
         self, sampled: SampledText, *, tools: Sequence[ToolSpec], reasoning: Reasoning
     ) -> tuple[ToolCall, ...]:
-        """Every action, in order."""
-        return tuple(_calls(sampled, answer_start(sampled, reasoning), tools))
+        """Every action outside the reasoning, in order."""
+        text = sampled.text
+
+        def begins(at: int) -> Mark | None:
+            first = skip_space(text, at)
+            if text[:at].endswith(reasoning.closer) and text.startswith(_OPENER, first):
+                return Mark(first, _OPENER)
+            found = _ACTION.search(text, at)
+            return Mark(found.start(), _OPENER) if found else None
+
+        return attempts(
+            sampled, begins, lambda opener: _read(text, opener, tools), reasoning=reasoning
+        )
 
 
-def _calls(sampled: SampledText, start: int, tools: Sequence[ToolSpec]) -> Iterator[ToolCall]:
-    at = start
-    while found := _ACTION.search(sampled.text, at):
-        following = _ACTION.search(sampled.text, found.end())
-        limit = following.start() if following else len(sampled.text)
-        call, at = _call(sampled.text, found, limit, tools)
-        yield replace(call, span=sampled.span(found.start(), at))
+def _read(text: str, opener: Mark, tools: Sequence[ToolSpec]) -> Found:
+    following = _ACTION.search(text, opener.end)
+    limit = following.start() if following else len(text)
+    name_line = _NAME.match(text, opener.end, limit)
+    name = name_line[1].strip() if name_line else ""
+    given = _INPUT.match(text, name_line.end(), limit) if name_line else None
 
+    def refused(status: CallStatus, problem: str) -> Found:
+        raw = text[opener.start : limit].strip()
+        return Found((ToolCall(status, raw, name, problem=told(problem)),), limit)
 
-def _call(
-    text: str, action: re.Match[str], limit: int, tools: Sequence[ToolSpec]
-) -> tuple[ToolCall, int]:
-    name = action[1].strip()
-    given = _INPUT.match(text, action.end(), limit)
-    raw = text[action.start() : limit].strip()
     if not name:
-        problem = told("`Action:` must be followed by the name of a tool")
-        return ToolCall(CallStatus.MISSING_NAME, raw, problem=problem), limit
+        problem = f"`{_OPENER}` must be followed by the name of a tool"
+        return refused(CallStatus.MISSING_NAME, problem)
     if given is None:
-        problem = told("`Action Input:` and a JSON object must follow on the next line")
-        return ToolCall(CallStatus.UNCLOSED, raw, name, problem=problem), limit
+        problem = "`Action Input:` and a JSON object must follow on the next line"
+        return refused(CallStatus.UNCLOSED, problem)
     try:
-        found = read_json(text, given.end())
+        found = read_json(text[:limit], given.end())
+    except JsonEndsError as error:
+        return refused(CallStatus.UNCLOSED, str(error))
     except ValueError as error:
-        return ToolCall(CallStatus.INVALID_JSON, raw, name, problem=told(str(error))), limit
-    if found.end < len(text) and found.end < limit and not _NEXT.match(text, found.end):
-        problem = told("there is more text behind its JSON object")
-        return ToolCall(CallStatus.INVALID_JSON, raw, name, problem=problem), limit
-    raw = text[action.start() : found.end].strip()
+        return refused(CallStatus.INVALID_JSON, str(error))
+    if found.end < limit and not _NEXT.match(text, found.end):
+        problem = "there is more text behind its JSON object"
+        return refused(CallStatus.INVALID_JSON, problem)
+    raw = text[opener.start : found.end].strip()
     call = call_of_arguments(name, found.value, key="Action Input", tools=tools, raw=raw)
-    return call, min(found.end, limit)
+    return Found((call,), found.end)

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from swe_rollout.agent.parsers.base import (
-    Attempt,
     Delimiters,
+    Found,
     Mark,
     ToolCallParser,
     attempts,
@@ -22,7 +22,7 @@ from swe_rollout.agent.parsers.json_call import call_of_text
 from swe_rollout.trajectory import CallStatus, ToolCall
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from swe_rollout.agent.parsers.base import Reasoning, SampledText
     from swe_rollout.agent.tools.base import ToolSpec
@@ -96,30 +96,38 @@ class SectionParser(ToolCallParser):
         self, sampled: SampledText, *, tools: Sequence[ToolSpec], reasoning: Reasoning
     ) -> tuple[ToolCall, ...]:
         """Every attempt outside the reasoning, in order; also one outside any section."""
-        grammar, calls = self._grammar, list[ToolCall]()
+        grammar = self._grammar
+        openers = (grammar.section.opener, grammar.call.opener)
 
-        def section(start: int) -> Attempt:
-            closer = sampled.find(grammar.section.closer, start)
-            end = len(sampled.text) if closer is None else closer
-            found = list(_calls(sampled, start, end, grammar, tools))
-            calls.extend(map(_unclosed, found) if closer is None else found)
-            if not found:
-                calls.append(_empty(sampled, start, end, closed=closer is not None))
-            behind = end if closer is None else end + len(grammar.section.closer)
-            return Attempt(calls[-1], behind)
+        def read(opener: Mark) -> Found:
+            if opener.token == grammar.section.opener:
+                return _section(sampled, opener, grammar, tools)
+            return _stray(sampled, opener, grammar)
 
-        def stray(start: int) -> Attempt:
-            mark = sampled.first((grammar.call.closer, grammar.section.opener), start)
-            end = len(sampled.text) if mark is None else mark.start
-            problem = told(f"it must stand behind {grammar.section.opener}")
-            return Attempt(
-                ToolCall(CallStatus.MALFORMED, sampled.text[start:end], problem=problem), end
-            )
+        return attempts(sampled, lambda at: sampled.first(openers, at), read, reasoning=reasoning)
 
-        attempts(sampled, grammar.section, section, reasoning=reasoning)
-        if not calls:
-            return attempts(sampled, grammar.call, stray, reasoning=reasoning)
-        return tuple(calls)
+
+def _section(
+    sampled: SampledText, opener: Mark, grammar: SectionGrammar, tools: Sequence[ToolSpec]
+) -> Found:
+    ending = sampled.first((grammar.section.closer, grammar.section.opener), opener.end)
+    is_closed = ending is not None and ending.token == grammar.section.closer
+    end = len(sampled.text) if ending is None else ending.start
+    calls = _calls(sampled, opener.end, end, grammar, tools)
+    if not is_closed:
+        calls = [_unclosed(call) for call in calls]
+    if not calls:
+        calls = [_empty(sampled.text[opener.end : end], closed=is_closed)]
+    return Found(tuple(calls), ending.end if ending is not None and is_closed else end)
+
+
+def _stray(sampled: SampledText, opener: Mark, grammar: SectionGrammar) -> Found:
+    call, section = grammar.call, grammar.section
+    mark = sampled.first((call.closer, call.opener, section.opener), opener.end)
+    end = len(sampled.text) if mark is None else mark.start
+    problem = told(f"it must stand behind {section.opener}")
+    attempt = ToolCall(CallStatus.MALFORMED, sampled.text[opener.end : end], problem=problem)
+    return Found((attempt,), mark.end if mark is not None and mark.token == call.closer else end)
 
 
 def _calls(
@@ -128,23 +136,29 @@ def _calls(
     end: int,
     grammar: SectionGrammar,
     tools: Sequence[ToolSpec],
-) -> Iterator[ToolCall]:
+) -> list[ToolCall]:
+    calls: list[ToolCall] = []
     at = start
     while (opener := _inside(sampled, (grammar.call.opener,), at, end)) is not None:
-        body = opener.start + len(grammar.call.opener)
-        stray = sampled.text[at : opener.start]
-        mark = _inside(sampled, (grammar.call.closer, grammar.call.opener), body, end)
-        at = end if mark is None else mark.start
-        raw = sampled.text[body:at]
+        is_stray = bool(sampled.text[at : opener.start].strip())
+        mark = _inside(sampled, (grammar.call.closer, grammar.call.opener), opener.end, end)
         if mark is None or mark.token != grammar.call.closer:
-            call = _unclosed(ToolCall(CallStatus.UNCLOSED, raw))
+            at = end if mark is None else mark.start
+            call = _unclosed(ToolCall(CallStatus.UNCLOSED, sampled.text[opener.end : at]))
         else:
-            at += len(grammar.call.closer)
-            call = _call(sampled, body, at - len(grammar.call.closer), grammar, tools)
-        if stray.strip():
-            problem = told("there may be nothing but calls in their section")
-            call = replace(call, status=CallStatus.MALFORMED, arguments={}, problem=problem)
-        yield replace(call, span=sampled.span(opener.start, at))
+            at = mark.end
+            call = _call(sampled, opener.end, mark.start, grammar, tools)
+        calls.append(
+            replace(_among_words(call) if is_stray else call, span=sampled.span(opener.start, at))
+        )
+    if calls and sampled.text[at:end].strip():
+        calls[-1] = _among_words(calls[-1])
+    return calls
+
+
+def _among_words(call: ToolCall) -> ToolCall:
+    problem = told("there may be nothing but calls in their section")
+    return replace(call, status=CallStatus.MALFORMED, arguments={}, problem=problem)
 
 
 def _call(
@@ -178,9 +192,7 @@ def _unclosed(call: ToolCall) -> ToolCall:
     return replace(call, status=CallStatus.UNCLOSED, arguments={}, problem=problem)
 
 
-def _empty(sampled: SampledText, start: int, end: int, *, closed: bool) -> ToolCall:
+def _empty(raw: str, *, closed: bool) -> ToolCall:
     status = CallStatus.MALFORMED if closed else CallStatus.UNCLOSED
     problem = told("its section holds no call" if closed else "its section is not closed")
-    return ToolCall(
-        status, sampled.text[start:end], problem=problem, span=sampled.span(start - 1, end)
-    )
+    return ToolCall(status, raw, problem=problem)

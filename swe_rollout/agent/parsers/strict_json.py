@@ -10,6 +10,10 @@ from typing import NoReturn
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 
+class JsonEndsError(ValueError):
+    """The text ends before its JSON value does."""
+
+
 @dataclass(frozen=True, slots=True)
 class JsonText:
     """A JSON value in a text, and where the text goes on behind it and the white space there."""
@@ -29,6 +33,8 @@ class JsonText:
 def read_json(text: str, start: int = 0) -> JsonText:
     """The value at `start`, white space before it; ValueError that tells what is wrong and where.
 
+    A JsonEndsError where all that is wrong is that the text stops.
+
     Keys that appear twice, NaN and Infinity, and halves of surrogate pairs are no JSON here.
     """
     try:
@@ -36,7 +42,8 @@ def read_json(text: str, start: int = 0) -> JsonText:
         # A lone surrogate escape decodes, but it is no text: nothing could store or run it.
         json.dumps(value, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
-        raise ValueError(
+        ends = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
+        raise (JsonEndsError if ends else ValueError)(
             f"its JSON is invalid: {error.msg} at character {error.pos - start}"
         ) from error
     except UnicodeEncodeError as error:

@@ -8,20 +8,29 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
-from jsonschema.validators import extend
+from jsonschema.exceptions import SchemaError, ValidationError
+from jsonschema.validators import extend, validator_for
+from referencing import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from jsonschema import TypeChecker
-    from jsonschema.exceptions import ValidationError
     from jsonschema.protocols import Validator
 
 _LARGEST = 2**63 - 1
+_DEEPEST = 16
+"""References that are followed, one from the other."""
+_OPEN = (
+    *("additionalProperties", "unevaluatedProperties", "patternProperties", "propertyNames"),
+    *("$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"),
+)
+"""Keys of a schema that says more of its names than `properties` does."""
 _WORDS = {
     "string": "a string",
     "integer": "an integer",
@@ -33,16 +42,35 @@ _WORDS = {
 }
 
 
+_NAMES: dict[type, frozenset[str]] = {
+    bool: frozenset({"boolean"}),
+    int: frozenset({"integer", "number"}),
+    float: frozenset({"number"}),
+    str: frozenset({"string"}),
+    list: frozenset({"array"}),
+    dict: frozenset({"object"}),
+}
+
+
 def _is_integer(checker: TypeChecker, value: object) -> bool:
     # JSON schema takes 3.0 for an integer; what the policy wrote is a fraction all the same.
     del checker
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-_Validator = extend(  # type: ignore[no-untyped-call] # its stubs leave it untyped
-    Draft202012Validator,
-    type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer),
-)
+@cache
+def _dialect(base: type[Validator]) -> type[Validator]:
+    """A version of JSON schema with our integers."""
+    checker = base.TYPE_CHECKER.redefine("integer", _is_integer)
+    made: type[Validator] = extend(base, type_checker=checker)  # type: ignore[no-untyped-call]
+    return made
+
+
+def json_types(value: object) -> frozenset[str]:
+    """The names that JSON schema has for the type of a value that was JSON."""
+    if value is None:
+        return frozenset({"null"})
+    return next(_NAMES[kind] for kind in type(value).mro() if kind in _NAMES)
 
 
 @dataclass(frozen=True)
@@ -57,11 +85,16 @@ class Arguments:
         """The rules of a JSON schema; ValueError when it is none, or not one of an object."""
         if not isinstance(schema, dict) or schema.get("type", "object") != "object":
             raise ValueError("parameters must be a JSON schema of the type object")
+        base = validator_for(schema, default=Draft202012Validator)
         try:
-            Draft202012Validator.check_schema(schema)
+            base.check_schema(schema)
         except SchemaError as error:
             raise ValueError(f"not a JSON schema: {error.message}") from error
-        return cls(schema, _Validator(schema))
+        # An address is never fetched, and a reference must lead somewhere.
+        for reference in _references(schema):
+            if _pointed(schema, reference) is None:
+                raise ValueError(f"not a JSON schema: it has nothing at {reference!r}")
+        return cls(schema, _dialect(base)(schema, registry=Registry()))
 
     def __eq__(self, other: object) -> bool:
         """By schema."""
@@ -81,14 +114,36 @@ class Arguments:
 
     def kinds_of(self, name: str) -> frozenset[str]:
         """The JSON types that an argument may have; empty when its schema says none."""
-        return frozenset(_types(self.properties.get(name, {})))
+        others = self.schema.get("additionalProperties")
+        found = self.properties.get(name, others if isinstance(others, dict) else {})
+        return frozenset(self._kinds(found, _DEEPEST))
+
+    def _kinds(self, schema: dict[str, object], depth: int) -> Iterator[str]:
+        match schema.get("type"):
+            case str(kind):
+                yield kind
+                return
+            case list(kinds):
+                yield from map(str, kinds)
+                return
+        values = schema.get("enum", [schema["const"]] if "const" in schema else [])
+        for value in values if isinstance(values, list) else ():
+            yield from json_types(value)
+        reference = schema.get("$ref")
+        inner = [_pointed(self.schema, reference)] if isinstance(reference, str) else []
+        for key in ("anyOf", "oneOf", "allOf"):
+            several = schema.get(key)
+            inner += several if isinstance(several, list) else []
+        for each in inner if depth else ():
+            if isinstance(each, dict):
+                yield from self._kinds(each, depth - 1)
 
     def problems(self, arguments: Mapping[str, object]) -> list[str]:
         """What is wrong, in words for the policy; empty when nothing is."""
         return [*self._unknown(arguments), *self._wrong(arguments)]
 
     def _unknown(self, arguments: Mapping[str, object]) -> Iterator[str]:
-        if self.schema.get("additionalProperties"):
+        if any(self.schema.get(key) for key in _OPEN) or "properties" not in self.schema:
             return
         known = list(self.properties)
         listed = f"it takes {', '.join(known)}" if known else "it takes none"
@@ -101,31 +156,50 @@ class Arguments:
         for name in required if isinstance(required, list) else []:
             if name not in arguments:
                 yield f"the argument {name!r} is missing"
-        order = list(self.properties)
-        given: dict[str, Any] = dict(arguments)  # as jsonschema types its instances
-        found = self.validator.iter_errors(given)
-        for error in sorted(found, key=lambda error: _position(error, order)):
-            if error.path:
-                yield _words(error)
+        yield from map(_words, self._errors(arguments))
         for name, value in arguments.items():
-            if name in self.properties and not _storable(value):
+            if not _storable(value):
                 yield f"{name!r} must be a number that 64 bits hold"
 
+    def _errors(self, arguments: Mapping[str, object]) -> list[ValidationError]:
+        """What the schema does not allow, but for what `_unknown` and `_wrong` have told."""
+        order = list(self.properties)
+        given: dict[str, Any] = dict(arguments)  # as jsonschema types its instances
+        try:
+            found = sorted(self.validator.iter_errors(given), key=lambda e: _position(e, order))
+        except RecursionError:
+            return [ValidationError("they are nested too deeply")]
+        told = {"required", "additionalProperties"}
+        return [error for error in found if error.path or error.validator not in told]
 
-def _types(schema: dict[str, object]) -> Iterator[str]:
-    match schema.get("type"):
-        case str(kind):
-            yield kind
-        case list(kinds):
-            yield from map(str, kinds)
-        case _:
-            for key in ("anyOf", "oneOf"):
-                inner = schema.get(key)
-                for each in inner if isinstance(inner, list) else []:
-                    yield from _types(each) if isinstance(each, dict) else ()
-            values = schema.get("enum")
-            if isinstance(values, list) and all(isinstance(value, str) for value in values):
-                yield "string"
+
+def _references(schema: object) -> Iterator[str]:
+    match schema:
+        case dict():
+            for key, value in schema.items():
+                if key in ("$ref", "$dynamicRef", "$recursiveRef") and isinstance(value, str):
+                    yield value
+                yield from _references(value)
+        case list():
+            for each in schema:
+                yield from _references(each)
+
+
+def _pointed(schema: object, reference: str) -> object:
+    """What a reference into the schema itself leads to; none where it leads nowhere."""
+    if not reference.startswith("#"):
+        return None
+    found = schema
+    for part in reference[1:].split("/")[1:] if reference != "#" else []:
+        key = unquote(part).replace("~1", "/").replace("~0", "~")
+        match found:
+            case dict() if key in found:
+                found = found[key]
+            case list() if key.isdecimal() and int(key) < len(found):
+                found = found[int(key)]
+            case _:
+                return None
+    return found if reference == "#" or reference.startswith("#/") else None
 
 
 def _position(error: ValidationError, order: list[str]) -> int:
@@ -134,6 +208,8 @@ def _position(error: ValidationError, order: list[str]) -> int:
 
 
 def _words(error: ValidationError) -> str:
+    if not error.path:
+        return f"the arguments are wrong: {error.message[:200]}"
     name = str(error.path[0])
     schema = error.parent if error.parent is not None else error
     whole = schema.schema if len(error.path) == 1 else None

@@ -77,10 +77,7 @@ class ToolSpec:
             case {"type": "function", "function": dict(inner)}:
                 return cls.of_function(inner)
             case {"name": str(name), **rest} if name:
-                schema = rest.get("parameters")
-                if schema is None:
-                    schema = {"type": "object", "properties": {}}
-                return cls(name, str(rest.get("description", "")), given=Arguments.of(schema))
+                return cls(name, _description(name, rest), given=_given(name, rest))
             case _:
                 raise ValueError("a function has a name and parameters")
 
@@ -105,6 +102,24 @@ class ToolSpec:
     def problems(self, arguments: Mapping[str, object]) -> list[str]:
         """What is wrong with the arguments of a call, in words for the policy."""
         return self.arguments.problems(arguments)
+
+
+def _description(name: str, function: Mapping[object, object]) -> str:
+    match function.get("description"):
+        case None:
+            return ""
+        case str(text):
+            return text
+        case _:
+            raise ValueError(f"the description of the function {name!r} is no text")
+
+
+def _given(name: str, function: Mapping[object, object]) -> Arguments:
+    schema = function.get("parameters")
+    try:
+        return Arguments.of({"type": "object", "properties": {}} if schema is None else schema)
+    except ValueError as error:
+        raise ValueError(f"the function {name!r}: {error}") from error
 
 
 @cache
