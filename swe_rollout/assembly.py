@@ -9,8 +9,8 @@ from swe_rollout.agent.prompts import Prompts
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.tools import toolbox
 from swe_rollout.engine.base import EngineInfo, Sampling, TokenEngine
+from swe_rollout.engine.pool import EnginePool
 from swe_rollout.engine.scripted import ScriptedEngine
-from swe_rollout.engine.sglang import SglangEngine
 from swe_rollout.errors import InternalError
 from swe_rollout.grading.grader import Grader
 from swe_rollout.limits import CutTurns, Limits
@@ -154,7 +154,7 @@ async def _sglang(
     sglang: SglangPolicy, policy: Policy, wanted: ToolFormat | None, stack: AsyncExitStack
 ) -> _Actor:
     # The engine names its model before ids can be checked against that model's vocabulary.
-    scout = SglangEngine(sglang, vocab_size=1)
+    scout = EnginePool(sglang, vocab_size=1)
     try:
         info = await scout.info()
     finally:
@@ -164,7 +164,7 @@ async def _sglang(
         tool_format=wanted,
         chat_template_kwargs=policy.chat_template_kwargs,
     )
-    engine = SglangEngine(sglang, vocab_size=info.vocab_size or renderer.vocab_size)
+    engine = EnginePool(sglang, vocab_size=info.vocab_size or renderer.vocab_size)
     stack.push_async_callback(engine.aclose)
     return _Actor(engine, renderer, info, lambda _: f"sglang:{info.model}")
 

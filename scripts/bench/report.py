@@ -22,6 +22,8 @@ class Row:
 
     subject: str
     figures: Mapping[str, float] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """What else tells the row from others, in words."""
     skipped: str = ""
     """How to install what is missing; empty when it was measured."""
 
@@ -39,7 +41,11 @@ class Report:
     def to_json(self) -> str:
         """The one object."""
         rows = [
-            {"subject": row.subject, **({"skipped": row.skipped} if row.skipped else row.figures)}
+            {
+                "subject": row.subject,
+                **row.labels,
+                **({"skipped": row.skipped} if row.skipped else row.figures),
+            }
             for row in self.rows
         ]
         return json.dumps(

@@ -9,19 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tokenizers import Tokenizer
-
 from bench.report import Report, Row
-from peering import environment
-from peering.parsing import PeerParser, parsers, right
-from swe_rollout.agent.encoding import Encoding
+from peering import environment, sglang_calls
+from peering.parsing import Strands, right
+from peering.renderers_calls import Renderers
 from swe_rollout.errors import SweRolloutError
-from swe_rollout.testing import parser_probes
+from swe_rollout.testing import parser_probes, probe_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from swe_rollout.agent.parsers.base import SampledText
+    from peering.parsing import PeerParser
     from swe_rollout.testing.parser_probes import Probe
     from swe_rollout.trajectory import ToolCall
 
@@ -46,76 +44,80 @@ def main() -> int:
     parsed.add_argument("--verbose", action="store_true", help="tell of each wrong answer")
     given = parsed.parse_args()
     try:
-        probes = [
-            p for file in given.probes or [parser_probes.OWN] for p in parser_probes.load(file)
-        ]
+        probes = [p for file in given.probes or [probe_files.OWN] for p in probe_files.load(file)]
         answers = [_ours(probe) for probe in probes]
     except SweRolloutError as error:
         sys.stderr.write(f"error: {error}\n  fix  {error.fix}\n")
         return 2
-    peers = () if given.no_peers else parsers()
-    answers += [_theirs(peer, p) for peer in peers for p in probes if p.tool_format in peer.formats]
-    wrong = [answer for answer in answers if not answer.right]
-    for answer in wrong:
-        if given.verbose or answer.subject == OURS:
+    peers = _Peers((), ()) if given.no_peers else _peers()
+    for peer in peers.there:
+        answers += _theirs(peer, [p for p in probes if p.tool_format in peer.formats])
+    for answer in answers:
+        if not answer.right and (given.verbose or answer.subject == OURS):
             sys.stderr.write(f"{answer.subject}: {answer.probe.name}: {_said(answer)}\n")
-    report = _report(answers, skipped=not peers and not given.no_peers)
-    sys.stdout.write((report.to_json() if given.json else _table(answers)) + "\n")
+    report = _report(answers, peers.absent)
+    sys.stdout.write((report.to_json() if given.json else _table(answers, peers.absent)) + "\n")
     return 0 if report.ok else 1
 
 
 OURS = "swe-rollout"
 
 
+@dataclass(frozen=True, slots=True)
+class _Peers:
+    there: tuple[PeerParser, ...]
+    absent: tuple[Row, ...]
+
+
+def _peers() -> _Peers:
+    """The peers that can be asked here, and for each other one how to get it."""
+    known = (
+        (Strands(), environment.is_there("strands_sglang"), environment.HOW),
+        (Renderers(), environment.is_there("renderers"), environment.HOW),
+        (sglang_calls.Sglang(), sglang_calls.is_there(), sglang_calls.HOW),
+    )
+    absent = [Row(peer.name, skipped=how) for peer, is_there, how in known if not is_there]
+    if not environment.is_there("ray"):
+        absent.append(Row("verl", skipped="its parsers import ray, which scripts/peers leaves out"))
+    return _Peers(tuple(peer for peer, is_there, _ in known if is_there), tuple(absent))
+
+
 def _ours(probe: Probe) -> Answer:
-    calls = parser_probes.run(probe, _sampled(probe))
+    calls = parser_probes.run(probe)
     return Answer(OURS, probe, probe.passes(calls), calls)
 
 
-def _sampled(probe: Probe) -> SampledText | None:
-    """The ids of a probe as its tokenizer reads them; a stop token at the end is cut."""
-    if probe.tokenizer is None:
-        return None
-    path = Path(probe.tokenizer)
-    file = path / "tokenizer.json" if path.is_dir() else path
-    encoding = Encoding(Tokenizer.from_file(str(file)))
-    ids = list(probe.ids)
-    if ids and encoding.controls.get(ids[-1]) in parser_probes.STOPS:
-        ids.pop()
-    return encoding.sampled(ids)
-
-
-def _theirs(peer: PeerParser, probe: Probe) -> Answer:
-    try:
-        calls = peer.parse(probe)
-    except Exception as error:  # noqa: BLE001 - a peer that breaks is a wrong answer, not an end
-        return Answer(peer.name, probe, False, (), f"{type(error).__name__}: {error}")  # noqa: FBT003
-    return Answer(peer.name, probe, right(probe, calls), calls)
+def _theirs(peer: PeerParser, probes: Sequence[Probe]) -> list[Answer]:
+    return [
+        Answer(peer.name, probe, not reply.error and right(probe, reply.calls), reply.calls,
+               reply.error)
+        for probe, reply in zip(probes, peer.ask(probes), strict=True)
+    ]  # fmt: skip
 
 
 def _said(answer: Answer) -> str:
     found = [f"{c.status.value} {c.name} {c.arguments}" for c in answer.found]
-    wanted = [f"{e.status.value} {e.name or ''}" for e in answer.probe.expect]
+    wanted = [f"{'/'.join(e.statuses)} {e.name or ''}" for e in answer.probe.expect]
     return answer.error or f"expected {wanted}, found {found}"
 
 
-def _report(answers: Sequence[Answer], *, skipped: bool) -> Report:
+def _report(answers: Sequence[Answer], absent: Sequence[Row]) -> Report:
     rows = []
     for subject in dict.fromkeys(answer.subject for answer in answers):
         own = [answer for answer in answers if answer.subject == subject]
-        per_format = {f"{name}_right": n for name, n in _count(own).items()}
         figures = {"right": sum(a.right for a in own), "of": len(own)}
-        rows.append(Row(subject, {**figures, **per_format}))
-    if skipped:
-        rows.append(Row("strands-sglang", skipped=environment.HOW))
+        of = Counter(answer.probe.tool_format.value for answer in own)
+        per_format = {f"{name}_of": n for name, n in of.items()}
+        right_in = {f"{name}_right": n for name, n in _count(own).items()}
+        rows.append(Row(subject, {**figures, **right_in, **per_format}))
     ours = [answer for answer in answers if answer.subject == OURS]
     ratios = {
         f"{row.subject.split()[0]}_share_right": row.figures["right"] / max(row.figures["of"], 1)
         for row in rows
-        if row.figures
     }
     notes = ("a peer is asked in the formats it has; any word that a call is wrong counts",)
-    return Report("parsers", tuple(rows), all(a.right for a in ours), ratios, notes)
+    ok = all(answer.right for answer in ours)
+    return Report("parsers", (*rows, *absent), ok, ratios, notes)
 
 
 def _count(answers: Sequence[Answer]) -> Counter[str]:
@@ -124,7 +126,7 @@ def _count(answers: Sequence[Answer]) -> Counter[str]:
     return counts
 
 
-def _table(answers: Sequence[Answer]) -> str:
+def _table(answers: Sequence[Answer], absent: Sequence[Row]) -> str:
     subjects = list(dict.fromkeys(answer.subject for answer in answers))
     formats = list(dict.fromkeys(answer.probe.tool_format.value for answer in answers))
     lines = [f"| format | {' | '.join(subjects)} |", "|---|" + "---|" * len(subjects)]
@@ -138,4 +140,5 @@ def _table(answers: Sequence[Answer]) -> str:
             ]
             cells.append(f"{sum(a.right for a in own)} of {len(own)}" if own else "–")
         lines.append(f"| {name} | {' | '.join(cells)} |")
+    lines += [f"{row.subject}: {row.skipped}" for row in absent]
     return "\n".join(lines)

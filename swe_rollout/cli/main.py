@@ -13,7 +13,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from swe_rollout import __version__
-from swe_rollout.cli import data, install, launch, look, run, setup, spec, watch, worker
+from swe_rollout.cli import (
+    check_template,
+    data,
+    engine,
+    install,
+    launch,
+    look,
+    run,
+    setup,
+    spec,
+    watch,
+    worker,
+)
 from swe_rollout.cli.options import option
 from swe_rollout.errors import SweRolloutError
 
@@ -87,15 +99,18 @@ def command_line() -> typer.Typer:
     app.command(rich_help_panel="Data")(data.export)
     app.command(rich_help_panel="Setup")(install.install)
     app.command(rich_help_panel="Setup")(setup.doctor)
+    app.command(rich_help_panel="Setup")(check_template.check_template)
     app.command(rich_help_panel="Shell")(spec.explain)
     app.command(rich_help_panel="Shell")(spec.init)
     app.command(hidden=True)(worker.worker)
     datasets = _group("datasets", "Datasets as files.")
     datasets.command()(data.rows)
     app.add_typer(datasets, rich_help_panel="Data")
-    engine = _group("engine", "Engines without a model.")
-    engine.command()(setup.serve_scripted)
-    app.add_typer(engine, rich_help_panel="Setup")
+    engines = _group("engine", "Engines: how they stand, their weights, and one without a model.")
+    engines.command()(engine.status)
+    engines.command()(engine.update_weights)
+    engines.command()(setup.serve_scripted)
+    app.add_typer(engines, rich_help_panel="Setup")
     return app
 
 

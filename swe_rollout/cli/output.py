@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 DOCS = "docs/troubleshooting.md"
+_PIPE_COLUMNS = 240
 
 
 @cache
@@ -54,7 +55,8 @@ def write_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         table.add_row(*(Text(one_line(cell)) for cell in row))
     console = Console(highlight=False)
     # A pipe has no width: nothing may be cut there.
-    console.print(table, width=None if console.is_terminal else max(console.width, 240))
+    wide = console if console.is_terminal else Console(highlight=False, width=_PIPE_COLUMNS)
+    wide.print(table)
 
 
 def number(value: float | None, *, digits: int = 2) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,14 +17,17 @@ from aiohttp import web
 
 from swe_rollout.engine import wire
 from swe_rollout.engine.base import GenerateRequest, Sampling
+from swe_rollout.engine.scripted_control import Control
+from swe_rollout.engine.scripted_replay import Wanted, more_meta
 from swe_rollout.errors import EpisodeError
 from swe_rollout.tokens import InputIds
-from swe_rollout.trajectory import FinishReason
+from swe_rollout.trajectory import FinishReason, WeightSpan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from swe_rollout.engine.base import TokenEngine
+    from swe_rollout.replay import ExpertShape
     from swe_rollout.trajectory import Generation
 
 _BODY_BYTES = 256 * 2**20
@@ -70,59 +73,77 @@ class _Body(msgspec.Struct, frozen=True):
     stream: bool = False
 
 
-class _Abort(msgspec.Struct, frozen=True):
-    rid: str = ""
-    abort_all: bool = False
-
-
 class _RefusedError(Exception):
     """A request this server does not take, with the body a real one would send."""
 
-    def __init__(self, body: object) -> None:
+    def __init__(self, body: object, *, status: int = 400) -> None:
         super().__init__(body)
         self.body = body
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """How the server is started, beside its engine."""
+
+    experts: ExpertShape | None = None
+    """What `--enable-return-routed-experts` tells, where the model has experts."""
+    max_running: int | None = None
+    """Calls at a time; more are refused, as by a queue that is full."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One request, as it was read."""
+
+    rid: str
+    request: GenerateRequest
+    wanted: Wanted
 
 
 @dataclass(slots=True)
 class _Server:
     engine: TokenEngine
-    running: dict[str, asyncio.Task[Generation]] = field(default_factory=dict)
+    setup: Setup
+    control: Control = field(default_factory=Control)
 
     async def generate(self, http: web.Request) -> web.Response:
         began = time.monotonic()
         try:
-            rid, request = _read(await http.read(), http.headers.get(wire.ROUTING_HEADER))
-            generation = await self._run(rid, request)
+            call = _read(await http.read(), http.headers.get(wire.ROUTING_HEADER))
+            generation = await self._run(call)
         except _RefusedError as refused:
-            return _json(refused.body, status=400)
+            return _json(refused.body, status=refused.status)
         except EpisodeError as error:
             return _json(_message(str(error)), status=500 if error.retryable else 400)
         version = (await self.engine.info()).weight_version or "default"
-        return _json(_answer(rid, generation, version, time.monotonic() - began))
+        if self.control.version is not None:
+            version = self.control.version
+            spans = (WeightSpan(version, 0, len(generation.token_ids)),) if generation else ()
+            generation = generation and replace(generation, weight_versions=spans)
+        seconds = time.monotonic() - began
+        return _json(_answer(call, generation, version, seconds, self.setup.experts))
 
-    async def _run(self, rid: str, request: GenerateRequest) -> Generation | None:
+    async def _run(self, call: _Call) -> Generation | None:
         """The generation; none when it was aborted."""
-        if rid in self.running:
-            raise _RefusedError(_message(f"Duplicate request ID detected: {rid}"))
-        task = asyncio.create_task(self.engine.generate(request))
-        self.running[rid] = task
+        running = self.control.running
+        if self.setup.max_running is not None and len(running) >= self.setup.max_running:
+            raise _RefusedError(_QUEUE_FULL, status=503)
+        await self.control.until_it_goes_on()
+        if call.rid in running:
+            raise _RefusedError(_message(f"Duplicate request ID detected: {call.rid}"))
+        task = asyncio.create_task(self.engine.generate(call.request))
+        running[call.rid] = task
         try:
             await asyncio.wait((task,))
-            return None if task.cancelled() else task.result()
+            if task.cancelled():
+                return None
+            # What a pause froze comes back when the server goes on.
+            await self.control.until_it_goes_on()
+            return task.result()
         finally:
             task.cancel()
-            del self.running[rid]
-
-    async def abort(self, http: web.Request) -> web.Response:
-        """Always 200 and empty, as the real one; every rid with this beginning is aborted."""
-        try:
-            wanted = msgspec.json.decode(await http.read(), type=_Abort)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            return _json(_validation(str(error)), status=400)
-        for rid, task in self.running.items():
-            if wanted.abort_all or (wanted.rid in self.running and rid.startswith(wanted.rid)):
-                task.cancel()
-        return web.Response()
+            await self.control.ended(call.rid)
 
     async def model_info(self, _: web.Request) -> web.Response:
         info = await self.engine.info()
@@ -132,7 +153,7 @@ class _Server:
                 "served_model_name": info.model,
                 "tokenizer_path": info.tokenizer,
                 "is_generation": True,
-                "weight_version": info.weight_version or "default",
+                "weight_version": self.control.version or info.weight_version or "default",
             }
         )
 
@@ -146,30 +167,34 @@ class _Server:
         return _json({"object": "list", "data": [card]})
 
 
-def make_app(engine: TokenEngine) -> web.Application:
+def make_app(engine: TokenEngine, setup: Setup | None = None) -> web.Application:
     """The server as an aiohttp application; it does not own the engine."""
-    server = _Server(engine)
+    server = _Server(engine, setup or Setup())
     app = web.Application(client_max_size=_BODY_BYTES)
     app.add_routes(
         [
             web.post("/generate", server.generate),
-            web.post("/abort_request", server.abort),
             web.get("/model_info", server.model_info),
             web.get("/get_model_info", server.model_info),
             web.get("/server_info", server.server_info),
             web.get("/v1/models", server.models),
             web.get("/health", _alive),
-            web.get("/ready", _alive),
+            *server.control.routes(),
         ]
     )
     return app
 
 
 async def serve(
-    engine: TokenEngine, *, host: str, port: int, on_ready: Callable[[str], None]
+    engine: TokenEngine,
+    *,
+    host: str,
+    port: int,
+    on_ready: Callable[[str], None],
+    setup: Setup | None = None,
 ) -> None:
     """Serve until cancelled; `on_ready` gets the address, with the real port where `port` is 0."""
-    runner = web.AppRunner(make_app(engine), access_log=None)
+    runner = web.AppRunner(make_app(engine, setup), access_log=None)
     await runner.setup()
     try:
         site = web.TCPSite(runner, host, port)
@@ -182,9 +207,10 @@ async def serve(
         await runner.cleanup()
 
 
-def _read(data: bytes, routing_key: str | None) -> tuple[str, GenerateRequest]:
+def _read(data: bytes, routing_key: str | None) -> _Call:
     try:
         body = msgspec.json.decode(data, type=_Body)
+        wanted = msgspec.json.decode(data, type=Wanted)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _RefusedError(_validation(str(error))) from error
     params = _params(body.sampling_params)
@@ -206,7 +232,7 @@ def _read(data: bytes, routing_key: str | None) -> tuple[str, GenerateRequest]:
         sampling=Sampling(params.temperature, params.top_p, params.top_k, params.min_p, seed),
         stop_token_ids=params.stop_token_ids or (),
     )
-    return body.rid or uuid.uuid4().hex, request
+    return _Call(body.rid or uuid.uuid4().hex, request, wanted)
 
 
 def _params(fields: dict[str, msgspec.Raw]) -> wire.SamplingParams:
@@ -222,13 +248,19 @@ def _params(fields: dict[str, msgspec.Raw]) -> wire.SamplingParams:
         raise _RefusedError({"error": str(error)}) from error
 
 
-def _answer(rid: str, generation: Generation | None, version: str, seconds: float) -> object:
+def _answer(
+    call: _Call,
+    generation: Generation | None,
+    version: str,
+    seconds: float,
+    experts: ExpertShape | None,
+) -> object:
     """The 200 body; without a generation, that of a call aborted before it sampled anything."""
     ids = () if generation is None else generation.token_ids
     logprobs = () if generation is None else generation.logprobs
     spans = [] if generation is None else msgspec.to_builtins(generation.weight_versions)
     meta: dict[str, object] = {
-        "id": rid,
+        "id": call.rid,
         "finish_reason": _finish(generation),
         "weight_version": version,
         "weight_versions": spans or [{"version": version, "start": 0, "end": 0}],
@@ -249,6 +281,7 @@ def _answer(rid: str, generation: Generation | None, version: str, seconds: floa
             "cached_tokens": generation.cached_tokens,
             "cached_tokens_details": None,
             "dp_rank": None,
+            **more_meta(call.wanted, call.request.input_ids.tolist(), ids, experts),
         }
     return {"text": "", "output_ids": list(ids), "meta_info": meta}
 
@@ -264,6 +297,15 @@ def _finish(generation: Generation | None) -> object:
             return {"type": "length", "length": count}
         case FinishReason.ABORT:
             return {"type": "abort", "message": "Aborted", "status_code": None, "err_type": None}
+
+
+_QUEUE_FULL = {
+    "object": "error",
+    "message": "The request queue is full.",
+    "type": "503",
+    "param": None,
+    "code": 503,
+}
 
 
 def _message(text: str) -> object:

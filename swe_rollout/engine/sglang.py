@@ -1,18 +1,17 @@
-"""SglangEngine: the client of a real SGLang server, or of a router in front of several.
+"""SglangEngine: the client of one SGLang server, or of a router in front of several.
 
-One HTTP call for each generation. A call is tried again only where nothing was sampled that could
-be lost: it did not arrive, it was refused for load, or its engine died. The wire is in
-`engine.wire`; who decides what happens to the episode is the agent loop and the worker.
+One HTTP call for each generation. A call is tried again here only where the server is there and
+nothing was sampled that could be lost: it was refused for load, or it failed inside. A server that
+is away is for `engine.pool`, which jobs speak to. The wire is in `engine.wire` and
+`engine.answers`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import uuid
 from typing import TYPE_CHECKING, TypeVar
 
-import httpx
 import msgspec
 import structlog
 from tenacity import (
@@ -25,15 +24,15 @@ from tenacity import (
 )
 
 from swe_rollout.engine import wire
+from swe_rollout.engine.answers import decode_answer
 from swe_rollout.engine.base import EngineInfo, TokenEngine
-from swe_rollout.errors import (
-    EngineError,
-    InternalError,
-    PrerequisiteError,
-    UnreachableError,
-)
+from swe_rollout.engine.calls import Calls, standing_still
+from swe_rollout.engine.connection import OK, Connection
+from swe_rollout.errors import EngineError, InternalError, UnreachableError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from swe_rollout.engine.base import GenerateRequest
     from swe_rollout.spec.job import SglangPolicy
     from swe_rollout.tokens import InputIds
@@ -42,33 +41,36 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 _T = TypeVar("_T")
 
-CONNECT_S = 10.0
-ABORT_S = 5.0
+ABORT_S = 2.0
 LONGEST_WAIT_S = 60.0
-
-
-class _TimedOutError(wire.EngineLostError):
-    """One generation took too long; trying at once again would take as long."""
+_UNKNOWN_PATH = 404
 
 
 class SglangEngine(TokenEngine):
     """Samples from an SGLang server by its native `/generate`. Safe for concurrent calls."""
 
     def __init__(
-        self, policy: SglangPolicy, *, vocab_size: int, first_backoff_s: float = 0.5
+        self,
+        policy: SglangPolicy,
+        *,
+        vocab_size: int,
+        url: str | None = None,
+        first_backoff_s: float = 0.5,
     ) -> None:
-        """`vocab_size` bounds ids both ways: one beyond the model's kills a real server."""
+        """`vocab_size` bounds ids both ways: one beyond the model's kills a real server.
+
+        `url` is one of the policy's addresses; by default the first.
+        """
+        self.url = url or policy.address
+        self.calls = Calls()
+        """In flight."""
         self._policy = policy
         self._vocab_size = vocab_size
         self._wait = wait_exponential(multiplier=first_backoff_s, max=LONGEST_WAIT_S) + wait_random(
             0, first_backoff_s
         )
-        self._http = httpx.AsyncClient(
-            base_url=policy.url or policy.workers[0],
-            headers=_authorization(policy.api_key_env),
-            timeout=httpx.Timeout(policy.timeout_seconds, connect=CONNECT_S, pool=None),
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
-        )
+        self._server = Connection(self.url, api_key_env=policy.api_key_env)
+        self._servers = [self._server]
         self._info: EngineInfo | None = None
         self._info_lock = asyncio.Lock()
         self._aborts: set[asyncio.Task[None]] = set()
@@ -77,15 +79,15 @@ class SglangEngine(TokenEngine):
         """The model served, asked anew; raises UnreachableError when the engine is not there."""
         try:
             self._info = await self._ask_info()
-        except httpx.HTTPError as error:
+        except wire.EngineLostError as error:
             raise UnreachableError(
-                f"no engine answers at {self._policy.url}",
-                why=_describe(error),
-                fix="start the server, or set spec.policy.sglang.url to where it listens",
+                f"no engine answers at {self.url}",
+                why=error.why,
+                fix="start the server, or set spec.policy.sglang to where it listens",
             ) from error
         except EngineError as error:
             raise UnreachableError(
-                f"the engine at {self._policy.url} can't be used: {error.what}",
+                f"the engine at {self.url} can't be used: {error.what}",
                 why=error.why,
                 fix=error.fix,
             ) from error
@@ -107,64 +109,58 @@ class SglangEngine(TokenEngine):
     def forget(self, episode: EpisodeId) -> None:
         """Nothing is kept."""
 
+    def forget_info(self) -> None:
+        """What comes back at this address may be another engine: its context is asked anew."""
+        self._info = None
+
+    def set_behind(self, urls: Iterable[str]) -> None:
+        """The servers behind this router, which passes on neither aborts nor their context."""
+        key = self._policy.api_key_env
+        self._servers = [Connection(url, api_key_env=key) for url in urls]
+
     async def aclose(self) -> None:
         """Let the last aborts out, then close the connections."""
         await asyncio.gather(*self._aborts)
-        await self._http.aclose()
+        await asyncio.gather(*(each.aclose() for each in {self._server, *self._servers}))
 
     async def _attempt(self, request: GenerateRequest, number: int) -> Generation:
+        max_new_tokens = await self._max_new_tokens(request)
         rid = uuid.uuid4().hex
         try:
-            max_new_tokens = await self._max_new_tokens(request)
-            response = await self._post(request, rid, max_new_tokens)
-        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            raise wire.EngineLostError(
-                "the engine can't be reached", why=_describe(error), fix="start the engine"
-            ) from error
-        except httpx.HTTPError as error:
-            # The call may still be running: it must not sample beside its successor.
-            await self._abort(rid)
-            raise self._lost(error) from error
-        if response.status_code == httpx.codes.OK:
-            return wire.decode_answer(
-                response.content,
-                prompt_tokens=len(request.input_ids),
-                vocab_size=self._vocab_size,
-            )
-        failure = wire.refusal(
-            response.status_code,
-            response.content,
-            retry_after=response.headers.get("Retry-After"),
-        )
-        _log.warning(
-            "engine_refused", episode=str(request.episode), attempt=number, error=str(failure)
-        )
-        if isinstance(failure, wire.EngineLostError):
-            await self._abort(rid)
-        raise failure
-
-    async def _post(
-        self, request: GenerateRequest, rid: str, max_new_tokens: int
-    ) -> httpx.Response:
-        headers = {
-            "Content-Type": "application/json",
-            wire.ROUTING_HEADER: wire.routing_key(request.episode),
-        }
-        body = wire.encode_request(request, rid=rid, max_new_tokens=max_new_tokens)
-        try:
-            return await self._http.post("/generate", content=body, headers=headers)
+            return await self._call(request, rid, max_new_tokens)
         except asyncio.CancelledError:
             self._abort_later(rid)
             raise
+        except wire.UnavailableError as refusal:
+            self._say(request, number, refusal)
+            raise
+        except wire.EngineLostError as lost:
+            self._say(request, number, lost)
+            match lost.loss:
+                case wire.Loss.UNREACHED:
+                    pass
+                case wire.Loss.SILENT:
+                    self._abort_later(rid)
+                case _:
+                    # It may still be running: it must not sample beside its successor.
+                    with standing_still(request.clock):
+                        await self._abort(rid)
+            raise
 
-    def _lost(self, error: httpx.HTTPError) -> wire.EngineLostError:
-        if isinstance(error, httpx.ReadTimeout):
-            return _TimedOutError(
-                f"no answer within {self._policy.timeout_seconds:g} s",
-                why=_describe(error),
-                fix="raise spec.policy.sglang.timeoutSeconds, or lower spec.limits.maxNewTokens",
-            )
-        return wire.EngineLostError("the engine was lost under a call", why=_describe(error))
+    async def _call(self, request: GenerateRequest, rid: str, max_new_tokens: int) -> Generation:
+        body = wire.encode_request(request, rid=rid, max_new_tokens=max_new_tokens)
+        headers = {wire.ROUTING_HEADER: wire.routing_key(request.episode)}
+        async with self.calls.one(request.clock, timeout_s=self._policy.timeout_seconds):
+            answer = await self._server.post("/generate", body, headers=headers)
+            if answer.status != OK:
+                raise wire.refusal(answer.status, answer.body, retry_after=answer.retry_after)
+            return decode_answer(answer.body, request, vocab_size=self._vocab_size)
+
+    def _say(self, request: GenerateRequest, number: int, error: EngineError) -> None:
+        episode = str(request.episode)
+        _log.warning(
+            "engine_refused", episode=episode, url=self.url, attempt=number, error=str(error)
+        )
 
     def _wait_s(self, state: RetryCallState) -> float:
         failure = state.outcome.exception() if state.outcome else None
@@ -185,25 +181,28 @@ class SglangEngine(TokenEngine):
 
     async def _max_new_tokens(self, request: GenerateRequest) -> int:
         """The request's own bound, clipped to what the engine's context still holds."""
-        async with self._info_lock:
-            if self._info is None:
-                self._info = await self._ask_info()
-            context_tokens = self._info.context_tokens
-        if context_tokens is None:
+        info = self._info or await self._first_info()
+        if info.context_tokens is None:
             return request.max_new_tokens
-        room = context_tokens - len(request.input_ids)
+        room = info.context_tokens - len(request.input_ids)
         if room < 1:
             raise wire.ContextOverflowError(
-                f"{len(request.input_ids)} input tokens fill the context of {context_tokens}"
+                f"{len(request.input_ids)} input tokens fill the context of {info.context_tokens}"
             )
         return min(request.max_new_tokens, room)
 
+    async def _first_info(self) -> EngineInfo:
+        async with self._info_lock:
+            if self._info is None:
+                self._info = await self._ask_info()
+            return self._info
+
     async def _ask_info(self) -> EngineInfo:
-        model = await self._get("/model_info", wire.ModelInfo)
+        model = await _get(self._server, "/model_info", wire.ModelInfo)
         if model is None:
-            model = await self._get("/get_model_info", wire.ModelInfo)
+            model = await _get(self._server, "/get_model_info", wire.ModelInfo)
         if model is None:
-            raise wire.refusal(httpx.codes.NOT_FOUND, b"neither /model_info nor /get_model_info")
+            raise wire.refusal(_UNKNOWN_PATH, b"neither /model_info nor /get_model_info")
         return EngineInfo(
             model=model.served_model_name or model.model_path,
             context_tokens=await self._context_tokens(),
@@ -213,35 +212,27 @@ class SglangEngine(TokenEngine):
         )
 
     async def _context_tokens(self) -> int | None:
-        """Tokens of prompt and completion that the engine surely takes.
+        """Tokens of prompt and completion that every server surely takes; none: none says."""
+        told = await asyncio.gather(*map(self._context_of, self._servers))
+        return min((tokens for tokens in told if tokens is not None), default=None)
 
-        Where it says how long an input it takes, that is the bound, a few tokens below the model's
-        context. Older engines say the context, in one of two places.
+    async def _context_of(self, server: Connection) -> int | None:
+        """Where a server says how long an input it takes, that is the bound.
+
+        It is a few tokens below the model's context. Older servers say the context, in one of two
+        places.
         """
         try:
-            server = await self._get("/server_info", wire.ServerInfo)
-            if server is not None and (told := server.max_req_input_len or server.context_length):
+            info = await _get(server, "/server_info", wire.ServerInfo)
+            if info is not None and (told := info.max_req_input_len or info.context_length):
                 return told
-            models = await self._get("/v1/models", wire.ModelList)
-        except httpx.HTTPError as error:
-            _log.warning("context_length_unknown", why=_describe(error))
+            models = await _get(server, "/v1/models", wire.ModelList)
+        except wire.EngineLostError as lost:
+            if server is self._server:
+                raise
+            _log.info("context_length_unknown", url=server.url, why=str(lost))
             return None
         return models.data[0].max_model_len if models and models.data else None
-
-    async def _get(self, path: str, kind: type[_T]) -> _T | None:
-        """The decoded answer; none when this server does not know the path."""
-        response = await self._http.get(path, timeout=CONNECT_S)
-        match response.status_code:
-            case 200:
-                try:
-                    return msgspec.json.decode(response.content, type=kind)
-                except msgspec.DecodeError as error:
-                    _log.warning("engine_info_unreadable", path=path, why=str(error))
-                    return None
-            case 404:
-                return None
-            case status:
-                raise wire.refusal(status, response.content)
 
     def _abort_later(self, rid: str) -> None:
         task = asyncio.create_task(self._abort(rid))
@@ -249,35 +240,36 @@ class SglangEngine(TokenEngine):
         task.add_done_callback(self._aborts.discard)
 
     async def _abort(self, rid: str) -> None:
-        """Best effort: routers don't know it, and a closed connection aborts there too."""
-        try:
-            await self._http.post("/abort_request", json={"rid": rid}, timeout=ABORT_S)
-        except httpx.HTTPError as error:
-            _log.info("abort_failed", rid=rid, why=_describe(error))
+        """Best effort: the connection is closed already, which aborts too, some seconds later."""
+        body = msgspec.json.encode({"rid": rid})
+        calls = (each.post("/abort_request", body, timeout_s=ABORT_S) for each in self._servers)
+        for failed in await asyncio.gather(*calls, return_exceptions=True):
+            if isinstance(failed, wire.EngineLostError):
+                _log.info("abort_failed", rid=rid, why=str(failed))
+            elif isinstance(failed, BaseException):
+                raise failed
+
+
+async def _get(server: Connection, path: str, kind: type[_T]) -> _T | None:
+    """The decoded answer; none when the server does not know the path."""
+    answer = await server.get(path)
+    if answer.status == _UNKNOWN_PATH:
+        return None
+    if answer.status != OK:
+        raise wire.refusal(answer.status, answer.body)
+    try:
+        return msgspec.json.decode(answer.body, type=kind)
+    except msgspec.DecodeError as error:
+        _log.warning("engine_info_unreadable", path=path, why=str(error))
+        return None
 
 
 def _is_worth_another_try(error: BaseException) -> bool:
+    """Whether the server is there and may do better; one that is away is waited for elsewhere."""
     match error:
-        case _TimedOutError():
-            return False
-        case wire.UnavailableError() | wire.EngineLostError():
+        case wire.UnavailableError():
+            return True
+        case wire.EngineLostError(loss=wire.Loss.FAILED):
             return True
         case _:
             return False
-
-
-def _authorization(api_key_env: str | None) -> dict[str, str]:
-    if api_key_env is None:
-        return {}
-    key = os.environ.get(api_key_env)
-    if not key:
-        raise PrerequisiteError(
-            f"the engine's key is missing: ${api_key_env} is not set",
-            fix=f"export {api_key_env}=... here, or leave out spec.policy.sglang.apiKeyEnv",
-        )
-    return {"Authorization": f"Bearer {key}"}
-
-
-def _describe(error: Exception) -> str:
-    # httpx gives some errors no text at all.
-    return f"{type(error).__name__}: {error}".rstrip(": ")

@@ -1,24 +1,24 @@
-"""The wire of SGLang's native `/generate`: what is sent, what comes back, how it refuses.
+"""The wire of SGLang's native `/generate`: what is sent, what servers say of themselves, refusals.
 
 Pure functions over bytes: no connection here. `engine.sglang` speaks it as a client,
-`engine.scripted_server` as a server. Answers are untrusted: an answer that can't be trained on is
-an error, never repaired.
+`engine.scripted_server` as a server. What a good answer holds is read in `engine.answers`.
 """
 
 from __future__ import annotations
 
-import math
 import re
-from typing import TYPE_CHECKING, assert_never
+from enum import StrEnum
+from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 import msgspec
 
-from swe_rollout.errors import EngineError
-from swe_rollout.trajectory import EpisodeId, FinishReason, Generation, WeightSpan
+from swe_rollout.errors import EngineError, InternalError
+from swe_rollout.trajectory import EpisodeId
 
 if TYPE_CHECKING:
     from swe_rollout.engine.base import GenerateRequest
+    from swe_rollout.replay import ReplayRequest
 
 ROUTING_HEADER = "X-SMG-Routing-Key"
 _QUOTED_CHARACTERS = 500
@@ -55,11 +55,36 @@ class UnavailableError(EngineError):
         self.retry_after_s = retry_after_s
 
 
+class Loss(StrEnum):
+    """How a call was lost: whether it may still be running, and whether its engine is away."""
+
+    UNREACHED = "unreached"
+    """No connection: nothing was sent."""
+    UPSTREAM = "upstream"
+    """A router lost its worker, or has none."""
+    DROPPED = "dropped"
+    """The connection ended under the call."""
+    SILENT = "silent"
+    """The engine no longer answers anything."""
+    FAILED = "failed"
+    """The engine answered that it failed inside; it is there."""
+    TOO_SLOW = "too_slow"
+    """No answer in the time of one generation; the engine is there."""
+
+
 class EngineLostError(EngineError):
     """The engine did not answer, died under the call, or failed inside."""
 
-    def __init__(self, what: str, *, why: str = "", fix: str = "look at the engine's log") -> None:
+    def __init__(
+        self,
+        what: str,
+        *,
+        why: str = "",
+        fix: str = "look at the engine's log",
+        loss: Loss = Loss.FAILED,
+    ) -> None:
         super().__init__(what, why=why, fix=fix)
+        self.loss = loss
 
 
 class InvalidAnswerError(EngineError):
@@ -82,42 +107,19 @@ class SamplingParams(msgspec.Struct, frozen=True, omit_defaults=False):
 
 
 class GenerateBody(msgspec.Struct, frozen=True):
-    """One `/generate` request. `logprob_start_len` is left out: 0 would defeat the prefix cache."""
+    """One `/generate` request; what is unset is not sent."""
 
     rid: str
     input_ids: msgspec.Raw
     sampling_params: SamplingParams
     return_logprob: bool = True
     stream: bool = False
-
-
-class _Finish(msgspec.Struct, frozen=True):
-    type: str
-    matched: int | list[int] | str | None = None
-    message: str = ""
-    status_code: int | None = None
-
-
-class _Span(msgspec.Struct, frozen=True):
-    version: str
-    start: int
-    end: int
-
-
-class _Meta(msgspec.Struct, frozen=True):
-    finish_reason: _Finish
-    completion_tokens: int
-    output_token_logprobs: list[tuple[float | None, int, str | None]] | None = None
-    prompt_tokens: int | None = None
-    """Missing when the request was aborted in the queue."""
-    cached_tokens: int = 0
-    weight_version: str | None = None
-    weight_versions: list[_Span] | None = None
-    """Missing on older engines."""
-
-
-class _Answer(msgspec.Struct, frozen=True):
-    meta_info: _Meta
+    logprob_start_len: int | msgspec.UnsetType = msgspec.UNSET
+    """Left out unless asked for: 0 would defeat the prefix cache."""
+    return_routed_experts: bool | msgspec.UnsetType = msgspec.UNSET
+    routed_experts_start_len: int | msgspec.UnsetType = msgspec.UNSET
+    return_sampling_mask: bool | msgspec.UnsetType = msgspec.UNSET
+    sampling_logprobs_mode: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class ModelInfo(msgspec.Struct, frozen=True):
@@ -176,128 +178,50 @@ def encode_request(request: GenerateRequest, *, rid: str, max_new_tokens: int) -
         no_stop_trim=True,
         sampling_seed=msgspec.UNSET if seed is None else seed,
     )
-    return msgspec.json.encode(
-        GenerateBody(rid, msgspec.Raw(b"[%b]" % request.input_ids.text), params)
-    )
+    # The ids go in as the text they are: no list is built, whatever their number.
+    body = GenerateBody(rid, msgspec.Raw(b"[%b]" % request.input_ids.text), params)
+    if request.replay is not None:
+        body = _asking(body, request.replay)
+    return msgspec.json.encode(body)
 
 
-def decode_answer(body: bytes, *, prompt_tokens: int, vocab_size: int) -> Generation:
-    """The generation in a 200 answer; raises an EngineError when it can't be trained on."""
-    if body.lstrip().startswith((b"data:", b'{"error"')):
-        raise _refusal_in_answer(body)
-    meta = _meta(body)
-    finish = _finish_reason(meta.finish_reason)
-    ids, logprobs = _sampled(meta, vocab_size)
-    _check_stop(meta.finish_reason, ids)
-    if meta.prompt_tokens not in (prompt_tokens, None):
-        raise InvalidAnswerError(
-            f"the engine read {meta.prompt_tokens} tokens of a prompt of {prompt_tokens}",
-            fix="start the engine without --allow-auto-truncate; don't send through a session",
+def _asking(body: GenerateBody, replay: ReplayRequest) -> GenerateBody:
+    start = replay.prompt_logprobs_from
+    if start is not None and start <= 1:
+        raise InternalError(
+            f"logprobs are asked for from input position {start} on",
+            why="the engine would read the whole prompt again, cached or not",
         )
-    return Generation(
-        token_ids=ids,
-        logprobs=logprobs,
-        finish_reason=finish,
-        prompt_tokens=prompt_tokens,
-        cached_tokens=meta.cached_tokens,
-        weight_versions=_weight_versions(meta, len(ids)),
-    )
-
-
-def _meta(body: bytes) -> _Meta:
-    try:
-        return msgspec.json.decode(body, type=_Answer).meta_info
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        what = "the engine's answer is no /generate answer"
-        raise InvalidAnswerError(what, why=str(error)) from error
-
-
-def _finish_reason(finish: _Finish) -> FinishReason:
-    try:
-        reason = FinishReason(finish.type)
-    except ValueError as error:
-        raise InvalidAnswerError(f"unknown finish reason {finish.type[:80]!r}") from error
-    match reason:
-        case FinishReason.STOP | FinishReason.LENGTH:
-            return reason
-        case FinishReason.ABORT:
-            # With a status the engine refused or failed; without one somebody aborted the call.
-            if finish.status_code is not None:
-                raise refusal(finish.status_code, finish.message.encode())
-            return reason
-        case _:
-            assert_never(reason)
-
-
-def _sampled(meta: _Meta, vocab_size: int) -> tuple[tuple[int, ...], tuple[float, ...]]:
-    entries = meta.output_token_logprobs
-    if entries is None:
-        raise InvalidAnswerError(
-            "the engine's answer has no output_token_logprobs",
-            why="ids are taken from there alone; text is never tokenised again",
+    if start is not None:
+        # The first one told has no logprob: it is the position before.
+        body = msgspec.structs.replace(body, logprob_start_len=start - 1)
+    if replay.experts is not None:
+        body = msgspec.structs.replace(
+            body, return_routed_experts=True, routed_experts_start_len=replay.experts_from
         )
-    if len(entries) != meta.completion_tokens:
-        raise InvalidAnswerError(
-            f"{len(entries)} logprobs for {meta.completion_tokens} completion tokens"
+    if replay.sampling_mask:
+        body = msgspec.structs.replace(
+            body, return_sampling_mask=True, sampling_logprobs_mode="selected"
         )
-    ids = tuple(entry[1] for entry in entries)
-    logprobs = tuple(math.nan if entry[0] is None else entry[0] for entry in entries)
-    if ids and not (min(ids) >= 0 and max(ids) < vocab_size):
-        raise InvalidAnswerError(
-            f"sampled ids reach from {min(ids)} to {max(ids)}, the vocabulary has {vocab_size}",
-            fix="check that the tokenizer is the model's own",
-        )
-    if not all(map(math.isfinite, logprobs)):
-        raise InvalidAnswerError("a sampled id has no finite logprob")
-    return ids, logprobs
+    return body
 
 
-def _check_stop(finish: _Finish, ids: tuple[int, ...]) -> None:
-    match finish.matched:
-        case int(stop):
-            stops: tuple[int, ...] = (stop,)
-        case list(several):
-            stops = tuple(several)
-        case _:
-            return
-    if ids[-len(stops) :] != stops:
-        raise InvalidAnswerError("the stop token is not among the sampled ids", why=f"{stops}")
-
-
-def _weight_versions(meta: _Meta, count: int) -> tuple[WeightSpan, ...]:
-    if meta.weight_versions is not None:
-        spans = (WeightSpan(span.version, span.start, span.end) for span in meta.weight_versions)
-        return tuple(span for span in spans if span.end > span.start)
-    if meta.weight_version is None or count == 0:
-        return ()
-    return (WeightSpan(meta.weight_version, 0, count),)
-
-
-def _refusal_in_answer(body: bytes) -> EngineError:
-    """The refusal inside a 200: streams answer so, and proxies that turn a call into a stream."""
-    text = body.strip().removeprefix(b"data:").split(b"\n", 1)[0]
-    code = _Refusal.of(text).code
-    if code is None:
-        return InvalidAnswerError("the engine answered with a stream that was not asked for")
-    return refusal(code, text)
-
-
-class _Refusal(msgspec.Struct, frozen=True):
+class Refusal(msgspec.Struct, frozen=True):
     """What an error body says, whichever of its shapes it has."""
 
     message: str
     code: int | None = None
+    is_routers: bool = False
+    """Routers name what went wrong by a word where servers repeat the status."""
 
     @classmethod
-    def of(cls, body: bytes) -> _Refusal:
+    def of(cls, body: bytes) -> Refusal:
         """Five shapes: `error` as text or object, `message`, `detail`, and no JSON at all."""
-        try:
-            decoded: object = msgspec.json.decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return cls(body.decode(errors="replace"))
-        match decoded:
+        match _decoded(body):
             case {"error": {"message": str(message), "code": int(code)}}:
                 return cls(message, code)
+            case {"error": {"message": str(message), "code": str()}}:
+                return cls(message, is_routers=True)
             case {"error": {"message": str(message)}} | {"error": str(message)}:
                 return cls(message)
             case {"object": "error", "message": str(message), "code": int(code)}:
@@ -308,6 +232,13 @@ class _Refusal(msgspec.Struct, frozen=True):
                 return cls(body.decode(errors="replace"))
 
 
+def _decoded(body: bytes) -> object:
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
 _OVERFLOW = re.compile(
     r"longer than the model's context|exceeds the model's maximum context"
     r"|exceeds the maximum allowed length"
@@ -316,7 +247,8 @@ _OVERFLOW = re.compile(
 
 def refusal(status: int, body: bytes, *, retry_after: str | None = None) -> EngineError:
     """The typed error of a call that was not answered with 200."""
-    why = f"HTTP {status}: {_Refusal.of(body).message.strip()[:_QUOTED_CHARACTERS]}"
+    said = Refusal.of(body)
+    why = f"HTTP {status}: {said.message.strip()[:_QUOTED_CHARACTERS]}"
     match status:
         case 400 | 413 | 422 if _OVERFLOW.search(why):
             return ContextOverflowError("the request exceeds the engine's context", why=why)
@@ -325,13 +257,18 @@ def refusal(status: int, body: bytes, *, retry_after: str | None = None) -> Engi
         case 404 | 405:
             fix = "check spec.policy.sglang.url: it is the root of an SGLang server or router"
             return BadRequestError("the address is not an SGLang engine", why=why, fix=fix)
-        case 429 | 503:
+        case 429 | 503 if not (said.is_routers and status == 503):  # noqa: PLR2004
             after_s = parse_retry_after(retry_after)
             return UnavailableError("the engine takes no more work", why=why, retry_after_s=after_s)
         case _ if 400 <= status < 500:  # noqa: PLR2004 - the class of HTTP statuses
             return BadRequestError("the engine refused the request", why=why)
+        case _ if said.is_routers:
+            fix = "look at the router's log, and at the engines behind it"
+            what = "the router has no engine for the call"
+            lost = EngineLostError(what, why=why, fix=fix, loss=Loss.UPSTREAM)
         case _:
-            return EngineLostError("the engine failed", why=why)
+            lost = EngineLostError("the engine failed", why=why)
+    return lost
 
 
 def parse_retry_after(value: str | None) -> float | None:

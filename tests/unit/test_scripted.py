@@ -45,6 +45,8 @@ diff --git a/src/three.py b/src/three.py
 """
 INSTANCE = Instance("task", Source.SWEBENCH, "owner/repo", "three is four", "image")
 TASK = replace(INSTANCE, gold_patch=PATCH)
+WRITTEN = (ToolFormat.HERMES, ToolFormat.QWEN_XML)
+"""The forms that scripted policies write."""
 
 
 def engine(

@@ -14,6 +14,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from swe_rollout.engine import wire
+from swe_rollout.engine.answers import decode_answer
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, Sampling, TokenEngine
 from swe_rollout.engine.scripted import ScriptedEngine
 from swe_rollout.engine.scripted_server import serve
@@ -177,8 +178,8 @@ async def test_an_aborted_call_answers_without_tokens(abort: dict[str, object]) 
             assert (await post(url, "/abort_request", other)).status_code == 200
         assert not call.done()
         await post(url, "/abort_request", abort)
-        answer = wire.decode_answer((await call).content, prompt_tokens=15, vocab_size=VOCAB_SIZE)
-    assert answer == Generation((), (), FinishReason.ABORT, prompt_tokens=15)
+        answer = decode_answer((await call).content, request(), vocab_size=VOCAB_SIZE)
+    assert answer == Generation((), (), FinishReason.ABORT, prompt_tokens=len(PROMPT))
 
 
 async def test_a_second_call_with_a_running_rid_is_refused() -> None:

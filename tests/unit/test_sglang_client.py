@@ -18,6 +18,7 @@ from swe_rollout.engine.wire import (
     ContextOverflowError,
     EngineLostError,
     InvalidAnswerError,
+    Loss,
     UnauthorizedError,
     UnavailableError,
 )
@@ -207,14 +208,30 @@ async def test_retry_after_is_waited_for() -> None:
         assert asyncio.get_running_loop().time() - began >= 1
 
 
-@pytest.mark.parametrize("reply", [Reply(cut=True), Reply(500, "{}"), Reply(504, "timeout")])
-async def test_a_lost_call_is_aborted_before_its_successor_starts(reply: Reply) -> None:
+@pytest.mark.parametrize("reply", [Reply(500, "{}"), Reply(504, "timeout")])
+async def test_a_failed_call_is_aborted_before_its_successor_starts(reply: Reply) -> None:
     engine = Engine([reply, Reply()])
     async with client_of(engine) as client:
         assert (await client.generate(REQUEST)).token_ids == (9,)
     first, second = engine.rids()
     assert engine.aborted == [first]
     assert first != second
+
+
+async def test_a_dropped_call_is_aborted_and_left_to_whoever_has_other_engines() -> None:
+    engine = Engine([Reply(cut=True)])
+    async with client_of(engine) as client:
+        with pytest.raises(EngineLostError) as caught:
+            await client.generate(REQUEST)
+    assert caught.value.loss is Loss.DROPPED
+    assert engine.aborted == engine.rids()
+
+
+async def test_a_redirect_is_not_followed() -> None:
+    engine = Engine([Reply(302, "", {"Location": "http://127.0.0.1:1/"})])
+    async with client_of(engine, retries=0) as client:
+        with pytest.raises(EngineLostError, match="HTTP 302"):
+            await client.generate(REQUEST)
 
 
 async def test_a_call_that_takes_too_long_is_aborted_and_left_to_the_next_attempt() -> None:
@@ -285,7 +302,7 @@ async def test_an_engine_that_is_not_there_is_unreachable_for_info_and_lost_for_
     with pytest.raises(UnreachableError) as caught:
         await client.info()
     assert "start the server" in caught.value.fix
-    with pytest.raises(EngineLostError, match="can't be reached"):
+    with pytest.raises(EngineLostError, match="can be reached at"):
         await client.generate(REQUEST)
     await client.aclose()
 

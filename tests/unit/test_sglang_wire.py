@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from swe_rollout.engine import wire
+from swe_rollout.engine.answers import decode_answer
 from swe_rollout.engine.base import GenerateRequest, Sampling
 from swe_rollout.tokens import InputIds
 from swe_rollout.trajectory import EpisodeId, FinishReason, Generation, WeightSpan
@@ -50,7 +51,7 @@ def answer(meta: Meta) -> bytes:
 
 
 def decode(meta: Meta) -> Generation:
-    return wire.decode_answer(answer(meta), prompt_tokens=3, vocab_size=10)
+    return decode_answer(answer(meta), REQUEST, vocab_size=10)
 
 
 def test_a_request_says_every_sampling_value_and_leaves_out_logprob_start_len() -> None:
@@ -146,7 +147,7 @@ def test_an_answer_that_cannot_be_trained_on_is_an_error(meta: Meta, problem: st
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"text": "x"}', b"<html>", b"\xff\xfe", b"null"])
 def test_a_body_that_is_no_answer_is_an_error(body: bytes) -> None:
     with pytest.raises(wire.InvalidAnswerError):
-        wire.decode_answer(body, prompt_tokens=3, vocab_size=10)
+        decode_answer(body, REQUEST, vocab_size=10)
 
 
 @pytest.mark.parametrize(
@@ -203,7 +204,7 @@ REFUSED = b'{"error":{"message":"longer than the model\'s context length","code"
 @pytest.mark.parametrize("body", [b"data: " + REFUSED + b"\n\ndata: [DONE]\n\n", REFUSED])
 def test_a_refusal_inside_a_200_has_the_type_of_its_code(body: bytes) -> None:
     with pytest.raises(wire.ContextOverflowError):
-        wire.decode_answer(body, prompt_tokens=3, vocab_size=10)
+        decode_answer(body, REQUEST, vocab_size=10)
 
 
 def test_an_abort_with_a_status_is_the_refusal_it_names() -> None:
@@ -214,7 +215,7 @@ def test_an_abort_with_a_status_is_the_refusal_it_names() -> None:
 
 def test_a_stream_that_nobody_asked_for_is_an_error() -> None:
     with pytest.raises(wire.InvalidAnswerError, match="stream"):
-        wire.decode_answer(b'data: {"text": ""}\n\n', prompt_tokens=3, vocab_size=10)
+        decode_answer(b'data: {"text": ""}\n\n', REQUEST, vocab_size=10)
 
 
 def test_what_a_server_says_is_quoted_in_part_only() -> None:
@@ -244,7 +245,7 @@ class Sample:
 
     status: int
     body: bytes
-    prompt_tokens: int
+    request: GenerateRequest
 
 
 def sample(name: str) -> Sample:
@@ -257,7 +258,8 @@ def sample(name: str) -> Sample:
     response, sent = recorded["response"], recorded["request"]["body"]
     body = response if isinstance(response, str) else json.dumps(response)
     ids = sent.get("input_ids") if isinstance(sent, dict) else None
-    return Sample(recorded["status"], body.encode(), len(ids) if isinstance(ids, list) else 0)
+    sent_ids = InputIds.of(ids if isinstance(ids, list) else [])
+    return Sample(recorded["status"], body.encode(), replace(REQUEST, input_ids=sent_ids))
 
 
 @pytest.mark.parametrize(
@@ -276,9 +278,7 @@ def sample(name: str) -> Sample:
 )
 def test_a_recorded_answer_is_read(name: str, finish: FinishReason, count: int | None) -> None:
     recorded = sample(name)
-    generation = wire.decode_answer(
-        recorded.body, prompt_tokens=recorded.prompt_tokens, vocab_size=VOCAB_SIZE
-    )
+    generation = decode_answer(recorded.body, recorded.request, vocab_size=VOCAB_SIZE)
     told = json.loads(recorded.body)
     assert list(generation.token_ids) == told["output_ids"]
     assert generation.finish_reason is finish
@@ -290,9 +290,7 @@ def test_a_recorded_answer_is_read(name: str, finish: FinishReason, count: int |
 
 def test_the_recorded_update_in_mid_generation_has_two_spans() -> None:
     recorded = sample("73_midver_result")
-    generation = wire.decode_answer(
-        recorded.body, prompt_tokens=recorded.prompt_tokens, vocab_size=VOCAB_SIZE
-    )
+    generation = decode_answer(recorded.body, recorded.request, vocab_size=VOCAB_SIZE)
     assert generation.weight_versions == (WeightSpan("v1", 0, 5), WeightSpan("v2", 5, 60))
 
 
@@ -330,6 +328,4 @@ def test_a_recorded_refusal_has_its_type(name: str, kind: type[EngineError]) -> 
 def test_a_recorded_200_that_is_no_answer_has_its_type(name: str, kind: type[EngineError]) -> None:
     recorded = sample(name)
     with pytest.raises(kind):
-        wire.decode_answer(
-            recorded.body, prompt_tokens=recorded.prompt_tokens, vocab_size=VOCAB_SIZE
-        )
+        decode_answer(recorded.body, recorded.request, vocab_size=VOCAB_SIZE)

@@ -1,0 +1,113 @@
+"""`check-template`: whether a model's tokens can be kept exact. Needs no weights and no network."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from swe_rollout.cli.options import Form, OutputFormat, option
+from swe_rollout.tool_format import ToolFormat
+
+if TYPE_CHECKING:
+    from swe_rollout.errors import PrerequisiteError
+    from swe_rollout.testing.token_conformance import Conformance
+
+TokenizerPlace = Annotated[
+    str, typer.Argument(metavar="TOKENIZER", help="A folder with tokenizer.json, or a hub name.")
+]
+FormatChoice = Annotated[
+    ToolFormat | None, option(help="How the model writes calls; by default what is shown.")
+]
+TemplateKwargs = Annotated[
+    str | None, option(metavar="JSON", help='What the template is told: {"enable_thinking": false}')
+]
+Quick = Annotated[bool, option("--quick", help="Try what is random once, not five times.")]
+
+
+def check_template(
+    tokenizer: TokenizerPlace,
+    *,
+    tool_format: FormatChoice = None,
+    template_kwargs: TemplateKwargs = None,
+    quick: Quick = False,
+    output: Form = OutputFormat.TABLE,
+) -> None:
+    """Check that a model's tokens can be kept exact: its family, its rules, and what holds.
+
+    Needs the tokenizer and no weights. Exit 1 when a check fails or the template is refused.
+
+    swe-rollout check-template Qwen/Qwen3-8B
+
+    swe-rollout check-template models/qwen3 --template-kwargs '{"enable_thinking": false}'
+    """
+    from swe_rollout.agent.renderer import Renderer
+    from swe_rollout.errors import PrerequisiteError
+    from swe_rollout.testing.token_conformance import conform
+
+    told = _kwargs(template_kwargs)
+    try:
+        renderer = Renderer.load(tokenizer, tool_format=tool_format, chat_template_kwargs=told)
+    except PrerequisiteError as error:
+        if isinstance(error.__cause__, OSError):
+            raise  # there is no tokenizer to check
+        _show_refusal(tokenizer, error, output)
+        raise typer.Exit(1) from error
+    except Exception as error:
+        # tokenizers raises nothing narrower for a file that it can't read.
+        why = f"{type(error).__name__}: {error}"
+        _show_refusal(tokenizer, PrerequisiteError("the tokenizer can't be used", why=why), output)
+        raise typer.Exit(1) from error
+    found = conform(renderer, quick=quick)
+    _show(tokenizer, found, output)
+    if not found.passed:
+        raise typer.Exit(1)
+
+
+def _kwargs(text: str | None) -> dict[str, object]:
+    from swe_rollout.errors import UsageError
+
+    fix = "give one JSON object, such as '{\"enable_thinking\": false}'"
+    try:
+        value = json.loads(text or "{}")
+    except ValueError as error:
+        raise UsageError("--template-kwargs is no JSON", why=str(error), fix=fix) from error
+    if not isinstance(value, dict):
+        raise UsageError("--template-kwargs is no JSON object", fix=fix)
+    return value
+
+
+def _show_refusal(tokenizer: str, error: PrerequisiteError, output: OutputFormat) -> None:
+    from swe_rollout.cli.output import show_error, write_json
+
+    if output is OutputFormat.JSON:
+        refused = {"what": error.what, "why": error.why, "fix": error.fix}
+        empty: list[object] = []
+        write_json(
+            {"tokenizer": tokenizer, "ok": False, "refused": refused, "rules": {}, "checks": empty}
+        )
+    else:
+        show_error(error)
+
+
+def _show(tokenizer: str, found: Conformance, output: OutputFormat) -> None:
+    from swe_rollout.cli.output import say, write_json, write_lines, write_table
+    from swe_rollout.viewer.visible import visible
+
+    if output is OutputFormat.JSON:
+        rules = {rule.name: rule.value for rule in found.rules}
+        checks = [asdict(check) for check in found.checks]
+        write_json({"tokenizer": tokenizer, "ok": found.passed, "rules": rules, "checks": checks})
+        return
+    write_table(("RULE", "FOUND"), [(rule.name, rule.value) for rule in found.rules])
+    write_lines([""])
+    write_table(
+        ("CHECK", "RESULT", "WHAT"),
+        [(each.name, "pass" if each.passed else "FAIL", each.detail) for each in found.checks],
+    )
+    failed = [check for check in found.checks if not check.passed]
+    write_lines(["", *(f"{check.name}: {visible(check.detail)}" for check in failed)])
+    told = f"{len(failed)} of {len(found.checks)} checks failed"
+    say(told if failed else "every token is kept exact")
