@@ -139,8 +139,10 @@ def _report(rows: tuple[Row, ...], found: dict[str, dict[int, Samples]]) -> Repo
         notes=(
             "per turn: from a sampled turn and its result to the ids of the whole next request",
             f"{NOISE:.0%} of the longer sampled tokens are spelled in two halves",
-            "goals: no breaks, ours_to_strands <= 1 at every length (p50), "
-            f"flatness (p50 at 1,000 turns to that at 50) <= {FLAT:g}",
+            (
+                "goals: no breaks, ours_to_strands <= 1 at every length (p50), "
+                f"flatness (p50 at 1,000 turns to that at 50) <= {FLAT:g}"
+            ),
             "ours makes the text of the request too, and a hash of it; others make lists of ids",
         ),
     )

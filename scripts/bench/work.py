@@ -11,6 +11,8 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from tokenizers import Tokenizer
+
 from bench.vocabulary import folder, library
 from swe_rollout.agent.parsers import parser_for
 from swe_rollout.agent.prompts import Message, Role
@@ -59,7 +61,7 @@ class Work:
         self.renderer = Renderer.load(self.path)
         self.result = (library() / "os.py").read_text("utf-8")[:_RESULT_CHARACTERS]
         self._parser = parser_for(self.renderer.tool_format)
-        vocabulary = self.renderer.tokenizer.backend_tokenizer
+        vocabulary = Tokenizer.from_file(f"{self.path}/tokenizer.json")
         self._segmenter = Segmenter(vocabulary, self.renderer.controls)
         self._end = self.renderer.decode([self.renderer.grammar.end_id])
 

@@ -29,11 +29,11 @@ define_vision_operators()
 def main() -> None:
     """Serve until killed, and leave no child behind."""
     # The server's modules are heavy and read the environment: only the first process needs them.
-    from sglang.launch_server import run_server  # type: ignore[import-not-found] # noqa: PLC0415
-    from sglang.srt.server_args import (  # type: ignore[import-not-found] # noqa: PLC0415
+    from sglang.launch_server import run_server  # noqa: PLC0415
+    from sglang.srt.server_args import (  # noqa: PLC0415
         prepare_server_args,
     )
-    from sglang.srt.utils import (  # type: ignore[import-not-found] # noqa: PLC0415
+    from sglang.srt.utils import (  # noqa: PLC0415
         kill_process_tree,
     )
 
