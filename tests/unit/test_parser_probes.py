@@ -15,6 +15,7 @@ from swe_rollout.agent.parsers.base import Reasoning, SampledText
 from swe_rollout.errors import UsageError
 from swe_rollout.testing import parser_probes, probe_files
 from swe_rollout.testing.parser_probes import Probe
+from swe_rollout.testing.tiny import tokenizer_path
 from swe_rollout.tool_format import ToolFormat
 from swe_rollout.trajectory import CallStatus
 
@@ -118,6 +119,12 @@ PLAIN = {"name": "x", "format": "hermes", "tools": [], "text": "hi", "expect": [
         (json.dumps([PLAIN | {"expect": [{"status": "fine"}]}]), "fine"),
         (json.dumps([PLAIN | {"tools": [{"name": "a", "parameters": []}]}]), "JSON schema"),
         (json.dumps([PLAIN | {"tools": [{}]}]), "a name"),
+        (json.dumps([PLAIN | {"expect": [{"status": []}]}]), r"'\[\]'"),
+        (json.dumps([PLAIN | {"expect": [{"status": "ok", "arguments": [1]}]}]), "an object"),
+        (json.dumps([PLAIN | {"prompt_opened_reasoning": "no"}]), "true or false"),
+        (json.dumps([PLAIN | {"reasoning": {"opener": "<t>"}}]), "`opener` and a `closer`"),
+        (json.dumps([PLAIN | {"ids": ["1"], "tokenizer": "x"}]), "whole numbers"),
+        (json.dumps([{**PLAIN, "expect": None}]), "list of calls"),
     ],
 )
 def test_a_file_of_probes_that_is_wrong_is_refused_with_the_place(
@@ -136,3 +143,82 @@ def test_probes_one_to_a_line_read_like_a_list(tmp_path: Path) -> None:
     whole = tmp_path / "probes.json"
     whole.write_text(json.dumps([PLAIN, PLAIN]))
     assert probe_files.load(lines) == probe_files.load(whole)
+
+
+SUBMIT = {"name": "submit"}
+CALLED = '<tool_call>{"name": "submit", "arguments": {}}</tool_call>'
+OUTSIDE = {"name": "x", "format": "hermes", "tools": [SUBMIT], "text": CALLED}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"expect": [{"status": " OK ", "name": "submit", "arguments": {}}]},
+        {"calls": [{"name": "submit", "arguments": "{}"}]},
+        {"expected": {"status": ["unclosed", "ok"]}},
+        {"attempts": ["ok"]},
+        {"status": "ok", "calls": [{"name": "submit"}]},
+        {"text": CALLED[:-4], "status": "Unclosed", "calls": []},
+        {"text": CALLED[:-4], "expect": [{"status": "unclosed", "arguments": {"never": "run"}}]},
+        {"text": CALLED + "<|im_end|>", "expect": "ok"},
+        {"prompt_opened_reasoning": True, "expect": []},
+        {"reasoning": {"opener": "[T]", "closer": "[/T]", "opened": True}, "expect": []},
+        {"text": f"[T]{CALLED}[/T]", "reasoning": {"opener": "[T]", "closer": "[/T]"}, "calls": []},
+        {"expect": [{"status": "ok", "raw": '{"name": "submit", "arguments": {}}', "id": ""}]},
+    ],
+)
+def test_a_file_may_say_the_same_in_several_ways(tmp_path: Path, said: dict[str, object]) -> None:
+    file = tmp_path / "probes.json"
+    file.write_bytes(b"\xef\xbb\xbf" + json.dumps(OUTSIDE | said).encode())
+    (probe,) = probe_files.load(file)
+    assert probe.passes(parser_probes.run(probe))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"expect": [{"status": "malformed"}]},
+        {"expect": [{"status": "ok", "name": "other"}]},
+        {"expect": [{"status": "ok", "arguments": {"a": 1}}]},
+        {"expect": [{"status": "ok", "id": "1"}]},
+        {"expect": [{"status": "ok", "raw": "{}"}]},
+        {"expect": ["ok", "ok"]},
+        {"expect": []},
+        {"status": "unclosed"},
+    ],
+)
+def test_an_answer_that_is_not_the_expected_one_is_wrong(
+    tmp_path: Path, said: dict[str, object]
+) -> None:
+    file = tmp_path / "probes.json"
+    file.write_text(json.dumps(OUTSIDE | said))
+    (probe,) = probe_files.load(file)
+    assert not probe.passes(parser_probes.run(probe))
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "content", "words"),
+    [
+        ("none.json", None, "can't be read"),
+        ("broken.json", "{}", "is no tokenizer"),
+    ],
+)
+def test_ids_without_their_tokenizer_are_an_error_that_names_the_probe(
+    tmp_path: Path, tokenizer: str, content: str | None, words: str
+) -> None:
+    if content is not None:
+        (tmp_path / tokenizer).write_text(content)
+    file = tmp_path / "probes.json"
+    file.write_text(json.dumps(OUTSIDE | {"ids": [1], "tokenizer": tokenizer, "expect": []}))
+    (probe,) = probe_files.load(file)
+    with pytest.raises(UsageError, match=f"^x: .*{words}"):
+        parser_probes.run(probe)
+
+
+def test_an_id_that_is_not_in_the_vocabulary_is_an_error(tmp_path: Path) -> None:
+    file = tmp_path / "probes.json"
+    tokenizer = str(tokenizer_path())
+    file.write_text(json.dumps(OUTSIDE | {"ids": [1 << 40], "tokenizer": tokenizer, "calls": []}))
+    (probe,) = probe_files.load(file)
+    with pytest.raises(UsageError, match="^x: an id"):
+        parser_probes.run(probe)

@@ -107,7 +107,7 @@ def squeezed(text: str) -> str:
     return re.sub(r"\s", "", bare)
 
 
-@settings(max_examples=1500)
+@settings(max_examples=600)
 @given(FORMATS, ARGUMENTS, st.data())
 def test_a_text_that_is_not_what_a_call_is_written_as_does_not_run(
     form: ToolFormat, arguments: dict[str, object], data: st.DataObject
@@ -214,7 +214,7 @@ def test_a_dsml_tag_that_is_only_spelled_is_part_of_a_value(
 
 @pytest.mark.parametrize("form", ToolFormat)
 @pytest.mark.parametrize("piece", ["opener", "call", "closer"])
-def test_a_turn_that_says_one_thing_ten_thousand_times_is_read_in_time(
+def test_a_turn_that_says_one_thing_thousands_of_times_is_read_in_time(
     form: ToolFormat, piece: str, encodings: dict[ToolFormat, Encoding]
 ) -> None:
     one = written(form, [call({"text": "a"})])
@@ -226,6 +226,14 @@ def test_a_turn_that_says_one_thing_ten_thousand_times_is_read_in_time(
         began = time.process_time()
         parser_for(form).parse(turn, tools=TOOLS, reasoning=Reasoning())
         assert time.process_time() - began < 10
+
+
+def test_arguments_that_are_nested_too_deeply_run_nothing() -> None:
+    for depth, status in ((50, CallStatus.OK), (150, CallStatus.INVALID_JSON)):
+        more = '{"a": ' * depth + "{}" + "}" * depth
+        text = f'<tool_call>{{"name": "edit", "arguments": {{"more": {more}}}}}</tool_call>'
+        (found,) = parse(ToolFormat.HERMES, text)
+        assert found.status is status, found.problem
 
 
 def test_probes_of_ids_are_read_with_their_tokenizer(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from swe_rollout.agent.parsers.base import Mark, ToolCallParser, told
 from swe_rollout.agent.parsers.json_call import call_of_text
+from swe_rollout.agent.parsers.strict_json import read_json
 from swe_rollout.trajectory import CallStatus, ToolCall
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ _END, _CALL, _RETURN = "<|end|>", "<|call|>", "<|return|>"
 _ADDRESSED = re.compile(r"(?:^|\s)to=")
 _ROLE = re.compile(r"(?:assistant)?(?:\s+to=(?P<recipient>\S*))?\s*")
 _ON_CHANNEL = re.compile(
-    r"\s*(?P<channel>\w+)(?:\s+to=(?P<recipient>[^\s<]*))?\s*(?:(?:<\|constrain\|>\s*)?\w+)?\s*"
+    r"\s*(?P<channel>\w+)(?:\s+to=(?P<recipient>[^\s<]*))?\s*(?:(?:<\|constrain\|>\s*)?json)?\s*"
 )
 
 
@@ -101,8 +102,17 @@ def _message(sampled: SampledText, start: int) -> _Message:
     whole = text[header : begun.start]
     if begun.token != _MESSAGE:
         return _Message(start, whole, role, rest, None, begun)
-    end = _ended(sampled, begun.end)
+    is_call = _ADDRESSED.search(role) or _ADDRESSED.search(rest)
+    end = _ended(sampled, _known_to(text, begun.end) if is_call else begun.end)
     return _Message(start, whole, role, rest, text[begun.end : end.start], end)
+
+
+def _known_to(text: str, start: int) -> int:
+    """Where the JSON of a call ends: a delimiter in one of its strings cuts nothing."""
+    try:
+        return read_json(text, start).end
+    except ValueError:
+        return start
 
 
 def _call(message: _Message, tools: Sequence[ToolSpec]) -> ToolCall:

@@ -1,7 +1,8 @@
 """Grammars that put calls into a section: Kimi K2 and DeepSeek V3 and V3.1.
 
-Section and call have delimiters, which are tokens; what is between those of a call differs. A
-section that is never closed holds no complete call.
+Section and call have delimiters, which are tokens; what is between those of a call differs, but it
+ends in JSON, whose decoder says where: a delimiter in one of its strings cuts nothing. A section
+that is never closed holds no complete call.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from swe_rollout.agent.parsers.base import (
     Delimiters,
     Found,
     Mark,
+    Refusal,
     ToolCallParser,
     attempts,
     told,
 )
-from swe_rollout.agent.parsers.json_call import call_of_text
+from swe_rollout.agent.parsers.json_call import call_of_arguments
+from swe_rollout.agent.parsers.strict_json import read_json
 from swe_rollout.trajectory import CallStatus, ToolCall
 
 if TYPE_CHECKING:
@@ -29,12 +32,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
-    """What stands between the delimiters of one call, taken apart."""
+class Head:
+    """What stands before the arguments of one call, taken apart."""
 
     name: str
-    arguments: str
-    """JSON."""
+    arguments: int
+    """Offset of their JSON."""
     id: str = ""
 
 
@@ -45,44 +48,50 @@ class SectionGrammar:
     section: Delimiters
     call: Delimiters
     separator: str
-    body: Callable[[str, str], Body | str]
-    """The texts before and behind the separator to a body, or to what is wrong with them."""
+    head: Callable[[str, str, int], Head | str]
+    """The text before the separator, the turn, and the offset behind the separator, to a head or to
+    what is wrong with it."""
+    tail: str = ""
+    """What stands behind the JSON."""
+
+    @property
+    def delimiters(self) -> tuple[str, ...]:
+        """All but the separator."""
+        return self.section.opener, self.section.closer, self.call.opener, self.call.closer
 
 
-def _kimi_body(head: str, arguments: str) -> Body | str:
+def _kimi_head(head: str, _text: str, behind: int) -> Head | str:
     found = re.fullmatch(r"functions\.([^\s:]+):(\d+)", head.strip())
     if found is None:
         return "it must begin with functions.NAME:INDEX"
-    return Body(found[1], arguments, head.strip())
+    return Head(found[1], behind, head.strip())
 
 
-def _deepseek_v3_body(head: str, rest: str) -> Body | str:
-    found = re.fullmatch(r"([^\n]+)\n```json\n(.*)\n```\s*", rest, re.DOTALL)
+def _deepseek_v3_head(head: str, text: str, behind: int) -> Head | str:
+    found = re.compile(r"([^\n]+)\n```json\n").match(text, behind)
     if head.strip() != "function" or found is None:
         return "it must be `function`, the separator, NAME, and JSON in a fence of its own lines"
-    return Body(found[1].strip(), found[2])
+    return Head(found[1].strip(), found.end())
 
 
-def _deepseek_v31_body(head: str, arguments: str) -> Body | str:
-    return (
-        Body(head.strip(), arguments) if head.strip() else "it must begin with the name of a tool"
-    )
+def _deepseek_v31_head(head: str, _text: str, behind: int) -> Head | str:
+    return Head(head.strip(), behind) if head.strip() else "it must begin with the name of a tool"
 
 
 KIMI = SectionGrammar(
     Delimiters("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"),
     Delimiters("<|tool_call_begin|>", "<|tool_call_end|>"),
     "<|tool_call_argument_begin|>",
-    _kimi_body,
+    _kimi_head,
 )
 _DEEPSEEK_SECTION = Delimiters("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>")
 _DEEPSEEK_CALL = Delimiters("<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>")
 _DEEPSEEK_SEPARATOR = "<｜tool▁sep｜>"
 DEEPSEEK_V3 = SectionGrammar(
-    _DEEPSEEK_SECTION, _DEEPSEEK_CALL, _DEEPSEEK_SEPARATOR, _deepseek_v3_body
+    _DEEPSEEK_SECTION, _DEEPSEEK_CALL, _DEEPSEEK_SEPARATOR, _deepseek_v3_head, tail="```"
 )
 DEEPSEEK_V31 = SectionGrammar(
-    _DEEPSEEK_SECTION, _DEEPSEEK_CALL, _DEEPSEEK_SEPARATOR, _deepseek_v31_body
+    _DEEPSEEK_SECTION, _DEEPSEEK_CALL, _DEEPSEEK_SEPARATOR, _deepseek_v31_head
 )
 
 
@@ -96,103 +105,104 @@ class SectionParser(ToolCallParser):
         self, sampled: SampledText, *, tools: Sequence[ToolSpec], reasoning: Reasoning
     ) -> tuple[ToolCall, ...]:
         """Every attempt outside the reasoning, in order; also one outside any section."""
-        grammar = self._grammar
-        openers = (grammar.section.opener, grammar.call.opener)
-
-        def read(opener: Mark) -> Found:
-            if opener.token == grammar.section.opener:
-                return _section(sampled, opener, grammar, tools)
-            return _stray(sampled, opener, grammar)
-
-        return attempts(sampled, lambda at: sampled.first(openers, at), read, reasoning=reasoning)
-
-
-def _section(
-    sampled: SampledText, opener: Mark, grammar: SectionGrammar, tools: Sequence[ToolSpec]
-) -> Found:
-    ending = sampled.first((grammar.section.closer, grammar.section.opener), opener.end)
-    is_closed = ending is not None and ending.token == grammar.section.closer
-    end = len(sampled.text) if ending is None else ending.start
-    calls = _calls(sampled, opener.end, end, grammar, tools)
-    if not is_closed:
-        calls = [_unclosed(call) for call in calls]
-    if not calls:
-        calls = [_empty(sampled.text[opener.end : end], closed=is_closed)]
-    return Found(tuple(calls), ending.end if ending is not None and is_closed else end)
-
-
-def _stray(sampled: SampledText, opener: Mark, grammar: SectionGrammar) -> Found:
-    call, section = grammar.call, grammar.section
-    mark = sampled.first((call.closer, call.opener, section.opener), opener.end)
-    end = len(sampled.text) if mark is None else mark.start
-    problem = told(f"it must stand behind {section.opener}")
-    attempt = ToolCall(CallStatus.MALFORMED, sampled.text[opener.end : end], problem=problem)
-    return Found((attempt,), mark.end if mark is not None and mark.token == call.closer else end)
-
-
-def _calls(
-    sampled: SampledText,
-    start: int,
-    end: int,
-    grammar: SectionGrammar,
-    tools: Sequence[ToolSpec],
-) -> list[ToolCall]:
-    calls: list[ToolCall] = []
-    at = start
-    while (opener := _inside(sampled, (grammar.call.opener,), at, end)) is not None:
-        is_stray = bool(sampled.text[at : opener.start].strip())
-        mark = _inside(sampled, (grammar.call.closer, grammar.call.opener), opener.end, end)
-        if mark is None or mark.token != grammar.call.closer:
-            at = end if mark is None else mark.start
-            call = _unclosed(ToolCall(CallStatus.UNCLOSED, sampled.text[opener.end : at]))
-        else:
-            at = mark.end
-            call = _call(sampled, opener.end, mark.start, grammar, tools)
-        calls.append(
-            replace(_among_words(call) if is_stray else call, span=sampled.span(opener.start, at))
+        sections = _Sections(sampled, self._grammar, tools)
+        openers = (self._grammar.section.opener, self._grammar.call.opener)
+        return attempts(
+            sampled, lambda at: sampled.first(openers, at), sections.read, reasoning=reasoning
         )
-    if calls and sampled.text[at:end].strip():
-        calls[-1] = _among_words(calls[-1])
-    return calls
+
+
+@dataclass(frozen=True, slots=True)
+class _Sections:
+    """Reads sections of one turn."""
+
+    sampled: SampledText
+    grammar: SectionGrammar
+    tools: Sequence[ToolSpec]
+
+    def read(self, opener: Mark) -> Found:
+        """What a section holds, or a call that stands in none."""
+        if opener.token == self.grammar.section.opener:
+            return self._section(opener)
+        problem = f"it must stand behind {self.grammar.section.opener}"
+        return self._refused(opener.end, Refusal(CallStatus.MALFORMED, problem))
+
+    def _section(self, opener: Mark) -> Found:
+        text, grammar, ends = self.sampled.text, self.grammar, self.grammar.section
+        calls: list[ToolCall] = []
+        at = opener.end
+        while mark := self.sampled.first((grammar.call.opener, ends.closer, ends.opener), at):
+            words = text[at : mark.start].strip()
+            if mark.token != grammar.call.opener:
+                break
+            found = self._call(mark.end)
+            call = replace(found.calls[0], span=self.sampled.span(mark.start, found.end))
+            calls.append(_among_words(call) if words else call)
+            at = found.end
+        end = len(text) if mark is None else mark.start
+        if calls and text[at:end].strip():
+            calls[-1] = _among_words(calls[-1])
+        if not calls:
+            problem = told("its section holds no call")
+            calls = [ToolCall(CallStatus.MALFORMED, text[opener.end : end], problem=problem)]
+        if mark is None or mark.token != ends.closer:
+            return Found(tuple(map(_unclosed, calls)), end)
+        return Found(tuple(calls), mark.end)
+
+    def _call(self, start: int) -> Found:
+        """One call; `start` is behind its opener."""
+        text, grammar = self.sampled.text, self.grammar
+        separator = self.sampled.first((grammar.separator, *grammar.delimiters), start)
+        if separator is None or separator.token != grammar.separator:
+            problem = f"name and arguments must be parted by {grammar.separator}"
+            return self._refused(start, Refusal(CallStatus.MALFORMED, problem))
+        before = text[start : separator.start]
+        head = grammar.head(before, text, separator.end)
+        if isinstance(head, str):
+            status = CallStatus.MALFORMED if before.strip() else CallStatus.MISSING_NAME
+            return self._refused(start, Refusal(status, head))
+        invalid = CallStatus.INVALID_JSON
+        try:
+            found = read_json(text, head.arguments)
+        except ValueError as error:
+            return self._refused(start, Refusal(invalid, str(error), head.name), head.id)
+        closer = self._closer(found.end)
+        if closer is None:
+            problem = "there is more text behind its JSON object"
+            refusal = Refusal(invalid, problem, head.name, known_to=found.end)
+            return self._refused(start, refusal, head.id)
+        raw = text[start : closer.start]
+        call = call_of_arguments(head.name, found.value, key="arguments", tools=self.tools, raw=raw)
+        return Found((replace(call, id=head.id),), closer.end)
+
+    def _closer(self, start: int) -> Mark | None:
+        """What closes the call, if that is next."""
+        text, closer = self.sampled.text, self.grammar.call.closer
+        at = start + len(self.grammar.tail)
+        while at < len(text) and text[at].isspace():
+            at += 1
+        is_next = text.startswith(self.grammar.tail, start) and self.sampled.find(closer, at) == at
+        return Mark(at, closer) if is_next else None
+
+    def _refused(self, start: int, refusal: Refusal, call_id: str = "") -> Found:
+        """What `refusal` says up to the call's closer, unclosed where anything else comes first."""
+        begin = max(start, refusal.known_to)
+        mark = self.sampled.first(self.grammar.delimiters, begin)
+        end = len(self.sampled.text) if mark is None else mark.start
+        problem, raw = told(refusal.problem), self.sampled.text[start:end]
+        call = ToolCall(refusal.status, raw, refusal.name, problem=problem, id=call_id)
+        if mark is not None and mark.token == self.grammar.call.closer:
+            return Found((call,), mark.end)
+        return Found((_unclosed(call),), end)
 
 
 def _among_words(call: ToolCall) -> ToolCall:
+    if call.status is not CallStatus.OK:
+        return call
     problem = told("there may be nothing but calls in their section")
     return replace(call, status=CallStatus.MALFORMED, arguments={}, problem=problem)
-
-
-def _call(
-    sampled: SampledText,
-    start: int,
-    end: int,
-    grammar: SectionGrammar,
-    tools: Sequence[ToolSpec],
-) -> ToolCall:
-    raw = sampled.text[start:end]
-    separator = _inside(sampled, (grammar.separator,), start, end)
-    if separator is None:
-        problem = told(f"name and arguments must be parted by {grammar.separator}")
-        return ToolCall(CallStatus.MALFORMED, raw, problem=problem)
-    head = sampled.text[start : separator.start]
-    rest = sampled.text[separator.start + len(grammar.separator) : end]
-    body = grammar.body(head, rest)
-    if isinstance(body, str):
-        status = CallStatus.MALFORMED if head.strip() else CallStatus.MISSING_NAME
-        return ToolCall(status, raw, problem=told(body))
-    return replace(call_of_text(body.name, body.arguments, tools=tools, raw=raw), id=body.id)
-
-
-def _inside(sampled: SampledText, delimiters: tuple[str, ...], start: int, end: int) -> Mark | None:
-    mark = sampled.first(delimiters, start)
-    return mark if mark is not None and mark.start < end else None
 
 
 def _unclosed(call: ToolCall) -> ToolCall:
     problem = told("it, or its section, is not closed")
     return replace(call, status=CallStatus.UNCLOSED, arguments={}, problem=problem)
-
-
-def _empty(raw: str, *, closed: bool) -> ToolCall:
-    status = CallStatus.MALFORMED if closed else CallStatus.UNCLOSED
-    problem = told("its section holds no call" if closed else "its section is not closed")
-    return ToolCall(status, raw, problem=problem)

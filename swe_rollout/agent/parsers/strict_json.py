@@ -5,8 +5,14 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_DEEPEST = 100
+"""Values in values; what stores and renders calls goes no deeper than Python's own stack."""
+_TOO_DEEP = "its JSON is invalid: it is nested too deeply"
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 
@@ -33,9 +39,8 @@ class JsonText:
 def read_json(text: str, start: int = 0) -> JsonText:
     """The value at `start`, white space before it; ValueError that tells what is wrong and where.
 
-    A JsonEndsError where all that is wrong is that the text stops.
-
-    Keys that appear twice, NaN and Infinity, and halves of surrogate pairs are no JSON here.
+    A JsonEndsError where all that is wrong is that the text stops. Keys that appear twice, NaN and
+    Infinity, halves of surrogate pairs, and values that are nested a hundred deep are no JSON here.
     """
     try:
         value, end = _DECODER.raw_decode(text, skip_space(text, start))
@@ -49,7 +54,9 @@ def read_json(text: str, start: int = 0) -> JsonText:
     except UnicodeEncodeError as error:
         raise ValueError("its JSON is invalid: a string holds half of a surrogate pair") from error
     except RecursionError as error:
-        raise ValueError("its JSON is invalid: it is nested too deeply") from error
+        raise ValueError(_TOO_DEEP) from error
+    if not _is_shallow(value):
+        raise ValueError(_TOO_DEEP)
     return JsonText(value, skip_space(text, end), text)
 
 
@@ -57,6 +64,25 @@ def skip_space(text: str, start: int) -> int:
     """The offset of what is not JSON's white space."""
     found = _SPACE.match(text, start)
     return found.end() if found else start
+
+
+def _is_shallow(value: object) -> bool:
+    level = [value]
+    for _ in range(_DEEPEST):
+        if not level:
+            break
+        level = [inner for each in level for inner in _inside(each)]
+    return not level
+
+
+def _inside(value: object) -> Iterable[object]:
+    match value:
+        case dict():
+            return value.values()
+        case list():
+            return value
+        case _:
+            return ()
 
 
 class _NotJsonError(ValueError):

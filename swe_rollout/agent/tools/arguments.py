@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError, ValidationError
+from jsonschema.exceptions import SchemaError
 from jsonschema.validators import extend, validator_for
-from referencing import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from jsonschema import TypeChecker
+    from jsonschema.exceptions import ValidationError
     from jsonschema.protocols import Validator
 
 _LARGEST = 2**63 - 1
@@ -90,11 +90,15 @@ class Arguments:
             base.check_schema(schema)
         except SchemaError as error:
             raise ValueError(f"not a JSON schema: {error.message}") from error
-        # An address is never fetched, and a reference must lead somewhere.
+        # Every reference leads to a place in the schema itself, so none is ever fetched. A schema inside that has
+        # a name of its own would change what the references in it mean.
+        for inner in _schemas(schema):
+            if inner is not schema and isinstance(inner.get("$id"), str):
+                raise ValueError(f"not a schema that can be used: {inner['$id']!r} is inside it")
         for reference in _references(schema):
             if _pointed(schema, reference) is None:
                 raise ValueError(f"not a JSON schema: it has nothing at {reference!r}")
-        return cls(schema, _dialect(base)(schema, registry=Registry()))
+        return cls(schema, _dialect(base)(schema))
 
     def __eq__(self, other: object) -> bool:
         """By schema."""
@@ -140,7 +144,10 @@ class Arguments:
 
     def problems(self, arguments: Mapping[str, object]) -> list[str]:
         """What is wrong, in words for the policy; empty when nothing is."""
-        return [*self._unknown(arguments), *self._wrong(arguments)]
+        try:
+            return [*self._unknown(arguments), *self._wrong(arguments)]
+        except RecursionError:
+            return ["the arguments are wrong: they are nested too deeply"]
 
     def _unknown(self, arguments: Mapping[str, object]) -> Iterator[str]:
         if any(self.schema.get(key) for key in _OPEN) or "properties" not in self.schema:
@@ -165,24 +172,28 @@ class Arguments:
         """What the schema does not allow, but for what `_unknown` and `_wrong` have told."""
         order = list(self.properties)
         given: dict[str, Any] = dict(arguments)  # as jsonschema types its instances
-        try:
-            found = sorted(self.validator.iter_errors(given), key=lambda e: _position(e, order))
-        except RecursionError:
-            return [ValidationError("they are nested too deeply")]
+        found = sorted(self.validator.iter_errors(given), key=lambda e: _position(e, order))
         told = {"required", "additionalProperties"}
         return [error for error in found if error.path or error.validator not in told]
 
 
+def _schemas(value: object) -> Iterator[dict[str, object]]:
+    """All objects in it, itself too."""
+    waiting = [value]
+    while waiting:
+        match waiting.pop():
+            case dict() as found:
+                yield found
+                waiting += found.values()
+            case list() as several:
+                waiting += several
+
+
 def _references(schema: object) -> Iterator[str]:
-    match schema:
-        case dict():
-            for key, value in schema.items():
-                if key in ("$ref", "$dynamicRef", "$recursiveRef") and isinstance(value, str):
-                    yield value
-                yield from _references(value)
-        case list():
-            for each in schema:
-                yield from _references(each)
+    for found in _schemas(schema):
+        for key in ("$ref", "$dynamicRef", "$recursiveRef"):
+            if isinstance(reference := found.get(key), str):
+                yield reference
 
 
 def _pointed(schema: object, reference: str) -> object:
