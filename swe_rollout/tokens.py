@@ -154,7 +154,8 @@ class TokenLog:
         """Go on from another rendering of the conversation, as some ways of keeping context do.
 
         What was logged so far stays whole, as a sample of its own. In the new branch all of
-        `prompt` has mask 0, also where it repeats what the policy once sampled.
+        `prompt` has mask 0, also where it repeats what the policy once sampled. An engine that
+        guards prefixes must `forget` the episode first.
         """
         if not self._segments:
             raise InternalError("a branch begins after a prompt")

@@ -58,10 +58,16 @@ class Dataset(OneOf):
 def _address(value: str) -> str:
     if not re.match(r"^https?://[^/\s]+", value):
         raise ValueError("an http:// or https:// address")
+    if re.match(r"^https?://[^/]*@", value):
+        raise ValueError("an address without credentials: name the key's variable in apiKeyEnv")
     return value.rstrip("/")
 
 
 HttpUrl = Annotated[str, AfterValidator(_address)]
+
+
+LARGEST_MASK: Final = 4096
+"""Ids that an engine tells of for one sampled token, at most."""
 
 
 class RoutedExpertsSpec(Model):
@@ -362,6 +368,16 @@ class RolloutJobSpec(Model):
     ttl_seconds_after_finished: Annotated[int, Field(ge=0)] | None = None
     """How long a finished job's objects stay on the cluster; none: until they are deleted.
     Trajectories always stay."""
+
+    @model_validator(mode="after")
+    def _mask_has_a_bound(self) -> Self:
+        sglang, top_k = self.policy.sglang, self.sampling.top_k
+        if sglang and sglang.record.sampling_mask and not 1 <= top_k <= LARGEST_MASK:
+            raise ValueError(
+                f"record.samplingMask needs sampling.topK from 1 to {LARGEST_MASK}, which bounds "
+                "what the engine tells of each token"
+            )
+        return self
 
 
 class Metadata(Model):

@@ -266,3 +266,27 @@ def test_a_byte_order_mark_and_windows_line_ends_do_no_harm(tmp_path: Path) -> N
     path.write_bytes(b"\xef\xbb\xbf" + GOOD.replace("\n", "\r\n").encode())
 
     assert load_job(path).metadata.name == "demo"
+
+
+def with_engine(text: str) -> str:
+    engine = "policy: {sglang: {" + text + "}}"
+    assert "policy: {scripted: {}}" in GOOD
+    return GOOD.replace("policy: {scripted: {}}", engine)
+
+
+def test_an_engine_s_address_with_credentials_is_refused() -> None:
+    (problem,) = problems(with_engine("url: 'http://me:key@sglang:30000'"))
+    assert "without credentials" in problem
+    assert "apiKeyEnv" in problem
+
+
+def test_a_policy_without_any_server_is_refused() -> None:
+    (problem,) = problems(with_engine("retries: 1"))
+    assert "set url, or list workers" in problem
+
+
+def test_a_sampling_mask_needs_a_bound_on_the_ids_it_tells() -> None:
+    masked = with_engine("url: 'http://sglang:30000', record: {samplingMask: true}")
+    (problem,) = problems(masked)
+    assert "topK from 1 to 4096" in problem
+    parsed(masked + "  sampling: {topK: 64}\n")
