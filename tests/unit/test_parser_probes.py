@@ -220,5 +220,5 @@ def test_an_id_that_is_not_in_the_vocabulary_is_an_error(tmp_path: Path) -> None
     tokenizer = str(tokenizer_path())
     file.write_text(json.dumps(OUTSIDE | {"ids": [1 << 40], "tokenizer": tokenizer, "calls": []}))
     (probe,) = probe_files.load(file)
-    with pytest.raises(UsageError, match="^x: an id"):
+    with pytest.raises(UsageError, match=r"^x: an id"):
         parser_probes.run(probe)

@@ -90,8 +90,8 @@ class Arguments:
             base.check_schema(schema)
         except SchemaError as error:
             raise ValueError(f"not a JSON schema: {error.message}") from error
-        # Every reference leads to a place in the schema itself, so none is ever fetched. A schema inside that has
-        # a name of its own would change what the references in it mean.
+        # Every reference leads to a place in the schema itself, so none is ever fetched. A schema
+        # inside that has a name of its own would change what the references in it mean.
         for inner in _schemas(schema):
             if inner is not schema and isinstance(inner.get("$id"), str):
                 raise ValueError(f"not a schema that can be used: {inner['$id']!r} is inside it")
