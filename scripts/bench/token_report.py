@@ -22,6 +22,10 @@ FLAT: Final = 1.5
 """A turn of a conversation of 1,000 may cost so many times that of one of 50."""
 
 
+RENDERED: Final = 50
+"""Conversations that are rendered anew each turn are no longer than this: they take minutes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """How much is run."""
@@ -30,14 +34,12 @@ class Plan:
     rounds: int
     long_rounds: int
     """Of the longest conversations."""
-    rendered_turns: int
-    """Conversations that are rendered anew each turn are no longer than this."""
     checked_turns: int
     """In longer conversations breaks are not counted."""
 
 
-FULL: Final = Plan((50, 200, 1000), 7, 5, rendered_turns=200, checked_turns=1000)
-QUICK: Final = Plan((50, 200, 1000), 5, 1, rendered_turns=50, checked_turns=200)
+FULL: Final = Plan((50, 200, 1000), 7, 5, checked_turns=1000)
+QUICK: Final = Plan((50, 200, 1000), 5, 1, checked_turns=200)
 
 
 def main() -> int:
@@ -80,9 +82,7 @@ def _play(
     found: dict[str, dict[int, Samples]],
 ) -> None:
     turns = work.turns(count)
-    now = [
-        each for each in entrants if each.name != peering.RERENDER or count <= plan.rendered_turns
-    ]
+    now = [each for each in entrants if each.name != peering.RERENDER or count <= RENDERED]
     for entrant in now:
         found[entrant.name][count] = samples = Samples()
         if count <= plan.checked_turns:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from bench.report import Report
 from conformance.token_rows import OURS, Model, rows_of
-from peering.tokens import keepers
+from peering.tokens import FLOOR, keepers
 from swe_rollout.testing.families import FAMILIES, write
 from swe_rollout.testing.token_stage import share_name
 from swe_rollout.testing.token_subjects import NOISES
@@ -40,7 +40,7 @@ def main() -> int:
     # Peers and transformers warn of what they do without; results are what is wanted here.
     logging.disable(logging.WARNING)
     began = time.monotonic()
-    subjects = () if given.no_peers else keepers()
+    subjects = () if given.no_peers else [each for each in keepers() if each.name != FLOOR]
     with tempfile.TemporaryDirectory() as folder:
         rows: list[Row] = []
         for model in _models(given.tokenizer, Path(folder), families=given.families):

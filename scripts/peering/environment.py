@@ -15,21 +15,25 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 _PEERS = ROOT / ".peers" / "venv" / "bin" / "python"
 _OWN = ROOT / ".venv" / "bin" / "python"
+_ENTERED = "SWE_ROLLOUT_PEERING_ENTERED"
 HOW = "run scripts/peers, which needs a package index"
 """What a row of an absent peer says."""
 
 
 def enter(*, peers: bool) -> None:
     """Go on under the Python that has what is needed; return when this is it already."""
-    here = Path(sys.prefix).resolve()
+    # strands traces every turn otherwise.
+    os.environ.setdefault("OTEL_SDK_DISABLED", "true")
+    if os.environ.pop(_ENTERED, None):
+        return
     script = "peers" if peers else "bootstrap"
-    subprocess.run([ROOT / "scripts" / script], check=False, stdout=sys.stderr)
-    for python in (_PEERS, _OWN) if peers else (_OWN,):
-        if here == python.parent.parent.resolve():
-            return
-        if python.exists():
-            os.environ.setdefault("OTEL_SDK_DISABLED", "true")
-            os.execv(python, [str(python), *sys.argv])  # noqa: S606 - the same script, elsewhere
+    made = subprocess.run([ROOT / "scripts" / script], check=False, stdout=sys.stderr)
+    # One that was made halfway is not used: its peers may be there without what they need.
+    pythons = (_PEERS, _OWN) if peers and made.returncode == 0 else (_OWN,)
+    python = next((each for each in pythons if each.exists()), None)
+    if python is not None and Path(sys.prefix).resolve() != python.parent.parent.resolve():
+        os.environ[_ENTERED] = "yes"
+        os.execv(python, [str(python), *sys.argv])  # noqa: S606 - the same script, elsewhere
 
 
 def is_there(package: str) -> bool:

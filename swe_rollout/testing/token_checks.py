@@ -7,6 +7,7 @@ Each takes a `Stage` and gives a `Check`. Checks of single deltas are next door,
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING
 
 from swe_rollout.testing.token_patterns import TOOLS
@@ -20,6 +21,7 @@ from swe_rollout.testing.token_subjects import (
     logprobs_of,
 )
 from swe_rollout.tokens import SegmentKind
+from swe_rollout.tool_format import ToolFormat
 from swe_rollout.trajectory import CallStatus
 
 if TYPE_CHECKING:
@@ -121,7 +123,7 @@ def deltas(stage: Stage) -> Check:
     compared = 0
     one_round = stage.renderer.grammar.family.has_one_round
     for conversation in stage.conversations:
-        if not _is_comparable(stage, conversation):
+        if any(each.is_cut_short for each in conversation.pattern.rounds):
             continue
         pattern = conversation.pattern.up_to(1) if one_round else conversation.pattern
         compared += len(pattern.rounds)
@@ -132,26 +134,23 @@ def deltas(stage: Stage) -> Check:
         else:
             problems += [f"{pattern.name}, {found}"] if found else []
     limited = "; of each the first, the template changes its form later" if one_round else ""
+    if stage.policy.reads_otherwise:
+        limited += "; but for white space, which this tokenizer changes at control tokens"
     well = f"{compared} rounds as the template renders the whole{limited}"
     return told("deltas", problems, well, figures={"rounds": compared})
 
 
-def _is_comparable(stage: Stage, conversation: Conversation) -> bool:
-    pattern = conversation.pattern
-    # A tokenizer that puts spaces behind control tokens does so in bodies too, if it is let.
-    is_misread = pattern.has_template_text and stage.policy.adds_spaces
-    return not is_misread and not any(each.is_cut_short for each in pattern.rounds)
-
-
 def control_tokens(stage: Stage) -> Check:
     """Whether control tokens are where the tokenizer's own reading of the text has them."""
-    renderer = stage.renderer
+    policy = stage.policy
+    # Some vocabularies have white space and plain words among their added tokens.
+    marks = {i for i, token in stage.renderer.controls.items() if re.search(r"[^\w\s]", token)}
     problems: list[str] = []
     counted = 0
     for conversation in filter(lambda each: each.is_plain, stage.conversations):
         ids = stage.hold(conversation, as_it_is).subject.log.ids
-        ours = [i for i in ids if i in renderer.controls]
-        native = [i for i in stage.policy.encode(stage.policy.text(ids)) if i in renderer.controls]
+        ours = [i for i in ids if i in marks]
+        native = [i for i in policy.encode(policy.text(ids)) if i in marks]
         counted += len(ours)
         if ours != native:
             problems.append(f"{conversation.pattern.name}: {len(ours)}, natively {len(native)}")
@@ -232,3 +231,29 @@ def calls_in_other_spellings(stage: Stage) -> Check:
                     or call.raw not in stage.policy.text(ids[call.span.start : call.span.end])
                 ]
     return told("calls in other spellings", problems, f"{count} calls, each within its span")
+
+
+def drafts(stage: Stage) -> Check:
+    """Whether a call that is only reasoned about is no call."""
+    marks = stage.renderer.reasoning(opened=False)
+    problems: list[str] = []
+    count = 0
+    for conversation in filter(lambda each: each.is_plain, stage.conversations):
+        for said in (each for each in conversation.turns if each.parsed):
+            draft = _written(stage, said)
+            opener = "" if said.opens_reasoning else marks.opener
+            end = stage.renderer.grammar.family.reasoning_end or marks.closer
+            ids = stage.policy.encode(f"{opener}\nPerhaps {draft}?{end}{stage.behind(said)}")
+            found = stage.policy.respelled(said, ids).parsed
+            count += 1
+            if found != said.parsed:
+                problems.append(f"{conversation.pattern.name}: {draft[:60]!r} is taken for a call")
+    return told("drafts", problems, f"{count} calls in reasoning are none")
+
+
+def _written(stage: Stage, said: Said) -> str:
+    """The first call of a turn as it was written; of harmony's, whose channel tells, its body."""
+    call = said.parsed[0]
+    if call.span is None or stage.renderer.tool_format is ToolFormat.HARMONY:
+        return call.raw
+    return stage.policy.text(said.ids[call.span.start : call.span.end])

@@ -32,6 +32,7 @@ _CHECKS: Final[tuple[Callable[[Stage], Check], ...]] = (
     token_checks.forged_control_tokens,
     token_checks.calls,
     token_checks.calls_in_other_spellings,
+    token_checks.drafts,
     token_delta_checks.turn_ends,
     token_delta_checks.cut_turns,
     token_delta_checks.bodies,

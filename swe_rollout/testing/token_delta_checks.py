@@ -104,7 +104,7 @@ def cut_turns(stage: Stage) -> Check:
         if not cut.endswith(usual) or not _is_scaffold(stage, cut.removesuffix(usual)):
             found.append(f"behind a cut turn comes {cut[:80]!r}")
         end = renderer.grammar.family.reasoning_end
-        if closed != end + cut:
+        if stage.policy.comparable(closed) != stage.policy.comparable(end + cut):
             found.append(f"behind cut reasoning comes {closed[:80]!r}")
         return found
 

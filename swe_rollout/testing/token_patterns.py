@@ -53,6 +53,8 @@ class Round:
     """One for each call."""
     is_cut_short: bool = False
     """Whether the policy breaks off in the middle of its call."""
+    reasons: bool = False
+    """Whether the policy reasons first, where its grammar has tokens for that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,7 @@ def patterns() -> tuple[Pattern, ...]:
         Pattern("one call", (_bash("I look around.", "ls -la", "README.md\nsetup.py"),) * 2),
         Pattern("parallel calls", (_parallel(), _parallel())),
         Pattern("failed call", (_unknown_tool(), _broken_off(), _bash("Again.", "ls", "a.py"))),
+        Pattern("reasoning", (_reasoned("I look.", "ls"), _reasoned("And again.", "ls -l"))),
         Pattern("no content", (_bash("", "pwd", "/testbed"), _bash("", "ls", "a.py\nb.py"))),
         Pattern("long content", (_bash(_ESSAY, f"cat > a.py <<'EOF'\n{_CODE}EOF", _CODE * 4),) * 2),
         Pattern(
@@ -124,6 +127,10 @@ _FORGERIES = (
 
 def _bash(content: str, command: str, result: str) -> Round:
     return Round(content, (Say("bash", {"command": command}),), (result,))
+
+
+def _reasoned(content: str, command: str) -> Round:
+    return replace(_bash(content, command, "setup.py"), reasons=True)
 
 
 def _parallel() -> Round:

@@ -6,6 +6,7 @@ canonical ones. Nothing here goes through `Renderer.delta`. Used by `testing.tok
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
@@ -21,6 +22,7 @@ from swe_rollout.trajectory import CallStatus, ToolCall
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from swe_rollout.agent.encoding import Backend
     from swe_rollout.agent.prompts import Message
     from swe_rollout.agent.renderer import Renderer
     from swe_rollout.testing.token_patterns import Pattern, Round, Say
@@ -66,11 +68,18 @@ class Policy:
         self._renderer = renderer
         self._parser = parser_for(renderer.tool_format)
         self._stops = [renderer.decode([i]) for i in renderer.stop_token_ids]
+        self._backend = _whole(renderer.tokenizer.backend_tokenizer)
+        sample = f"x{self._stops[0]} x\n{self._stops[0]}x"
+        self.reads_otherwise = self.text(self.encode(sample)) != sample
+        """Whether the tokenizer adds white space to a text, or takes some off."""
 
     def encode(self, text: str) -> tuple[int, ...]:
         """The tokenizer's own segmentation of a text, control tokens whole."""
-        backend = self._renderer.tokenizer.backend_tokenizer
-        return tuple(backend.encode(text, add_special_tokens=False).ids)
+        return tuple(self._backend.encode(text, add_special_tokens=False).ids)
+
+    def comparable(self, text: str) -> str:
+        """The text itself; without white space where the tokenizer changes that at its own will."""
+        return "".join(text.split()) if self.reads_otherwise else text
 
     def text(self, ids: Sequence[int]) -> str:
         """The text of ids; a run between control tokens is read by itself, as it was written.
@@ -83,11 +92,6 @@ class Policy:
             "".join(controls[i] for i in run) if is_control else self._renderer.decode(list(run))
             for is_control, run in runs
         )
-
-    @property
-    def adds_spaces(self) -> bool:
-        """Whether the tokenizer puts a space before text, also behind a control token."""
-        return self.text(self.encode("x")) != "x"
 
     def play(self, pattern: Pattern) -> tuple[Said, ...]:
         """The turns of a pattern, one after the other."""
@@ -127,6 +131,8 @@ class Policy:
     def _say(self, round_: Round, *, opened: bool, begun: int) -> Said:
         meant = self.meant(round_.calls, begun)
         text = self.turn(round_.content, meant, opened=opened)
+        if round_.reasons:
+            text = self._with_reasoning(text)
         end = next(stop for stop in self._stops if text.endswith(stop))
         if round_.is_cut_short:
             text = text[: int(len(text.removesuffix(end)) * _KEPT)] + end
@@ -164,6 +170,16 @@ class Policy:
             text = self._reasoned() + text
         return text
 
+    def _with_reasoning(self, text: str) -> str:
+        """Reasoning before a turn that has none, if one token begins it in this vocabulary."""
+        marks = self._renderer.reasoning(opened=False)
+        has_marks = {marks.opener, marks.closer} <= set(self._renderer.controls.values())
+        return (
+            marks.opener + self._reasoned() + text
+            if has_marks and marks.closer not in text
+            else text
+        )
+
     def _reasoned(self) -> str:
         family = self._renderer.grammar.family
         return REASONED.rstrip("\n") + family.reasoning_end
@@ -178,3 +194,11 @@ class Policy:
         """Up to the first token that ends a turn."""
         found = [text.index(stop) + len(stop) for stop in self._stops if stop in text]
         return text[: min(found)] if found else text + self._renderer.grammar.family.end
+
+
+def _whole(backend: Backend) -> Backend:
+    """A tokenizer that neither cuts nor pads, as its file may ask it to."""
+    definition = json.loads(backend.to_str())
+    if definition.get("truncation") is None and definition.get("padding") is None:
+        return backend
+    return backend.from_str(json.dumps(definition | {"truncation": None, "padding": None}))

@@ -95,7 +95,7 @@ class _Comparison:
 
     def _passed(self, ids: Sequence[int], rounds: int) -> Difference | None:
         """Step over what the harness says before the turn after `rounds`; what is different."""
-        said = self._policy.text(ids)
+        said = self._policy.comparable(self._policy.text(ids))
         if self._whole.startswith(said, self._at):
             self._at += len(said)
             return None
@@ -120,8 +120,7 @@ class _Comparison:
         for each, calls in zip(self._pattern.rounds[:rounds], self._calls, strict=False):
             said += self._messages(each, calls)
         text = self._renderer.template.render(said, self._tools, prompted=prompted)
-        # What the model reads where the tokenizer puts spaces of its own.
-        return self._policy.text(self._policy.encode(text)) if self._policy.adds_spaces else text
+        return self._policy.comparable(text)
 
     def _messages(self, each: Round, calls: Sequence[ToolCall]) -> list[dict[str, object]]:
         dialect = self._renderer.grammar.dialect

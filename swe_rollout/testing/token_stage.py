@@ -120,6 +120,13 @@ class Stage:
         delta = self.renderer.delta(said.ids[-1], said.calls, results=said.results, tools=TOOLS)
         return self.renderer.decode([said.ids[-1], *delta.ids])
 
+    def behind(self, said: Said) -> str:
+        """What a turn says once its reasoning, if it has some, is over."""
+        closer = self.renderer.reasoning(opened=False).closer
+        is_marked = said.opens_reasoning or closer in self.renderer.controls.values()
+        head, mark, tail = said.text.partition(closer)
+        return tail if mark and is_marked and head else said.text
+
     def noisy(self, share: float, seed: int) -> Speller:
         """Spells this share of the tokens in two halves, the same ones for every subject."""
         rng = random.Random(seed)  # noqa: S311 - no secret
