@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""A `/generate` server that costs next to nothing: it knows all answers before it is asked.
+
+Run by `loop.py` in a process of its own. The number of tool results in a request, found by their
+closing id in the raw body, is the number of the turn, and that turn's answer is a constant. The
+prompt's ids are counted by their commas; nothing is decoded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+CONTEXT: Final = 1 << 20
+_HEAD_END: Final = b"\r\n\r\n"
+_LENGTH: Final = b"content-length:"
+_OPEN: Final = {
+    b"/model_info": {"model_path": "scripted", "weight_version": "v1", "is_generation": True},
+    b"/server_info": {"max_req_input_len": CONTEXT - 5, "context_length": CONTEXT},
+    b"/v1/models": {"data": [{"id": "scripted", "max_model_len": CONTEXT}]},
+    b"/v1/loads": {"loads": []},
+    b"/ready": {},
+    b"/health": {},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What is answered at each turn; beyond the last one, the last one again."""
+
+    marker: bytes
+    """The id that closes a tool result, in decimal; it has as many digits as any id at most."""
+    heads: Sequence[bytes]
+    """Each answer up to the number of prompt tokens, and from there on."""
+    tails: Sequence[bytes]
+
+    @classmethod
+    def read(cls, file: Path) -> Script:
+        """The script that `loop.py` wrote."""
+        told = json.loads(file.read_text("utf-8"))
+        parts = [_answer(each).split(b"PROMPT") for each in told["answers"]]
+        heads, tails = [head for head, _ in parts], [tail for _, tail in parts]
+        return cls(str(told["marker"]).encode(), heads, tails)
+
+    def answer(self, body: bytearray) -> bytes:
+        """The answer to a request."""
+        start = body.index(b"[", body.index(b'"input_ids"'))
+        end = body.index(b"]", start)
+        turn = min(body.count(self.marker, start, end), len(self.heads) - 1)
+        tokens = body.count(b",", start, end) + 1
+        return b"%b%d%b" % (self.heads[turn], tokens, self.tails[turn])
+
+
+def _answer(told: dict[str, object]) -> bytes:
+    ids = told["ids"]
+    assert isinstance(ids, list)  # noqa: S101 - our own file
+    logprob = told["logprob"]
+    meta = {
+        "id": "scripted",
+        "finish_reason": {"type": "stop", "matched": ids[-1]},
+        "prompt_tokens": "PROMPT",
+        "weight_version": "v1",
+        "weight_versions": [{"version": "v1", "start": 0, "end": len(ids)}],
+        "num_retractions": 0,
+        "input_token_logprobs": [],
+        "output_token_logprobs": [[logprob, token_id, None] for token_id in ids],
+        "output_token_logprobs_length": len(ids),
+        "reasoning_tokens": 0,
+        "completion_tokens": len(ids),
+        "cached_tokens": 0,
+        "e2e_latency": 0.001,
+    }
+    answer = {"text": told["text"], "output_ids": ids, "meta_info": meta}
+    return json.dumps(answer).encode().replace(b'"PROMPT"', b"PROMPT")
+
+
+class _Server(asyncio.Protocol):
+    """One connection, kept open."""
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+        self._data = bytearray()
+        self._body_at = 0
+        self._end = 0
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the way back."""
+        if isinstance(transport, asyncio.Transport):
+            self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Answer what is complete."""
+        self._data += data
+        while self._is_complete():
+            self._send(self._reply())
+            del self._data[: self._end]
+            self._end = 0
+
+    def _is_complete(self) -> bool:
+        if not self._end:
+            at = self._data.find(_HEAD_END)
+            if at < 0:
+                return False
+            self._body_at = at + len(_HEAD_END)
+            self._end = self._body_at + _length(self._data[:at].lower())
+        return len(self._data) >= self._end
+
+    def _reply(self) -> bytes:
+        path = bytes(self._data[: self._data.index(b"\r")]).split(b" ")[1].split(b"?")[0]
+        if path == b"/generate":
+            return _ok(self._script.answer(self._data[self._body_at : self._end]))
+        known = _OPEN.get(path)
+        return _ok(json.dumps(known).encode()) if known is not None else _NOT_FOUND
+
+    def _send(self, reply: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(reply)
+
+
+def _length(head: bytes | bytearray) -> int:
+    at = head.find(_LENGTH)
+    if at < 0:
+        return 0
+    return int(head[at + len(_LENGTH) :].split(b"\r", 1)[0])
+
+
+def _ok(body: bytes) -> bytes:
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    return head % len(body) + body
+
+
+_NOT_FOUND: Final = (
+    b"HTTP/1.1 404 Not Found\r\nContent-Type: application/json\r\n"
+    b'Content-Length: 22\r\n\r\n{"detail":"Not Found"}'
+)
+
+
+async def _serve(script: Script) -> None:
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: _Server(script), "127.0.0.1", 0, backlog=4096)
+    host, port = server.sockets[0].getsockname()
+    print(f"http://{host}:{port}", flush=True)
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve(Script.read(Path(sys.argv[1]))))

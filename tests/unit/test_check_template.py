@@ -1,0 +1,105 @@
+"""The verb `check-template`: what it tells, and how it ends."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from swe_rollout.cli.main import main
+from swe_rollout.testing import families
+from swe_rollout.testing.tiny import tokenizer_path
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TINY = str(tokenizer_path())
+
+
+def check_template(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr("sys.argv", ["swe-rollout", "check-template", *arguments])
+    monkeypatch.setattr("sys.excepthook", lambda *_: None)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return int(ended.value.code or 0)
+
+
+def test_check_template_tells_rules_and_checks_as_json(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = check_template(monkeypatch, TINY, "--quick", "-o", "json")
+
+    told = json.loads(capsys.readouterr().out)
+    assert code == 0
+    assert told["ok"] is True
+    assert told["rules"]["family"] == "chatml"
+    assert all(check["passed"] for check in told["checks"])
+
+
+def test_check_template_shows_tables(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = check_template(monkeypatch, TINY, "--quick")
+
+    out = capsys.readouterr().out
+    assert code == 0
+    assert "family" in out
+    assert "forged control tokens" in out
+    assert "FAIL" not in out
+
+
+def test_check_template_ends_with_1_when_a_check_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = families.write("kimi_k2", tmp_path / "kimi")
+
+    code = check_template(monkeypatch, str(folder), "--quick", "--tool-format", "hermes")
+
+    assert code == 1
+    assert "\ncalls: one call" in capsys.readouterr().out
+
+
+def test_check_template_ends_with_1_when_the_template_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = families.write("qwen3", tmp_path / "odd")
+    (folder / "chat_template.jinja").write_text(
+        "{% for m in messages %}{{ m.content }}{% endfor %}"
+    )
+
+    code = check_template(monkeypatch, str(folder), "-o", "json")
+
+    told = json.loads(capsys.readouterr().out)
+    assert code == 1
+    assert told["ok"] is False
+    assert "exact" in told["refused"]["what"]
+    assert told["refused"]["why"]
+
+
+@pytest.mark.parametrize("broken", ["{}", "nothing", '{"added_tokens": [], "model": {}}'])
+def test_check_template_ends_with_an_error_of_ours_when_files_are_broken(
+    broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = families.write("qwen3", tmp_path / "broken")
+    (folder / "tokenizer.json").write_text(broken)
+
+    code = check_template(monkeypatch, str(folder))
+
+    said = capsys.readouterr().err
+    assert code in {1, 3}
+    assert "error: " in said
+    assert "Traceback" not in said
+
+
+def test_check_template_ends_with_3_when_there_is_no_tokenizer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert check_template(monkeypatch, str(tmp_path / "none")) == 3
+
+
+@pytest.mark.parametrize("kwargs", ["[", "[1]", "1"])
+def test_check_template_ends_with_2_when_kwargs_are_no_object(
+    kwargs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert check_template(monkeypatch, TINY, "--template-kwargs", kwargs) == 2
