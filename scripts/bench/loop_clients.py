@@ -208,7 +208,7 @@ class _Text(_Lists):
 
     def body(self) -> bytes:
         rest = json.dumps(_REST).encode()
-        return b'{"input_ids":[%b],%b' % (self._text, rest[1:])
+        return b'{"input_ids":[%b],%b' % (bytes(self._text), rest[1:])
 
 
 if TYPE_CHECKING:
