@@ -145,9 +145,6 @@ def _figures(samples: Mapping[str, Samples]) -> dict[str, float]:
 
 def _ratios(found: Found, other: str, name: str) -> dict[str, float]:
     ours, theirs = found.samples[OURS], found.samples.get(other, {})
-    ratios = {
-        f"ours_to_{name}_{key}": round(ours[key].turns_per_s / theirs[key].turns_per_s, 3)
-        for key in theirs
-    }
+    ratios = {f"ours_to_{name}_{key}": round(ours[key].ratio_to(theirs[key]), 3) for key in theirs}
     goal = ratios.get(f"ours_to_{name}_c{_AT}")
     return ratios if goal is None else {f"ours_to_{name}": goal, **ratios}

@@ -46,6 +46,11 @@ class Samples:
         """The median round."""
         return statistics.median(self.per_s)
 
+    def ratio_to(self, other: Samples) -> float:
+        """Turns per second to another's, in the median round: those were in the same minute."""
+        pairs = zip(self.per_s, other.per_s, strict=True)
+        return statistics.median(own / theirs for own, theirs in pairs)
+
     @property
     def client_cpu_ms(self) -> float:
         """For each turn, in the median round."""

@@ -123,7 +123,7 @@ def _report(rows: tuple[Row, ...], found: dict[str, dict[int, Samples]]) -> Repo
     for name, by_count in found.items():
         if name in (OURS, peering.RERENDER):
             continue
-        each = {count: ours[count].p50_ms / by_count[count].p50_ms for count in by_count}
+        each = {count: ours[count].ratio_to(by_count[count]) for count in by_count}
         key = "floor" if name == peering.FLOOR else name.split()[0].partition("-")[0]
         ratios |= {f"ours_to_{key}_{count}": round(ratio, 3) for count, ratio in each.items()}
         ratios[f"ours_to_{key}"] = round(max(each.values()), 3)

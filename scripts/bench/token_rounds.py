@@ -108,6 +108,12 @@ class Samples:
         """The median round's median."""
         return 1e3 * statistics.median(map(statistics.median, self.rounds))
 
+    def ratio_to(self, other: Samples) -> float:
+        """The median of a turn to another's, in the median round: those were in the same minute."""
+        pairs = zip(self.rounds, other.rounds, strict=True)
+        medians = (statistics.median(own) / statistics.median(theirs) for own, theirs in pairs)
+        return statistics.median(medians)
+
     @property
     def mean_ms(self) -> float:
         """The median round's mean."""

@@ -245,7 +245,7 @@ def test_a_job_that_no_worker_can_carry_out_ends_with_the_reason(site: Site) -> 
     [
         ("spec.store.uri=file://runs", 2, "swe-rollout run"),
         ("metadata.namespace=absent", 2, "kubectl create namespace absent"),
-        ("spec.policy.sglang={url: 'http://u:p@engine'}", 2, "exactly one"),
+        ("spec.policy.sglang={url: 'http://engine:30000'}", 2, "exactly one"),
         ("spec.sandbox.pod.template={spec: {hostNetwork: true}}", 2, "hostNetwork"),
         (f"metadata.name={'a' * 41}", 2, "at most 40 characters"),
         ("spec.samples=2", 0, "dry run"),

@@ -283,7 +283,7 @@ def test_an_engine_that_is_away_is_waited_for_and_costs_no_try(site: Site, tmp_p
     with ScriptedEngine(tmp_path) as engine:
         spec: Json = {
             # The API server refuses the usual spellings of this machine: they would be a pod's own.
-            "policy": {"sglang": {"url": f"http://2130706433:{engine.port}", "retries": 0}},
+            "policy": {"sglang": {"url": f"http://[::ffff:127.0.0.1]:{engine.port}", "retries": 0}},
             "samples": 4,
             "parallelism": 2,
         }
