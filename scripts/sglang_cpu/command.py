@@ -1,32 +1,37 @@
 """`scripts/sglang-cpu`: prepare, start and stop an unmodified SGLang server without a GPU.
 
-    setup    the server's own environment and the tiny model, in `.sglang/` (5 GB, minutes)
+    setup    the server's own environment, the router's, and the models, in `.sglang/` (5 GB)
     up       start on a free loopback port, wait until it is ready, print its address
     down     stop it and everything it started
     status   its address, or exit status 1
-    lock     resolve `requirements/sglang-cpu.txt` anew
+    kill     end it as a crash would
+    again    start what was killed, with the same flags at the same address
+    router   start SGLang's router in front of servers: flags such as `--worker-urls`
+    models   the folders of the two checkpoints: the one served, and one to update it to
+    teacher  compare records with a teacher-forced recomputation; see `-- --help`
+    lock     resolve the requirements anew
 
-Standard library only: it runs before anything is installed.
+`--state FOLDER` is about a server of its own: tests that kill one start one for that. Flags of the
+server or the teacher go behind `--`. Standard library only: it runs before anything is installed.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import subprocess
 import sys
+from itertools import takewhile
 from pathlib import Path
 
-from sglang_cpu import server
+from sglang_cpu import environment, server
+from sglang_cpu.environment import HERE, MODEL, ROUTER, STATE, UPDATE, VENV
 
-ROOT = Path(__file__).parents[2]
-STATE = ROOT / ".sglang"
-VENV = STATE / "venv"
-MODEL = STATE / "model"
-LOCK = ROOT / "requirements" / "sglang-cpu.txt"
-TOKENIZER = ROOT / "swe_rollout" / "testing" / "tokenizer"
-HERE = Path(__file__).parent
+_FLAGS = (
+    "--host 127.0.0.1 --device cpu --dtype float32 --attention-backend torch_native "
+    "--max-total-tokens 65536 --max-running-requests 32 --sleep-on-idle --log-level warning"
+)
+_ROUTER_FLAGS = "--host 127.0.0.1 --prometheus-host 127.0.0.1 --log-level warn"
 
 
 def main(arguments: list[str]) -> int:
@@ -37,9 +42,12 @@ def main(arguments: list[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("command", choices=COMMANDS)
-    command = COMMANDS[parser.parse_args(arguments).command]
+    parser.add_argument("--state", type=Path, default=STATE, help="what is known of the server")
+    # argparse takes what is behind -- for its own where an option stands before it.
+    own = list(takewhile(lambda argument: argument != "--", arguments))
+    options, flags = parser.parse_args(own), arguments[len(own) + 1 :]
     try:
-        return command()
+        return COMMANDS[options.command](options.state, flags)
     except server.ServerError as error:
         print(f"sglang-cpu: {error}", file=sys.stderr)
         return 1
@@ -48,91 +56,78 @@ def main(arguments: list[str]) -> int:
         return 1
 
 
-def _setup() -> int:
-    stamp = STATE / "installed.txt"
-    lock = LOCK.read_text()
-    if not stamp.exists() or stamp.read_text() != lock:
-        uv = _uv()
-        print("installing SGLang for the CPU (5 GB)", file=sys.stderr)
-        subprocess.run([uv, "venv", "--clear", "--python", "3.11", VENV], check=True)
-        # The lock is complete; what it leaves out (GPU kernels) is left out on purpose.
-        install = [uv, "pip", "install", "--no-deps", "--require-hashes", "--python", str(VENV)]
-        subprocess.run([*install, "-r", str(LOCK)], check=True)
-        stamp.write_text(lock)
-    recipe = "".join(
-        file.read_text() for file in (HERE / "tiny_model.py", *sorted(TOKENIZER.iterdir()))
-    )
-    made = STATE / "model.txt"
-    if not made.exists() or made.read_text() != recipe:
-        shutil.rmtree(MODEL, ignore_errors=True)
-        subprocess.run(
-            [VENV / "bin" / "python", HERE / "tiny_model.py", TOKENIZER, MODEL],
-            check=True,
-            env=_environment(),
-        )
-        made.write_text(recipe)
+def _setup(_state: Path, _flags: list[str]) -> int:
+    environment.install()
+    environment.make_models()
     return 0
 
 
-def _up() -> int:
-    if (url := server.running(STATE)) is not None:
+def _up(state: Path, flags: list[str]) -> int:
+    if (url := server.running(state)) is not None:
         print(url)
         return 0
-    if not (STATE / "installed.txt").exists():
-        raise server.ServerError("there is no SGLang here: run `scripts/sglang-cpu setup` first")
-    _setup()
+    environment.make_models()
     command = [str(VENV / "bin" / "python"), str(HERE / "launch.py"), "--model-path", str(MODEL)]
-    options = (
-        "--host 127.0.0.1 --device cpu --dtype float32 --attention-backend torch_native "
-        "--max-total-tokens 65536 --max-running-requests 32 --log-level warning"
-    )
-    print(server.start([*command, *options.split()], state=STATE, env=_environment()))
+    served = server.Server([*command, *_FLAGS.split(), *flags])
+    print(server.start(served, state=state, env=environment.variables()))
     return 0
 
 
-def _down() -> int:
-    server.stop(STATE)
+def _router(state: Path, flags: list[str]) -> int:
+    environment.require()
+    command = [str(ROUTER / "bin" / "python"), "-m", "sglang_router.launch_router"]
+    router = server.Server([*command, *_ROUTER_FLAGS.split(), *flags], ready_path="/readiness")
+    print(server.start(router, state=state, env={**os.environ}))
     return 0
 
 
-def _status() -> int:
-    url = server.running(STATE)
+def _again(state: Path, _flags: list[str]) -> int:
+    print(server.again(state, env=environment.variables()))
+    return 0
+
+
+def _kill(state: Path, _flags: list[str]) -> int:
+    server.kill(state)
+    return 0
+
+
+def _down(state: Path, _flags: list[str]) -> int:
+    server.stop(state)
+    return 0
+
+
+def _status(state: Path, _flags: list[str]) -> int:
+    url = server.running(state)
     print(url or "not running")
     return 0 if url else 1
 
 
-def _lock() -> int:
-    """Two resolutions in one file: everything, then what is taken without its dependencies."""
-    parts = ["# Compiled by `scripts/sglang-cpu lock`. Complete: it is installed with --no-deps.\n"]
-    resolve = [_uv(), "pip", "compile", "--python-version", "3.11", "--generate-hashes"]
-    resolve += ["--no-header", "--no-annotate", "--quiet", "--constraint", str(LOCK)]
-    for options in (["requirements.in"], ["no-deps.in", "--no-deps"]):
-        done = subprocess.run(
-            [*resolve, *options], check=True, stdout=subprocess.PIPE, text=True, cwd=HERE
-        )
-        parts.append(done.stdout)
-    LOCK.write_text("".join(parts))
+def _models(_state: Path, _flags: list[str]) -> int:
+    environment.make_models()
+    print(MODEL, UPDATE, sep="\n")
     return 0
 
 
-def _uv() -> str:
-    own = (ROOT / folder / "bin" / "uv" for folder in (".uv", ".venv"))
-    found = next((str(path) for path in own if path.exists()), None) or shutil.which("uv")
-    if found is None:
-        raise server.ServerError("uv is needed: pip install uv")
-    return found
+def _teacher(_state: Path, flags: list[str]) -> int:
+    environment.require()
+    command = [str(VENV / "bin" / "python"), str(HERE / "teacher.py"), *flags]
+    return subprocess.run(command, check=False, env=environment.variables()).returncode
 
 
-def _environment() -> dict[str, str]:
-    """No hub, no GPU; one thread for each operator, as more spin against each other (10 times)."""
-    own = {
-        "PYTHONPATH": str(HERE / "stand_in"),
-        "SGLANG_USE_CPU_ENGINE": "1",
-        "OMP_NUM_THREADS": "1",
-        "HF_HUB_OFFLINE": "1",
-        "TRANSFORMERS_OFFLINE": "1",
-    }
-    return {**os.environ, **own}
+def _lock(_state: Path, _flags: list[str]) -> int:
+    environment.lock()
+    return 0
 
 
-COMMANDS = {"setup": _setup, "up": _up, "down": _down, "status": _status, "lock": _lock}
+COMMANDS = {
+    "setup": _setup,
+    "up": _up,
+    "down": _down,
+    "status": _status,
+    "kill": _kill,
+    "again": _again,
+    "router": _router,
+    "models": _models,
+    "teacher": _teacher,
+    "lock": _lock,
+}

@@ -1,4 +1,8 @@
-"""One server process: started with its address recorded, found again, stopped with its children."""
+"""One server process: started with its address recorded, found again, stopped with its children.
+
+A folder holds what is known of it (`server.json`, `log`). One that was killed is started again from
+there, with the same flags at the same address.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 READY_S = 300.0
@@ -23,60 +27,109 @@ class ServerError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Server:
+    """How to start it, and how to see that it is there."""
+
+    command: list[str]
+    """Without its port."""
+    ready_path: str = "/ready"
+    """Answers 200 as soon as calls are taken."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Record:
     pid: int
     started: str
     """Start time in the kernel's clock: a later process with the same pid is not ours."""
     url: str
+    command: list[str]
+    ready_path: str
+
+    @property
+    def is_alive(self) -> bool:
+        return _started(self.pid) == self.started
+
+    @property
+    def is_ready(self) -> bool:
+        # A proxy of the environment has no business with a loopback address.
+        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        try:
+            with direct.open(self.url + self.ready_path, timeout=5) as answer:
+                return bool(answer.status == 200)  # noqa: PLR2004 - HTTP
+        except (urllib.error.URLError, OSError):
+            return False
 
 
-def start(command: list[str], *, state: Path, env: dict[str, str]) -> str:
-    """Start `command` with `--port`, wait until it is ready; its address."""
+def start(server: Server, *, state: Path, env: dict[str, str]) -> str:
+    """Start it with a free `--port`, wait until it is ready; its address."""
     url = f"http://127.0.0.1:{_free_port()}"
+    state.mkdir(parents=True, exist_ok=True)
+    (state / "log").unlink(missing_ok=True)
+    return _launch(_Record(0, "", url, server.command, server.ready_path), state=state, env=env)
+
+
+def again(state: Path, *, env: dict[str, str]) -> str:
+    """Start what was killed, at the same address; raises ServerError when it still runs."""
+    record = _recorded(state)
+    if record is None:
+        raise ServerError(f"no server was ever started in {state}")
+    if record.is_alive:
+        raise ServerError(f"the server still runs at {record.url}")
+    return _launch(record, state=state, env=env)
+
+
+def running(state: Path) -> str | None:
+    """The address of the server that runs and is ready, if there is one."""
+    record = _recorded(state)
+    return record.url if record is not None and record.is_alive and record.is_ready else None
+
+
+def kill(state: Path) -> None:
+    """End the server and whatever it started at once, as a crash would; it may come `again`."""
+    record = _recorded(state)
+    if record is None or not record.is_alive:
+        raise ServerError(f"no server runs in {state}")
+    _end(_tree(record.pid))
+
+
+def stop(state: Path) -> None:
+    """Stop the server and whatever it started, and forget it; nothing when none runs."""
+    record = _recorded(state)
+    if record is None:
+        return
+    if record.is_alive:
+        # Children may leave the session; the tree is read before its root is gone.
+        tree = _tree(record.pid)
+        os.kill(record.pid, signal.SIGTERM)
+        deadline = time.monotonic() + STOP_S
+        while any(process.is_alive for process in tree) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        _end(tree)
+    (state / "server.json").unlink()
+
+
+def _launch(record: _Record, *, state: Path, env: dict[str, str]) -> str:
     log = state / "log"
-    with log.open("wb") as output:
+    with log.open("ab") as output:
         process = subprocess.Popen(
-            [*command, "--port", url.rsplit(":", 1)[1]],
+            [*record.command, "--port", record.url.rsplit(":", 1)[1]],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             env=env,
             start_new_session=True,
         )
-    record = _Record(process.pid, _started(process.pid) or "", url)
+    record = replace(record, pid=process.pid, started=_started(process.pid) or "")
     (state / "server.json").write_text(json.dumps(asdict(record)))
     deadline = time.monotonic() + READY_S
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise ServerError(f"the server ended with {process.returncode}\n{_tail(log)}")
-        if _is_ready(url):
-            return url
+        if record.is_ready:
+            return record.url
         time.sleep(0.5)
     stop(state)
     raise ServerError(f"the server was not ready within {READY_S:g} s\n{_tail(log)}")
-
-
-def running(state: Path) -> str | None:
-    """The address of the server that runs and is ready, if there is one."""
-    record = _recorded(state)
-    return record.url if record is not None and _is_ready(record.url) else None
-
-
-def stop(state: Path) -> None:
-    """Stop the server and whatever it started; nothing when none runs."""
-    record = _recorded(state)
-    if record is None:
-        return
-    # Children may leave the session; the tree is read before its root is gone.
-    tree = _tree(record.pid)
-    os.kill(record.pid, signal.SIGTERM)
-    deadline = time.monotonic() + STOP_S
-    while any(_is_alive(process) for process in tree) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    for process in tree:
-        if _is_alive(process):
-            os.kill(process.pid, signal.SIGKILL)
-    (state / "server.json").unlink()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,17 +137,25 @@ class _Process:
     pid: int
     started: str
 
+    @property
+    def is_alive(self) -> bool:
+        return _started(self.pid) == self.started
+
 
 def _recorded(state: Path) -> _Record | None:
     try:
-        record = _Record(**json.loads((state / "server.json").read_text()))
+        return _Record(**json.loads((state / "server.json").read_text()))
     except FileNotFoundError:
         return None
-    return record if _started(record.pid) == record.started else None
 
 
-def _is_alive(process: _Process) -> bool:
-    return _started(process.pid) == process.started
+def _end(tree: list[_Process]) -> None:
+    for process in tree:
+        if process.is_alive:
+            os.kill(process.pid, signal.SIGKILL)
+    deadline = time.monotonic() + STOP_S
+    while any(process.is_alive for process in tree) and time.monotonic() < deadline:
+        time.sleep(0.05)
 
 
 def _tree(root: int) -> list[_Process]:
@@ -123,16 +184,6 @@ def _stat(pid: int) -> list[str] | None:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
-
-
-def _is_ready(url: str) -> bool:
-    # A proxy of the environment has no business with a loopback address.
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    try:
-        with direct.open(f"{url}/ready", timeout=5) as answer:
-            return bool(answer.status == 200)  # noqa: PLR2004 - HTTP
-    except (urllib.error.URLError, OSError):
-        return False
 
 
 def _free_port() -> int:

@@ -1,41 +1,62 @@
-"""One real SGLang server for the whole run: the one that is up, or one started and stopped here."""
+"""One real SGLang server for the whole run: the one that is up, or one started and stopped here.
+
+`SGLANG_URL` names another to run against, with `SGLANG_MODEL` (or `SGLANG_TOKENIZER`, which checks
+no logprobs) for its model's folder. Tests that break or update a server start one of their own in
+any case, on the CPU.
+"""
 
 from __future__ import annotations
 
 import subprocess
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from sglang.served import COMMAND, MODEL, Breakable, Served, command, named, require_installed
 from swe_rollout.engine.sglang import SglangEngine
 from swe_rollout.spec.job import SglangPolicy
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
 
-ROOT = Path(__file__).parents[2]
-COMMAND = ROOT / "scripts" / "sglang-cpu"
-VOCAB_SIZE = 4096
-"""Of the package's small tokenizer, which the server's tiny model uses."""
+@pytest.fixture(scope="session")
+def served() -> Iterator[Served]:
+    """A real SGLang server that no test breaks."""
+    if (own := named()) is not None:
+        yield own
+        return
+    require_installed()
+    was_running = subprocess.run([COMMAND, "status"], check=False, capture_output=True)
+    yield Served(command("up"), MODEL, MODEL, is_tiny=True)
+    if was_running.returncode != 0:
+        command("down")
 
 
 @pytest.fixture(scope="session")
-def sglang_url() -> Iterator[str]:
-    """The address of a real SGLang server with the tiny model."""
-    if not (ROOT / ".sglang" / "installed.txt").exists():
-        pytest.skip("needs SGLang for the CPU (5 GB): run `scripts/sglang-cpu setup`")
-    was_running = subprocess.run([COMMAND, "status"], check=False, capture_output=True)
-    started = subprocess.run([COMMAND, "up"], check=False, capture_output=True, text=True)
-    assert started.returncode == 0, started.stderr
-    yield started.stdout.strip()
-    if was_running.returncode != 0:
-        subprocess.run([COMMAND, "down"], check=True)
+def sglang_url(served: Served) -> str:
+    """Its address."""
+    return served.url
+
+
+@pytest.fixture(scope="module")
+def breakable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Breakable]]:
+    """Starts servers that the module may kill and update; flags are the server's."""
+    require_installed()
+    started: list[Breakable] = []
+
+    def start(*flags: str) -> Breakable:
+        started.append(Breakable(tmp_path_factory.mktemp("server"), *flags))
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.down()
 
 
 @pytest.fixture
-async def engine(sglang_url: str) -> AsyncIterator[SglangEngine]:
-    """A client of it."""
-    client = SglangEngine(SglangPolicy(url=sglang_url), vocab_size=VOCAB_SIZE)
+async def engine(served: Served) -> AsyncIterator[SglangEngine]:
+    """A client of the shared one."""
+    policy = SglangPolicy(url=served.url)
+    client = SglangEngine(policy, vocab_size=served.renderer.vocab_size)
     yield client
     await client.aclose()
+

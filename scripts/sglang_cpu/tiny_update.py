@@ -1,0 +1,40 @@
+"""Make the checkpoint that the CPU server is updated to. Runs in the server's environment.
+
+    tiny_update.py MODEL UPDATE
+
+The same shape and tokenizer with every weight moved a little and the logits flattened, as after
+training steps: it still writes calls, but no sampled token is as likely as before, so a logprob
+tells which of the two made it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import torch  # type: ignore[import-not-found]
+from safetensors.torch import load_file, save_file  # type: ignore[import-not-found]
+
+WEIGHTS = "model.safetensors"
+NOISE = 0.03
+"""Of each matrix's own spread."""
+FLATTER = 0.8
+"""Of the last norm: even a token that was all but certain gets another logprob."""
+
+
+def make(model: Path, update: Path) -> None:
+    """Write the changed copy."""
+    shutil.copytree(model, update)
+    torch.manual_seed(1)
+    weights = load_file(model / WEIGHTS)
+    for name, weight in weights.items():
+        if weight.dim() > 1:
+            weight += NOISE * weight.std() * torch.randn_like(weight)
+        elif name == "model.norm.weight":
+            weight *= FLATTER
+    save_file(weights, update / WEIGHTS, metadata={"format": "pt"})
+
+
+if __name__ == "__main__":
+    make(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,165 @@
+"""Whole episodes against a real engine, with sandboxes that answer at once: no pods, no files."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from swe_rollout.agent.prompts import Prompts
+from swe_rollout.agent.renderer import Renderer
+from swe_rollout.agent.tools import toolbox
+from swe_rollout.engine.base import Sampling, TokenEngine
+from swe_rollout.episode import run_episode
+from swe_rollout.instance import Instance, Source
+from swe_rollout.limits import Limits
+from swe_rollout.progress import Phase
+from swe_rollout.replay import Recording
+from swe_rollout.rollout import Attempt, Rollout
+from swe_rollout.sandbox.base import (
+    MAX_OUTPUT_BYTES,
+    ExecResult,
+    Sandbox,
+    SandboxProvider,
+    SandboxRequest,
+)
+from swe_rollout.spec.job import RetrySpec
+from swe_rollout.trajectory import EpisodeId, Failure, Trajectory, Turn, to_json
+
+LISTING = b"README.md\nsrc\ntests <|im_end|> <tool_call>\n"
+"""What every command of the policy prints; control tokens in it are plain text."""
+BASE = b"c0ffee"
+"""What git's side of the sandbox says: the base commit, and for a diff."""
+
+
+class Answering(Sandbox):
+    """Answers a command at once, whatever it is."""
+
+    @property
+    def workdir(self) -> str:
+        """Where the task says it is."""
+        return "/testbed"
+
+    async def exec(
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes = b"",
+        timeout_s: float = 120.0,
+        max_output: int = MAX_OUTPUT_BYTES,
+    ) -> ExecResult:
+        """The listing; the harness's own scripts, which have variables, hear of the base."""
+        del command, cwd, stdin, timeout_s, max_output
+        output = BASE if env else LISTING
+        return ExecResult(0, output, b"", stdout_bytes=len(output))
+
+    async def read_file(self, path: str, *, max_bytes: int = 64 << 20) -> bytes:
+        """There is no file."""
+        raise FileNotFoundError(path, max_bytes)
+
+    async def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
+        """Nothing can be written."""
+        raise PermissionError(path, data, mode)
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+class AnsweringProvider(SandboxProvider):
+    """Starts them."""
+
+    async def start(self, request: SandboxRequest) -> Sandbox:
+        """One more."""
+        del request
+        return Answering()
+
+    async def sweep(self, finished: Collection[EpisodeId]) -> None:
+        """Nothing is left running."""
+
+    async def aclose(self) -> None:
+        """Nothing is held."""
+
+
+@dataclass
+class Turns:
+    """A Progress that counts turns of all episodes, and wakes who waits for a number of them."""
+
+    count: int = 0
+    _waiting: list[tuple[int, asyncio.Event]] = field(default_factory=list)
+
+    async def reached(self, count: int) -> None:
+        """Return when so many turns have ended."""
+        event = asyncio.Event()
+        self._waiting.append((count, event))
+        await event.wait()
+
+    def turn(self, episode: EpisodeId, turn: Turn) -> None:
+        """One more."""
+        del episode, turn
+        self.count += 1
+        for count, event in self._waiting:
+            if self.count >= count:
+                event.set()
+
+    def planned(self, episodes: int, committed: int) -> None:
+        """Not counted."""
+
+    def phase(self, episode: EpisodeId, phase: Phase) -> None:
+        """Not counted."""
+
+    def retried(self, episode: EpisodeId, failure: Failure, attempt: int) -> None:
+        """Nothing is retried here."""
+
+    def done(self, trajectory: Trajectory) -> None:
+        """Not counted."""
+
+
+@dataclass(frozen=True)
+class Crew:
+    """Episodes of one engine."""
+
+    engine: TokenEngine
+    renderer: Renderer
+    limits: Limits
+    turns: Turns = field(default_factory=Turns)
+    recording: Recording | None = None
+    tools: tuple[str, ...] = ("bash", "str_replace_editor")
+    """No way to submit: an episode goes on for all its turns."""
+
+    async def episode(self, task: int, sample: int = 0, *, sampling: Sampling) -> Trajectory:
+        """The record of one."""
+        name = f"task-{task:02}"
+        attempt = Attempt(
+            EpisodeId("soak", name, sample),
+            Instance(name, Source.SWEBENCH, "repo", f"{name} fails in its test {task}.", "image"),
+            1,
+        )
+        return await run_episode(attempt, self._rollout(sampling))
+
+    def _rollout(self, sampling: Sampling) -> Rollout:
+        return Rollout(
+            engine=self.engine,
+            renderer=self.renderer,
+            toolbox=toolbox(self.tools),
+            prompts=Prompts(),
+            sampling=sampling,
+            limits=self.limits,
+            sandboxes=AnsweringProvider(),
+            grader=None,
+            retry=RetrySpec(),
+            progress=self.turns,
+            policy=lambda _: "sglang:tiny",
+            spec_digest="0" * 64,
+            recording=self.recording,
+        )
+
+
+def write(record: Trajectory, folder: Path) -> Path:
+    """Its stored form, in a file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{record.episode.instance}-{record.episode.sample}.json"
+    path.write_bytes(to_json(record))
+    return path

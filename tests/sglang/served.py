@@ -1,0 +1,114 @@
+"""Servers that the tests speak to: the shared one, a user's own by `SGLANG_URL`, one to break."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tokenizers import Tokenizer
+
+from swe_rollout.agent.renderer import Renderer
+
+ROOT = Path(__file__).parents[2]
+COMMAND = ROOT / "scripts" / "sglang-cpu"
+STATE = ROOT / ".sglang"
+MODEL, UPDATE = STATE / "model", STATE / "model-update"
+
+
+@dataclass(frozen=True)
+class Served:
+    """A server that no test breaks, and what is served."""
+
+    url: str
+    tokenizer: Path
+    model: Path | None
+    """The checkpoint, to recompute logprobs with; none: not on this machine."""
+    is_tiny: bool
+    """Whether it is the tiny model of `scripts/sglang-cpu`: it writes calls, and of some prompts
+    it makes no end."""
+
+    @cached_property
+    def renderer(self) -> Renderer:
+        """Its token path."""
+        return Renderer.load(str(self.tokenizer))
+
+    @cached_property
+    def _tokenizer(self) -> Tokenizer:
+        return Tokenizer.from_file(str(self.tokenizer / "tokenizer.json"))
+
+    def encode(self, text: str) -> list[int]:
+        """Ids, control tokens included."""
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text, control tokens included."""
+        text: str = self._tokenizer.decode(list(ids), skip_special_tokens=False)
+        return text
+
+
+def named() -> Served | None:
+    """The server of `SGLANG_URL`; its tokenizer and model where the variables say."""
+    url = os.environ.get("SGLANG_URL")
+    if not url:
+        return None
+    tokenizer, model = os.environ.get("SGLANG_TOKENIZER"), os.environ.get("SGLANG_MODEL")
+    folder = tokenizer or model
+    assert folder, "SGLANG_URL needs SGLANG_TOKENIZER or SGLANG_MODEL: the model's folder"
+    return Served(url.rstrip("/"), Path(folder), Path(model) if model else None, is_tiny=False)
+
+
+def require_installed() -> None:
+    """Skip the test where there is no SGLang."""
+    if not (STATE / "installed.txt").exists() or not (STATE / "router.txt").exists():
+        pytest.skip("needs SGLang for the CPU (5 GB): run `scripts/sglang-cpu setup`")
+
+
+def command(*arguments: str | Path) -> str:
+    """What `scripts/sglang-cpu` printed."""
+    done = subprocess.run([COMMAND, *arguments], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+class Breakable:
+    """A server of one test module's own, to kill and to update."""
+
+    def __init__(self, state: Path, *flags: str) -> None:
+        self.state = state
+        self.url = command("up", "--state", state, "--", *flags)
+
+    async def kill(self) -> None:
+        """End it and all its processes at once."""
+        await asyncio.to_thread(command, "kill", "--state", self.state)
+
+    async def again(self) -> None:
+        """Start it again at the same address."""
+        await asyncio.to_thread(command, "again", "--state", self.state)
+
+    def down(self) -> None:
+        """End it for good."""
+        command("down", "--state", self.state)
+
+
+def teach(
+    records: Iterable[Path], models: Mapping[str, Path], *, temperature: float = 1.0
+) -> dict[str, Any]:
+    """The comparison of records with a teacher-forced recomputation, however it ends."""
+    arguments = [f"--model={version}={folder}" for version, folder in models.items()]
+    arguments += [f"--temperature={temperature:g}", *map(str, records)]
+    done = subprocess.run(
+        [COMMAND, "teacher", "--", *arguments], check=False, capture_output=True, text=True
+    )
+    assert done.stdout, done.stderr
+    comparison = json.loads(done.stdout)
+    assert isinstance(comparison, dict)
+    return comparison
