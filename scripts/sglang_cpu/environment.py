@@ -62,12 +62,12 @@ def variables() -> dict[str, str]:
 
 def lock() -> None:
     """Resolve both locks; the server's in two: everything, and what is taken by itself."""
-    parts = ["# Compiled by `scripts/sglang-cpu lock`. Complete: it is installed with --no-deps.\n"]
-    for options in (["requirements.in"], ["no-deps.in", "--no-deps"]):
-        parts.append(_compiled(*options, "--constraint", str(_LOCK)))
-    _LOCK.write_text("".join(parts))
+    head = "# Compiled by `scripts/sglang-cpu lock`. Complete: it is installed with --no-deps.\n"
+    parts = (["requirements.in"], ["no-deps.in", "--no-deps"])
+    known = ["--constraint", str(_LOCK)]
+    _LOCK.write_text(head + "".join(_compiled(*part, *known) for part in parts))
     known = ["--constraint", str(_ROUTER_LOCK)] if _ROUTER_LOCK.exists() else []
-    _ROUTER_LOCK.write_text(parts[0] + _compiled("router.in", *known))
+    _ROUTER_LOCK.write_text(head + _compiled("router.in", *known))
 
 
 def _install(venv: Path, lock: Path, stamp: Path) -> None:

@@ -101,12 +101,10 @@ class Comparison:
 class Teacher:
     """Checkpoints by the weight version they are, and how tokens were sampled."""
 
-    def __init__(
-        self, models: dict[str, Path], *, temperature: float, tolerance: float
-    ) -> None:
-        """Versions that name one folder share one model."""
+    def __init__(self, models: dict[str, Path], *, temperature: float, tolerance: float) -> None:
+        """Versions that name one folder share one model; `from_pretrained` has them evaluate."""
         loaded = {
-            folder: AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+            folder: AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
             for folder in sorted(set(models.values()))
         }
         self._models = {version: loaded[folder] for version, folder in models.items()}

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 import torch  # type: ignore[import-not-found]
-from safetensors.torch import load_file, save_file  # type: ignore[import-not-found]
+from safetensors.torch import load_file, save_file
 
 WEIGHTS = "model.safetensors"
 NOISE = 0.03
@@ -28,11 +28,10 @@ def make(model: Path, update: Path) -> None:
     shutil.copytree(model, update)
     torch.manual_seed(1)
     weights = load_file(model / WEIGHTS)
-    for name, weight in weights.items():
+    for weight in weights.values():
         if weight.dim() > 1:
-            weight += NOISE * weight.std() * torch.randn_like(weight)
-        elif name == "model.norm.weight":
-            weight *= FLATTER
+            weight.add_(NOISE * weight.std() * torch.randn_like(weight))
+    weights["model.norm.weight"].mul_(FLATTER)
     save_file(weights, update / WEIGHTS, metadata={"format": "pt"})
 
 

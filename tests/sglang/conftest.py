@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -59,4 +58,3 @@ async def engine(served: Served) -> AsyncIterator[SglangEngine]:
     client = SglangEngine(policy, vocab_size=served.renderer.vocab_size)
     yield client
     await client.aclose()
-

@@ -21,6 +21,8 @@ class Call:
     episode: str
     rid: str
     ids: list[int]
+    budget: int
+    """Tokens it may sample."""
     answer: dict[str, Any] | None = None
     """None while it runs, and when it was lost or refused."""
     refused: int | None = None
@@ -41,9 +43,18 @@ class Call:
     @property
     def sampled(self) -> list[int]:
         """Ids of the answer."""
-        if self.answer is None:
-            return []
-        return [entry[1] for entry in self.answer["meta_info"]["output_token_logprobs"]]
+        return [entry[1] for entry in self._rows]
+
+    @property
+    def logprobs(self) -> list[float]:
+        """Of them."""
+        return [entry[0] for entry in self._rows]
+
+    @property
+    def _rows(self) -> list[Any]:
+        rows = self.answer["meta_info"]["output_token_logprobs"] if self.answer else []
+        assert isinstance(rows, list)
+        return rows
 
 
 @dataclass
@@ -73,7 +84,7 @@ class WireTap:
             if path != "/generate" or headers is None:
                 return await post(connection, path, body, headers=headers, timeout_s=timeout_s)
             sent = json.loads(body)
-            call = Call(headers[wire.ROUTING_HEADER], sent["rid"], sent["input_ids"])
+            call = Call(headers[wire.ROUTING_HEADER], sent["rid"], sent["input_ids"], _budget(sent))
             self.calls.append(call)
             try:
                 answer = await post(connection, path, body, headers=headers, timeout_s=timeout_s)
@@ -88,3 +99,7 @@ class WireTap:
 
         with patch.object(Connection, "post", heard):
             yield self
+
+
+def _budget(sent: Mapping[str, Any]) -> int:
+    return int(sent["sampling_params"]["max_new_tokens"])
