@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -67,6 +68,13 @@ class WireTap:
     def running(self) -> list[Call]:
         """Calls that have no answer yet, oldest first."""
         return [call for call in self.calls if call.is_running]
+
+    def by_episode(self) -> dict[str, list[Call]]:
+        """The calls of each, in order."""
+        calls: dict[str, list[Call]] = defaultdict(list)
+        for call in self.calls:
+            calls[call.episode].append(call)
+        return calls
 
     @contextmanager
     def listening(self) -> Iterator[WireTap]:
