@@ -16,13 +16,13 @@ error that stops the job.
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Iterator, Sequence
 
 
 class Boundary(StrEnum):
@@ -174,3 +174,19 @@ async def boundary(kind: type[EpisodeError], doing: str) -> AsyncIterator[None]:
         raise
     except Exception as error:
         raise kind(f"{doing} failed", why=f"{type(error).__name__}: {error}") from error
+
+
+@contextmanager
+def usable(what: str, *, fix: str) -> Iterator[None]:
+    """Make a PrerequisiteError of whatever a library raises over files that are not ours.
+
+    `what` can't be used: libraries that read models' files raise anything, a bare Exception too.
+    """
+    try:
+        yield
+    except SweRolloutError:
+        raise
+    except Exception as error:
+        said = str(error).strip().partition("\n")[0] or "nothing was said"
+        why = said if isinstance(error, OSError | ValueError) else f"{type(error).__name__}: {said}"
+        raise PrerequisiteError(what, why=why, fix=fix) from error

@@ -50,9 +50,11 @@ class Backend(Protocol):
 
 
 _FORGERIES = ("{}", "{}{}", "x{}y", " {} ", "\n{}\n", "<{}>")
-_SAMPLE = " \n def f(x):\n\treturn {'ä': [1, 2.5]}  # 日本"
+_SAMPLE = " \n def F(x):\n\treturn {'ä': [1, 2.5]}  # 日本 ½"
 _SHORT_SCAFFOLD = 2048
 _SCAFFOLDS_KEPT = 4096
+_ORDINARY = -1
+"""Any id that is no control token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,18 +97,21 @@ class Encoding:
         self._body = self._made(backend, without_controls(definition, self.atomic))
         self._inner = self._made(backend, unprefixed(definition))
         self._adds_space = self._ids(self._scaffold, "a") != self._ids(self._inner, "a")
-        self._scaffold_ids: dict[tuple[str, bool], list[int]] = {}
+        self._scaffold_ids: dict[tuple[str, int | None], list[int]] = {}
         self.digest = hashlib.sha256(json.dumps(definition).encode()).hexdigest()
         self._refuse_forgeable()
 
-    def encode(self, parts: Iterable[Scaffold | Body]) -> list[int]:
-        """Ids of the parts, each encoded by itself; nothing is added at either end."""
+    def encode(self, parts: Iterable[Scaffold | Body], *, after: int | None = None) -> list[int]:
+        """Ids of the parts, each encoded by itself; nothing is added at either end.
+
+        `after`: the id in front of them; none: a conversation begins with them.
+        """
         ids: list[int] = []
         for part in parts:
             if isinstance(part, Body):
                 ids += self._ids(self._body, part.text)
             else:
-                ids += self._known(part.text, begins=not ids)
+                ids += self._known(part.text, after=ids[-1] if ids else after)
         return ids
 
     @staticmethod
@@ -126,18 +131,27 @@ class Encoding:
         plain = text.encode(errors="replace").decode()
         return backend.encode(plain, add_special_tokens=False).ids
 
-    def _known(self, text: str, *, begins: bool) -> list[int]:
+    def _known(self, text: str, *, after: int | None) -> list[int]:
         """Ids of scaffold, which comes again and again while it is short."""
-        found = self._scaffold_ids.get((text, begins))
+        if after is not None and after not in self.controls:
+            after = _ORDINARY
+        found = self._scaffold_ids.get((text, after))
         if found is None:
-            found = self._scaffolded(text, begins=begins)
+            found = self._scaffolded(text, after)
             if len(text) < _SHORT_SCAFFOLD and len(self._scaffold_ids) < _SCAFFOLDS_KEPT:
-                self._scaffold_ids[text, begins] = found
+                self._scaffold_ids[text, after] = found
         return found
 
-    def _scaffolded(self, text: str, *, begins: bool) -> list[int]:
+    def _scaffolded(self, text: str, after: int | None) -> list[int]:
         """Ids of scaffold; what goes on behind a body gets no space of its own in front."""
-        if begins or not self._adds_space:
+        if after is None:
+            return self._ids(self._scaffold, text)
+        if after in self.controls:
+            # What a control token does to what is behind it depends on the tokenizer.
+            ids = self._ids(self._scaffold, self.controls[after] + text)
+            if ids[:1] == [after]:
+                return ids[1:]
+        if not self._adds_space:
             return self._ids(self._scaffold, text)
         starts = (text.find(control) for control in self.atomic)
         first = min((start for start in starts if start >= 0), default=len(text))

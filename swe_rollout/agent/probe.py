@@ -48,8 +48,17 @@ _RESULTS = ('first "line"\n\tand C:\\path', "{'ä': 1}")
 _QUOTED = ' a "b"\n\\c '
 _SAID = "Let me look."
 _REASONED = "reasoned9f3"
-_BROKEN = (jinja2.TemplateError, ValueError, TypeError, KeyError, AttributeError, InternalError)
-"""What a template that is asked for something it can't do may raise."""
+_BROKEN = (
+    jinja2.TemplateError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    InternalError,
+)
+"""What a template that is asked for something it can't do may raise: it is a program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +258,10 @@ class _Trial:
         if not whole.endswith(delta):
             found = whole[len(before) :]
             raise _UnfitError(f"what follows a turn should be {delta!r}, but it renders {found!r}")
-        return whole[len(before) : -len(delta)]
+        turn = whole[len(before) : -len(delta)]
+        if family.end in turn:
+            raise _UnfitError(f"a turn with a call holds {family.end!r} before its end")
+        return turn
 
     def _added(self, calls: tuple[ToolCall, ...], results: tuple[str, ...]) -> str:
         """A delta as it is made later on: results are put in behind the template's back."""

@@ -17,7 +17,7 @@ from swe_rollout.agent.encoding import Body, Encoding, Scaffold
 from swe_rollout.agent.probe import opens_reasoning, probe
 from swe_rollout.agent.prompts import Message, Role
 from swe_rollout.agent.template import Bodies, ChatTemplate, id_of, messages, name_of
-from swe_rollout.errors import PrerequisiteError
+from swe_rollout.errors import PrerequisiteError, usable
 from swe_rollout.tool_format import ToolFormat
 from swe_rollout.trajectory import TokenPath
 
@@ -84,22 +84,16 @@ class Renderer:
 
         The hub's local cache comes first, so that a known model needs no network.
         """
-        try:
+        with usable(f"there is no tokenizer at {name_or_path}", fix=_WHERE):
             files = _read(name_or_path)
-        except (OSError, ValueError) as error:
-            raise PrerequisiteError(
-                f"there is no tokenizer at {name_or_path}",
-                why=str(error).strip().partition("\n")[0],
-                fix="set spec.policy.tokenizer to a folder with tokenizer.json and a chat "
-                "template, or to a name on the hub that this machine can reach",
-            ) from error
-        return cls(
-            files.tokenizer,
-            tool_format=tool_format,
-            chat_template_kwargs=chat_template_kwargs,
-            model_vocab=files.model_vocab,
-            model_ends=files.model_ends,
-        )
+        with usable(f"the tokenizer at {name_or_path} can't be used", fix=_WHERE):
+            return cls(
+                files.tokenizer,
+                tool_format=tool_format,
+                chat_template_kwargs=chat_template_kwargs,
+                model_vocab=files.model_vocab,
+                model_ends=files.model_ends,
+            )
 
     @property
     def grammar(self) -> Grammar:
@@ -192,7 +186,7 @@ class Renderer:
         parts: list[Scaffold | Body] = [Scaffold(first + head)]
         for result, piece in zip(results, pieces[1:], strict=True):
             parts += [Body(grammar.dialect.result.apply(result)), Scaffold(piece)]
-        return Rendered(self._encoding.encode(parts), self._opens(pieces[-1]))
+        return Rendered(self._encoding.encode(parts, after=last_id), self._opens(pieces[-1]))
 
     def _with_tools(self, first: Sequence[Message], tools: Sequence[ToolSpec]) -> Sequence[Message]:
         """The first messages with the tools in the system's, as the vendor of the family says."""
@@ -240,6 +234,10 @@ class Renderer:
         return self._encoding.sampled(ids[:-1] if ended else ids)
 
 
+_WHERE = (
+    "set spec.policy.tokenizer to a folder with tokenizer.json and a chat template, or to a name "
+    "on the hub that this machine can reach"
+)
 _DELTAS_KEPT = 1024
 """Ids that count up, as Kimi's do, make a new one each turn."""
 

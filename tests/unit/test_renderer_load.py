@@ -65,6 +65,8 @@ REFUSED = {
         changed(TURN_END, "{%- endfor %}{{- '\\n' }}"),
         "does not begin with a control token",
     ),
+    "it divides by zero": ("{{ 1 / 0 }}", "ZeroDivisionError"),
+    "it never ends": ("{% macro more() %}{{ more() }}{% endmacro %}{{ more() }}", "RecursionError"),
     "it can't be read": ("{% if %}", "TemplateSyntaxError"),
     "it refuses": ("{{ raise_exception('only for humans') }}", "only for humans"),
 }
@@ -135,6 +137,37 @@ def test_a_folder_without_a_tokenizer_is_a_missing_prerequisite(tmp_path: Path) 
     with pytest.raises(PrerequisiteError, match="there is no tokenizer at") as raised:
         Renderer.load(str(tmp_path))
     assert "spec.policy.tokenizer" in raised.value.fix
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "what"),
+    [
+        ("model", {"type": "Unheard-of"}, "there is no tokenizer at"),
+        ("normalizer", {"type": "Lowercase"}, "can't be kept as it is"),
+    ],
+)
+def test_a_tokenizer_that_can_t_be_used_is_a_missing_prerequisite(
+    tmp_path: Path, part: str, value: dict[str, str], what: str
+) -> None:
+    folder_with(tmp_path / "model", OWN)
+    file = tmp_path / "model" / "tokenizer.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {part: value}))
+
+    with pytest.raises(PrerequisiteError, match=what):
+        Renderer.load(str(tmp_path / "model"))
+
+
+def test_a_template_that_ends_a_turn_before_its_calls_is_asked_for_calls_alone(
+    tmp_path: Path,
+) -> None:
+    early = "{%- if message.tool_calls and message.content %}{{- '<|im_end|>\\n' }}{%- endif %}"
+    template = changed(
+        "{%- for call in message.tool_calls or []", f"{early}{{%- for call in message.tool_calls"
+    )
+    renderer = Renderer.load(folder_with(tmp_path / "model", template))
+
+    assert not renderer.grammar.dialect.speaks_with_calls
+    assert "<|im_end|>" not in renderer.grammar.example
 
 
 def test_loading_says_nothing_and_leaves_the_root_logger_alone() -> None:
