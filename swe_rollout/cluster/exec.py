@@ -156,7 +156,9 @@ class ExecStream:
         try:
             async with asyncio.timeout(_GOODBYE_S):
                 if goodbye and not self._socket.closed:
-                    await self._socket.send_bytes(_CLOSE_STDIN)
+                    # Also where the other side has just closed it, ours must be closed.
+                    with suppress(aiohttp.ClientError, ConnectionError):
+                        await self._socket.send_bytes(_CLOSE_STDIN)
                 await self._socket.close()
         except TimeoutError:
             self._cut()

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
+    from pathlib import Path
 
     from swe_rollout.trajectory import EpisodeId
 
 MAX_OUTPUT_BYTES = 1 << 20
+MAX_DOWNLOAD_BYTES = 4 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,25 @@ class Sandbox(Protocol):
 
     async def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
         """Create or replace a file atomically, making parent folders."""
+        ...
+
+    async def upload(self, local: Path, path: str) -> None:
+        """Take a file or a folder of this machine into the sandbox, of any size, modes kept.
+
+        A file, and a folder where nothing was, appear at once. Into a folder that is there, a tree
+        is laid file by file. Needs tar or Python in the image for a tree. OSError as usual.
+        """
+        ...
+
+    async def download(
+        self, path: str, local: Path, *, max_bytes: int = MAX_DOWNLOAD_BYTES
+    ) -> None:
+        """Bring a file or a folder from the sandbox, modes kept. It appears at once.
+
+        A file is replaced; a folder must not be there yet (FileExistsError). More than `max_bytes`,
+        a tree with links that lead out of it, or with anything but files, folders and links, raises
+        SandboxError. OSError as usual.
+        """
         ...
 
     async def close(self) -> None:

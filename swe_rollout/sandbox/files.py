@@ -1,45 +1,26 @@
-"""How a session reads and writes files: two small scripts, and what their exit codes mean.
+"""What the supervisor's answers about files mean: content, state, or the usual OSError.
 
-Only `session.py` uses this. The scripts need `head`, `cat`, `wc`, `mkdir`, `chmod` and `mv`.
+Only `session` and `transfer` use this.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from swe_rollout.errors import SandboxError
 
 if TYPE_CHECKING:
+    from swe_rollout.sandbox.base import ExecResult
     from swe_rollout.sandbox.frames import Result
 
-_READ = """\
-p=$1
-[ ! -d "$p" ] || exit 21
-if [ ! -e "$p" ]; then
-    d=$p
-    while [ ! -d "${d:=/}" ]; do d=${d%/*}; done
-    [ -x "$d" ] && exit 2
-    exit 13
-fi
-[ -f "$p" ] || exit 22
-[ -r "$p" ] || exit 13
-exec head -c "$2" <"$p"
-"""
-_WRITE = """\
-p=$1
-if [ -L "$p" ]; then
-    p=$(readlink -f -- "$p" && echo .) && p=${p%??} || p=$1
-fi
-[ ! -d "$p" ] || exit 21
-d=${p%/*}
-mkdir -p -- "${d:=/}" || exit 5
-t=$d/.swe-rollout.$$
-cat >"$t" && [ "$(wc -c <"$t")" -eq "$2" ] && chmod "$3" "$t" && mv -f -- "$t" "$p" && exit
-rm -f -- "$t"
-exit 5
-"""
+_KNOWN = (
+    *(errno.ENOENT, errno.EACCES, errno.EISDIR, errno.EINVAL, errno.ENOTDIR, errno.EROFS),
+    *(errno.ENOSPC, errno.ENAMETOOLONG, errno.ELOOP, errno.EPERM, errno.EDQUOT),
+)
 _BY_MESSAGE = {
     "Permission denied": errno.EACCES,
     "Read-only file system": errno.EROFS,
@@ -48,48 +29,71 @@ _BY_MESSAGE = {
     "No space left": errno.ENOSPC,
     "File name too long": errno.ENAMETOOLONG,
 }
+"""A shell has only the words of its tools."""
 
 
-def read_command(path: str, max_bytes: int) -> list[str]:
-    """A program that prints a file, or one byte more than it should at most."""
-    return ["/bin/sh", "-c", _READ, "sh", path, str(max_bytes + 1)]
+class FileKind(StrEnum):
+    """What a path leads to."""
+
+    FILE = "file"
+    FOLDER = "folder"
+    OTHER = "other"
 
 
-def write_command(path: str, size: int, mode: int) -> list[str]:
-    """A program that makes a file of `size` bytes of stdin under another name, then moves it."""
-    return ["/bin/sh", "-c", _WRITE, "sh", path, str(size), f"{mode & 0o7777:o}"]
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """What there is at a path."""
+
+    kind: FileKind
+    mode: int
+    """Permission bits, with those for set-id and sticky."""
+    size: int
+    """Bytes; of no meaning for what is no file."""
 
 
 def content(result: Result, path: str, max_bytes: int) -> bytes:
-    """The file that `read_command` printed; raises what `open` would raise."""
-    _check(result, path, doing="reading")
+    """The file that was read; raises what `open` would raise."""
+    check(result, path)
     if result.stdout_bytes > max_bytes:
         raise SandboxError(
             f"{path} is too large to read",
             why=f"it has more than {max_bytes} bytes",
-            fix="read a part of it with a command, or raise max_bytes",
+            fix="download it, read a part of it with a command, or raise max_bytes",
             retryable=False,
         )
     return result.stdout
 
 
-def check_written(result: Result, path: str) -> None:
-    """Nothing when `write_command` did its work; raises what `open` would raise."""
-    _check(result, path, doing="writing")
+def state(result: Result, path: str) -> FileState:
+    """What was found; raises what `stat` would raise."""
+    check(result, path)
+    shown, _, size = result.stdout.decode("ascii", "replace").strip().partition(" ")
+    kind = {"-": FileKind.FILE, "d": FileKind.FOLDER}.get(shown[:1], FileKind.OTHER)
+    return FileState(kind, _mode(shown[1:10]), int(size) if size.isdigit() else 0)
 
 
-def _check(result: Result, path: str, *, doing: str) -> None:
+def check(result: Result | ExecResult, path: str) -> None:
+    """Nothing when it was done; raises what the system call would raise."""
     if result.exit_code == 0 and not result.timed_out:
         return
     message = result.stderr.decode("utf-8", "replace").strip()
     code = result.exit_code
     if code == errno.EIO:
         code = next((n for text, n in _BY_MESSAGE.items() if text in message), errno.EIO)
-    known = (errno.ENOENT, errno.EACCES, errno.EISDIR, errno.EINVAL, *_BY_MESSAGE.values())
-    if code in known and not result.timed_out:
+    if code in _KNOWN and not result.timed_out:
         raise OSError(code, os.strerror(code), path)
     raise SandboxError(
-        f"{doing} {path} failed",
+        f"no access to {path}",
         why="it took too long" if result.timed_out else message or f"exit code {code}",
         fix="look at the disk space and the tools (head, cat, mv) of the sandbox",
     )
+
+
+def _mode(shown: str) -> int:
+    """Permission bits as `ls` shows them: `rwxr-sr-x`."""
+    mode = 0
+    for place, letter in enumerate(shown):
+        bit = 0o400 >> place
+        mode |= bit if letter not in "-ST" else 0
+        mode |= 0o4000 >> (place // 3) if letter in "sStT" else 0
+    return mode

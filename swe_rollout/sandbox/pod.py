@@ -19,12 +19,11 @@ import structlog
 
 from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.cluster.client import ClusterClient
-from swe_rollout.cluster.exec import ExecTarget, open_exec
 from swe_rollout.cluster.watch import PodWatch
 from swe_rollout.errors import ClusterError, PrerequisiteError, SandboxError
 from swe_rollout.sandbox import diagnose, pod_spec
-from swe_rollout.sandbox.base import MAX_OUTPUT_BYTES, ExecResult
-from swe_rollout.sandbox.pod_channel import PodChannel
+from swe_rollout.sandbox.base import MAX_DOWNLOAD_BYTES, MAX_OUTPUT_BYTES, ExecResult
+from swe_rollout.sandbox.pod_channel import PodDial
 from swe_rollout.sandbox.pod_launch import PodLaunch
 from swe_rollout.sandbox.pod_reaper import PodReaper
 from swe_rollout.sandbox.pod_template import check_template, with_template
@@ -32,6 +31,7 @@ from swe_rollout.sandbox.session import Session, supervisor_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
+    from pathlib import Path
 
     from swe_rollout.cluster import manifests
     from swe_rollout.cluster.objects import NetworkPolicy, Pod
@@ -41,15 +41,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-# containerd closes the stdin of an exec as soon as its stderr has ended, and the supervisor closes
-# its own: a parent that waits for it keeps one open, out of reach of the commands. When the
-# supervisor has ended, nobody needs the pod: also when this process was killed.
-_HOLD_STDERR = (
-    "/bin/sh",
-    "-c",
-    f'"$@"; code=$?; kill -{pod_spec.END_SIGNAL} 1; exit $code',
-    "sh",
-)
 KEEPALIVE_S = 30.0
 """Between two signs of life on a stream; kubelets and load balancers end idle ones."""
 
@@ -113,6 +104,16 @@ class RunningPod:
     async def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
         """Create or replace a file; see `Sandbox.write_file`."""
         await self._session.write_file(path, data, mode=mode)
+
+    async def upload(self, local: Path, path: str) -> None:
+        """Take a file or a tree into the pod; see `Sandbox.upload`."""
+        await self._session.upload(local, path)
+
+    async def download(
+        self, path: str, local: Path, *, max_bytes: int = MAX_DOWNLOAD_BYTES
+    ) -> None:
+        """Bring a file or a tree from the pod; see `Sandbox.download`."""
+        await self._session.download(path, local, max_bytes=max_bytes)
 
     async def close(self) -> None:
         """End the pod, which is deleted later. Idempotent; never raises for a pod that is lost."""
@@ -275,15 +276,14 @@ class PodProvider:
 
 async def _enter(pod: Pod, cluster: _Cluster, *, workdir: str) -> Session:
     """A session with a supervisor in the pod."""
-    target = ExecTarget(cluster.namespace, pod.metadata.name, pod_spec.CONTAINER)
+    dial = PodDial(pod, client=cluster.client, watch=cluster.watch)
     try:
-        stream = await open_exec(cluster.client, target, (*_HOLD_STDERR, *supervisor_command()))
-    except ClusterError as error:
-        raise SandboxError(
-            f"no command can be run in pod {pod.metadata.name}", why=error.why, fix=error.fix
-        ) from error
-    channel = PodChannel(stream, pod, client=cluster.client, watch=cluster.watch)
-    session = await Session.open(channel, workdir=workdir)
+        # When the supervisor has ended, nobody needs the pod: also when this process was killed.
+        channel = await dial(supervisor_command(end_signal=pod_spec.END_SIGNAL))
+    except SandboxError:
+        await dial.close()
+        raise
+    session = await Session.open(channel, workdir=workdir, dial=dial)
     if not (await session.exec(["test", "-d", workdir], cwd="/")).ok:
         await session.close()
         raise SandboxError(

@@ -1,7 +1,8 @@
-"""PodChannel: an exec stream that knows its pod, so that a loss is told with its cause.
+"""PodDial: channels to the supervisor of one pod, and why there can be no more.
 
-While the stream is up, the pod's watch is listened to: a pod that is deleted, evicted or killed
-ends the stream at once, even where the connection itself would hang.
+While it is open, the pod's watch is listened to: a pod that is deleted, evicted or killed ends the
+stream at once, even where the connection itself would hang. A stream that is lost while the pod is
+well is told as just that: another one finds the supervisor again.
 """
 
 from __future__ import annotations
@@ -12,10 +13,16 @@ from typing import TYPE_CHECKING
 import structlog
 
 from swe_rollout.cluster.api_error import ApiError
+from swe_rollout.cluster.exec import ExecEndedError, ExecLostError, ExecTarget, open_exec
 from swe_rollout.errors import ClusterError, SandboxError, UnreachableError
+from swe_rollout.sandbox import bootstrap
+from swe_rollout.sandbox.channel import StreamLostError
 from swe_rollout.sandbox.diagnose import deleted, loss, with_events
+from swe_rollout.sandbox.pod_spec import CONTAINER
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from swe_rollout.cluster.client import ClusterClient
     from swe_rollout.cluster.exec import ExecStream
     from swe_rollout.cluster.objects import Pod
@@ -25,42 +32,77 @@ log = structlog.get_logger()
 
 _CAUSE_S = 3.0
 """The kubelet reports what happened to a container a moment after its streams have ended."""
+_UNREACHED = "no command can be run in pod {}"
 
 
-class PodChannel:
-    """A `Channel` over the exec stream of one pod."""
+class PodDial:
+    """A `Dial` to one pod: this one, and no other that may get its name."""
 
-    def __init__(
-        self, stream: ExecStream, pod: Pod, *, client: ClusterClient, watch: PodWatch
-    ) -> None:
-        self._stream = stream
+    def __init__(self, pod: Pod, *, client: ClusterClient, watch: PodWatch) -> None:
         self._pod = pod
         self._client = client
         self._watch = watch
+        self._stream: ExecStream | None = None
         self._cause: asyncio.Task[SandboxError | None] = asyncio.create_task(
             self._until_lost(), name=f"pod-guard-{pod.metadata.name}"
         )
         self._told: SandboxError | None = None
 
-    async def send(self, data: bytes) -> None:
-        """As the stream does; a loss comes with its cause."""
+    async def __call__(self, command: Sequence[str]) -> PodChannel:
+        """A channel to a program in the pod."""
+        metadata = self._pod.metadata
+        target = ExecTarget(metadata.namespace, metadata.name, CONTAINER)
         try:
-            await self._stream.send(data)
-        except SandboxError as error:
-            raise await self._explained(error) from error
-
-    async def receive(self) -> bytes:
-        """As the stream does; a loss comes with its cause."""
-        try:
-            return await self._stream.receive()
-        except SandboxError as error:
-            raise await self._explained(error) from error
+            self._stream = await open_exec(self._client, target, command)
+        except ClusterError as error:
+            raise await self._refused(error) from error
+        fate = self._fate()
+        if fate is not None:
+            await self._stream.close()
+            raise await self.explained(fate)
+        return PodChannel(self._stream, self)
 
     async def close(self) -> None:
-        """End the stream; what happens to the pod from now on is no loss."""
+        """What happens to the pod from now on is no loss."""
         self._cause.cancel()
         await asyncio.gather(self._cause, return_exceptions=True)
-        await self._stream.close()
+
+    async def explained(self, error: SandboxError) -> SandboxError:
+        """The cause behind `error`: the pod's fate, or `error` itself when the pod is well."""
+        if self._cause.cancelled():
+            return error
+        if self._told is None:
+            cause = await self._known_cause()
+            self._told = await self._with_events(cause or error)
+            log.warning("sandbox_lost", pod=self._pod.metadata.name, why=str(self._told))
+        return self._told
+
+    async def lost(self, error: SandboxError) -> SandboxError:
+        """What the end of a stream means: of itself, of the supervisor, or of the pod."""
+        if self._cause.cancelled():
+            return error
+        if self._fate() is None and _is_only_the_stream(error):
+            return StreamLostError(error.what, why=error.why, fix=error.fix)
+        return await self.explained(error)
+
+    async def _refused(self, error: ClusterError) -> SandboxError:
+        """No stream was opened: because of the pod, or of what leads to it."""
+        cause = await self._known_cause()
+        name = self._pod.metadata.name
+        if cause is not None:
+            return await self.explained(cause)
+        if isinstance(error, ApiError) and error.forbidden:
+            return SandboxError(_UNREACHED.format(name), why=error.why, fix=error.fix)
+        return StreamLostError(_UNREACHED.format(name), why=error.why, fix=error.fix)
+
+    def _fate(self) -> SandboxError | None:
+        """What the watch has told of the pod's end."""
+        known = self._cause.done() and not self._cause.cancelled()
+        return self._cause.result() if known else None
+
+    async def _known_cause(self) -> SandboxError | None:
+        await asyncio.wait([self._cause], timeout=_CAUSE_S)
+        return self._fate()
 
     async def _until_lost(self) -> SandboxError | None:
         """Wait for the watch to tell of a loss, and end the stream by it; none: it can't tell."""
@@ -69,24 +111,14 @@ class PodChannel:
                 name = self._pod.metadata.name
                 error = deleted(name) if follower.gone else loss(follower.pod or self._pod)
                 if error is not None:
-                    await self._stream.abort(error)
+                    if self._stream is not None:
+                        await self._stream.abort(error)
                     return error
                 try:
                     await follower.changed()
                 except ApiError as refused:
                     log.warning("pod_guard_ended", pod=name, why=str(refused))
                     return None
-
-    async def _explained(self, error: SandboxError) -> SandboxError:
-        """The cause behind `error`: the pod's fate, or `error` itself when the pod is well."""
-        if self._cause.cancelled():
-            return error
-        if self._told is None:
-            await asyncio.wait([self._cause], timeout=_CAUSE_S)
-            cause = self._cause.result() if self._cause.done() else None
-            self._told = await self._with_events(cause or error)
-            log.warning("sandbox_lost", pod=self._pod.metadata.name, why=str(self._told))
-        return self._told
 
     async def _with_events(self, error: SandboxError) -> SandboxError:
         metadata = self._pod.metadata
@@ -95,3 +127,37 @@ class PodChannel:
         except (ClusterError, UnreachableError):
             return error
         return with_events(error, events)
+
+
+class PodChannel:
+    """A `Channel` over an exec stream of one pod."""
+
+    def __init__(self, stream: ExecStream, dial: PodDial) -> None:
+        self._stream = stream
+        self._dial = dial
+
+    async def send(self, data: bytes) -> None:
+        """As the stream does; a loss comes with its cause."""
+        try:
+            await self._stream.send(data)
+        except SandboxError as error:
+            raise await self._dial.lost(error) from error
+
+    async def receive(self) -> bytes:
+        """As the stream does; a loss comes with its cause."""
+        try:
+            return await self._stream.receive()
+        except SandboxError as error:
+            raise await self._dial.lost(error) from error
+
+    async def close(self) -> None:
+        """End the stream."""
+        await self._stream.close()
+
+
+def _is_only_the_stream(error: SandboxError) -> bool:
+    match error:
+        case ExecEndedError():
+            return error.program_exit_code == bootstrap.BROKEN
+        case _:
+            return isinstance(error, ExecLostError)

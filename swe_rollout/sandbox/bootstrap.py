@@ -1,0 +1,207 @@
+"""How a supervisor gets into a sandbox: two command lines, and the texts that follow on stdin.
+
+The command line only reads a script and runs it, so that no word in it makes `pkill -f python` end
+the sandbox. That script picks the runtime: Python where a usable one is found, else the shell
+itself. Only `session` and the makers of channels use this.
+"""
+
+from __future__ import annotations
+
+import ast
+from enum import StrEnum
+from functools import cache
+from importlib.resources import files
+
+ORPHAN_S = 120.0
+"""How long a supervisor waits for its session to come back, where sessions can."""
+GONE = 71
+"""How a relay ends when there is no supervisor any more."""
+BROKEN = 75
+"""How a relay ends when one of its two directions has broken."""
+
+_SHELL_PARTS = ("supervisor_files.sh", "supervisor_run.sh", "supervisor.sh")
+_PARTS = ("bytes", "command", "spawn", "process", "loop", "")
+
+# Before anything is known of the image: a line at a time, up to a lonely dot.
+_FIRST = """\
+_sv_nl='
+'
+while IFS= read -r _sv_l && [ "$_sv_l" != . ]; do _sv_s=$_sv_s$_sv_l$_sv_nl; done
+eval "$_sv_s"
+_sv_code=$?
+[ -z "$2" ] || kill -"$2" 1
+exit $_sv_code
+"""
+# `up` is made by a Python that works; one that ends without it is as good as none.
+_CHOICE = """\
+_sv_choose() {
+for _sv_d in "$1" /run /var/tmp /tmp /dev/shm; do
+[ -n "$_sv_d" ] && _sv_d=$(mktemp -d "$_sv_d/.swe-rollout.XXXXXX" 2>/dev/null) && break
+done
+[ -n "$_sv_d" ] || { echo 'swe-rollout failed: no folder it may write to'; return 70; }
+mkfifo "$_sv_d/call" || { echo 'swe-rollout failed: no mkfifo'; return 70; }
+for _sv_p in @pythons@; do
+_sv_p=$(command -v "$_sv_p") || continue
+"$_sv_p" -I -S -c '@loader@' "$_sv_d" "$0" @orphan@ && return
+_sv_code=$?
+[ ! -e "$_sv_d/up" ] || return $_sv_code
+done
+echo 'swe-rollout 2 wants shell'
+while IFS= read -r _sv_l && [ "$_sv_l" != . ]; do printf '%s\n' "$_sv_l"; done >"$_sv_d/supervisor"
+[ -n "$2" ] || exec "$0" "$_sv_d/supervisor" "$_sv_d" "$0" @orphan@
+"$0" "$_sv_d/supervisor" "$_sv_d" "$0" @orphan@
+}
+_sv_choose "$1" "$2"
+.
+"""
+_LOADER = """\
+import sys
+if sys.version_info < (3, 6):
+    sys.exit(1)
+import @modules@
+os.close(os.open(sys.argv[1] + "/up", os.O_CREAT | os.O_WRONLY))
+os.write(1, b"swe-rollout 2 wants python\\n")
+text, size = b"", b""
+while not size.endswith(b"\\n"):
+    size += os.read(0, 1) or sys.exit(0)
+while len(text) < int(size):
+    text += os.read(0, int(size) - len(text)) or sys.exit(0)
+exec(compile(text, "supervisor", "exec"))
+"""
+# Both pipes are opened before they are announced, so nobody has to wait for anybody.
+_RELAY = f"""\
+cd "$1" 2>/dev/null && read -r pid 2>/dev/null <pid && kill -0 "$pid" 2>/dev/null || exit {GONE}
+mkfifo "requests.$$" "answers.$$" || exit {BROKEN}
+exec 3<&0 4<>"requests.$$"
+cat <"answers.$$" 4>&- &
+out=$!
+{{ cat <&3 >&4; kill $out; }} 2>/dev/null &
+in=$!
+exec 3<&- 4>&-
+echo $$ 1<>call
+wait $out
+kill $in 2>/dev/null
+exit {BROKEN}
+"""
+
+
+class Runtime(StrEnum):
+    """Which of the two supervisors runs."""
+
+    PYTHON = "python"
+    SHELL = "shell"
+
+
+def supervisor_command(
+    *, shell: str = "/bin/sh", state_dir: str = "", end_signal: str = ""
+) -> list[str]:
+    """The program to start in a sandbox; the session then sends it the supervisor itself.
+
+    `state_dir` is where the supervisor keeps its files; by default the first of /run, /var/tmp,
+    /tmp and /dev/shm it may write to. `end_signal` is sent to process 1 when it has ended. PATH
+    and everything else comes from the environment it is started in, which is also that of the
+    commands.
+    """
+    return [shell, "-c", _FIRST, shell, state_dir, end_signal]
+
+
+def attach_command(folder: str) -> list[str]:
+    """The program that leads a new stream to the supervisor whose state is in `folder`.
+
+    Ends with code `GONE` when there is none, and `BROKEN` when the stream is.
+    """
+    return ["/bin/sh", "-c", _RELAY, "sh", folder]
+
+
+def choice(*, runtime: Runtime | None = None, orphan_s: float = 0.0) -> bytes:
+    """The script that picks the runtime and asks for its text; `runtime` leaves only one.
+
+    `orphan_s` is how long the supervisor waits for a session that has lost its stream.
+    """
+    pythons = "" if runtime is Runtime.SHELL else "python3 python"
+    text = _CHOICE.replace("@loader@", _LOADER.replace("@modules@", ", ".join(_modules())))
+    text = text.replace("@pythons@", pythons).replace("@orphan@", f"{orphan_s:g}")
+    return text.encode()
+
+
+@cache
+def program(runtime: Runtime) -> bytes:
+    """The supervisor's text, as what asked for it expects it."""
+    if runtime is Runtime.PYTHON:
+        text = ast.unparse(_joined()).encode()
+        return b"%d\n" % len(text) + text
+    folder = files("swe_rollout.sandbox")
+    sources = [(folder / name).read_text("utf-8") for name in _SHELL_PARTS]
+    lines = (line.strip() for source in sources for line in source.splitlines())
+    code = [line for line in lines if line and not line.startswith("#")]
+    return "\n".join([*code, ".", ""]).encode()
+
+
+def _sources() -> list[ast.Module]:
+    names = ["_".join(filter(None, ("supervisor", part))) + ".py" for part in _PARTS]
+    folder = files("swe_rollout.sandbox")
+    return [ast.parse((folder / name).read_text("utf-8")) for name in names]
+
+
+def _joined() -> ast.Module:
+    """The parts as one module, without what old Pythons don't know and nobody there reads."""
+    body = [_Stripped().visit(node) for module in _sources() for node in module.body]
+    return ast.Module([node for node in body if node is not None], [])
+
+
+@cache
+def _modules() -> tuple[str, ...]:
+    """What the parts import: a Python that lacks any of it is not used."""
+    found = {"os"}
+    for node in (node for module in _sources() for node in module.body):
+        match node:
+            case ast.Import(names=names):
+                found |= {name.name for name in names}
+            case ast.ImportFrom(module=str(name)) if name not in _UNSENT:
+                found |= set() if name.startswith("swe_rollout") else {name}
+            case _:
+                pass
+    return tuple(sorted(found))
+
+
+_UNSENT = ("__future__", "typing")
+
+
+class _Stripped(ast.NodeTransformer):
+    """Drops annotations, docstrings and what is imported for them or from our own parts."""
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | None:  # noqa: N802 - as ast has it
+        name = node.module or ""
+        return None if name in _UNSENT or name.startswith("swe_rollout") else node
+
+    def visit_If(self, node: ast.If) -> ast.AST | None:  # noqa: N802
+        match node.test:
+            case ast.Name(id="TYPE_CHECKING"):
+                return None
+            case _:
+                return self.generic_visit(node)
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:  # noqa: N802
+        match node.value:
+            case ast.Constant(value=str()):
+                return None
+            case _:
+                return self.generic_visit(node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:  # noqa: N802
+        if node.value is None:
+            return None
+        return ast.Assign([node.target], node.value, lineno=node.lineno)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:  # noqa: N802
+        node.returns = None
+        for argument in (*node.args.args, *node.args.kwonlyargs):
+            argument.annotation = None
+        self.generic_visit(node)
+        node.body = node.body or [ast.Pass()]
+        return node
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:  # noqa: N802
+        self.generic_visit(node)
+        node.body = node.body or [ast.Pass()]
+        return node

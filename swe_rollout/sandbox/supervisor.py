@@ -1,0 +1,327 @@
+"""The supervisor for images that have Python: what supervisor.sh does, without its processes.
+
+Its text and that of its parts (`supervisor_bytes`, `_command`, `_spawn`) are joined by `bootstrap`,
+sent into the sandbox, and run there by whatever `python3` is found. So they keep to the syntax and
+the standard library of Python 3.6, and import all they need at their start: a command may remove
+Python later. `docs/reference/supervisor.md` has the frames. Importing them does nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from swe_rollout.sandbox.supervisor_bytes import (
+    INPUTS,
+    Answer,
+    Body,
+    BrokenProtocolError,
+    Capture,
+    write_all,
+)
+from swe_rollout.sandbox.supervisor_command import (
+    RUNNING,
+    Command,
+    failed,
+    read_file,
+    said,
+    stat_file,
+    write_file,
+)
+from swe_rollout.sandbox.supervisor_loop import FOREVER, Loop
+from swe_rollout.sandbox.supervisor_process import environment, hide, remove, remove_folder
+from swe_rollout.sandbox.supervisor_spawn import (
+    NotStartedError,
+    find,
+    launcher,
+    one_word,
+    spawn,
+    words_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from swe_rollout.sandbox.supervisor_spawn import Launch
+
+SMALL = 4096
+"""What every pipe takes at once."""
+KILLED = 137
+
+
+class Supervisor(Loop):
+    """Everything that runs for one session."""
+
+    def __init__(self, folder: str, shell: str, orphan_s: float) -> None:
+        self.env = environment()
+        self.launch: Launch = launcher()
+        with suppress(OSError):
+            shell = find("bash", os.fsdecode(self.env.get(b"PATH", b"")))
+        greeting = f"swe-rollout 2 ready python {shell} {folder}\n"
+        Loop.__init__(self, folder, os.fsencode(greeting), orphan_s)
+        self.running: dict[bytes, Command] = {}
+        self.done: dict[bytes, Answer] = {}
+        self.staged: dict[tuple[bytes, bytes], Body] = {}
+        self.refused: dict[bytes, OSError] = {}
+        """Whose input could not be kept."""
+        self.groups: set[int] = set()
+        """Of commands that have been answered but live on."""
+
+    def act(self, now: float) -> float:
+        """Answer the commands that are over."""
+        for number, command in list(self.running.items()):
+            if command.is_over(now):
+                self.answer(number, command)
+        return min([FOREVER] + [command.due for command in self.running.values()])
+
+    def reap(self) -> None:
+        """Take the exit codes of those that have ended."""
+        for command in self.running.values():
+            if command.code is None:
+                pid, status = os.waitpid(command.pid, os.WNOHANG)
+                if pid:
+                    command.exited(status)
+
+    def forget_inputs(self) -> None:
+        """Of requests that were not made."""
+        for number in {number for number, _ in self.staged} - self.running.keys():
+            self.forget(number)
+
+    # --- requests --------------------------------------------------------------------------------
+
+    def perform(self, line: bytes, body: bytes) -> None:
+        """Do what a frame asks for."""
+        number, op, _, rest = [*line.split(b" ", 3), b""][:4]
+        if op == b"put":
+            self.put(number, rest, body)
+        elif op in STARTED:
+            if number in self.done:
+                self.tell_again(number, b"")
+            elif number in self.refused:
+                self.finish(number, said(0))
+            elif number not in self.running:
+                STARTED[op](self, number, rest)
+        elif op in ANSWERED:
+            ANSWERED[op](self, number, rest)
+        else:
+            raise BrokenProtocolError
+
+    def put(self, number: bytes, name: bytes, body: bytes) -> None:
+        """Keep an input for the request that will follow."""
+        if name not in INPUTS:
+            raise BrokenProtocolError
+        staged = self.staged.setdefault((number, name), Body(self.folder))
+        try:
+            staged.add(body)
+            if name == b"script":
+                self.write_script(number, staged)
+        except OSError as error:
+            self.refused[number] = error
+
+    def write_script(self, number: bytes, staged: Body) -> None:
+        """A script is a file with a name, for a shell to read."""
+        os.makedirs(self.folder, 0o700, exist_ok=True)
+        with open(self.script(number), "ab") as file:
+            file.write(b"".join(staged.chunks()))
+        self.staged[number, b"script"] = Body(self.folder)
+
+    def script(self, number: bytes) -> str:
+        return os.path.join(self.folder, number.decode() + ".script")
+
+    def run(self, number: bytes, rest: bytes) -> None:
+        """Start a command."""
+        timeout_s, cap, text = [*rest.split(b" ", 2), b""][:3]
+        job = self.staged.pop((number, b"job"), None)
+        words = words_of(text if job is None else b"".join(job.chunks()))
+        split = words.index(b"", 1, -1)
+        env = dict(self.env)
+        for word in words[1:split]:
+            name, _, value = word.partition(b"=")
+            env[name] = value
+        arguments = [os.fsdecode(word) for word in words[split + 1 :]]
+        outs = [os.pipe(), os.pipe()]
+        given = self.stdin(number)
+        try:
+            ends = (given, outs[0][1], outs[1][1])
+            pid = spawn(self.launch, arguments, os.fsdecode(words[0]), env, ends)
+        except NotStartedError as error:
+            for end, _ in outs:
+                os.close(end)
+            self.finish(number, said(error.code, err=error.words[: int(cap)]))
+            return
+        finally:
+            os.close(given)
+            for _, end in outs:
+                os.close(end)
+        captures = [Capture(end, self.folder, int(cap)) for end, _ in outs]
+        command = self.running[number] = Command(pid, captures, float(timeout_s))
+        for capture in captures:
+            self.listen(capture.source, partial(self.hear, command, capture))
+
+    def stdin(self, number: bytes) -> int:
+        """What a command reads: nothing, a pipe that holds it all, or a file."""
+        content = self.staged.pop((number, b"in"), None)
+        if content is None:
+            return os.open(os.devnull, os.O_RDONLY)
+        if content.size <= SMALL:
+            given, giving = os.pipe()
+            write_all(giving, b"".join(content.chunks()))
+            os.close(giving)
+            return given
+        given = os.dup(content.spill())
+        os.lseek(given, 0, os.SEEK_SET)
+        return given
+
+    def tell_content(self, number: bytes, rest: bytes) -> None:
+        most, text = [*rest.split(b" ", 1), b""][:2]
+        path = os.fsdecode(one_word(text))
+        self.finish(number, attempt(partial(read_file, path, int(most), self.folder)))
+
+    def write(self, number: bytes, rest: bytes) -> None:
+        size, mode, text = [*rest.split(b" ", 2), b""][:3]
+        path = os.fsdecode(one_word(text))
+        content = self.staged.pop((number, b"in"), None) or Body(self.folder)
+        if content.size != int(size) and number not in self.refused:
+            raise BrokenProtocolError
+        self.finish(number, attempt(partial(write_file, path, int(mode, 8), content)))
+
+    def tell_stat(self, number: bytes, rest: bytes) -> None:
+        self.finish(number, attempt(partial(stat_file, os.fsdecode(one_word(rest)))))
+
+    def send_signal(self, number: bytes, rest: bytes) -> None:
+        if number in self.running:
+            self.running[number].kill(int(rest))
+
+    def cancel(self, number: bytes, _: bytes) -> None:
+        """As if its time were over; what never began is forgotten."""
+        command = self.running.get(number)
+        if command is None:
+            self.forget(number)
+        elif command.state == RUNNING:
+            command.due = 0.0
+
+    def tell_again(self, number: bytes, _: bytes) -> None:
+        if number in self.done:
+            self.send_all(self.done[number].chunks(number))
+        elif number not in self.running:
+            self.send(b"%b lost 0\n" % number)
+
+    def tell_all(self, number: bytes, _: bytes) -> None:
+        lines = [b"%b running\n" % known for known in self.running]
+        lines += [b"%b done\n" % known for known in self.done]
+        text = b"".join(lines)
+        self.send(b"%b list %d\n" % (number, len(text)) + text)
+
+    def acknowledge(self, _: bytes, rest: bytes) -> None:
+        for number in rest.split():
+            self.done.pop(number, None)
+
+    def ping(self, number: bytes, _: bytes) -> None:
+        self.send(b"%b pong 0\n" % number)
+
+    def leave(self, _: bytes, __: bytes) -> None:
+        self.ending = True
+
+    # --- commands --------------------------------------------------------------------------------
+
+    def hear(self, command: Command, capture: Capture) -> None:
+        """Take what a command, or a child it left behind, has written."""
+        if capture.read():
+            command.wrote()
+            return
+        self.ignore(capture.source)
+        os.close(capture.source)
+        command.open -= 1
+        if not command.open:
+            self.reap()
+
+    def answer(self, number: bytes, command: Command) -> None:
+        """The command is over, whatever of its group lives on."""
+        del self.running[number]
+        if command.kill(0):
+            self.groups.add(command.pid)
+        out, err = command.captures
+        code = KILLED if command.code is None else command.code
+        answer = Answer(code, command.late, out, err)
+        out.finish()
+        err.finish()
+        self.finish(number, answer)
+
+    def finish(self, number: bytes, answer: Answer) -> None:
+        """Keep a result and tell it."""
+        error = self.refused.get(number)
+        self.forget(number)
+        self.done[number] = answer if error is None else failed(error)
+        self.tell_again(number, b"")
+
+    def forget(self, number: bytes) -> None:
+        """Drop what came in for a request."""
+        self.refused.pop(number, None)
+        for name in INPUTS:
+            if self.staged.pop((number, name), None) is not None and name == b"script":
+                remove(self.script(number))
+
+    def end(self) -> None:
+        """Kill everything, and leave nothing."""
+        pids = {command.pid for command in self.running.values()} | self.groups
+        for pid in pids:
+            with suppress(OSError):
+                os.killpg(pid, signal.SIGKILL)
+        for folder, folders, names in os.walk(self.folder, topdown=False):
+            for name in names:
+                remove(os.path.join(folder, name))
+            for name in folders:
+                remove_folder(os.path.join(folder, name))
+        remove_folder(self.folder)
+
+
+STARTED = {
+    b"run": Supervisor.run,
+    b"read": Supervisor.tell_content,
+    b"write": Supervisor.write,
+    b"stat": Supervisor.tell_stat,
+}
+"""What has a result, which is kept until it is acknowledged."""
+ANSWERED = {
+    b"signal": Supervisor.send_signal,
+    b"cancel": Supervisor.cancel,
+    b"again": Supervisor.tell_again,
+    b"list": Supervisor.tell_all,
+    b"ack": Supervisor.acknowledge,
+    b"ping": Supervisor.ping,
+    b"bye": Supervisor.leave,
+}
+
+
+def attempt(act: Callable[[], Answer]) -> Answer:
+    """Its answer; what the system refuses is one too."""
+    try:
+        return act()
+    except OSError as error:
+        return failed(error)
+    except ValueError as error:
+        raise BrokenProtocolError from error
+
+
+def main() -> None:
+    """Serve until the end; the arguments are the folder, the shell and the patience for a loss."""
+    folder, shell, orphan_s = sys.argv[1:4]
+    hide()
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    supervisor = Supervisor(folder, shell, float(orphan_s))
+    with open(os.path.join(folder, "pid"), "w") as file:
+        file.write(f"{os.getpid()}\n")
+    os.chdir("/")
+    try:
+        supervisor.serve()
+    finally:
+        supervisor.end()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,188 @@
+"""Sessions in real pods: either supervisor, streams that break, and files larger than memory."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import random
+import resource
+import secrets
+import time
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+import pytest
+
+from swe_rollout.cluster.client import ClusterClient
+from swe_rollout.sandbox import bootstrap, pod
+from swe_rollout.sandbox.base import Role, SandboxRequest
+from swe_rollout.sandbox.pod import PodProvider, RunningPod
+from swe_rollout.sandbox.session import Runtime, Session
+from swe_rollout.spec.job import PodSandbox, Resources
+from swe_rollout.testing.sandbox_contract import SandboxContract
+from swe_rollout.trajectory import EpisodeId
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from swe_rollout.cluster.exec import ExecStream
+    from swe_rollout.sandbox.base import Sandbox
+
+KUBECONFIG = os.environ.get("KUBECONFIG") or str(
+    Path(__file__).resolve().parents[2] / ".dev-cluster" / "kubeconfig"
+)
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(
+        not Path(KUBECONFIG).exists(), reason="needs a cluster: `scripts/dev-cluster up`"
+    ),
+]
+BUSYBOX = "swe-rollout/busybox:local"
+BASE = "swe-rollout/sandbox-base:local"
+MIB = 1 << 20
+LARGE = 256 * MIB
+"""Many times what either side may use; `LARGE_MIB=1024` for the whole promise."""
+SAMPLES = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def namespace() -> Iterator[str]:
+    name = f"swe-rollout-session-{secrets.token_hex(4)}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KUBECONFIG", KUBECONFIG)
+        body = json.dumps({"metadata": {"name": name}}).encode()
+        asyncio.run(_namespaces("POST", "", body))
+        yield name
+        asyncio.run(_namespaces("DELETE", f"/{name}", b""))
+
+
+async def _namespaces(method: str, path: str, body: bytes) -> None:
+    client = await ClusterClient.connect()
+    url = f"/api/v1/namespaces{path}"
+    await client.transport.request(method, url, doing="a namespace of the test", body=body)
+    await client.aclose()
+
+
+async def running(namespace: str, image: str, *, memory: str = "256Mi") -> AsyncIterator[Sandbox]:
+    spec = PodSandbox(
+        namespace=namespace,
+        resources=Resources(cpu="50m", memory=memory, ephemeral_storage="3Gi"),
+    )
+    provider = PodProvider(spec, job="test-pod-session")
+    request = SandboxRequest(
+        episode=EpisodeId("test-pod-session", "one__one-1", next(SAMPLES)),
+        role=Role.AGENT,
+        image=image,
+        workdir="/root",
+        deadline_s=900.0,
+    )
+    sandbox = await provider.start(request)
+    yield sandbox
+    await sandbox.close()
+    await provider.aclose()
+
+
+class TestSandboxBaseWithoutItsPython(SandboxContract):
+    """The image has one; the supervisor is told to do without."""
+
+    has_bash: ClassVar[bool] = True
+
+    @pytest.fixture
+    async def sandbox(
+        self, namespace: str, monkeypatch: pytest.MonkeyPatch
+    ) -> AsyncIterator[Sandbox]:
+        by_shell = partial(Session.open, runtime=Runtime.SHELL)
+        monkeypatch.setattr(pod.Session, "open", by_shell)
+        async for sandbox in running(namespace, BASE):
+            yield sandbox
+
+
+@pytest.fixture(params=[BASE, BUSYBOX], ids=["python", "shell"])
+async def sandbox(namespace: str, request: pytest.FixtureRequest) -> AsyncIterator[Sandbox]:
+    async for sandbox in running(namespace, request.param):
+        yield sandbox
+
+
+def stream_of(sandbox: Sandbox) -> ExecStream:
+    """The WebSocket a sandbox uses now."""
+    assert isinstance(sandbox, RunningPod)
+    channel = sandbox._session._link._line.channel
+    stream: ExecStream = channel._stream  # type: ignore[attr-defined]
+    return stream
+
+
+async def test_commands_survive_streams_that_break_and_run_once(sandbox: Sandbox) -> None:
+    chance = random.Random(11)
+
+    async def one(number: int) -> bool:
+        await asyncio.sleep(chance.uniform(0, 4))
+        size = chance.choice((0, 10, 300_000))
+        script = f"echo {number} >>counter; sleep 0.{number % 7}; wc -c; head -c {size} /dev/zero"
+        result = await sandbox.exec(script, stdin=bytes(size))
+        return result.stdout.split()[:1] == [b"%d" % size] and result.stdout.endswith(bytes(size))
+
+    async def cutting() -> None:
+        for _ in range(8):
+            await asyncio.sleep(chance.uniform(0.1, 0.6))
+            stream_of(sandbox)._cut()
+
+    cutter = asyncio.create_task(cutting())
+    right = await asyncio.wait_for(asyncio.gather(*map(one, range(30))), 60)
+    await cutter
+    assert right == [True] * 30
+    lines = (await sandbox.read_file("counter")).split()
+    assert Counter(lines) == Counter(b"%d" % number for number in range(30))
+
+
+async def test_a_session_that_is_gone_is_given_up_and_its_pod_ends(
+    namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bootstrap, "ORPHAN_S", 1.0)
+    async for sandbox in running(namespace, BASE):
+        assert isinstance(sandbox, RunningPod)
+        # As when the worker is killed: nobody says goodbye, and nobody calls again.
+        for task in sandbox._session._link._tasks:
+            task.cancel()
+        stream_of(sandbox)._cut()
+        client = await ClusterClient.connect()
+        until = time.monotonic() + 20
+        phase = ""
+        while phase != "Succeeded" and time.monotonic() < until:
+            await asyncio.sleep(0.2)
+            phase = (await client.get_pod(namespace, sandbox.name)).status.phase
+        await client.aclose()
+        assert phase == "Succeeded"
+
+
+async def test_a_file_larger_than_memory_goes_up_and_down(namespace: str, tmp_path: Path) -> None:
+    size = int(os.environ.get("LARGE_MIB", LARGE // MIB)) * MIB
+    with (local := tmp_path / "large").open("wb") as file:
+        block = os.urandom(MIB)
+        for number in range(size // MIB):
+            file.write(number.to_bytes(8, "big") + block[8:])
+    async for sandbox in running(namespace, BASE, memory="128Mi"):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        await sandbox.upload(local, "large")
+        await sandbox.download("large", tmp_path / "back")
+        grown_mib = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+        assert grown_mib < 64
+        pids = await sandbox.exec("grep -l swe-rollout /proc/[0-9]*/comm")
+        status = await sandbox.exec(
+            ["cat", pids.stdout.decode().split()[0].replace("comm", "status")]
+        )
+        peak = next(line for line in status.stdout.splitlines() if line.startswith(b"VmHWM"))
+        assert int(peak.split()[1]) < 64 * 1024
+    assert (tmp_path / "back").stat().st_size == size
+    assert await asyncio.to_thread(_same, local, tmp_path / "back")
+
+
+def _same(one: Path, other: Path) -> bool:
+    with one.open("rb") as first, other.open("rb") as second:
+        while block := first.read(MIB):
+            if second.read(MIB) != block:
+                return False
+        return second.read(1) == b""

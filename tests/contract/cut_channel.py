@@ -1,0 +1,124 @@
+"""A dial whose channels break as connections do: in the middle of a frame, or by falling silent."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from swe_rollout.errors import SandboxError
+from swe_rollout.sandbox import bootstrap
+from swe_rollout.sandbox.channel import StreamLostError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+class CutChannel:
+    """The pipes of a process, up to the moment they are cut."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self._is_cut = asyncio.Event()
+        self.left: int | None = None
+        """Bytes that still pass, one way or the other; none: as many as there are."""
+
+    async def send(self, data: bytes) -> None:
+        assert self.process.stdin is not None
+        passed = self._passing(data)
+        with suppress(OSError):
+            self.process.stdin.write(passed)
+            await self.process.stdin.drain()
+        if len(passed) < len(data) or self._is_cut.is_set():
+            self.cut()
+            raise StreamLostError("cut", why="while sending")
+
+    async def receive(self) -> bytes:
+        assert self.process.stdout is not None
+        reading = asyncio.ensure_future(self.process.stdout.read(1 << 16))
+        cut = asyncio.ensure_future(self._is_cut.wait())
+        await asyncio.wait({reading, cut}, return_when=asyncio.FIRST_COMPLETED)
+        cut.cancel()
+        if not self._is_cut.is_set():
+            data = await reading
+            passed = self._passing(data)
+            if len(passed) < len(data):
+                self.cut()
+            if passed:
+                return passed
+        reading.cancel()
+        if not self._is_cut.is_set() and await self.process.wait() != bootstrap.BROKEN:
+            raise SandboxError("ended", why=f"exit code {self.process.returncode}")
+        raise StreamLostError("cut", why="while receiving")
+
+    async def close(self) -> None:
+        """End the stream; what it led to goes on."""
+        self.cut()
+
+    def cut(self) -> None:
+        """Both ways at once."""
+        self._is_cut.set()
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        # There is no public way to close the other pipe.
+        transport = self.process._transport.get_pipe_transport(1)  # type: ignore[attr-defined]
+        if transport is not None:
+            transport.close()
+
+    def fall_silent(self) -> None:
+        """Nothing passes any more, and nobody is told: the process keeps its open pipes."""
+        self.left = 0
+        self._is_cut.set()
+
+    def _passing(self, data: bytes) -> bytes:
+        if self.left is None:
+            return data
+        passed = data[: self.left]
+        self.left -= len(passed)
+        return passed
+
+
+class CutDial:
+    """A `Dial` to programs of this machine."""
+
+    def __init__(self, folder: Path, *, env: dict[str, str] | None = None) -> None:
+        self.channels: list[CutChannel] = []
+        self.refusals = 0
+        """How many of the next calls fail as a network does."""
+        self._stderr = folder / "stderr"
+        self._env = {"PATH": os.environ["PATH"], **(env or {})}
+
+    async def __call__(self, command: Sequence[str]) -> CutChannel:
+        if self.refusals:
+            self.refusals -= 1
+            raise StreamLostError("refused", why="the network is down")
+        with self._stderr.open("ab") as stderr:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=stderr,
+                env=self._env,
+                start_new_session=True,
+            )
+        self.channels.append(CutChannel(process))
+        return self.channels[-1]
+
+    async def close(self) -> None:
+        """End the processes whose streams are gone."""
+        for channel in self.channels:
+            channel.cut()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(5):
+                    await channel.process.wait()
+            with suppress(ProcessLookupError):
+                channel.process.kill()
+            await channel.process.wait()
+            channel.process._transport.close()  # type: ignore[attr-defined]
+
+    @property
+    def now(self) -> CutChannel:
+        """The channel in use."""
+        return self.channels[-1]

@@ -1,0 +1,166 @@
+"""A stream that breaks loses no result and runs nothing twice, over either supervisor."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from swe_rollout.errors import SandboxError
+from swe_rollout.sandbox import bootstrap, link
+from swe_rollout.sandbox.session import Runtime, Session, supervisor_command
+from contract.cut_channel import CutDial
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+COMMANDS = 24
+
+
+@pytest.fixture(params=list(Runtime), ids=str)
+def runtime(request: pytest.FixtureRequest) -> Runtime:
+    return Runtime(request.param)
+
+
+@pytest.fixture
+def dial(tmp_path: Path) -> CutDial:
+    return CutDial(tmp_path)
+
+
+@pytest.fixture
+async def session(
+    tmp_path: Path, dial: CutDial, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Session]:
+    # A supervisor that a failed test leaves behind ends soon.
+    monkeypatch.setattr(bootstrap, "ORPHAN_S", 15.0)
+    channel = await dial(supervisor_command(state_dir=str(tmp_path)))
+    session = await Session.open(channel, workdir=str(tmp_path), dial=dial, runtime=runtime)
+    yield session
+    await session.close()
+
+
+async def test_a_command_that_runs_while_the_stream_breaks_is_answered(
+    session: Session, dial: CutDial
+) -> None:
+    task = asyncio.create_task(session.exec("sleep 0.5; echo done; echo x >>counter; exit 3"))
+    await asyncio.sleep(0.2)
+    dial.now.cut()
+    result = await asyncio.wait_for(task, 10)
+    assert (result.stdout, result.exit_code) == (b"done\n", 3)
+    assert await session.read_file("counter") == b"x\n"
+    assert len(dial.channels) == 2
+
+
+async def test_a_result_that_came_to_nobody_is_told_again(session: Session, dial: CutDial) -> None:
+    dial.now.left = 1 << 16
+    result = await asyncio.wait_for(session.exec("head -c 300000 /dev/zero; echo x >>counter"), 10)
+    assert result.stdout == bytes(300_000)
+    assert await session.read_file("counter") == b"x\n"
+
+
+async def test_half_a_request_is_forgotten_and_made_anew(session: Session, dial: CutDial) -> None:
+    stdin = os.urandom(3_000_000)
+    dial.now.left = 2_000_000
+    result = await asyncio.wait_for(session.exec("wc -c; echo x >>counter", stdin=stdin), 20)
+    assert result.stdout.split() == [b"3000000"]
+    assert await session.read_file("counter") == b"x\n"
+
+
+async def test_a_stream_that_falls_silent_is_replaced(session: Session, dial: CutDial) -> None:
+    task = asyncio.create_task(session.exec("sleep 0.5; echo done; echo x >>counter"))
+    await asyncio.sleep(0.2)
+    dial.now.fall_silent()
+    await asyncio.wait_for(session.ping(timeout_s=0.3), 10)
+    assert (await asyncio.wait_for(task, 10)).stdout == b"done\n"
+    assert await session.read_file("counter") == b"x\n"
+
+
+async def test_a_network_that_is_down_for_a_while_is_waited_for(
+    session: Session, dial: CutDial
+) -> None:
+    dial.refusals = 3
+    dial.now.cut()
+    assert (await asyncio.wait_for(session.exec("echo well"), 10)).stdout == b"well\n"
+
+
+async def test_a_network_that_stays_down_is_a_lost_sandbox(
+    session: Session, dial: CutDial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link, "REATTACH_S", 0.2)
+    dial.refusals = 1000
+    dial.now.cut()
+    with pytest.raises(SandboxError, match="refused"):
+        await asyncio.wait_for(session.exec("true"), 10)
+
+
+async def test_a_supervisor_that_is_gone_is_told_at_once(session: Session, dial: CutDial) -> None:
+    killing = asyncio.create_task(session.exec("kill -KILL $(cat .swe-rollout.*/pid); sleep 5"))
+    with pytest.raises(SandboxError):
+        await asyncio.wait_for(killing, 10)
+    with pytest.raises(SandboxError):
+        await session.exec("true")
+
+
+async def test_after_many_breaks_everything_ran_exactly_once(
+    session: Session, dial: CutDial, tmp_path: Path
+) -> None:
+    chance = random.Random(7)
+
+    async def one(number: int) -> bool:
+        await asyncio.sleep(chance.uniform(0, 2))
+        size = chance.choice((0, 10, 100_000))
+        script = f"echo {number} >>counter; sleep 0.{number % 5}; wc -c; head -c {size} /dev/zero"
+        result = await session.exec(script, stdin=bytes(size))
+        return result.stdout == b"%d\n" % size + bytes(size)
+
+    async def cutting() -> None:
+        while True:
+            await asyncio.sleep(chance.uniform(0.05, 0.4))
+            match chance.randrange(4):
+                case 0:
+                    dial.now.cut()
+                case 1:
+                    dial.now.fall_silent()
+                case 2:
+                    dial.now.left = chance.randrange(200_000)
+                case _:
+                    dial.now.left = chance.randrange(200)
+
+    cutter = asyncio.create_task(cutting())
+    right = await asyncio.wait_for(asyncio.gather(*map(one, range(COMMANDS))), 60)
+    cutter.cancel()
+    dial.now.left = None
+    assert right == [True] * COMMANDS
+    lines = (tmp_path / "counter").read_text("ascii").split()
+    assert Counter(lines) == Counter(map(str, range(COMMANDS)))
+    assert len(dial.channels) > 3
+
+
+async def test_a_goodbye_ends_the_supervisor_at_once(
+    session: Session, dial: CutDial, tmp_path: Path
+) -> None:
+    await session.exec("true")
+    await session.close()
+    assert dial.channels[0].process.returncode is not None
+    assert not await asyncio.to_thread(lambda: list(tmp_path.glob(".swe-rollout.*")))
+
+
+async def test_a_session_that_never_comes_back_is_given_up(
+    tmp_path: Path, dial: CutDial, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bootstrap, "ORPHAN_S", 0.5)
+    monkeypatch.setattr(link, "REATTACH_S", 0.0)
+    channel = await dial(supervisor_command(state_dir=str(tmp_path)))
+    session = await Session.open(channel, workdir=str(tmp_path), dial=dial, runtime=runtime)
+    dial.refusals = 1000
+    dial.now.cut()
+    with pytest.raises(SandboxError):
+        await session.exec("true")
+    await asyncio.wait_for(dial.channels[0].process.wait(), 10)
+    assert not await asyncio.to_thread(lambda: list(tmp_path.glob(".swe-rollout.*")))
+    await session.close()
