@@ -258,10 +258,10 @@ class _Trial:
         if not whole.endswith(delta):
             found = whole[len(before) :]
             raise _UnfitError(f"what follows a turn should be {delta!r}, but it renders {found!r}")
-        turn = whole[len(before) : -len(delta)]
-        if family.end in turn:
+        written = whole[len(before) : -len(delta)]
+        if family.end in written:
             raise _UnfitError(f"a turn with a call holds {family.end!r} before its end")
-        return turn
+        return written
 
     def _added(self, calls: tuple[ToolCall, ...], results: tuple[str, ...]) -> str:
         """A delta as it is made later on: results are put in behind the template's back."""
