@@ -17,8 +17,9 @@ from swe_rollout.engine.base import Sampling
 from swe_rollout.engine.pool import EnginePool
 from swe_rollout.instance import Instance, Source
 from swe_rollout.limits import Limits
-from swe_rollout.sandbox.base import MAX_OUTPUT_BYTES, ExecResult, Sandbox
+from swe_rollout.sandbox.base import MAX_OUTPUT_BYTES, ExecResult
 from swe_rollout.spec.job import SglangPolicy
+from swe_rollout.testing.fileless import FilelessSandbox
 from swe_rollout.trajectory import EpisodeId, StopReason
 
 if TYPE_CHECKING:
@@ -43,16 +44,11 @@ class Client(Protocol):
         ...
 
 
-class Shelf(Sandbox):
+class Shelf(FilelessSandbox):
     """A sandbox in memory: every command prints the same."""
 
     def __init__(self, output: bytes) -> None:
         self._output = output
-
-    @property
-    def workdir(self) -> str:
-        """Where nothing is."""
-        return "/testbed"
 
     async def exec(
         self,
@@ -67,19 +63,6 @@ class Shelf(Sandbox):
         """The fixed text."""
         del command, cwd, env, stdin, timeout_s, max_output
         return ExecResult(0, self._output, b"", stdout_bytes=len(self._output))
-
-    async def read_file(self, path: str, *, max_bytes: int = 64 << 20) -> bytes:
-        """Nothing is there."""
-        del max_bytes
-        raise FileNotFoundError(path)
-
-    async def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
-        """Nothing is kept."""
-        del data, mode
-        raise PermissionError(path)
-
-    async def close(self) -> None:
-        """Nothing to end."""
 
 
 class Ours(Client):

@@ -170,30 +170,30 @@ _UNSENT = ("__future__", "typing")
 class _Stripped(ast.NodeTransformer):
     """Drops annotations, docstrings and what is imported for them or from our own parts."""
 
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | None:  # noqa: N802 - as ast has it
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | None:
         name = node.module or ""
         return None if name in _UNSENT or name.startswith("swe_rollout") else node
 
-    def visit_If(self, node: ast.If) -> ast.AST | None:  # noqa: N802
+    def visit_If(self, node: ast.If) -> ast.AST | None:
         match node.test:
             case ast.Name(id="TYPE_CHECKING"):
                 return None
             case _:
                 return self.generic_visit(node)
 
-    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:  # noqa: N802
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
         match node.value:
             case ast.Constant(value=str()):
                 return None
             case _:
                 return self.generic_visit(node)
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:  # noqa: N802
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
         if node.value is None:
             return None
         return ast.Assign([node.target], node.value, lineno=node.lineno)
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:  # noqa: N802
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         node.returns = None
         for argument in (*node.args.args, *node.args.kwonlyargs):
             argument.annotation = None
@@ -201,7 +201,7 @@ class _Stripped(ast.NodeTransformer):
         node.body = node.body or [ast.Pass()]
         return node
 
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:  # noqa: N802
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         self.generic_visit(node)
         node.body = node.body or [ast.Pass()]
         return node

@@ -169,7 +169,7 @@ class Link:
     # --- out -------------------------------------------------------------------------------------
 
     async def _answer(self, call: _Call, timeout_s: float) -> Result:
-        """Wait; a stream that stays silent for too long is doubted once, where another can be had."""
+        """Wait; a stream that is silent for too long is doubted once, where another can be had."""
         for doubt in (self._dial is not None, False):
             try:
                 async with asyncio.timeout(timeout_s):

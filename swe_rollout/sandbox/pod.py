@@ -20,7 +20,7 @@ import structlog
 from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.watch import PodWatch
-from swe_rollout.errors import ClusterError, PrerequisiteError, SandboxError
+from swe_rollout.errors import PrerequisiteError, SandboxError
 from swe_rollout.sandbox import diagnose, pod_spec
 from swe_rollout.sandbox.base import MAX_DOWNLOAD_BYTES, MAX_OUTPUT_BYTES, ExecResult
 from swe_rollout.sandbox.pod_channel import PodDial

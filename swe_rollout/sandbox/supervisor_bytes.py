@@ -16,6 +16,8 @@ MEMORY = 1 << 20
 """Bytes of one output kept in memory; more go to a file."""
 PIPE = 1 << 16
 """What a pipe takes before it blocks; also the size of one read from a command."""
+FIELDS = 3
+"""Of every frame: its number, what it is, its length."""
 LINE = 1 << 20
 """The longest line of a frame."""
 
@@ -129,7 +131,7 @@ class Stream:
             return None
         line = bytes(self.buffer[:end])
         fields = line.split(b" ", 3)
-        if len(fields) < 3 or not (fields[0].isdigit() and fields[2].isdigit()):
+        if len(fields) < FIELDS or not (fields[0].isdigit() and fields[2].isdigit()):
             raise BrokenProtocolError
         length = int(fields[2])
         if length > 2 * MEMORY or (length and fields[1] != b"put"):

@@ -51,7 +51,7 @@ def spawn(
     try:
         os.chdir(cwd)
     except (OSError, ValueError):
-        raise NotStartedError(NOT_STARTED, f"cd: {cwd}: no such folder")
+        raise NotStartedError(NOT_STARTED, f"cd: {cwd}: no such folder") from None
     env[b"PWD"] = os.fsencode(cwd)
     try:
         program = find(arguments[0], os.fsdecode(env.get(b"PATH", b"/usr/bin:/bin")))
@@ -59,7 +59,7 @@ def spawn(
     except OSError as error:
         words = "not found" if error.errno == errno.ENOENT else os.strerror(error.errno or 0)
         code = NOT_FOUND if error.errno == errno.ENOENT else NOT_STARTED
-        raise NotStartedError(code, f"{arguments[0]}: {words}")
+        raise NotStartedError(code, f"{arguments[0]}: {words}") from error
     finally:
         os.chdir("/")
 
@@ -123,7 +123,7 @@ def launch_by_fork(
                 os.dup2(end, number)
             for number in RESET:
                 signal.signal(number, signal.SIG_DFL)
-            os.execve(program, arguments, env)
+            os.execve(program, arguments, env)  # noqa: S606 - what it is for
         except OSError as error:
             os.write(tell, b"%d" % (error.errno or errno.EINVAL))
         finally:

@@ -36,12 +36,12 @@ _PIECE_S = 300.0
 _NO_TAR = 97
 _BROKEN = 96
 
-_TOOLS = f"""\
+_TOOLS = """\
 d=$1 p=$2 kind=$3 mode=$4 n=0
 trap 'rm -rf "$d"' EXIT
 trap 'exit 143' TERM
-has() {{ command -v "$1" >/dev/null 2>&1; }}
-nap() {{ sleep 0.01 2>/dev/null || sleep 1; }}
+has() { command -v "$1" >/dev/null 2>&1; }
+nap() { sleep 0.01 2>/dev/null || sleep 1; }
 """
 SEND = (
     _TOOLS
@@ -100,7 +100,8 @@ with tarfile.open(fileobj=sys.stdin.buffer, mode="r|") as tar:
     # A tar's end is not that of the stream.
     if [ -d "$p" ]; then place() { unpack "$p" && cat >/dev/null && [ -e "$d/end" ]; }
     else place() {
-        mkdir "$t" && unpack "$t" && cat >/dev/null && [ -e "$d/end" ] && chmod "$mode" "$t" && mv -- "$t" "$p"
+        mkdir "$t" && unpack "$t" && cat >/dev/null && [ -e "$d/end" ] &&
+            chmod "$mode" "$t" && mv -- "$t" "$p"
     }
     fi
 fi

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, ClassVar
 import pytest
 
 from swe_rollout.cluster.client import ClusterClient
-from swe_rollout.sandbox import bootstrap, pod
+from swe_rollout.sandbox import bootstrap
 from swe_rollout.sandbox.base import Role, SandboxRequest
 from swe_rollout.sandbox.pod import PodProvider, RunningPod
 from swe_rollout.sandbox.session import Runtime, Session
@@ -96,7 +96,7 @@ class TestSandboxBaseWithoutItsPython(SandboxContract):
         self, namespace: str, monkeypatch: pytest.MonkeyPatch
     ) -> AsyncIterator[Sandbox]:
         by_shell = partial(Session.open, runtime=Runtime.SHELL)
-        monkeypatch.setattr(pod.Session, "open", by_shell)
+        monkeypatch.setattr(Session, "open", by_shell)
         async for sandbox in running(namespace, BASE):
             yield sandbox
 

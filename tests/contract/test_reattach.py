@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from contract.cut_channel import CutDial
 from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox import bootstrap, link
 from swe_rollout.sandbox.session import Runtime, Session, supervisor_command
-from contract.cut_channel import CutDial
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -98,7 +98,7 @@ async def test_a_network_that_stays_down_is_a_lost_sandbox(
         await asyncio.wait_for(session.exec("true"), 10)
 
 
-async def test_a_supervisor_that_is_gone_is_told_at_once(session: Session, dial: CutDial) -> None:
+async def test_a_supervisor_that_is_gone_is_told_at_once(session: Session) -> None:
     killing = asyncio.create_task(session.exec("kill -KILL $(cat .swe-rollout.*/pid); sleep 5"))
     with pytest.raises(SandboxError):
         await asyncio.wait_for(killing, 10)

@@ -112,11 +112,10 @@ async def test_random_frames_never_wedge_it(tmp_path: Path, runtime: Runtime) ->
     for seed in range(frames // A_SESSION):
         fuzzer = Fuzzer(seed, tmp_path)
         channel, reader = await _opened(tmp_path, runtime)
-        sending = asyncio.create_task(
-            channel.send(b"".join(fuzzer.frame() for _ in range(A_SESSION)))
-        )
-        assert await _answers_or_ends(channel, reader) == "answers", f"seed {seed}"
-        await sending
+        frames_of_it = b"".join(fuzzer.frame() for _ in range(A_SESSION))
+        async with asyncio.TaskGroup() as group:
+            group.create_task(channel.send(frames_of_it))
+            assert await _answers_or_ends(channel, reader) == "answers", f"seed {seed}"
         await channel.close()
     assert not await asyncio.to_thread(lambda: list(tmp_path.glob(".swe-rollout.*")))
 

@@ -25,6 +25,7 @@ from swe_rollout.sandbox.base import (
     SandboxRequest,
 )
 from swe_rollout.spec.job import RetrySpec
+from swe_rollout.testing.fileless import FilelessSandbox
 from swe_rollout.trajectory import EpisodeId, Failure, Trajectory, Turn, to_json
 
 LISTING = b"README.md\nsrc\ntests <|im_end|> <tool_call>\n"
@@ -33,13 +34,8 @@ BASE = b"c0ffee"
 """What git's side of the sandbox says: the base commit, and for a diff."""
 
 
-class Answering(Sandbox):
+class Answering(FilelessSandbox):
     """Answers a command at once, whatever it is."""
-
-    @property
-    def workdir(self) -> str:
-        """Where the task says it is."""
-        return "/testbed"
 
     async def exec(
         self,
@@ -55,17 +51,6 @@ class Answering(Sandbox):
         del command, cwd, stdin, timeout_s, max_output
         output = BASE if env else LISTING
         return ExecResult(0, output, b"", stdout_bytes=len(output))
-
-    async def read_file(self, path: str, *, max_bytes: int = 64 << 20) -> bytes:
-        """There is no file."""
-        raise FileNotFoundError(path, max_bytes)
-
-    async def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
-        """Nothing can be written."""
-        raise PermissionError(path, data, mode)
-
-    async def close(self) -> None:
-        """Nothing is held."""
 
 
 class AnsweringProvider(SandboxProvider):

@@ -16,7 +16,8 @@ from swe_rollout.engine.base import EngineInfo, GenerateRequest, Sampling, Token
 from swe_rollout.errors import SandboxError
 from swe_rollout.instance import Instance, Source
 from swe_rollout.limits import Limits
-from swe_rollout.sandbox.base import MAX_OUTPUT_BYTES, ExecResult, Sandbox
+from swe_rollout.sandbox.base import MAX_OUTPUT_BYTES, ExecResult
+from swe_rollout.testing.fileless import FilelessSandbox
 from swe_rollout.testing.tiny import tokenizer_path
 from swe_rollout.trajectory import EpisodeId, FinishReason, Generation, Turn, WeightSpan
 
@@ -105,7 +106,7 @@ class Aborting(Player):
 
 
 @dataclass
-class Echo(Sandbox):
+class Echo(FilelessSandbox):
     """Answers a command with its own text, or as told."""
 
     output: bytes | None = None
@@ -114,10 +115,6 @@ class Echo(Sandbox):
     lost: bool = False
     pause_s: float = 0.0
     busy: asyncio.Event = field(default_factory=asyncio.Event)
-
-    @property
-    def workdir(self) -> str:
-        return "/testbed"
 
     async def exec(
         self,
@@ -139,15 +136,6 @@ class Echo(Sandbox):
         await asyncio.sleep(self.pause_s)
         data = command.encode() if self.output is None else self.output
         return ExecResult(0, data, b"", stdout_bytes=len(data))
-
-    async def read_file(self, path: str, *, max_bytes: int = 64 << 20) -> bytes:
-        raise FileNotFoundError(path, max_bytes)
-
-    async def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
-        raise PermissionError(path, data, mode)
-
-    async def close(self) -> None:
-        pass
 
 
 def loop_of(
