@@ -11,7 +11,7 @@ from swe_rollout.agent.encoding import Body, Encoding, Scaffold
 from swe_rollout.errors import PrerequisiteError
 
 CONTROLS = ("<s>", "</s>", "[INST]", "[/INST]")
-CHARACTERS = sorted(set("def f(x):\n\treturn {'ä': [1, 2.5]}  # 日本abINST/<>s[]ok_▁"))
+CHARACTERS = sorted(set("def F(x):\n\treturn {'ä': [1, 2.5]}  # 日本 ½abINST/<>s[]ok_▁"))
 
 
 def with_controls(tokenizer: Tokenizer) -> Tokenizer:
