@@ -179,7 +179,7 @@ class ExecStream:
             except (aiohttp.ClientError, ConnectionError) as error:
                 self._finish(self._lost(str(error)))
         if self._ended:
-            raise self._end or SandboxError(f"the stream to {self._place} is closed")
+            raise self._end or ExecLostError(f"the stream to {self._place} is closed")
 
     def _finish(self, error: SandboxError | None) -> None:
         """The first reason to end is the one that is told."""

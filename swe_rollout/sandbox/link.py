@@ -100,6 +100,9 @@ class Link:
         self._tasks: set[asyncio.Task[None]] = set()
         self._reading: asyncio.Task[SandboxError] | None = None
         self._suspicion: StreamLostError | None = None
+        self._attached = asyncio.Event()
+        """While there is a stream, and when there will be none any more."""
+        self._attached.set()
 
     @classmethod
     async def open(
@@ -178,6 +181,7 @@ class Link:
                 if not doubt:
                     break
                 self._doubt(f"no answer within {timeout_s:.0f} s")
+                await self._attached.wait()
         wedged = _wedged(timeout_s)
         self._lose(wedged)
         raise wedged
@@ -214,6 +218,7 @@ class Link:
         """Give a stream up that still looks open."""
         if self._reading is not None and line in (None, self._line):
             self._suspicion = StreamLostError("the stream to the sandbox is silent", why=why)
+            self._attached.clear()
             self._reading.cancel()
 
     def _acknowledge(self, number: int, size: int) -> None:
@@ -240,6 +245,8 @@ class Link:
         try:
             while True:
                 error = await self._read_all()
+                if self._lost is not None:
+                    return
                 if self._dial is None or not isinstance(error, StreamLostError):
                     raise error
                 await self._reattach(self._dial, error)
@@ -297,6 +304,7 @@ class Link:
     def _lose(self, error: SandboxError) -> None:
         if self._lost is None:
             self._lost = error
+        self._attached.set()
         while self._calls:
             _fail(self._calls.popitem()[1], _again(self._lost))
 
@@ -307,6 +315,7 @@ class Link:
         log.warning("stream_lost", why=str(error), folder=self.greeting.folder)
         began = time.monotonic()
         self._suspicion = None
+        self._attached.clear()
         self._line.states.cancel()
         with suppress(SandboxError):
             await self._line.channel.close()
@@ -320,6 +329,7 @@ class Link:
                     raise again from error
             await asyncio.sleep(pause_s)
             pause_s = min(_LONGEST_PAUSE_S, 2 * pause_s)
+        self._attached.set()
         self._spawn(self._resume(self._line))
         log.info("stream_attached", after_s=round(time.monotonic() - began, 3))
 

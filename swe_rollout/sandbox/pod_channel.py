@@ -146,13 +146,24 @@ class PodChannel:
     async def receive(self) -> bytes:
         """As the stream does; a loss comes with its cause."""
         try:
-            return await self._stream.receive()
+            data = await self._stream.receive()
         except SandboxError as error:
             raise await self._dial.lost(error) from error
+        if not data:
+            # Of what a container runtime loses when it dies, the node reports success. Whether the
+            # supervisor has really ended is found out by the next stream.
+            raise await self._dial.lost(_ended())
+        return data
 
     async def close(self) -> None:
         """End the stream."""
         await self._stream.close()
+
+
+def _ended() -> ExecLostError:
+    return ExecLostError(
+        "the stream to the sandbox ended", why="as if its supervisor had, which says nothing of it"
+    )
 
 
 def _is_only_the_stream(error: SandboxError) -> bool:

@@ -323,6 +323,19 @@ async def test_a_kubelet_that_pauses_for_so_long_that_its_stream_is_given_up(
 
     async with running() as sandbox:
         await survives(sandbox, pause, within_s=120.0)
+    await node_takes_pods()
+
+
+async def node_takes_pods() -> None:
+    """Return when the node's long silence is forgotten: until then it is tainted."""
+    client = await ClusterClient.connect()
+    async with asyncio.timeout(120):
+        while True:
+            answer = await client.transport.request("GET", "/api/v1/nodes", doing="list nodes")
+            if all("taints" not in node["spec"] for node in json.loads(answer)["items"]):
+                break
+            await asyncio.sleep(0.5)
+    await client.aclose()
 
 
 async def test_a_pod_removed_while_its_kubelet_pauses_is_told_within_seconds(
