@@ -103,7 +103,7 @@ FAMILIES: Final = (
         "deepseek",
         ("<｜Assistant｜>", "<｜end▁of▁sentence｜>"),
         "<｜end▁of▁sentence｜>",
-        (ToolFormat.DEEPSEEK_V3, ToolFormat.DEEPSEEK_V31),
+        (ToolFormat.DEEPSEEK_V3, ToolFormat.DEEPSEEK_V31, ToolFormat.DEEPSEEK_V32),
         has_one_round=True,
         tools_text=_deepseek_tools,
     ),

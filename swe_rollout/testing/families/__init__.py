@@ -107,6 +107,7 @@ FAMILIES: Final = {
         _deepseek("deepseek_v3", ToolFormat.DEEPSEEK_V3),
         _deepseek("deepseek_r1", ToolFormat.DEEPSEEK_V3),
         _deepseek("deepseek_v3_1", ToolFormat.DEEPSEEK_V31),
+        _deepseek("deepseek_v3_2", ToolFormat.DEEPSEEK_V32),
         _family("llama3", "llama3", ToolFormat.LLAMA3, special=_LLAMA, eos="<|eot_id|>", plain=()),
         _family("mistral", "mistral", ToolFormat.MISTRAL, special=_MISTRAL, eos="</s>", plain=()),
         _family(
