@@ -52,13 +52,18 @@ _EXPECT: Final = ("expect", "expected", "calls", "attempts")
 def load(path: Path = OWN) -> tuple[Probe, ...]:
     """The probes of a file; UsageError that names the probe and what is wrong with it."""
     try:
-        return _File(path.parent).probes(path.read_text("utf-8-sig"))
+        probes = _File(path.parent).probes(path.read_text("utf-8-sig"))
+        if not probes:
+            raise ValueError("it has no probes")
     except OSError as error:
-        raise UsageError(f"{path} can't be read", why=str(error)) from error
+        raise UsageError(
+            f"{path} can't be read", why=str(error), fix="name a file with probes"
+        ) from error
     except ValueError as error:
         raise UsageError(
             f"{path} is no file of probes", why=str(error), fix="see docs/reference/parsers.md"
         ) from error
+    return probes
 
 
 def format_named(name: str) -> ToolFormat:

@@ -109,6 +109,8 @@ PLAIN = {"name": "x", "format": "hermes", "tools": [], "text": "hi", "expect": [
     ("content", "words"),
     [
         ("{", "line 1"),
+        ("", "no probes"),
+        ("[]", "no probes"),
         ("3", "list of probes"),
         ('["a"]', "probe 1 is no object"),
         (json.dumps([PLAIN, PLAIN | {"format": "pythonic"}]), "probe 2 .* no format 'pythonic'"),
