@@ -52,9 +52,7 @@ _EXPECT: Final = ("expect", "expected", "calls", "attempts")
 def load(path: Path = OWN) -> tuple[Probe, ...]:
     """The probes of a file; UsageError that names the probe and what is wrong with it."""
     try:
-        probes = _File(path.parent).probes(path.read_text("utf-8-sig"))
-        if not probes:
-            raise ValueError("it has no probes")
+        return _File(path.parent).probes(path.read_text("utf-8-sig"))
     except OSError as error:
         raise UsageError(
             f"{path} can't be read", why=str(error), fix="name a file with probes"
@@ -63,7 +61,6 @@ def load(path: Path = OWN) -> tuple[Probe, ...]:
         raise UsageError(
             f"{path} is no file of probes", why=str(error), fix="see docs/reference/parsers.md"
         ) from error
-    return probes
 
 
 def format_named(name: str) -> ToolFormat:
@@ -91,6 +88,8 @@ class _File:
                 pass
             case _:
                 raise ValueError("it must be a list of probes, or an object with `probes`")
+        if not probes:
+            raise ValueError("it has no probes")
         return tuple(self._probe(each, number, tools) for number, each in enumerate(probes, 1))
 
     def _probe(self, value: object, number: int, tools: object) -> Probe:

@@ -257,10 +257,7 @@ class SandboxContract(FileContract):
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await asyncio.sleep(0.5)
-        before = await sandbox.read_file("beat")
-        await asyncio.sleep(0.3)
-        assert await sandbox.read_file("beat") == before
+        await _until_still(sandbox, "beat")
 
     # --- many at a time, and the end -------------------------------------------------------------
 
@@ -302,3 +299,12 @@ class SandboxContract(FileContract):
 async def _until_there(sandbox: Sandbox, path: str) -> None:
     script = f"n=0; until [ -s {path} ] || [ $n = 80 ]; do sleep 0.1; n=$((n + 1)); done; ls {path}"
     assert (await sandbox.exec(script)).ok
+
+
+async def _until_still(sandbox: Sandbox, path: str) -> None:
+    """Return when a file has stopped growing; a machine may be busy."""
+    before = b""
+    async with asyncio.timeout(_QUICK_S):
+        while (now := await sandbox.read_file(path)) != before:
+            before = now
+            await asyncio.sleep(0.5)
