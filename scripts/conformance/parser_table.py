@@ -39,7 +39,9 @@ def main() -> int:
     """The exit code."""
     parsed = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parsed.add_argument("--json", action="store_true", help="one object as the last line")
-    parsed.add_argument("--probes", action="append", type=Path, default=[], metavar="FILE")
+    parsed.add_argument(
+        "--probes", action="extend", nargs="+", type=Path, default=[], metavar="FILE"
+    )
     parsed.add_argument("--no-peers", action="store_true", help="only us")
     parsed.add_argument("--verbose", action="store_true", help="tell of each wrong answer")
     given = parsed.parse_args()

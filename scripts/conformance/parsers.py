@@ -4,7 +4,7 @@
 Exits with 1 when one of our own answers is wrong. Probes from outside have the form that
 docs/reference/parsers.md describes; with `--probes` they are run instead of the built-in ones.
 
-    scripts/conformance/parsers.py [--json] [--probes FILE]... [--no-peers] [--verbose]
+    scripts/conformance/parsers.py [--json] [--probes FILE...] [--no-peers] [--verbose]
 """
 
 from __future__ import annotations

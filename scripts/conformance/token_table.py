@@ -60,10 +60,11 @@ def _arguments() -> argparse.ArgumentParser:
     parser.add_argument("--json", action="store_true", help="one object as the last line")
     parser.add_argument(
         "--tokenizer",
-        action="append",
+        action="extend",
+        nargs="+",
         default=[],
         metavar="PATH",
-        help="a folder with tokenizer.json and a chat template; in place of the families inside",
+        help="folders with tokenizer.json and a chat template; in place of the families inside",
     )
     parser.add_argument("--families", action="store_true", help="the families inside as well")
     parser.add_argument("--quick", action="store_true", help="what is random once, not five times")

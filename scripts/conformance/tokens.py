@@ -5,7 +5,7 @@ Prefix breaks, forged control ids, and the share of sampled tokens that a traine
 0, 0.2, 1 and 10 % of them are spelled in another way than the tokenizer's. Exits with 1 when one
 of our own figures or checks is not right.
 
-    scripts/conformance/tokens.py [--json] [--quick] [--no-peers] [--tokenizer PATH]... [--families]
+    scripts/conformance/tokens.py [--json] [--quick] [--no-peers] [--tokenizer PATH...] [--families]
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def test_the_table_of_tokens_has_a_row_for_each_tokenizer_that_is_named(tmp_path
     kimi = families.write("kimi_k2", tmp_path / "kimi")
     odd = families.write("qwen3", tmp_path / "odd")
     (odd / "chat_template.jinja").write_text("{{ 1 / 0 }}")
-    named = ("--tokenizer", str(kimi), "--tokenizer", str(odd))
+    named = ("--tokenizer", str(kimi), str(odd))
 
     done = run("tokens.py", "--json", "--quick", *named)
 
