@@ -19,8 +19,8 @@ GONE = 71
 BROKEN = 75
 """How a relay ends when one of its two directions has broken."""
 
-_SHELL_PARTS = ("supervisor_files.sh", "supervisor_run.sh", "supervisor.sh")
-_PARTS = ("bytes", "command", "spawn", "process", "loop", "")
+_SHELL_PARTS = ("files.sh", "run.sh", "main.sh")
+_PARTS = ("bytes", "command", "spawn", "process", "loop", "main")
 
 # Before anything is known of the image: a line at a time, up to a lonely dot.
 _FIRST = """\
@@ -130,7 +130,7 @@ def program(runtime: Runtime) -> bytes:
     if runtime is Runtime.PYTHON:
         text = ast.unparse(_joined()).encode()
         return b"%d\n" % len(text) + text
-    folder = files("swe_rollout.sandbox")
+    folder = files("swe_rollout.sandbox.supervisor")
     sources = [(folder / name).read_text("utf-8") for name in _SHELL_PARTS]
     lines = (line.strip() for source in sources for line in source.splitlines())
     code = [line for line in lines if line and not line.startswith("#")]
@@ -138,9 +138,8 @@ def program(runtime: Runtime) -> bytes:
 
 
 def _sources() -> list[ast.Module]:
-    names = ["_".join(filter(None, ("supervisor", part))) + ".py" for part in _PARTS]
-    folder = files("swe_rollout.sandbox")
-    return [ast.parse((folder / name).read_text("utf-8")) for name in names]
+    folder = files("swe_rollout.sandbox.supervisor")
+    return [ast.parse((folder / f"{part}.py").read_text("utf-8")) for part in _PARTS]
 
 
 def _joined() -> ast.Module:

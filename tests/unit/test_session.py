@@ -14,7 +14,7 @@ from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox import session as session_module
 from swe_rollout.sandbox.frames import word
 from swe_rollout.sandbox.session import Session
-from swe_rollout.sandbox.supervisor_spawn import words_of
+from swe_rollout.sandbox.supervisor.spawn import words_of
 
 _WANTS = b"swe-rollout 2 wants shell\n"
 _READY = b"swe-rollout 2 ready shell /bin/sh /run/.swe-rollout.x\n"

@@ -1,6 +1,6 @@
 """What passes through the Python supervisor: its stream, what commands write, kept answers.
 
-A part of `supervisor`; the rules it is written under are told there.
+The rules it is written under are told in `main`.
 """
 
 from __future__ import annotations

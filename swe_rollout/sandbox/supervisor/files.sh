@@ -1,5 +1,5 @@
 # shellcheck shell=sh disable=SC2154
-# What supervisor.sh does with files; bootstrap.py joins the two. Run in the place of a command: the
+# What main.sh does with files; bootstrap.py joins the two. Run in the place of a command: the
 # exit code is the system's error number (5 where only the words on stderr tell), stdout the content.
 
 # Returns when there is something of that name, as the other functions here end the process.

@@ -1,6 +1,6 @@
 """How the Python supervisor ends a command and waits for its words; the files it reads and writes.
 
-A part of `supervisor`; the rules it is written under are told there.
+The rules it is written under are told in `main`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import signal
 import stat
 import time
 
-from swe_rollout.sandbox.supervisor_bytes import Answer, Body, Capture, write_all
+from swe_rollout.sandbox.supervisor.bytes import Answer, Body, Capture, write_all
 
 RUNNING = "running"
 STOPPING = "stopping"

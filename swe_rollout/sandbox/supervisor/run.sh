@@ -1,5 +1,5 @@
 # shellcheck shell=sh disable=SC2154
-# How supervisor.sh runs a command, and what it keeps of it; bootstrap.py joins the two.
+# How main.sh runs a command, and what it keeps of it; bootstrap.py joins the two.
 
 # First element of the pipeline: the command's parent.
 _sv_job() {

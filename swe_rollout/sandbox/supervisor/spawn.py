@@ -1,6 +1,6 @@
 """How the Python supervisor starts a program: found as a shell finds it, in a session of its own.
 
-A part of `supervisor`; the rules it is written under are told there.
+The rules it is written under are told in `main`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
-from swe_rollout.sandbox.supervisor_bytes import PIPE, BrokenProtocolError
+from swe_rollout.sandbox.supervisor.bytes import PIPE, BrokenProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

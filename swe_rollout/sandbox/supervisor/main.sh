@@ -1,6 +1,6 @@
 # shellcheck shell=sh
 # Runs commands in a sandbox: framed requests on stdin, framed answers on stdout. POSIX sh only, so
-# that any image with /bin/sh will do. docs/reference/supervisor.md has the frames; supervisor.py is
+# that any image with /bin/sh will do. docs/reference/supervisor.md has the frames; main.py is
 # the same for images with Python. Everything about a request is in files named $_sv_dir/ID.*,
 # because bytes do not survive shell variables; `_sv_` keeps off the variables the image exports.
 

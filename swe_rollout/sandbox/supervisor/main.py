@@ -1,6 +1,6 @@
-"""The supervisor for images that have Python: what supervisor.sh does, without its processes.
+"""The supervisor for images that have Python: what main.sh does, without its processes.
 
-Its text and that of its parts (`supervisor_bytes`, `_command`, `_spawn`) are joined by `bootstrap`,
+Its text and those of its parts, the modules beside it, are joined by `bootstrap`,
 sent into the sandbox, and run there by whatever `python3` is found. So they keep to the syntax and
 the standard library of Python 3.6, and import all they need at their start: a command may remove
 Python later. `docs/reference/supervisor.md` has the frames. Importing them does nothing.
@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from swe_rollout.sandbox.supervisor_bytes import (
+from swe_rollout.sandbox.supervisor.bytes import (
     INPUTS,
     Answer,
     Body,
@@ -23,7 +23,7 @@ from swe_rollout.sandbox.supervisor_bytes import (
     Capture,
     write_all,
 )
-from swe_rollout.sandbox.supervisor_command import (
+from swe_rollout.sandbox.supervisor.command import (
     RUNNING,
     Command,
     failed,
@@ -32,9 +32,9 @@ from swe_rollout.sandbox.supervisor_command import (
     stat_file,
     write_file,
 )
-from swe_rollout.sandbox.supervisor_loop import FOREVER, Loop
-from swe_rollout.sandbox.supervisor_process import environment, hide, remove, remove_folder
-from swe_rollout.sandbox.supervisor_spawn import (
+from swe_rollout.sandbox.supervisor.loop import FOREVER, Loop
+from swe_rollout.sandbox.supervisor.process import environment, hide, remove, remove_folder
+from swe_rollout.sandbox.supervisor.spawn import (
     NotStartedError,
     find,
     launcher,
@@ -46,7 +46,7 @@ from swe_rollout.sandbox.supervisor_spawn import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from swe_rollout.sandbox.supervisor_spawn import Launch
+    from swe_rollout.sandbox.supervisor.spawn import Launch
 
 SMALL = 4096
 """What every pipe takes at once."""

@@ -1,6 +1,6 @@
 """The Python supervisor as a process: what it was given, how it looks, and what it leaves.
 
-A part of `supervisor`; the rules it is written under are told there.
+The rules it is written under are told in `main`.
 """
 
 from __future__ import annotations

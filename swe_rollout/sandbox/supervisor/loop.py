@@ -1,6 +1,6 @@
 """The Python supervisor's one thread: waits for all pipes at once, and for the session's stream.
 
-A part of `supervisor`; the rules it is written under are told there.
+The rules it is written under are told in `main`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from swe_rollout.sandbox.supervisor_bytes import LINE, PIPE, BrokenProtocolError, Stream
+from swe_rollout.sandbox.supervisor.bytes import LINE, PIPE, BrokenProtocolError, Stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
