@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import structlog
@@ -152,6 +153,7 @@ class Crew:
             async with asyncio.TaskGroup() as group:
                 while self._tasks or (self._queue and not self._closed):
                     self._fill(group)
+                    self._foresee()
                     self._news.clear()
                     await self._news.wait()
         except* SweRolloutError as errors:
@@ -163,6 +165,11 @@ class Crew:
             task = group.create_task(self._play(attempt), name=str(attempt.episode))
             self._tasks[task] = attempt
             task.add_done_callback(self._over)
+
+    def _foresee(self) -> None:
+        """Tell what sandboxes are wanted next: no more attempts can begin than there are hands."""
+        hands = 0 if self._closed else self._size
+        self._rollout.foresee(self._tasks.values(), islice(self._queue, hands))
 
     def _over(self, task: asyncio.Task[None]) -> None:
         attempt = self._tasks.pop(task)

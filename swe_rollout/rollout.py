@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -20,7 +21,7 @@ from swe_rollout.errors import EpisodeError, GraderError, SandboxError, boundary
 from swe_rollout.sandbox.base import Role, SandboxRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from swe_rollout.agent.prompts import Prompts
     from swe_rollout.agent.renderer import Renderer
@@ -87,16 +88,39 @@ class Rollout:
     async def start_sandbox(self, attempt: Attempt) -> Sandbox:
         """The sandbox the agent works in, from the instance's image."""
         async with boundary(SandboxError, "starting the sandbox"):
-            return await self.sandboxes.start(
-                SandboxRequest(
-                    episode=attempt.episode,
-                    role=Role.AGENT,
-                    image=attempt.instance.image,
-                    workdir=attempt.instance.workdir,
-                    attempt=attempt.number,
-                    deadline_s=self.limits.episode_seconds + SANDBOX_MARGIN_S,
-                )
-            )
+            return await self.sandboxes.start(self._agents(attempt))
+
+    def foresee(self, playing: Iterable[Attempt], coming: Iterable[Attempt]) -> None:
+        """Tell which sandboxes are wanted next, both kinds of attempts soonest first.
+
+        An attempt that ends is graded, and makes room for one that comes.
+        """
+        requests: list[SandboxRequest] = []
+        for played, next_one in zip_longest(playing, coming):
+            if played is not None:
+                requests += [self._agents(played), *self._graders(played)]
+            if next_one is not None:
+                requests.append(self._agents(next_one))
+        self.sandboxes.foresee(requests)
+
+    def _agents(self, attempt: Attempt) -> SandboxRequest:
+        return SandboxRequest(
+            episode=attempt.episode,
+            role=Role.AGENT,
+            image=attempt.instance.image,
+            workdir=attempt.instance.workdir,
+            attempt=attempt.number,
+            deadline_s=self.limits.episode_seconds + SANDBOX_MARGIN_S,
+        )
+
+    def _graders(self, attempt: Attempt) -> tuple[SandboxRequest, ...]:
+        """What its grading asks for; none where nothing is graded."""
+        if self.grader is None:
+            return ()
+        request = self.grader.request(
+            attempt.instance, episode=attempt.episode, attempt=attempt.number
+        )
+        return (request,)
 
     async def grade(self, attempt: Attempt, patch: Patch) -> Verdict | None:
         """The verdict on a patch; none when the job grades nothing.

@@ -19,16 +19,17 @@ from swe_rollout.cluster.manifests import (
     Marks,
     MarksPatch,
     NetworkPolicyManifest,
+    Operation,
     PodManifest,
     Preconditions,
     ResourceAttributes,
     TemplatedPod,
 )
-from swe_rollout.cluster.transport import MERGE_PATCH, Transport
+from swe_rollout.cluster.transport import JSON_PATCH, MERGE_PATCH, Transport
 from swe_rollout.errors import ClusterError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from swe_rollout.cluster.config import Access
 
@@ -112,6 +113,20 @@ class ClusterClient:
             body=msgspec.json.encode(MarksPatch(metadata=Marks(annotations=dict(annotations)))),
             content_type=MERGE_PATCH,
         )
+
+    async def patch_pod(
+        self, namespace: str, name: str, operations: Sequence[Operation]
+    ) -> objects.Pod:
+        """The pod after all operations; ApiError with `invalid` where a `test` among them fails."""
+        doing = f"patch pod {name} in {namespace}"
+        data = await self.transport.request(
+            "PATCH",
+            pods_path(namespace, name),
+            doing=doing,
+            body=msgspec.json.encode(operations),
+            content_type=JSON_PATCH,
+        )
+        return _decode(data, objects.Pod, doing=doing)
 
     async def pod_events(self, namespace: str, uid: str) -> list[objects.Event]:
         """What components said about the pod, oldest first."""

@@ -193,3 +193,12 @@ class AccessReviewManifest(_Manifest, frozen=True):
     """Asks whether we may."""
 
     spec: AccessQuestion
+
+
+class Operation(_Manifest, frozen=True):
+    """One step of a JSON patch; all of them are done, or none."""
+
+    op: str
+    """`test`, `add`, `replace` or `remove`."""
+    path: str
+    value: str | int | None = None

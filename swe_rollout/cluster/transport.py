@@ -43,6 +43,7 @@ MAX_BACKOFF_S = 15.0
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
 APPLY = "application/apply-patch+yaml"
 """A server-side apply; JSON is YAML too."""
 _RETRIED = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError)

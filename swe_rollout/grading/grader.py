@@ -48,6 +48,19 @@ class Grader:
         self._timeout_s = timeout_s
         """Of a test run; none: what the instance says."""
 
+    def request(
+        self, instance: Instance, *, episode: EpisodeId, attempt: int = 1
+    ) -> SandboxRequest:
+        """The sandbox that grading an attempt asks for."""
+        return SandboxRequest(
+            episode=episode,
+            role=Role.GRADER,
+            image=instance.image,
+            workdir=instance.workdir,
+            attempt=attempt,
+            deadline_s=self._test_run_s(instance) + 3 * repository.STEP_S,
+        )
+
     async def grade(
         self, instance: Instance, patch: Patch, *, episode: EpisodeId, attempt: int = 1
     ) -> Verdict:
@@ -74,16 +87,8 @@ class Grader:
                 fix="give the row FAIL_TO_PASS, or leave the instance out",
                 retryable=False,
             )
-        timeout_s = self._timeout_s or instance.evaluation.timeout_s
-        request = SandboxRequest(
-            episode=episode,
-            role=Role.GRADER,
-            image=instance.image,
-            workdir=instance.workdir,
-            attempt=attempt,
-            deadline_s=timeout_s + 3 * repository.STEP_S,
-        )
-        run = _Run(instance, patch, program(instance.evaluation), timeout_s)
+        request = self.request(instance, episode=episode, attempt=attempt)
+        run = _Run(instance, patch, program(instance.evaluation), self._test_run_s(instance))
         async with boundary(GraderError, "grading"), self._sandbox(request) as sandbox:
             verdict = await run.verdict(sandbox)
         log.info(
@@ -94,6 +99,9 @@ class Grader:
             findings=len(verdict.integrity),
         )
         return verdict
+
+    def _test_run_s(self, instance: Instance) -> float:
+        return self._timeout_s or instance.evaluation.timeout_s
 
     @asynccontextmanager
     async def _sandbox(self, request: SandboxRequest) -> AsyncIterator[Sandbox]:

@@ -137,6 +137,13 @@ class SandboxProvider(Protocol):
         """A ready sandbox; raises SandboxError with why and fix when it can't be had."""
         ...
 
+    def foresee(self, requests: Sequence[SandboxRequest]) -> None:
+        """Know what will be asked for next, soonest first, in place of what was foreseen before.
+
+        A provider may prepare for it; nothing is owed to it, and nothing is raised.
+        """
+        ...
+
     async def sweep(self, finished: Collection[EpisodeId]) -> None:
         """End what processes that are dead left running for episodes that are `finished`."""
         ...

@@ -96,6 +96,9 @@ class LocalProvider:
     def _folder_of(self, image: str) -> Path:
         return image_folder(image, self._images)
 
+    def foresee(self, requests: Sequence[SandboxRequest]) -> None:
+        """Nothing: a sandbox here starts in no time."""
+
     async def sweep(self, finished: Collection[EpisodeId]) -> None:
         """Nothing: a sandbox dies with its process, and the first start removes its folder."""
 

@@ -11,122 +11,40 @@ from __future__ import annotations
 import asyncio
 import secrets
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import structlog
+from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.watch import PodWatch
 from swe_rollout.errors import PrerequisiteError, SandboxError
 from swe_rollout.sandbox import diagnose, pod_spec
-from swe_rollout.sandbox.base import MAX_DOWNLOAD_BYTES, MAX_OUTPUT_BYTES, ExecResult
-from swe_rollout.sandbox.pod_channel import PodDial
 from swe_rollout.sandbox.pod_launch import PodLaunch
 from swe_rollout.sandbox.pod_reaper import PodReaper
 from swe_rollout.sandbox.pod_template import check_template, with_template
-from swe_rollout.sandbox.session import Session, supervisor_command
+from swe_rollout.sandbox.running_pod import PodGround, RunningPod, enter
+from swe_rollout.sandbox.warm_pool import WarmPool
+from swe_rollout.sandbox.warm_spec import WARM_LABEL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Collection, Sequence
 
     from swe_rollout.cluster import manifests
-    from swe_rollout.cluster.objects import NetworkPolicy, Pod
+    from swe_rollout.cluster.objects import NetworkPolicy
     from swe_rollout.sandbox.base import SandboxRequest
     from swe_rollout.spec.job import PodSandbox as PodOptions
     from swe_rollout.trajectory import EpisodeId
 
+__all__ = ["PodProvider", "RunningPod", "log_doubt"]
+
 log = structlog.get_logger()
 
-KEEPALIVE_S = 30.0
-"""Between two signs of life on a stream; kubelets and load balancers end idle ones."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Cluster:
-    """What the sandboxes of a provider share, once it is open."""
-
-    client: ClusterClient
-    watch: PodWatch
-    reaper: PodReaper
-    namespace: str
-    names: set[str]
-    """Of the sandboxes that are starting or running: each is one request's."""
-    running: set[RunningPod] = field(default_factory=set)
-
-
-class RunningPod:
-    """A `Sandbox` in a pod."""
-
-    def __init__(self, pod: Pod, session: Session, cluster: _Cluster) -> None:
-        """Use `PodProvider.start`."""
-        self._pod = pod
-        self._session = session
-        self._cluster = cluster
-        self._closed = False
-        cluster.running.add(self)
-        self._keepalive = asyncio.create_task(
-            _keep_alive(session), name=f"keepalive-{pod.metadata.name}"
-        )
-
-    @property
-    def name(self) -> str:
-        """The pod's name."""
-        return self._pod.metadata.name
-
-    @property
-    def workdir(self) -> str:
-        """Where commands start."""
-        return self._session.workdir
-
-    async def exec(
-        self,
-        command: str | Sequence[str],
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        stdin: bytes = b"",
-        timeout_s: float = 120.0,
-        max_output: int = MAX_OUTPUT_BYTES,
-    ) -> ExecResult:
-        """What the command did; see `Sandbox.exec`."""
-        return await self._session.exec(
-            command, cwd=cwd, env=env, stdin=stdin, timeout_s=timeout_s, max_output=max_output
-        )
-
-    async def read_file(self, path: str, *, max_bytes: int = 64 << 20) -> bytes:
-        """The bytes of a file; see `Sandbox.read_file`."""
-        return await self._session.read_file(path, max_bytes=max_bytes)
-
-    async def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
-        """Create or replace a file; see `Sandbox.write_file`."""
-        await self._session.write_file(path, data, mode=mode)
-
-    async def upload(self, local: Path, path: str) -> None:
-        """Take a file or a tree into the pod; see `Sandbox.upload`."""
-        await self._session.upload(local, path)
-
-    async def download(
-        self, path: str, local: Path, *, max_bytes: int = MAX_DOWNLOAD_BYTES
-    ) -> None:
-        """Bring a file or a tree from the pod; see `Sandbox.download`."""
-        await self._session.download(path, local, max_bytes=max_bytes)
-
-    async def close(self) -> None:
-        """End the pod, which is deleted later. Idempotent; never raises for a pod that is lost."""
-        if self._closed:
-            return
-        self._closed = True
-        self._keepalive.cancel()
-        try:
-            await self._session.close()
-        finally:
-            self._cluster.reaper.take(self._pod)
-            self._cluster.running.discard(self)
-            self._cluster.names.discard(self.name)
+ROOM_S = 10.0
+"""How long a start is tried again once waiting pods have given way to it."""
+ROOM_LOOK_S = 0.5
 
 
 def log_doubt(error: SandboxError) -> None:
@@ -161,7 +79,9 @@ class PodProvider:
         self._on_doubt = on_doubt
         self._template_is_taken = not spec.template
         self._opening = asyncio.Lock()
-        self._cluster: _Cluster | None = None
+        self._ground: PodGround | None = None
+        self._pool: WarmPool | None = None
+        self._foreseen: Sequence[SandboxRequest] = ()
 
     async def start(self, request: SandboxRequest) -> RunningPod:
         """A ready sandbox; SandboxError or ClusterError with why and fix when it can't be had.
@@ -169,75 +89,126 @@ class PodProvider:
         PrerequisiteError and UnreachableError are the job's own: no other episode would fare
         better.
         """
-        cluster = await self._opened()
-        manifest = with_template(
-            pod_spec.pod_manifest(request, self._spec, self._owner), self._spec.template
-        )
-        await self._try_template(cluster, manifest)
-        name = manifest.metadata.name
-        if name in cluster.names:
+        ground = await self._opened()
+        name = pod_spec.pod_name(request)
+        if name in ground.names:
             raise SandboxError(
                 f"the sandbox {name} is running already",
                 why="the same episode, attempt and role were asked for twice",
                 retryable=False,
             )
-        launch = PodLaunch(
-            cluster.client,
-            cluster.watch,
-            manifest,
-            namespace=cluster.namespace,
-            is_over=cluster.reaper.has_taken,
-            on_doubt=self._on_doubt,
-        )
         async with AsyncExitStack() as undo:
-            cluster.names.add(name)
-            undo.callback(cluster.names.discard, name)
-            undo.push_async_callback(launch.undo)
-            pod = await launch.run(start_s=self._spec.start_seconds)
-            session = await _enter(pod, cluster, workdir=request.workdir)
+            ground.names.add(name)
+            undo.callback(ground.names.discard, name)
+            pod = await self._started(ground, request)
             undo.pop_all()
-        return RunningPod(pod, session, cluster)
+        return pod
+
+    def foresee(self, requests: Sequence[SandboxRequest]) -> None:
+        """Have pods wait for the first of these, where the spec has warm pods."""
+        self._foreseen = requests
+        if self._pool is not None:
+            self._pool.foresee(requests)
+
+    @property
+    def warm(self) -> int:
+        """Pods that wait and could be taken now."""
+        return 0 if self._pool is None else self._pool.ready
 
     async def sweep(self, finished: Collection[EpisodeId]) -> None:
         """Delete the job's pods of `finished` episodes: nobody needs them any more.
 
-        Pods of this provider are left to it.
+        So it is with pods that ended while they waited. Pods of this provider are left to it.
         """
-        cluster = await self._opened()
+        ground = await self._opened()
         selector = f"{pod_spec.JOB_LABEL}={pod_spec.label_value(self._job)}"
         done = {episode.digest for episode in finished}
-        listed = await cluster.client.list_pods(cluster.namespace, selector)
-        left = [
+        listed = await ground.client.list_pods(ground.namespace, selector)
+        others = [
             pod
             for pod in listed.items or []
-            if pod.metadata.labels.get(pod_spec.EPISODE_LABEL) in done
-            and pod.metadata.labels.get(pod_spec.RUN_LABEL) != self._owner.run
+            if pod.metadata.labels.get(pod_spec.RUN_LABEL) != self._owner.run
         ]
-        await asyncio.gather(*(cluster.reaper.delete(pod) for pod in left))
+        left = [
+            pod
+            for pod in others
+            if pod.metadata.labels.get(pod_spec.EPISODE_LABEL) in done
+            or (WARM_LABEL in pod.metadata.labels and diagnose.loss(pod) is not None)
+        ]
+        await asyncio.gather(*(ground.reaper.delete(pod) for pod in left))
 
     async def aclose(self) -> None:
         """End what is still open, delete every pod of this run, close the connections."""
-        cluster, self._cluster = self._cluster, None
-        if cluster is None:
+        ground, self._ground = self._ground, None
+        pool, self._pool = self._pool, None
+        if ground is None:
             return
         try:
-            await asyncio.gather(*(sandbox.close() for sandbox in list(cluster.running)))
-            await cluster.reaper.aclose()
+            if pool is not None:
+                await pool.aclose()
+            await asyncio.gather(*(sandbox.close() for sandbox in list(ground.running)))
+            await ground.reaper.aclose()
         finally:
-            await cluster.watch.aclose()
-            await cluster.client.aclose()
+            await ground.watch.aclose()
+            await ground.client.aclose()
 
     @property
     def _selector(self) -> str:
         return f"{pod_spec.RUN_LABEL}={self._owner.run}"
 
-    async def _opened(self) -> _Cluster:
+    async def _opened(self) -> PodGround:
         async with self._opening:
-            if self._cluster is None:
-                self._cluster = await self._open()
-            return self._cluster
+            if self._ground is None:
+                self._ground = await self._open()
+                if self._spec.warm.cap:
+                    self._pool = WarmPool(
+                        self._ground, self._spec, job=self._job, owner=self._owner
+                    )
+                    self._pool.foresee(self._foreseen)
+            return self._ground
 
-    async def _open(self) -> _Cluster:
+    async def _started(self, ground: PodGround, request: SandboxRequest) -> RunningPod:
+        """A pod that waits, or a new one; what waits for others gives way to it."""
+        if self._pool is not None and (pod := await self._pool.claim(request)) is not None:
+            return pod
+        try:
+            return await self._launched(ground, request)
+        except SandboxError as error:
+            if self._pool is None or not error.scarce or not await self._pool.make_room():
+                raise
+        # A quota counts a pod for a moment longer than the pod lives.
+        again = AsyncRetrying(
+            retry=retry_if_exception(lambda e: isinstance(e, SandboxError) and e.scarce),
+            stop=stop_after_delay(ROOM_S),
+            wait=wait_fixed(ROOM_LOOK_S),
+            reraise=True,
+        )
+        return await again(self._launched, ground, request)
+
+    async def _launched(self, ground: PodGround, request: SandboxRequest) -> RunningPod:
+        manifest = with_template(
+            pod_spec.pod_manifest(request, self._spec, self._owner), self._spec.template
+        )
+        await self._try_template(ground, manifest)
+        launch = PodLaunch(
+            ground.client,
+            ground.watch,
+            manifest,
+            namespace=ground.namespace,
+            is_over=ground.reaper.has_taken,
+            on_doubt=self._on_doubt,
+        )
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(launch.undo)
+            pod = await launch.run(start_s=self._spec.start_seconds)
+            session = await enter(pod, ground, workdir=request.workdir)
+            running = RunningPod(pod, session, ground, held=manifest.metadata.name)
+            undo.push_async_callback(running.close)
+            await running.check_workdir()
+            undo.pop_all()
+        return running
+
+    async def _open(self) -> PodGround:
         async with AsyncExitStack() as undo:
             client = await ClusterClient.connect(self._spec.context)
             undo.push_async_callback(client.aclose)
@@ -254,16 +225,16 @@ class PodProvider:
             )
             undo.pop_all()
         log.info("pod_provider_opened", job=self._job, namespace=namespace, run=self._owner.run)
-        return _Cluster(client, watch, reaper, namespace, names)
+        return PodGround(client, watch, reaper, namespace, names)
 
     async def _try_template(
-        self, cluster: _Cluster, manifest: manifests.PodManifest | manifests.TemplatedPod
+        self, ground: PodGround, manifest: manifests.PodManifest | manifests.TemplatedPod
     ) -> None:
         """Once, before the first pod: a template that is refused is the job's own mistake."""
         if self._template_is_taken:
             return
         try:
-            await cluster.client.create_pod(cluster.namespace, manifest, dry_run=True)
+            await ground.client.create_pod(ground.namespace, manifest, dry_run=True)
         except ApiError as error:
             if error.invalid:
                 raise PrerequisiteError(
@@ -272,37 +243,6 @@ class PodProvider:
                     fix="mend spec.sandbox.pod.template; `kubectl explain pod.spec` has the fields",
                 ) from error
         self._template_is_taken = True
-
-
-async def _enter(pod: Pod, cluster: _Cluster, *, workdir: str) -> Session:
-    """A session with a supervisor in the pod."""
-    dial = PodDial(pod, client=cluster.client, watch=cluster.watch)
-    try:
-        # When the supervisor has ended, nobody needs the pod: also when this process was killed.
-        channel = await dial(supervisor_command(end_signal=pod_spec.END_SIGNAL))
-    except SandboxError:
-        await dial.close()
-        raise
-    session = await Session.open(channel, workdir=workdir, dial=dial)
-    if not (await session.exec(["test", "-d", workdir], cwd="/")).ok:
-        await session.close()
-        raise SandboxError(
-            f"the image has no folder {workdir}",
-            why=f"looked for in pod {pod.metadata.name}",
-            fix="correct the instance's workdir, or its image",
-            retryable=False,
-        )
-    return session
-
-
-async def _keep_alive(session: Session) -> None:
-    """Ping until the session is lost; its callers are told by their own calls."""
-    while True:
-        await asyncio.sleep(KEEPALIVE_S)
-        try:
-            await session.ping()
-        except SandboxError:
-            return
 
 
 async def _cut_off(client: ClusterClient, namespace: str) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from swe_rollout.cluster import manifests
 from swe_rollout.sandbox.base import Role
+from swe_rollout.sandbox.bootstrap import IDLE_NAME
 
 if TYPE_CHECKING:
     from swe_rollout.sandbox.base import SandboxRequest
@@ -26,18 +27,22 @@ RUN_LABEL: Final = f"{PREFIX}/run"
 ROLE_LABEL: Final = f"{PREFIX}/role"
 JOB_LABEL: Final = f"{PREFIX}/job"
 EPISODE_LABEL: Final = f"{PREFIX}/episode"
+ADDRESS: Final = f"{PREFIX}/address"
+"""The annotation with the episode in full."""
 MANAGED_BY: Final = {"app.kubernetes.io/managed-by": "swe-rollout"}
 POLICY_NAME: Final = "swe-rollout-sandboxes-deny-all"
 
 END_SIGNAL: Final = "USR1"
 """What process 1 takes as the orderly end of its sandbox: the pod has then succeeded."""
 
-# Process 1 must end with a failure on TERM, or an evicted pod looks as if it had succeeded; the
-# number is what every `sleep` understands, `infinity` is not.
+# Commands may signal process 1, which ends by nothing else but the kubelet's KILL, and may kill its
+# sleep. The number is what every `sleep` understands, `infinity` is not.
 _IDLE: Final = (
     "/bin/sh",
     "-c",
-    f'trap "exit 143" TERM; trap "exit 0" {END_SIGNAL}; sleep 2147483647 & wait',
+    f"""trap '' HUP INT QUIT TERM; trap 'exit 0' {END_SIGNAL}
+until sleep 2147483647 & wait $! || [ $? -lt 128 ]; do :; done; exit 1""",
+    IDLE_NAME,
 )
 _ROOT_POWERS: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID")
 """What package managers and test suites of images that run as root do."""
@@ -64,9 +69,9 @@ def pod_manifest(
     return manifests.PodManifest(
         metadata=manifests.Named(
             name=pod_name(request),
-            labels=_labels(request, owner),
+            labels={**job_labels(request.episode.job, owner), **episode_labels(request)},
             annotations={
-                f"{PREFIX}/address": str(request.episode),
+                ADDRESS: str(request.episode),
                 f"{PREFIX}/owner": f"{owner.run} {owner.started}",
             },
             owner_references=() if owner.job is None else (owner.job,),
@@ -125,26 +130,29 @@ def pod_name(request: SandboxRequest) -> str:
     return f"{job}-{_cut(episode.instance, room - len(job))}-{tail}"
 
 
+def job_labels(job: str, owner: RunOwner) -> dict[str, str]:
+    """What every sandbox pod of a run is labelled with."""
+    return {**MANAGED_BY, JOB_LABEL: label_value(job), RUN_LABEL: owner.run}
+
+
+def episode_labels(request: SandboxRequest) -> dict[str, str]:
+    """Whose sandbox it is, and what for."""
+    episode = request.episode
+    return {
+        f"{PREFIX}/instance": label_value(episode.instance),
+        f"{PREFIX}/sample": str(episode.sample),
+        f"{PREFIX}/attempt": str(request.attempt),
+        EPISODE_LABEL: episode.digest,
+        ROLE_LABEL: request.role.value,
+    }
+
+
 def label_value(text: str) -> str:
     """`text` itself where it is a valid label value, else a readable part of it and a digest."""
     if re.fullmatch(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", text):
         return text
     part = re.sub(r"[^-A-Za-z0-9_.]+", "-", text)[:50].strip("-_.")
     return f"{part}-{_digest(text)}".lstrip("-")
-
-
-def _labels(request: SandboxRequest, owner: RunOwner) -> dict[str, str]:
-    episode = request.episode
-    return {
-        **MANAGED_BY,
-        JOB_LABEL: label_value(episode.job),
-        f"{PREFIX}/instance": label_value(episode.instance),
-        f"{PREFIX}/sample": str(episode.sample),
-        f"{PREFIX}/attempt": str(request.attempt),
-        EPISODE_LABEL: episode.digest,
-        ROLE_LABEL: request.role.value,
-        RUN_LABEL: owner.run,
-    }
 
 
 def _container(image: str, sandbox: PodSandbox) -> manifests.Container:

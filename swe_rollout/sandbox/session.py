@@ -66,6 +66,10 @@ class Session:
         """Where commands start and relative paths begin, as a path inside."""
         return self._workdir
 
+    def move(self, workdir: str) -> None:
+        """Let commands start in `workdir` from now on: the session may be older than its task."""
+        self._workdir = workdir
+
     @property
     def state_dir(self) -> str:
         """Where the supervisor keeps its files."""

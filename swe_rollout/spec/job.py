@@ -244,6 +244,20 @@ class Resources(Model):
     """Disk that the pod may write, requested and the limit."""
 
 
+class WarmPods(Model):
+    """Pods that are started before their episodes ask for them, by each worker for itself.
+
+    A waiting pod holds its resources, and costs the API server one write more when it is taken.
+    """
+
+    cap: Annotated[int, Field(ge=0, le=1000)] = 0
+    """At most so many start or wait at a time; 0: none."""
+    per_image: Positive = 4
+    """Of these, from one image."""
+    expiry_seconds: Seconds = 600.0
+    """How long a pod waits. A younger one takes its place while one is wanted."""
+
+
 class PodSandbox(Model):
     """One Kubernetes pod for each sandbox."""
 
@@ -258,18 +272,41 @@ class PodSandbox(Model):
     """A hardened runtime, such as `gvisor`."""
     start_seconds: Seconds = 300.0
     """From creation to the first command."""
+    warm: WarmPods = WarmPods()
+    """Pods that wait for the episodes that come next."""
     template: dict[str, Any] = Field(default_factory=dict)
     """A pod template (`metadata`, `spec`) merged over the hardened defaults: node selectors,
     tolerations, priority, image pull secrets, resources of the container `sandbox`."""
 
 
+class KodoSandbox(Model):
+    """Containers started by kodo, for teams that have it; less closed than `pod`."""
+
+    backend: Literal["kubernetes", "docker"] = "kubernetes"
+    """Where kodo starts them."""
+    namespace: str = "default"
+    """Of its pods. The kubeconfig's current context says which cluster."""
+    kubeconfig: str | None = None
+    """A file; none: `KUBECONFIG`, or the cluster this runs in."""
+    resources: Resources = Resources()
+    """What a container may use."""
+    node_selector: dict[str, str] = Field(default_factory=dict)
+    """Labels of the nodes that may run its pods."""
+    path: str | None = None
+    """`PATH` of the commands: kodo replaces the image's own; none: what kodo sets."""
+    start_seconds: Seconds = 300.0
+    """From creation to a running pod."""
+
+
 class SandboxSpec(OneOf):
-    """Where agents work and patches are graded. Set exactly one of `local` and `pod`."""
+    """Where agents work and patches are graded. Set exactly one of `local`, `pod` and `kodo`."""
 
     local: LocalSandbox | None = variant()
     """Namespaces on this machine."""
     pod: PodSandbox | None = variant()
     """Kubernetes pods."""
+    kodo: KodoSandbox | None = variant()
+    """Containers of kodo."""
 
 
 class GradingSpec(Model):

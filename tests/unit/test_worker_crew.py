@@ -86,6 +86,23 @@ async def test_more_are_started_at_once_and_fewer_come_to_their_end(
     assert [a.episode.sample for a in stage.began] == list(range(12))
 
 
+async def test_what_runs_and_what_can_begin_next_is_foreseen_and_nothing_in_a_pause(
+    crew: Crew, stage: Stage, shared: Shared
+) -> None:
+    todo = attempts(5)
+    crew.add(todo)
+    working = asyncio.create_task(crew.work())
+    await settled()
+    assert (list(shared.playing), list(shared.coming)) == (todo[:2], todo[2:4])
+    crew.resize(0)
+    crew.drop()
+    await settled()
+    assert (shared.playing, shared.coming) == ((), ())
+    crew.resize(2)
+    stage.curtain.set()
+    await working
+
+
 async def test_nothing_starts_while_the_size_is_0(crew: Crew, stage: Stage) -> None:
     crew.resize(0)
     crew.add(attempts(2))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import pytest
 
@@ -143,6 +143,7 @@ class Provider:
         self.sandbox = sandbox
         self.error: SandboxError | None = SandboxError("no image", fix="push it")
         self.swept: list[EpisodeId] = []
+        self.foreseen: list[SandboxRequest] = []
         self.closed = False
 
     async def start(self, request: SandboxRequest) -> Sandbox:
@@ -150,6 +151,9 @@ class Provider:
         if self.error is not None:
             raise self.error
         return self.sandbox
+
+    def foresee(self, requests: Sequence[SandboxRequest]) -> None:
+        self.foreseen = [*requests]
 
     async def sweep(self, finished: Collection[EpisodeId]) -> None:
         self.swept += finished
@@ -169,6 +173,8 @@ async def test_the_last_start_that_failed_is_told_until_one_succeeds(troubles: T
     provider.error = None
     assert await watched.start(request) is sandbox
     assert troubles.now == ()
+    watched.foresee([request])
+    assert provider.foreseen == [request]
     await watched.sweep([request.episode])
     await watched.aclose()
     assert (provider.swept, provider.closed) == ([request.episode], True)

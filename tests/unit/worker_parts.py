@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -115,6 +116,12 @@ class Shared:
 
     progress: Listener = field(default_factory=Listener)
     retry: RetrySpec = field(default_factory=lambda: RetrySpec(attempts=3, backoff_seconds=0.001))
+    playing: tuple[Attempt, ...] = ()
+    coming: tuple[Attempt, ...] = ()
+
+    def foresee(self, playing: Iterable[Attempt], coming: Iterable[Attempt]) -> None:
+        """Remember what was told last."""
+        self.playing, self.coming = tuple(playing), tuple(coming)
 
 
 def rollout(shared: Shared) -> Rollout:
