@@ -18,7 +18,7 @@ import pytest
 from swe_rollout.cluster import doctor
 from swe_rollout.cluster.client import ClusterClient, pods_path
 from swe_rollout.errors import PrerequisiteError, SandboxError
-from swe_rollout.sandbox import diagnose, pod, pod_spec
+from swe_rollout.sandbox import diagnose, pod_spec, running_pod
 from swe_rollout.sandbox.base import Role, SandboxRequest
 from swe_rollout.sandbox.pod import PodProvider, RunningPod
 from swe_rollout.sandbox.session import Session
@@ -324,7 +324,7 @@ async def test_an_idle_stream_is_kept_alive_by_data(monkeypatch: pytest.MonkeyPa
         await ping(session, timeout_s=timeout_s)
         pings += 1
 
-    monkeypatch.setattr(pod, "KEEPALIVE_S", 0.05)
+    monkeypatch.setattr(running_pod, "KEEPALIVE_S", 0.05)
     monkeypatch.setattr(Session, "ping", counted)
     async for sandbox in running(BUSYBOX):
         result = await sandbox.exec("sleep 1; head -c 100000 /dev/zero | wc -c")

@@ -1,0 +1,494 @@
+"""Pods that wait, on a real cluster: how they are kept, taken once, and never left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import secrets
+import signal
+import sys
+import time
+from collections import Counter
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pytest
+
+from swe_rollout.cluster.api_error import ApiError
+from swe_rollout.cluster.client import ClusterClient
+from swe_rollout.cluster.manifests import OwnerReference
+from swe_rollout.errors import SandboxError
+from swe_rollout.sandbox import diagnose, pod_spec, warm_spec
+from swe_rollout.sandbox.base import Role, SandboxRequest
+from swe_rollout.sandbox.pod import PodProvider
+from swe_rollout.spec.job import PodSandbox, Resources, WarmPods
+from swe_rollout.testing.sandbox_contract import SandboxContract
+from swe_rollout.trajectory import EpisodeId
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+    from swe_rollout.cluster.objects import Pod
+    from swe_rollout.sandbox.base import Sandbox
+
+KUBECONFIG = os.environ.get("KUBECONFIG") or str(
+    Path(__file__).resolve().parents[2] / ".dev-cluster" / "kubeconfig"
+)
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(
+        not Path(KUBECONFIG).exists(), reason="needs a cluster: `scripts/dev-cluster up`"
+    ),
+]
+
+BUSYBOX = "swe-rollout/busybox:local"
+BASE = "swe-rollout/sandbox-base:local"
+JOB = "test-warm-pool"
+NAMESPACE = f"swe-rollout-warm-{secrets.token_hex(3)}"
+SAMPLES = itertools.count()
+
+
+def spec(*, namespace: str = NAMESPACE, **warm: Any) -> PodSandbox:
+    return PodSandbox(
+        namespace=namespace,
+        resources=Resources(cpu="20m", memory="128Mi", ephemeral_storage="64Mi"),
+        start_seconds=60.0,
+        warm=WarmPods(**{"cap": 2, **warm}),
+    )
+
+
+def request(image: str = BUSYBOX, **changes: Any) -> SandboxRequest:
+    """One of its own."""
+    episode = EpisodeId(JOB, "one__one-1", next(SAMPLES))
+    wanted = SandboxRequest(episode, Role.AGENT, image, "/root", deadline_s=600.0)
+    return replace(wanted, **changes)
+
+
+async def until(true: Callable[[], Awaitable[bool] | bool], *, within_s: float = 30) -> None:
+    end = time.monotonic() + within_s
+    while True:
+        found = true()
+        if found if isinstance(found, bool) else await found:
+            return
+        assert time.monotonic() < end, f"not so after {within_s} s"
+        await asyncio.sleep(0.1)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _namespace() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KUBECONFIG", KUBECONFIG)
+        asyncio.run(make_namespace(NAMESPACE))
+        yield
+        asyncio.run(end_namespace(NAMESPACE))
+
+
+async def make_namespace(name: str) -> None:
+    client = await ClusterClient.connect()
+    body = json.dumps({"metadata": {"name": name}}).encode()
+    await client.transport.request("POST", "/api/v1/namespaces", doing="create", body=body)
+    path = f"/api/v1/namespaces/{name}/serviceaccounts/default"
+
+    async def has_account() -> bool:
+        try:
+            await client.transport.request("GET", path, doing="wait for the account")
+        except ApiError:
+            return False
+        return True
+
+    await until(has_account)
+    await client.aclose()
+
+
+async def end_namespace(name: str) -> None:
+    client = await ClusterClient.connect()
+    await until(lambda: nothing_is_left(client, name))
+    await client.transport.request("DELETE", f"/api/v1/namespaces/{name}", doing="delete")
+    await client.aclose()
+
+
+async def nothing_is_left(client: ClusterClient, namespace: str) -> bool:
+    return not await pods(client, namespace=namespace)
+
+
+async def pods(client: ClusterClient, *, namespace: str = NAMESPACE) -> list[Pod]:
+    """The job's, without those that are being deleted."""
+    found = await client.list_pods(namespace, f"{pod_spec.JOB_LABEL}={JOB}")
+    return [pod for pod in found.items or [] if pod.metadata.deletion_timestamp is None]
+
+
+async def waiting(client: ClusterClient) -> list[Pod]:
+    """The pods that start or wait for an episode."""
+    return [
+        pod
+        for pod in await pods(client)
+        if warm_spec.WARM_LABEL in pod.metadata.labels and pod.status.phase != "Succeeded"
+    ]
+
+
+@asynccontextmanager
+async def opened(wanted: PodSandbox, owner: OwnerReference | None = None) -> Any:
+    """A provider that has met the cluster: pods wait as soon as they are foreseen."""
+    provider = PodProvider(wanted, job=JOB, owner=owner)
+    try:
+        await provider.sweep([])
+        yield provider
+    finally:
+        await provider.aclose()
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[ClusterClient]:
+    client = await ClusterClient.connect()
+    yield client
+    await client.aclose()
+
+
+async def read(client: ClusterClient, name: str) -> dict[str, Any]:
+    path = f"/api/v1/namespaces/{NAMESPACE}/pods/{name}"
+    found: dict[str, Any] = json.loads(await client.transport.request("GET", path, doing="read"))
+    return found
+
+
+class TestClaimed(SandboxContract):
+    """What waited is as good as what was made for the episode."""
+
+    has_bash: ClassVar[bool] = True
+
+    @pytest.fixture
+    async def sandbox(self) -> AsyncIterator[Sandbox]:
+        async with opened(spec(cap=1)) as provider:
+            wanted = request(BASE)
+            provider.foresee([wanted])
+            await until(lambda: provider.warm == 1)
+            sandbox = await provider.start(wanted)
+            assert "-w-" in sandbox.name
+            yield sandbox
+            await sandbox.close()
+
+
+# --- a claim -------------------------------------------------------------------------------------
+
+
+async def test_a_claimed_pod_is_marked_and_bounded_like_one_made_for_the_episode(
+    client: ClusterClient,
+) -> None:
+    async with opened(spec()) as provider:
+        wanted = request(role=Role.GRADER, deadline_s=300.0)
+        provider.foresee([request(), wanted])
+        await until(lambda: provider.warm == 2)
+        for pod in await waiting(client):
+            assert pod.metadata.labels[pod_spec.ROLE_LABEL] in {"agent", "grader"}  # cut off
+            assert pod_spec.EPISODE_LABEL not in pod.metadata.labels
+        claimed = await read(client, (await provider.start(wanted)).name)
+        cold = await read(client, (await provider.start(request(BASE, deadline_s=300.0))).name)
+        labels = pod_spec.episode_labels(wanted)
+        assert claimed["metadata"]["labels"].keys() == cold["metadata"]["labels"].keys()
+        assert labels.items() <= claimed["metadata"]["labels"].items()
+        assert claimed["metadata"]["annotations"][pod_spec.ADDRESS] == str(wanted.episode)
+        assert 300 <= claimed["spec"]["activeDeadlineSeconds"] < 400
+        differ = {"containers", "activeDeadlineSeconds"}  # the images differ
+        assert {k: v for k, v in claimed["spec"].items() if k not in differ} == {
+            k: v for k, v in cold["spec"].items() if k not in differ
+        }
+
+
+async def test_of_many_claims_on_one_pod_exactly_one_is_granted(client: ClusterClient) -> None:
+    owner = pod_spec.RunOwner(run=secrets.token_hex(6), started="now")
+    others = [await ClusterClient.connect() for _ in range(3)]
+    for _ in range(5):
+        manifest = warm_spec.warm_manifest(
+            BUSYBOX, job=JOB, life_s=1200, sandbox=spec(), owner=owner
+        )
+        pod = await client.create_pod(NAMESPACE, manifest)
+        claims = [request() for _ in range(8)]
+        patches = (
+            racer.patch_pod(NAMESPACE, pod.metadata.name, warm_spec.claim(pod, wanted, age_s=1.0))
+            for wanted, racer in zip(claims, itertools.cycle([client, *others]), strict=False)
+        )
+        answers = await asyncio.gather(*patches, return_exceptions=True)
+        refused = [each for each in answers if isinstance(each, ApiError)]
+        assert (len(answers) - len(refused), {each.invalid for each in refused}) == (1, {True})
+        now = await client.get_pod(NAMESPACE, pod.metadata.name)
+        assert [warm_spec.is_claimed_by(now, wanted, owner) for wanted in claims] == [
+            not isinstance(answer, ApiError) for answer in answers
+        ]
+        await client.delete_pod(NAMESPACE, pod.metadata.name, uid=pod.metadata.uid)
+    for other in others:
+        await other.aclose()
+
+
+async def test_many_claims_at_once_get_pods_of_their_own() -> None:
+    async with opened(spec(cap=3)) as provider:
+        wanted = [request() for _ in range(6)]
+        provider.foresee(wanted)
+        await until(lambda: provider.warm >= 2)
+        sandboxes = await asyncio.gather(*(provider.start(each) for each in wanted))
+        hosts = await asyncio.gather(*(each.exec("hostname; pwd") for each in sandboxes))
+        told = {result.stdout.decode() for result in hosts}
+        assert told == {f"{each.name}\n/root\n" for each in sandboxes}
+        assert len(told) == 6
+        assert len([each for each in sandboxes if "-w-" in each.name]) >= 3
+
+
+async def test_a_claim_on_a_pod_that_is_on_its_way_waits_for_it() -> None:
+    async with opened(spec(cap=1)) as provider:
+        wanted = request()
+        provider.foresee([wanted])
+        await asyncio.sleep(0)  # the pool has begun
+        await asyncio.sleep(0)
+        assert provider.warm == 0
+        sandbox = await provider.start(wanted)
+        assert "-w-" in sandbox.name
+
+
+async def test_a_cancelled_claim_leaves_the_pod_to_the_next(client: ClusterClient) -> None:
+    async with opened(spec(cap=1)) as provider:
+        first, second = request(), request()
+        provider.foresee([first, second])
+        await asyncio.sleep(0.05)
+        claiming = asyncio.create_task(provider.start(first))
+        await asyncio.sleep(0.05)
+        claiming.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await claiming
+        assert "-w-" in (await provider.start(second)).name
+
+        async def one_is_left() -> bool:
+            return [each.status.phase for each in await pods(client)].count("Running") == 1
+
+        await until(one_is_left)
+
+
+async def test_a_missing_workdir_is_told_as_without_a_pool() -> None:
+    async with opened(spec(cap=1)) as provider:
+        wanted = request(workdir="/no/such")
+        provider.foresee([wanted])
+        await until(lambda: provider.warm == 1)
+        with pytest.raises(SandboxError, match="/no/such") as caught:
+            await provider.start(wanted)
+        assert not caught.value.retryable
+
+
+async def test_a_request_that_outlives_the_pod_gets_another(client: ClusterClient) -> None:
+    async with opened(spec(cap=1, expiry_seconds=60.0)) as provider:
+        provider.foresee([request(deadline_s=60.0)])
+        await until(lambda: provider.warm == 1)
+        sandbox = await provider.start(request(deadline_s=3600.0))
+        assert "-w-" not in sandbox.name
+        found = await read(client, sandbox.name)
+        assert found["spec"]["activeDeadlineSeconds"] == 3600
+
+
+# --- how many wait -------------------------------------------------------------------------------
+
+
+async def test_no_more_wait_than_the_bounds_say_and_the_first_needs_come_first(
+    client: ClusterClient,
+) -> None:
+    async with opened(spec(cap=3, per_image=2)) as provider:
+        provider.foresee([*(request() for _ in range(4)), *(request(BASE) for _ in range(4))])
+        most = 0
+
+        async def full() -> bool:
+            nonlocal most
+            most = max(most, len(await waiting(client)))
+            return provider.warm == 3
+
+        await until(full)
+        await asyncio.sleep(2.5)  # the pool looks again
+        await full()
+        assert most == 3
+        names = Counter("base" in pod.metadata.name for pod in await waiting(client))
+        assert names == {False: 2, True: 1}
+
+
+async def test_a_pod_that_was_taken_is_replaced_while_one_is_needed(
+    client: ClusterClient,
+) -> None:
+    async with opened(spec(cap=1)) as provider:
+        first, second = request(), request()
+        provider.foresee([first, second])
+        await until(lambda: provider.warm == 1)
+        one = await provider.start(first)
+        await until(lambda: provider.warm == 1)
+        two = await provider.start(second)
+        await asyncio.sleep(1.5)
+        assert one.name != two.name
+        assert (provider.warm, await waiting(client)) == (0, [])
+
+
+async def test_pods_that_nobody_needs_any_more_go(client: ClusterClient) -> None:
+    async with opened(spec()) as provider:
+        provider.foresee([request(), request()])
+        await until(lambda: provider.warm == 2)
+        provider.foresee([])
+
+        async def none_waits() -> bool:
+            return not await waiting(client)
+
+        await until(none_waits)
+        assert provider.warm == 0
+
+
+async def test_a_pod_that_waited_too_long_makes_place_for_another(client: ClusterClient) -> None:
+    async with opened(spec(cap=1, expiry_seconds=2.0)) as provider:
+        provider.foresee([request()])
+        await until(lambda: provider.warm == 1)
+        (old,) = await waiting(client)
+
+        async def another() -> bool:
+            young = {pod.metadata.uid for pod in await waiting(client)}
+            return bool(young) and old.metadata.uid not in young
+
+        await until(another)
+
+
+# --- what goes wrong -----------------------------------------------------------------------------
+
+
+async def test_a_pod_that_died_while_it_waited_is_not_given_out(client: ClusterClient) -> None:
+    async with opened(spec(cap=1)) as provider:
+        wanted = request()
+        provider.foresee([wanted])
+        await until(lambda: provider.warm == 1)
+        (dead,) = await waiting(client)
+        await client.delete_pod(NAMESPACE, dead.metadata.name, uid=dead.metadata.uid)
+        sandbox = await provider.start(wanted)  # at once: nobody has told the pool yet
+        assert sandbox.name != dead.metadata.name
+        assert (await sandbox.exec("echo well")).stdout == b"well\n"
+
+
+async def test_a_pod_that_died_is_replaced(client: ClusterClient) -> None:
+    async with opened(spec(cap=1)) as provider:
+        provider.foresee([request()])
+        await until(lambda: provider.warm == 1)
+        (dead,) = await waiting(client)
+        await client.delete_pod(NAMESPACE, dead.metadata.name, uid=dead.metadata.uid)
+
+        async def another() -> bool:
+            names = {pod.metadata.name for pod in await waiting(client)}
+            return provider.warm == 1 and bool(names - {dead.metadata.name})
+
+        await until(another)
+
+
+async def test_an_image_that_can_not_be_had_is_told_to_who_asks_for_it(
+    client: ClusterClient,
+) -> None:
+    wanted = spec().model_copy(update={"image_pull_policy": "Never"})
+    async with opened(wanted) as provider:
+        absent = request("swe-rollout/no-such:1")
+        provider.foresee([absent])
+        await asyncio.sleep(3)
+        assert await waiting(client) == []
+        with pytest.raises(diagnose.ImageUnavailableError):
+            await provider.start(absent)
+
+
+async def test_what_waits_gives_way_where_there_is_no_room(client: ClusterClient) -> None:
+    namespace = f"{NAMESPACE}-full"
+    await make_namespace(namespace)
+    quota = {"metadata": {"name": "one"}, "spec": {"hard": {"pods": "1"}}}
+    path = f"/api/v1/namespaces/{namespace}/resourcequotas"
+    await client.transport.request("POST", path, doing="create", body=json.dumps(quota).encode())
+
+    async def counted() -> bool:
+        found = json.loads(await client.transport.request("GET", path + "/one", doing="read"))
+        return "used" in found.get("status", {})
+
+    await until(counted)
+    async with opened(spec(namespace=namespace, cap=1)) as provider:
+        provider.foresee([request()])
+        await until(lambda: provider.warm == 1)
+        sandbox = await provider.start(request(BASE))
+        assert (await sandbox.exec("echo well")).stdout == b"well\n"
+        assert provider.warm == 0
+        await sandbox.close()
+    await end_namespace(namespace)
+
+
+# --- the end -------------------------------------------------------------------------------------
+
+
+async def test_the_end_of_a_provider_ends_what_waits_and_what_starts(
+    client: ClusterClient,
+) -> None:
+    async with opened(spec(cap=3)) as provider:
+        provider.foresee([request(), request()])
+        await until(lambda: provider.warm == 2)
+        provider.foresee([request(), request(), request(BASE)])
+        await asyncio.sleep(0.05)
+    await until(lambda: nothing_is_left(client, NAMESPACE), within_s=10)
+
+
+async def test_what_waits_goes_with_the_job(client: ClusterClient) -> None:
+    path = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+    body = json.dumps({"metadata": {"name": "a-job"}}).encode()
+    made = json.loads(await client.transport.request("POST", path, doing="create", body=body))
+    owner = OwnerReference("v1", "ConfigMap", "a-job", made["metadata"]["uid"])
+    async with opened(spec(cap=1), owner) as provider:
+        provider.foresee([request()])
+        await until(lambda: provider.warm == 1)
+        (pod,) = await waiting(client)
+        provider.foresee([])  # none takes its place
+        await client.transport.request("DELETE", f"{path}/a-job", doing="delete")
+
+        async def gone() -> bool:
+            return pod.metadata.uid not in {each.metadata.uid for each in await pods(client)}
+
+        await until(gone)
+
+
+WORKER = """
+import asyncio, sys
+from swe_rollout.sandbox import bootstrap
+from swe_rollout.sandbox.base import Role, SandboxRequest
+from swe_rollout.sandbox.pod import PodProvider
+from swe_rollout.spec.job import PodSandbox
+from swe_rollout.trajectory import EpisodeId
+
+async def main(spec, job, image):
+    bootstrap.ORPHAN_S = 1.0
+    provider = PodProvider(PodSandbox.model_validate_json(spec), job=job)
+    await provider.sweep([])
+    episode = EpisodeId(job, "killed", 0)
+    provider.foresee([SandboxRequest(episode, Role.AGENT, image, "/root")])
+    while provider.warm == 0:
+        await asyncio.sleep(0.05)
+    print("ready", flush=True)
+    await asyncio.sleep(600)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def test_what_a_killed_worker_left_ends_by_itself_and_is_swept(
+    client: ClusterClient,
+) -> None:
+    worker = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        WORKER,
+        spec(cap=1).model_dump_json(),
+        JOB,
+        BUSYBOX,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert worker.stdout is not None
+    while b"ready" not in (line := await asyncio.wait_for(worker.stdout.readline(), 60)):
+        assert line, "the worker ended"
+    (left,) = await waiting(client)
+    worker.send_signal(signal.SIGKILL)
+    await worker.wait()
+
+    async def ended() -> bool:
+        return (await client.get_pod(NAMESPACE, left.metadata.name)).status.phase == "Succeeded"
+
+    await until(ended)
+    async with opened(spec()):
+        await until(lambda: nothing_is_left(client, NAMESPACE), within_s=10)
