@@ -188,7 +188,9 @@ class WarmPool:
         except (SandboxError, ClusterError, UnreachableError, TimeoutError) as error:
             if isinstance(error, SandboxError) and not error.retryable:
                 raise
-            log.info("warm_pod_lost", pod=name, why=str(error))
+            if isinstance(error, ApiError) and error.forbidden:
+                self._resumes_s = math.inf
+            log.warning("warm_pod_lost", pod=name, why=str(error))
             return False
         log.info("warm_pod_taken", pod=name, waited_s=round(time.monotonic() - found.ready_s, 1))
         return True

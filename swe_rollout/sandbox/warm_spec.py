@@ -87,7 +87,7 @@ def _name(image: str, job: str) -> str:
     """Readable, and never used before."""
     words = re.sub(r"[^a-z0-9]+", "-", f"{job[:20]}-{image.rpartition('/')[2]}".lower())
     digest = hashlib.sha256(image.encode()).hexdigest()[:6]
-    return f"{words[:_NAME_CHARS].strip('-')}-w-{digest}-{secrets.token_hex(4)}"
+    return f"{words[:_NAME_CHARS].strip('-') or 'x'}-w-{digest}-{secrets.token_hex(4)}"
 
 
 def _label(name: str) -> str:

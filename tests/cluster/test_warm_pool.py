@@ -131,7 +131,9 @@ async def waiting(client: ClusterClient) -> list[Pod]:
 
 
 @asynccontextmanager
-async def opened(wanted: PodSandbox, owner: OwnerReference | None = None) -> Any:
+async def opened(
+    wanted: PodSandbox, owner: OwnerReference | None = None
+) -> AsyncIterator[PodProvider]:
     """A provider that has met the cluster: pods wait as soon as they are foreseen."""
     provider = PodProvider(wanted, job=JOB, owner=owner)
     try:
