@@ -16,8 +16,9 @@ from swe_rollout.grading.grader import Grader
 from swe_rollout.limits import CutTurns, Limits
 from swe_rollout.replay import ExpertShape, Recording
 from swe_rollout.rollout import Rollout
+from swe_rollout.sandbox.kodo import KodoProvider
 from swe_rollout.sandbox.local import LocalProvider
-from swe_rollout.spec.job import LocalSandbox, PodSandbox, ScriptedPolicy, SglangPolicy
+from swe_rollout.spec.job import KodoSandbox, LocalSandbox, PodSandbox, ScriptedPolicy, SglangPolicy
 from swe_rollout.testing.tiny import tokenizer_path
 from swe_rollout.tool_format import ToolFormat
 
@@ -108,17 +109,21 @@ def open_sandboxes(
     about to fail. Raises PrerequisiteError when sandboxes for the `instances` can't be started.
     """
     provider: SandboxProvider
-    match spec.local, spec.pod:
-        case LocalSandbox() as local, None:
+    match spec.local, spec.pod, spec.kodo:
+        case LocalSandbox() as local, None, None:
             provider = LocalProvider(local)
             provider.require({instance.image for instance in instances})
             if provider.warning:
                 on_note(f"warning: {provider.warning}")
-        case None, PodSandbox() as pod:
+        case None, PodSandbox() as pod, None:
             # Kubernetes' client takes most of a second to import.
             from swe_rollout.sandbox.pod import PodProvider, log_doubt  # noqa: PLC0415
 
             provider = PodProvider(pod, job=job, owner=owner, on_doubt=on_doubt or log_doubt)
+        case None, None, KodoSandbox() as kodo:
+            provider = KodoProvider(kodo)
+            if provider.warning:
+                on_note(f"warning: {provider.warning}")
         case _:
             raise InternalError("the spec's rule of one sandbox was not checked")
     stack.push_async_callback(provider.aclose)

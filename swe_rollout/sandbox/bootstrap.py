@@ -19,20 +19,29 @@ GONE = 71
 BROKEN = 75
 """How a relay ends when one of its two directions has broken."""
 
+IDLE_NAME = "swe-rollout-idle"
+"""An argument of process 1 where all other processes are the sandbox's own, and may be ended."""
+
 _SHELL_PARTS = ("files.sh", "run.sh", "main.sh")
 _PARTS = ("bytes", "command", "spawn", "process", "loop", "main")
 
-# Before anything is known of the image: a line at a time, up to a lonely dot.
-_FIRST = """\
+# Before anything is known of the image: a line at a time, up to a lonely dot. Whoever follows a
+# supervisor that was killed ends first what killed it. Only the orderly end is the sandbox's.
+_FIRST = f"""\
+if [ -n "$3" ]; then
+case $(cat /proc/1/cmdline 2>/dev/null) in *{IDLE_NAME}*) kill -KILL -1 ;; esac
+rm -rf -- "$3"
+fi
 _sv_nl='
 '
 while IFS= read -r _sv_l && [ "$_sv_l" != . ]; do _sv_s=$_sv_s$_sv_l$_sv_nl; done
 eval "$_sv_s"
 _sv_code=$?
-[ -z "$2" ] || kill -"$2" 1
+[ -z "$2" ] || [ $_sv_code != 0 ] || kill -"$2" 1
 exit $_sv_code
 """
-# `up` is made by a Python that works; one that ends without it is as good as none.
+# A Python that works says so on 3; one that ends without it is as good as none. As process 1, which
+# nobody in the sandbox can kill, it is tried first: it can't be followed by another.
 _CHOICE = """\
 _sv_choose() {
 for _sv_d in "$1" /run /var/tmp /tmp /dev/shm; do
@@ -40,12 +49,17 @@ for _sv_d in "$1" /run /var/tmp /tmp /dev/shm; do
 done
 [ -n "$_sv_d" ] || { echo 'swe-rollout failed: no folder it may write to'; return 70; }
 mkfifo "$_sv_d/call" || { echo 'swe-rollout failed: no mkfifo'; return 70; }
+exec 3>"$_sv_d/up" 4<"$_sv_d/up"
 for _sv_p in @pythons@; do
 _sv_p=$(command -v "$_sv_p") || continue
-"$_sv_p" -I -S -c '@loader@' "$_sv_d" "$0" @orphan@ && return
+if [ $$ = 1 ] && "$_sv_p" -I -S -c '@usable@' 2>/dev/null; then
+exec "$_sv_p" -I -S -c '@loader@' "$_sv_d" "$0" @orphan@ 4<&-
+fi
+"$_sv_p" -I -S -c '@loader@' "$_sv_d" "$0" @orphan@ 4<&-
 _sv_code=$?
-[ ! -e "$_sv_d/up" ] || return $_sv_code
+! read -r _sv_l <&4 || return $_sv_code
 done
+exec 3>&- 4<&-
 echo 'swe-rollout 2 wants shell'
 while IFS= read -r _sv_l && [ "$_sv_l" != . ]; do printf '%s\n' "$_sv_l"; done >"$_sv_d/supervisor"
 [ -n "$2" ] || exec "$0" "$_sv_d/supervisor" "$_sv_d" "$0" @orphan@
@@ -54,12 +68,16 @@ while IFS= read -r _sv_l && [ "$_sv_l" != . ]; do printf '%s\n' "$_sv_l"; done >
 _sv_choose "$1" "$2"
 .
 """
-_LOADER = """\
+_USABLE = """\
 import sys
 if sys.version_info < (3, 6):
     sys.exit(1)
 import @modules@
-os.close(os.open(sys.argv[1] + "/up", os.O_CREAT | os.O_WRONLY))
+"""
+_LOADER = """\
+@usable@
+os.write(3, b"up\\n")
+os.close(3)
 os.write(1, b"swe-rollout 2 wants python\\n")
 text, size = b"", b""
 while not size.endswith(b"\\n"):
@@ -68,9 +86,10 @@ while len(text) < int(size):
     text += os.read(0, int(size) - len(text)) or sys.exit(0)
 exec(compile(text, "supervisor", "exec"))
 """
-# Both pipes are opened before they are announced, so nobody has to wait for anybody.
+# Both pipes are opened before they are announced, so nobody has to wait for anybody. A supervisor
+# that somebody has stopped goes on.
 _RELAY = f"""\
-cd "$1" 2>/dev/null && read -r pid 2>/dev/null <pid && kill -0 "$pid" 2>/dev/null || exit {GONE}
+cd "$1" 2>/dev/null && read -r pid 2>/dev/null <pid && kill -CONT "$pid" 2>/dev/null || exit {GONE}
 mkfifo "requests.$$" "answers.$$" || exit {BROKEN}
 exec 3<&0 4<>"requests.$$"
 cat <"answers.$$" 4>&- &
@@ -93,16 +112,17 @@ class Runtime(StrEnum):
 
 
 def supervisor_command(
-    *, shell: str = "/bin/sh", state_dir: str = "", end_signal: str = ""
+    *, shell: str = "/bin/sh", state_dir: str = "", end_signal: str = "", replaces: str = ""
 ) -> list[str]:
     """The program to start in a sandbox; the session then sends it the supervisor itself.
 
     `state_dir` is where the supervisor keeps its files; by default the first of /run, /var/tmp,
-    /tmp and /dev/shm it may write to. `end_signal` is sent to process 1 when it has ended. PATH
-    and everything else comes from the environment it is started in, which is also that of the
-    commands.
+    /tmp and /dev/shm it may write to. `end_signal` is sent to process 1 when it has ended in order.
+    `replaces` is the folder of one that was killed: what else runs is killed before this starts,
+    where process 1 is called `IDLE_NAME`. PATH and everything else comes from the environment it is
+    started in, which is also that of the commands.
     """
-    return [shell, "-c", _FIRST, shell, state_dir, end_signal]
+    return [shell, "-c", _FIRST, shell, state_dir, end_signal, replaces]
 
 
 def attach_command(folder: str) -> list[str]:
@@ -119,7 +139,8 @@ def choice(*, runtime: Runtime | None = None, orphan_s: float = 0.0) -> bytes:
     `orphan_s` is how long the supervisor waits for a session that has lost its stream.
     """
     pythons = "" if runtime is Runtime.SHELL else "python3 python"
-    text = _CHOICE.replace("@loader@", _LOADER.replace("@modules@", ", ".join(_modules())))
+    text = _CHOICE.replace("@loader@", _LOADER).replace("@usable@", _USABLE)
+    text = text.replace("@modules@", ", ".join(_modules()))
     text = text.replace("@pythons@", pythons).replace("@orphan@", f"{orphan_s:g}")
     return text.encode()
 

@@ -14,6 +14,14 @@ class StreamLostError(SandboxError):
     """The stream broke. What runs in the sandbox may go on, and a new stream may reach it."""
 
 
+class ProgramKilledError(StreamLostError):
+    """The stream broke because somebody in the sandbox killed the program at its other end."""
+
+
+class SupervisorGoneError(SandboxError):
+    """There is no supervisor any more, in a sandbox that is well."""
+
+
 class Channel(Protocol):
     """A duplex byte stream. One reader, one writer at a time."""
 
@@ -43,6 +51,13 @@ class Dial(Protocol):
         """A channel to a new process that runs `command` in the sandbox.
 
         Raises StreamLostError when another try may succeed, SandboxError when none can.
+        """
+        ...
+
+    async def restart(self, folder: str) -> Channel:
+        """A channel to a new supervisor, in place of one that was killed and kept `folder`.
+
+        Whatever else runs in the sandbox is ended first. Raises as a call does.
         """
         ...
 

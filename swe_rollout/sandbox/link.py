@@ -8,92 +8,59 @@ never began. Only `session` uses this.
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 import structlog
 
 from swe_rollout.errors import SandboxError, boundary
 from swe_rollout.sandbox import bootstrap
+from swe_rollout.sandbox.calls import (
+    KILLED,
+    NOTHING,
+    REMOVED,
+    Call,
+    Receipts,
+    again,
+    wedged,
+)
 from swe_rollout.sandbox.channel import StreamLostError
 from swe_rollout.sandbox.frames import (
     BYE,
-    CHUNK_BYTES,
-    FrameReader,
     Header,
     Result,
+    Run,
     acknowledge_frame,
     again_frame,
     broken_protocol,
     cancel_frame,
     list_frame,
 )
+from swe_rollout.sandbox.line import Start, another, started
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable
+    from collections.abc import Coroutine, Iterable, Mapping
 
     from swe_rollout.sandbox.bootstrap import Runtime
     from swe_rollout.sandbox.channel import Channel, Dial
     from swe_rollout.sandbox.frames import Greeting, Request
+    from swe_rollout.sandbox.line import Line
 
 log = structlog.get_logger()
 
-REATTACH_S = 60.0
-"""How long a lost stream is tried again; less than the supervisor waits for it."""
-_GREETING_S = 10.0
-_FIRST_PAUSE_S = 0.05
-_LONGEST_PAUSE_S = 5.0
-_ACKNOWLEDGED_AT_ONCE = 16
-_ACKNOWLEDGED_WITHIN_S = 1.0
 _GOODBYE_S = 1.0
-_NOTHING = Result(
-    exit_code=0, timed_out=False, stdout=b"", stdout_bytes=0, stderr=b"", stderr_bytes=0
-)
-
-
-@dataclass(slots=True)
-class _Call:
-    """A request on its way."""
-
-    number: int
-    request: Request
-    answer: asyncio.Future[Result]
-    sent: bool = False
-    """Whether some of it may have reached the supervisor."""
-
-
-@dataclass(slots=True)
-class _Line:
-    """One stream, from its greeting to its loss."""
-
-    channel: Channel
-    reader: FrameReader
-    states: asyncio.Future[dict[int, str]]
-    """What the supervisor lists when a stream follows another."""
-    listing: int = -1
-
-
-@dataclass(slots=True)
-class _Arrived:
-    """Results that the supervisor need not keep any longer."""
-
-    numbers: list[int] = field(default_factory=list)
-    size: int = 0
-    timer: asyncio.TimerHandle | None = None
 
 
 class Link:
     """Requests and their results. Many at a time."""
 
-    def __init__(self, line: _Line, greeting: Greeting, dial: Dial | None) -> None:
+    def __init__(self, line: Line, start: Start, dial: Dial | None) -> None:
         """Use `Link.open`."""
-        self.greeting = greeting
         self._line = line
+        self._start = start
         self._dial = dial
-        self._calls: dict[int, _Call] = {}
-        self._arrived = _Arrived()
+        self._calls: dict[int, Call] = {}
+        self._receipts = Receipts(self._acknowledge)
         self._last_number = 0
         self._lost: SandboxError | None = None
         self._sending = asyncio.Lock()
@@ -112,18 +79,20 @@ class Link:
 
         Where this fails, the channel and the dial are closed.
         """
-        line = _new_line(channel)
-        orphan_s = 0.0 if dial is None else bootstrap.ORPHAN_S
+        start = Start(runtime, 0.0 if dial is None else bootstrap.ORPHAN_S)
         async with AsyncExitStack() as stack:
             if dial is not None:
                 stack.push_async_callback(dial.close)
-            stack.push_async_callback(channel.close)
-            text = bootstrap.choice(runtime=runtime, orphan_s=orphan_s)
-            greeting = await _start(line, text, timeout_s=timeout_s)
+            line = await started(channel, start, timeout_s=timeout_s)
             stack.pop_all()
-        link = cls(line, greeting, dial)
+        link = cls(line, start, dial)
         link._spawn(link._serve())
         return link
+
+    @property
+    def greeting(self) -> Greeting:
+        """What the supervisor of now says of itself."""
+        return self._line.greeting
 
     async def ask(self, request: Request, *, timeout_s: float) -> Result:
         """The result of a request; `timeout_s` is when the supervisor counts as wedged.
@@ -131,12 +100,13 @@ class Link:
         Cancelling ends what was asked for. SandboxError when the sandbox is lost.
         """
         if self._lost is not None:
-            raise _again(self._lost)
+            raise again(self._lost)
         self._last_number += 1
-        call = _Call(self._last_number, request, asyncio.get_running_loop().create_future())
-        frames = request.frames(call.number, self.greeting)
+        call = Call(self._last_number, request)
+        greeting = self.greeting
+        frames = request.frames(call.number, greeting)
         self._calls[call.number] = call
-        self._spawn(self._send(call, frames))
+        self._spawn(self._send(call, frames, greeting))
         try:
             return await self._answer(call, timeout_s)
         except asyncio.CancelledError:
@@ -158,8 +128,7 @@ class Link:
         await self._stop()
 
     async def _stop(self) -> None:
-        if self._arrived.timer is not None:
-            self._arrived.timer.cancel()
+        self._receipts.stop()
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()
@@ -171,7 +140,7 @@ class Link:
 
     # --- out -------------------------------------------------------------------------------------
 
-    async def _answer(self, call: _Call, timeout_s: float) -> Result:
+    async def _answer(self, call: Call, timeout_s: float) -> Result:
         """Wait; a stream that is silent for too long is doubted once, where another can be had."""
         for doubt in (self._dial is not None, False):
             try:
@@ -182,14 +151,15 @@ class Link:
                     break
                 self._doubt(f"no answer within {timeout_s:.0f} s")
                 await self._attached.wait()
-        wedged = _wedged(timeout_s)
-        self._lose(wedged)
-        raise wedged
+        self._lose(wedged(timeout_s))
+        raise wedged(timeout_s)
 
-    async def _send(self, call: _Call, frames: Iterable[bytes]) -> None:
+    async def _send(self, call: Call, frames: Iterable[bytes], greeting: Greeting) -> None:
         # A task of its own: half a frame, cut by a cancellation, would break the stream.
         async with self._sending:
             line, call.sent = self._line, True
+            if line.greeting is not greeting:
+                frames = call.request.frames(call.number, line.greeting)
             for frame in frames:
                 if call.answer.done():
                     return
@@ -201,7 +171,7 @@ class Link:
         async with self._sending:
             await self._write(self._line, frame)
 
-    async def _write(self, line: _Line, frame: bytes) -> bool:
+    async def _write(self, line: Line, frame: bytes) -> bool:
         """Whether it was written; a loss is dealt with by who reads."""
         try:
             async with boundary(SandboxError, "sending to the sandbox"):
@@ -214,29 +184,16 @@ class Link:
             return True
         return False
 
-    def _doubt(self, why: str, line: _Line | None = None) -> None:
+    def _doubt(self, why: str, line: Line | None = None) -> None:
         """Give a stream up that still looks open."""
         if self._reading is not None and line in (None, self._line):
             self._suspicion = StreamLostError("the stream to the sandbox is silent", why=why)
             self._attached.clear()
             self._reading.cancel()
 
-    def _acknowledge(self, number: int, size: int) -> None:
-        arrived = self._arrived
-        arrived.numbers.append(number)
-        arrived.size += size
-        if len(arrived.numbers) >= _ACKNOWLEDGED_AT_ONCE or arrived.size >= CHUNK_BYTES:
-            self._acknowledge_now()
-        elif arrived.timer is None:
-            loop = asyncio.get_running_loop()
-            arrived.timer = loop.call_later(_ACKNOWLEDGED_WITHIN_S, self._acknowledge_now)
-
-    def _acknowledge_now(self) -> None:
-        arrived, self._arrived = self._arrived, _Arrived()
-        if arrived.timer is not None:
-            arrived.timer.cancel()
+    def _acknowledge(self, numbers: list[int]) -> None:
         if self._lost is None:
-            self._spawn(self._say(acknowledge_frame(arrived.numbers)))
+            self._spawn(self._say(acknowledge_frame(numbers)))
 
     # --- in --------------------------------------------------------------------------------------
 
@@ -266,7 +223,7 @@ class Link:
         finally:
             self._reading = None
 
-    async def _read(self, line: _Line) -> SandboxError:
+    async def _read(self, line: Line) -> SandboxError:
         try:
             async with boundary(SandboxError, "reading from the sandbox"):
                 while True:
@@ -274,25 +231,26 @@ class Link:
         except SandboxError as error:
             return error
 
-    async def _take(self, header: Header, line: _Line) -> None:
+    async def _take(self, header: Header, line: Line) -> None:
         # Kept until its answer is complete: a loss in the middle leaves it asked for.
         call = self._calls.get(header.number)
         match header.kind, header.values, call:
-            case "result", (code, late, out, out_total, err_total), _Call() if (
+            case "result", (code, late, out, out_total, err_total), Call() if (
                 out <= header.length and max(out, header.length - out) <= call.request.most
             ):
                 stdout = await line.reader.exactly(out)
                 stderr = await line.reader.exactly(header.length - out)
-                _resolve(call, Result(code, bool(late), stdout, out_total, stderr, err_total))
-                self._acknowledge(header.number, header.length)
+                call.resolve(Result(code, bool(late), stdout, out_total, stderr, err_total))
+                self._receipts.add(header.number, header.length)
             case "result", _, None if 0 < header.number <= self._last_number:
                 # It was asked for twice, or is the answer to a call that was given up.
                 await line.reader.skip(header.length)
-                self._acknowledge(header.number, 0)
-            case "pong", (), _Call():
-                _resolve(call, _NOTHING)
+                self._receipts.add(header.number, 0)
+            case "pong", (), Call():
+                call.resolve(NOTHING)
             case "lost", (), _:
-                _fail(call, _result_gone())
+                if call is not None:
+                    call.end(REMOVED)
             case "list", (), None if header.number == line.listing:
                 _tell_states(line, await line.reader.exactly(header.length))
             case _:
@@ -306,50 +264,30 @@ class Link:
             self._lost = error
         self._attached.set()
         while self._calls:
-            _fail(self._calls.popitem()[1], _again(self._lost))
+            self._calls.popitem()[1].fail(again(self._lost))
 
     # --- from one stream to the next -------------------------------------------------------------
 
-    async def _reattach(self, dial: Dial, error: SandboxError) -> None:
+    async def _reattach(self, dial: Dial, error: StreamLostError) -> None:
         """Find the supervisor again by a new stream; SandboxError when that can't be."""
         log.warning("stream_lost", why=str(error), folder=self.greeting.folder)
-        began = time.monotonic()
+        began = asyncio.get_running_loop().time()
         self._suspicion = None
         self._attached.clear()
         self._line.states.cancel()
         with suppress(SandboxError):
             await self._line.channel.close()
-        pause_s = _FIRST_PAUSE_S
-        while True:
-            try:
-                self._line = await self._dialled(dial)
-                break
-            except StreamLostError as again:
-                if time.monotonic() - began > REATTACH_S:
-                    raise again from error
-            await asyncio.sleep(pause_s)
-            pause_s = min(_LONGEST_PAUSE_S, 2 * pause_s)
+        before, self._line = self._line, await another(dial, self.greeting, error, self._start)
         self._attached.set()
-        self._spawn(self._resume(self._line))
-        log.info("stream_attached", after_s=round(time.monotonic() - began, 3))
+        after_s = round(asyncio.get_running_loop().time() - began, 3)
+        if self._line.greeting is before.greeting:
+            self._spawn(self._resume(self._line))
+            log.info("stream_attached", after_s=after_s)
+        else:
+            self._begin_anew(self._line)
+            log.info("supervisor_restarted", after_s=after_s)
 
-    async def _dialled(self, dial: Dial) -> _Line:
-        channel = await dial(bootstrap.attach_command(self.greeting.folder))
-        line = _new_line(channel)
-        async with AsyncExitStack() as stack:
-            stack.push_async_callback(channel.close)
-            try:
-                async with asyncio.timeout(_GREETING_S):
-                    await line.reader.greeting()
-            except TimeoutError:
-                raise StreamLostError(
-                    "the sandbox does not answer",
-                    why=f"its supervisor did not greet a new stream within {_GREETING_S:g} s",
-                ) from None
-            stack.pop_all()
-        return line
-
-    async def _resume(self, line: _Line) -> None:
+    async def _resume(self, line: Line) -> None:
         """Ask what the supervisor knows, and for what has not arrived."""
         async with self._sending:
             self._last_number += 1
@@ -360,14 +298,32 @@ class Link:
                 states = await line.states
             except asyncio.CancelledError:
                 return
-            for call in tuple(self._calls.values()):
-                if call.sent and not await self._repeat(line, call, states.get(call.number, "")):
-                    return
+            await self._repeat_all(line, tuple(self._calls.values()), states)
             for number in states.keys() - self._calls.keys():
                 if states[number] == "done":
-                    self._acknowledge(number, 0)
+                    self._receipts.add(number, 0)
 
-    async def _repeat(self, line: _Line, call: _Call, state: str) -> bool:
+    def _begin_anew(self, line: Line) -> None:
+        """The supervisor was killed, and what it ran with it: commands are not run twice."""
+        sent = [call for call in self._calls.values() if call.sent]
+        for call in sent:
+            if isinstance(call.request, Run):
+                call.end(KILLED)
+                del self._calls[call.number]
+        self._spawn(self._repeat_others(line, sent))
+
+    async def _repeat_others(self, line: Line, calls: Iterable[Call]) -> None:
+        async with self._sending:
+            await self._repeat_all(line, calls, {})
+
+    async def _repeat_all(
+        self, line: Line, calls: Iterable[Call], states: Mapping[int, str]
+    ) -> None:
+        for call in calls:
+            if call.sent and not await self._repeat(line, call, states.get(call.number, "")):
+                return
+
+    async def _repeat(self, line: Line, call: Call, state: str) -> bool:
         """Whether what a call needs could be sent."""
         match state:
             case "running":
@@ -379,7 +335,7 @@ class Link:
                 self._calls.pop(call.number, None)
                 return True
             case _:
-                for frame in call.request.frames(call.number, self.greeting):
+                for frame in call.request.frames(call.number, line.greeting):
                     if not await self._write(line, frame):
                         return False
                 return True
@@ -390,60 +346,8 @@ class Link:
         task.add_done_callback(self._tasks.discard)
 
 
-def _new_line(channel: Channel) -> _Line:
-    return _Line(channel, FrameReader(channel), asyncio.get_running_loop().create_future())
-
-
-async def _start(line: _Line, choice: bytes, *, timeout_s: float) -> Greeting:
-    try:
-        async with asyncio.timeout(timeout_s), boundary(SandboxError, "starting the supervisor"):
-            await line.channel.send(choice)
-            await line.channel.send(bootstrap.program(await line.reader.wanted()))
-            return await line.reader.greeting()
-    except TimeoutError:
-        raise SandboxError(
-            "the sandbox does not answer",
-            why=f"its supervisor did not start within {timeout_s:g} s",
-            fix="check that the image has /bin/sh and the machine is not overloaded",
-        ) from None
-
-
-def _tell_states(line: _Line, text: bytes) -> None:
+def _tell_states(line: Line, text: bytes) -> None:
     pairs = (entry.split() for entry in text.decode("ascii", "replace").splitlines())
     states = {int(number): state for number, state in pairs if number.isdigit()}
     if not line.states.done():
         line.states.set_result(states)
-
-
-def _resolve(call: _Call, result: Result) -> None:
-    if not call.answer.done():
-        call.answer.set_result(result)
-
-
-def _fail(call: _Call | None, error: SandboxError) -> None:
-    if call is not None and not call.answer.done():
-        call.answer.set_exception(error)
-
-
-def _again(error: SandboxError) -> SandboxError:
-    # One exception object raised in several tasks would mix their tracebacks. The kind stays: it
-    # says how the sandbox was lost.
-    again = type(error).__new__(type(error), *error.args)
-    again.__dict__.update(error.__dict__)
-    return again
-
-
-def _wedged(timeout_s: float) -> SandboxError:
-    return SandboxError(
-        "the sandbox does not answer",
-        why=f"no answer within {timeout_s:.0f} s, long after the command's own time",
-        fix="the supervisor or the connection hangs; the episode is tried again elsewhere",
-    )
-
-
-def _result_gone() -> SandboxError:
-    return SandboxError(
-        "a result was lost",
-        why="the supervisor's folder was removed while the command ran",
-        fix="a command deleted files under /run or /tmp that were not its own",
-    )

@@ -16,9 +16,9 @@ from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.cluster.exec import ExecEndedError, ExecLostError, ExecTarget, open_exec
 from swe_rollout.errors import ClusterError, SandboxError, UnreachableError
 from swe_rollout.sandbox import bootstrap
-from swe_rollout.sandbox.channel import StreamLostError
+from swe_rollout.sandbox.channel import ProgramKilledError, StreamLostError, SupervisorGoneError
 from swe_rollout.sandbox.diagnose import deleted, loss, with_events
-from swe_rollout.sandbox.pod_spec import CONTAINER
+from swe_rollout.sandbox.pod_spec import CONTAINER, END_SIGNAL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +32,7 @@ log = structlog.get_logger()
 
 _CAUSE_S = 3.0
 """The kubelet reports what happened to a container a moment after its streams have ended."""
+_BY_SIGNAL = 128
 _UNREACHED = "no command can be run in pod {}"
 
 
@@ -62,6 +63,11 @@ class PodDial:
             raise await self.explained(fate)
         return PodChannel(self._stream, self)
 
+    async def restart(self, folder: str) -> PodChannel:
+        """A channel to a new supervisor; all but process 1 is ended first."""
+        command = bootstrap.supervisor_command(end_signal=END_SIGNAL, replaces=folder)
+        return await self(command)
+
     async def close(self) -> None:
         """What happens to the pod from now on is no loss."""
         self._cause.cancel()
@@ -81,8 +87,12 @@ class PodDial:
         """What the end of a stream means: of itself, of the supervisor, or of the pod."""
         if self._cause.cancelled():
             return error
-        if self._fate() is None and _is_only_the_stream(error):
-            return StreamLostError(error.what, why=error.why, fix=error.fix)
+        lost = _of_the_stream(error)
+        if isinstance(lost, SupervisorGoneError):
+            # The pod itself may be ending, which is told a moment later.
+            await self._known_cause()
+        if self._fate() is None and lost is not None:
+            return lost
         return await self.explained(error)
 
     async def _refused(self, error: ClusterError) -> SandboxError:
@@ -166,9 +176,15 @@ def _ended() -> ExecLostError:
     )
 
 
-def _is_only_the_stream(error: SandboxError) -> bool:
+def _of_the_stream(error: SandboxError) -> SandboxError | None:
+    """What is lost in a pod that is well; none when that is not only the stream."""
     match error:
-        case ExecEndedError():
-            return error.program_exit_code == bootstrap.BROKEN
+        case ExecEndedError(program_exit_code=bootstrap.BROKEN) | ExecLostError():
+            kind: type[SandboxError] = StreamLostError
+        case ExecEndedError(program_exit_code=bootstrap.GONE):
+            kind = SupervisorGoneError
+        case ExecEndedError(program_exit_code=code) if code > _BY_SIGNAL:
+            kind = ProgramKilledError
         case _:
-            return isinstance(error, ExecLostError)
+            return None
+    return kind(error.what, why=error.why, fix=error.fix)

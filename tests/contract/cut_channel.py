@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING
 
 from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox import bootstrap
-from swe_rollout.sandbox.channel import StreamLostError
+from swe_rollout.sandbox.bootstrap import supervisor_command
+from swe_rollout.sandbox.channel import ProgramKilledError, StreamLostError, SupervisorGoneError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+
+BY_SIGNAL = 128
 
 
 class CutChannel:
@@ -49,9 +53,9 @@ class CutChannel:
             if passed:
                 return passed
         reading.cancel()
-        if not self._is_cut.is_set() and await self.process.wait() != bootstrap.BROKEN:
-            raise SandboxError("ended", why=f"exit code {self.process.returncode}")
-        raise StreamLostError("cut", why="while receiving")
+        if self._is_cut.is_set():
+            raise StreamLostError("cut", why="while receiving")
+        raise await self._end()
 
     async def close(self) -> None:
         """End the stream; what it led to goes on."""
@@ -72,6 +76,19 @@ class CutChannel:
         self.left = 0
         self._is_cut.set()
 
+    async def _end(self) -> SandboxError:
+        """What a pod would tell of it."""
+        why = f"exit code {await self.process.wait()}"
+        match self.process.returncode:
+            case bootstrap.BROKEN:
+                return StreamLostError("broken", why=why)
+            case bootstrap.GONE:
+                return SupervisorGoneError("gone", why=why)
+            case int(code) if code < 0 or code > BY_SIGNAL:
+                return ProgramKilledError("killed", why=why)
+            case _:
+                return SandboxError("ended", why=why)
+
     def _passing(self, data: bytes) -> bytes:
         if self.left is None:
             return data
@@ -87,6 +104,7 @@ class CutDial:
         self.channels: list[CutChannel] = []
         self.refusals = 0
         """How many of the next calls fail as a network does."""
+        self.folder = folder
         self._stderr = folder / "stderr"
         self._env = {"PATH": os.environ["PATH"], **(env or {})}
 
@@ -105,6 +123,9 @@ class CutDial:
             )
         self.channels.append(CutChannel(process))
         return self.channels[-1]
+
+    async def restart(self, folder: str) -> CutChannel:
+        return await self(supervisor_command(state_dir=str(self.folder), replaces=folder))
 
     async def close(self) -> None:
         """End the processes whose streams are gone."""

@@ -13,7 +13,7 @@ import pytest
 
 from contract.cut_channel import CutDial
 from swe_rollout.errors import SandboxError
-from swe_rollout.sandbox import bootstrap, link
+from swe_rollout.sandbox import bootstrap, line
 from swe_rollout.sandbox.session import Runtime, Session, supervisor_command
 
 if TYPE_CHECKING:
@@ -91,19 +91,61 @@ async def test_a_network_that_is_down_for_a_while_is_waited_for(
 async def test_a_network_that_stays_down_is_a_lost_sandbox(
     session: Session, dial: CutDial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link, "REATTACH_S", 0.2)
+    monkeypatch.setattr(line, "REATTACH_S", 0.2)
     dial.refusals = 1000
     dial.now.cut()
     with pytest.raises(SandboxError, match="refused"):
         await asyncio.wait_for(session.exec("true"), 10)
 
 
-async def test_a_supervisor_that_is_gone_is_told_at_once(session: Session) -> None:
-    killing = asyncio.create_task(session.exec("kill -KILL $(cat .swe-rollout.*/pid); sleep 5"))
+async def test_a_supervisor_that_is_gone_without_a_trace_is_told_at_once(
+    session: Session, dial: CutDial
+) -> None:
+    # Whoever killed it is not known: the stream had broken before.
+    script = "until [ -e cut ]; do sleep 0.05; done; kill -KILL $(cat .swe-rollout.*/pid); sleep 5"
+    killing = asyncio.create_task(session.exec(script))
+    await session.write_file("begun", b"")
+    dial.refusals = 3
+    dial.now.cut()
+    (dial.folder / "cut").touch()
     with pytest.raises(SandboxError):
         await asyncio.wait_for(killing, 10)
     with pytest.raises(SandboxError):
         await session.exec("true")
+
+
+KILLS = {
+    "it alone": "kill -9 $p",
+    "its group": "kill -9 -$(cut -d' ' -f5 /proc/$p/stat)",
+    "and its folder": "rm -rf .swe-rollout.*; kill -9 $p",
+    "and a lie": "sleep 60 >/dev/null 2>&1 & echo $! >.swe-rollout.*/pid; kill -9 $p",
+}
+
+
+@pytest.mark.parametrize("kill", KILLS.values(), ids=KILLS)
+async def test_a_killed_supervisor_is_replaced_and_what_it_ran_was_killed(
+    session: Session, kill: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(line, "_GREETING_S", 0.5)
+    # The shell notices with the next answer that it has no switchboard any more.
+    script = f"p=$(cat .swe-rollout.*/pid); {kill}; sleep 1"
+    other = asyncio.create_task(session.exec("echo x >>counter; sleep 30; echo x >>counter"))
+    await session.write_file("kept", b"content")
+    results = await asyncio.wait_for(asyncio.gather(session.exec(script), other), 30)
+    assert [(result.exit_code, result.timed_out) for result in results] == [(137, False)] * 2
+    assert all(b"killed" in result.stderr for result in results)
+    assert (await session.exec("cat kept counter")).stdout == b"contentx\n"
+    assert (await asyncio.wait_for(session.exec(script), 30)).exit_code == 137
+    assert (await session.exec("wc -c", stdin=bytes(200_000))).stdout.split() == [b"200000"]
+
+
+async def test_a_supervisor_that_was_stopped_goes_on_with_the_next_stream(
+    session: Session, dial: CutDial
+) -> None:
+    await session.exec("kill -STOP $(cat .swe-rollout.*/pid)")
+    await asyncio.wait_for(session.ping(timeout_s=0.3), 10)
+    assert (await session.exec("echo well")).stdout == b"well\n"
+    assert len(dial.channels) == 2
 
 
 async def test_after_many_breaks_everything_ran_exactly_once(
@@ -154,7 +196,7 @@ async def test_a_session_that_never_comes_back_is_given_up(
     tmp_path: Path, dial: CutDial, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bootstrap, "ORPHAN_S", 0.5)
-    monkeypatch.setattr(link, "REATTACH_S", 0.0)
+    monkeypatch.setattr(line, "REATTACH_S", 0.0)
     channel = await dial(supervisor_command(state_dir=str(tmp_path)))
     session = await Session.open(channel, workdir=str(tmp_path), dial=dial, runtime=runtime)
     dial.refusals = 1000

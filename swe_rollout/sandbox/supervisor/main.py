@@ -64,6 +64,7 @@ class Supervisor(Loop):
         greeting = f"swe-rollout 2 ready python {shell} {folder}\n"
         Loop.__init__(self, folder, os.fsencode(greeting), orphan_s)
         self.running: dict[bytes, Command] = {}
+        self.children: dict[int, Command] = {}
         self.done: dict[bytes, Answer] = {}
         self.staged: dict[tuple[bytes, bytes], Body] = {}
         self.refused: dict[bytes, OSError] = {}
@@ -79,12 +80,14 @@ class Supervisor(Loop):
         return min([FOREVER] + [command.due for command in self.running.values()])
 
     def reap(self) -> None:
-        """Take the exit codes of those that have ended."""
-        for command in self.running.values():
-            if command.code is None:
-                pid, status = os.waitpid(command.pid, os.WNOHANG)
-                if pid:
+        """Take the exit codes of those that have ended; process 1 is given orphans as well."""
+        with suppress(ChildProcessError):
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            while pid:
+                command = self.children.pop(pid, None)
+                if command is not None:
                     command.exited(status)
+                pid, status = os.waitpid(-1, os.WNOHANG)
 
     def forget_inputs(self) -> None:
         """Of requests that were not made."""
@@ -158,7 +161,8 @@ class Supervisor(Loop):
             for _, end in outs:
                 os.close(end)
         captures = [Capture(end, self.folder, int(cap)) for end, _ in outs]
-        command = self.running[number] = Command(pid, captures, float(timeout_s))
+        command = Command(pid, captures, float(timeout_s))
+        self.running[number] = self.children[pid] = command
         for capture in captures:
             self.listen(capture.source, partial(self.hear, command, capture))
 

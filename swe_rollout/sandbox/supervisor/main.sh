@@ -30,7 +30,7 @@ echo >&8
 # Write an answer to the stream of now: a header line, then files.
 _sv_send() {
     # Somebody killed the switchboard: end what keeps the stream open.
-    kill -0 $$ || kill -KILL -$$
+    kill -0 $$ || kill -KILL 0
     read -r _sv_now <"$_sv_dir/now" || _sv_now=$_sv_stream
     [ "$_sv_now" = "$_sv_stream" ] || exec 7<>"$_sv_dir/answers.$_sv_now" 9<>"$_sv_dir/turn.$_sv_now"
     trap '' PIPE
@@ -175,3 +175,4 @@ _sv_n=0
 until rm -rf "$_sv_dir" || [ $_sv_n = 20 ]; do sleep "$_sv_tick"; _sv_n=$((_sv_n + 1)); done
 # Timers and runners, if this started in a group of its own, and itself.
 kill -KILL -$$
+exit 0

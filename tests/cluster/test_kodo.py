@@ -1,0 +1,115 @@
+"""The sandbox contract over the real kodo, its Kubernetes backend on a real cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import secrets
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cluster.site import kubectl
+from swe_rollout.errors import SandboxError
+from swe_rollout.sandbox.base import Role, SandboxRequest
+from swe_rollout.sandbox.kodo import INSTALL, KodoProvider
+from swe_rollout.spec.job import KodoSandbox, Resources
+from swe_rollout.testing.sandbox_contract import SandboxContract
+from swe_rollout.trajectory import EpisodeId
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from swe_rollout.sandbox.base import Sandbox
+
+KUBECONFIG = os.environ.get("KUBECONFIG") or str(
+    Path(__file__).resolve().parents[2] / ".dev-cluster" / "kubeconfig"
+)
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(
+        not Path(KUBECONFIG).exists(), reason="needs a cluster: `scripts/dev-cluster up`"
+    ),
+    # kodo leaves its connections open.
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.skipif(importlib.util.find_spec("kodo") is None, reason=f"needs `{INSTALL}`"),
+]
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+REQUEST = SandboxRequest(
+    episode=EpisodeId("test-kodo", "one", 0),
+    role=Role.AGENT,
+    image="swe-rollout/sandbox-base:local",
+    workdir="/root",
+    deadline_s=600.0,
+)
+
+
+@pytest.fixture(scope="module")
+def namespace() -> Iterator[str]:
+    name = f"swe-rollout-kodo-{secrets.token_hex(3)}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KUBECONFIG", KUBECONFIG)
+        kubectl("create", "namespace", name)
+        yield name
+        kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture
+async def provider(namespace: str) -> AsyncIterator[KodoProvider]:
+    small = Resources(cpu="50m", memory="256Mi", ephemeral_storage="256Mi")
+    spec = KodoSandbox(namespace=namespace, resources=small, path=PATH, start_seconds=30.0)
+    provider = KodoProvider(spec)
+    yield provider
+    await provider.aclose()
+
+
+class _Kodo(SandboxContract):
+    image = REQUEST.image
+
+    @pytest.fixture
+    async def sandbox(self, provider: KodoProvider) -> AsyncIterator[Sandbox]:
+        sandbox = await provider.start(replace(REQUEST, image=self.image))
+        yield sandbox
+        await sandbox.close()
+
+
+class TestSandboxBase(_Kodo):
+    has_bash = True
+
+
+class TestBusybox(_Kodo):
+    image = "swe-rollout/busybox:local"
+    delivers_interrupt = False
+
+
+async def test_pods_are_gone_when_their_sandboxes_are_closed(
+    provider: KodoProvider, namespace: str
+) -> None:
+    sandboxes = await asyncio.gather(*(provider.start(REQUEST) for _ in range(3)))
+    results = await asyncio.gather(*(sandbox.exec("hostname") for sandbox in sandboxes))
+    assert len({result.stdout for result in results}) == 3
+    await sandboxes[0].close()
+    await provider.aclose()
+    left = kubectl("get", "pods", "-n", namespace, "-o", "name")
+    assert [name for name in left.split() if "902860" in name] == []
+
+
+async def test_a_pod_that_is_deleted_is_an_error(provider: KodoProvider, namespace: str) -> None:
+    sandbox = await provider.start(REQUEST)
+    name = (await sandbox.exec("hostname")).stdout.decode().strip()
+    kubectl("delete", "pod", name, "-n", namespace, "--force", "--grace-period=0")
+    with pytest.raises(SandboxError):
+        await asyncio.wait_for(sandbox.exec("echo x; sleep 60"), 60)
+
+
+async def test_an_image_that_is_not_there_is_told(namespace: str) -> None:
+    spec = KodoSandbox(namespace=namespace, start_seconds=5.0)
+    provider = KodoProvider(spec)
+    with pytest.raises(SandboxError):
+        await provider.start(replace(REQUEST, image="swe-rollout/no-such:1"))
+    await provider.aclose()
+    assert "no-such" not in kubectl("get", "pods", "-n", namespace, "-o", "yaml")
