@@ -27,6 +27,7 @@ test-cluster: setup ## contract suite and end-to-end job with pods, on the dev c
 	scripts/test-cluster
 
 test-sglang: setup ## the job against a real SGLang server on CPU (installs 5 GB once)
+	scripts/sglang-cpu setup
 	scripts/sglang-cpu up
 	$(BIN)/python -m pytest tests/sglang -m sglang; status=$$?; scripts/sglang-cpu down; exit $$status
 

@@ -17,7 +17,7 @@ import urllib.request
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-READY_S = 300.0
+READY_S = 900.0
 STOP_S = 20.0
 _LOG_LINES = 15
 

@@ -132,6 +132,8 @@ class PodLaunch:
     async def _until_ready(self, pod: Pod) -> Pod:
         standing = _Standing()
         with self._watch.follow(pod.metadata.uid) as follower:
+            # The watch may have been told before the creation was answered, and only once.
+            self._seen = pod = follower.pod or pod
             while not diagnose.is_ready(pod):
                 finding = diagnose.start_finding(pod)
                 stood_s = standing.stood_s(finding)

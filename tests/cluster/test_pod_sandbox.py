@@ -212,15 +212,14 @@ async def test_nothing_outside_answers(started: RunningPod, client: ClusterClien
 # --- starts that fail, quickly and with the reason -----------------------------------------------
 
 
-async def failure(spec: PodSandbox, wanted: SandboxRequest, *, within_s: float) -> SandboxError:
+async def failure(spec: PodSandbox, wanted: SandboxRequest) -> SandboxError:
+    """What is told before `start_seconds` are over; after them it would be a PodStartError."""
     starter = provider(spec)
-    began = time.monotonic()
     try:
         with pytest.raises(SandboxError) as caught:
             await starter.start(wanted)
     finally:
         await starter.aclose()
-    assert time.monotonic() - began < within_s
     assert caught.value.why
     assert caught.value.fix
     return caught.value
@@ -228,33 +227,33 @@ async def failure(spec: PodSandbox, wanted: SandboxRequest, *, within_s: float) 
 
 async def test_an_image_that_is_not_on_the_node_and_may_not_be_pulled() -> None:
     spec = SMALL.model_copy(update={"image_pull_policy": "Never"})
-    error = await failure(spec, request(image="swe-rollout/no-such:1"), within_s=10)
+    error = await failure(spec, request(image="swe-rollout/no-such:1"))
     assert isinstance(error, diagnose.ImageUnavailableError)
     assert "ErrImageNeverPull" in error.why
     assert not error.retryable
 
 
 async def test_an_image_name_that_is_none() -> None:
-    error = await failure(SMALL, request(image="Not A Name"), within_s=10)
+    error = await failure(SMALL, request(image="Not A Name"))
     assert isinstance(error, diagnose.ImageUnavailableError)
     assert "InvalidImageName" in error.why
 
 
 async def test_more_than_any_node_has() -> None:
-    error = await failure(limited(cpu="1000"), request(), within_s=20)
+    error = await failure(limited(cpu="1000"), request())
     assert isinstance(error, diagnose.UnschedulableError)
     assert "Insufficient cpu" in error.why
 
 
 async def test_a_resource_that_can_not_be_read_is_refused() -> None:
-    error = await failure(limited(memory="much"), request(), within_s=10)
+    error = await failure(limited(memory="much"), request())
     assert isinstance(error, diagnose.PodRefusedError)
     assert not error.retryable
 
 
 async def test_a_start_that_takes_too_long_tells_what_it_waited_for() -> None:
     spec = limited(cpu="1000").model_copy(update={"start_seconds": 2.0})
-    error = await failure(spec, request(), within_s=10)
+    error = await failure(spec, request())
     assert isinstance(error, diagnose.PodStartError)
     assert "Unschedulable" in error.why
 
@@ -333,7 +332,7 @@ async def test_an_idle_stream_is_kept_alive_by_data(monkeypatch: pytest.MonkeyPa
 
 
 async def test_an_image_without_the_workdir_is_told_at_the_start() -> None:
-    error = await failure(SMALL, request(workdir="/no/such"), within_s=20)
+    error = await failure(SMALL, request(workdir="/no/such"))
     assert "/no/such" in error.what
     assert not error.retryable
 

@@ -26,6 +26,7 @@ from cluster.site import RJ, ROOT, Json, Site, kubectl, small, until
 from cluster.site import job as job_of
 from e2e.command import COMMAND, swe_rollout
 from e2e.records import check
+from swe_rollout.sandbox.bootstrap import ORPHAN_S
 
 pytestmark = [
     pytest.mark.cluster,
@@ -205,8 +206,9 @@ def test_a_killed_worker_is_followed_by_one_that_repeats_nothing(
         job.running[0].send_signal(signal.SIGKILL)
         job.running[0].wait()
         before = stored(job)
-        # Nobody holds their streams any more: they end although nobody is left to delete them.
-        until(lambda: site.sandboxes("killed") == [], within_s=15, told=job.words)
+        # Nobody comes back to their streams: they end although nobody is left to delete them.
+        alone_s = ORPHAN_S + 30
+        until(lambda: site.sandboxes("killed") == [], within_s=alone_s, told=job.words)
 
         assert job.start(0).wait(120) == 0, job.words()
 

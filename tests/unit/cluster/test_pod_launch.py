@@ -52,6 +52,8 @@ class Server:
         self.pods = 0
         self.created = asyncio.Event()
         self.lose_first_answer = False
+        self.answer_s = 0.0
+        """Until a creation is answered, while the watch is told at once."""
         self.forgets = False
         """Whether a deletion takes effect at once."""
         self.deleted: list[str] = []
@@ -84,6 +86,7 @@ class Server:
         self.created.set()
         if self.lose_first_answer and request.transport is not None:
             request.transport.close()
+        await asyncio.sleep(self.answer_s)
         return web.json_response(self._pod({"phase": "Pending"}))
 
     async def _watch(self, request: web.Request) -> NoReturn:
@@ -212,3 +215,14 @@ async def test_undoing_deletes_our_own_pod_and_no_other(launch: Any) -> None:
     server.metadata["labels"][RUN_LABEL] = "another"
     await ours.undo()
     assert server.deleted == ["u1"]
+
+
+async def test_what_the_watch_tells_before_the_creation_is_answered_is_not_lost(
+    launch: Any,
+) -> None:
+    server = Server([(60.0, READY)])
+    server.answer_s = 0.5
+
+    pod = await (await launch(server)).run(start_s=3.0)
+
+    assert diagnose.is_ready(pod)
