@@ -164,7 +164,7 @@ class ExecChannel:
             self._put += 1
 
     async def receive(self) -> bytes:
-        """Some bytes; b"" once the supervisor has ended. Waits in the sandbox, a while at a time."""
+        """Some bytes; b"" once the supervisor has ended. It is waited for in the sandbox."""
         while True:
             script = _filled(_TAKE, self._folder, number=self._took)
             taken = await self._insist(script, _taken)

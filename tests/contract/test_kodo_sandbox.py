@@ -114,9 +114,7 @@ class TestKodo(SandboxContract):
     has_bash = shutil.which("bash") is not None
 
     @pytest.fixture
-    async def sandbox(
-        self, provider: KodoProvider, shells: Shells
-    ) -> AsyncIterator[Sandbox]:
+    async def sandbox(self, provider: KodoProvider, shells: Shells) -> AsyncIterator[Sandbox]:
         sandbox = await provider.start(replace(REQUEST, workdir=str(shells.work)))
         yield sandbox
         await sandbox.close()

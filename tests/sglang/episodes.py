@@ -61,6 +61,9 @@ class AnsweringProvider(SandboxProvider):
         del request
         return Answering()
 
+    def foresee(self, requests: Sequence[SandboxRequest]) -> None:
+        """Nothing is prepared."""
+
     async def sweep(self, finished: Collection[EpisodeId]) -> None:
         """Nothing is left running."""
 

@@ -78,9 +78,10 @@ async def test_a_generation_that_reaches_its_bound_finishes_by_length(
 async def test_the_tiny_model_writes_tool_calls_and_ends_its_turns(engine: SglangEngine) -> None:
     calls = [replace(REQUEST, max_new_tokens=200, stop_token_ids=STOP) for _ in range(20)]
     generations = await asyncio.gather(*map(engine.generate, calls))
-    ended = [g for g in generations if g.finish_reason is FinishReason.STOP]
+    # The server also stops at its checkpoint's own end of text, which may be drawn now and then.
+    ended = [g for g in generations if g.token_ids[-1] in STOP]
     assert len(ended) > 10
-    assert {g.token_ids[-1] for g in ended} == set(STOP)
+    assert {g.finish_reason for g in ended} == {FinishReason.STOP}
     texts = [TOKENIZER.decode(list(g.token_ids), skip_special_tokens=False) for g in ended]
     assert any('<tool_call>\n{"name": "bash"' in text for text in texts)
 
