@@ -2,8 +2,8 @@
 
 Beside the supervisor, a pump in the sandbox passes numbered pieces between files and its two pipes;
 each call puts pieces there or takes some away, as base64 on a command line or in the output. A
-piece can be put and taken twice without harm, so a call that failed is simply made again. The image
-needs `base64`, `dd` and `mkfifo`. Only `kodo.py` uses this.
+piece can be taken twice, and put twice (one that was passed on already is dropped), so a call that
+failed is simply made again. The image needs `base64`, `dd` and `mkfifo`. Only `kodo.py` uses this.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ feed() {
     exec 3<>poke
     n=0
     while read -r word <&3; do
+        rm -f in/$((n - 1))
         while [ -e in/$n ]; do cat in/$n && rm -f in/$n; n=$((n + 1)); done
         [ "$word" != end ] || break
     done
@@ -58,6 +59,7 @@ split() {
     : >out/end
 }
 { feed | (cd / && exec @command@) | split; } </dev/null >/dev/null 2>&1 &
+echo $! >pump
 """
 _PUT = f"""\
 cd @folder@ 2>/dev/null || exit {_GONE}
@@ -73,7 +75,9 @@ _TAKE = f"""\
 cd @folder@ 2>/dev/null || exit {_GONE}
 n=$((@number@ - 1)) i=0
 while [ -e out/$n ]; do rm -f out/$n; n=$((n - 1)); done
+read -r pump <pump
 until [ -e out/@number@ ] || [ -e out/end ] || [ $i -ge {_LOOKS} ]; do
+    kill -0 "$pump" || [ -e out/end ] || exit {_GONE}
     if [ $i -lt {_QUICK_S * 100} ]; then t=0.01; else t=0.1; fi
     i=$((i + 1)); sleep $t 2>/dev/null || sleep 1
 done
