@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import shutil
 import sys
 from dataclasses import dataclass
@@ -17,14 +18,19 @@ from typing import TYPE_CHECKING
 
 import httpx
 
+from swe_rollout.errors import SweRolloutError
 from swe_rollout.local_image import cache_dir
 from swe_rollout.viewer.visible import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from swe_rollout.cluster import doctor as cluster
+
 _COMMAND_S = 15.0
 _HTTP_S = 5.0
+_POD_S = 120.0
+_POLICY_S = 5.0
 _LEAST_GIB = 5.0
 _GIB = 1 << 30
 _SERVER_ERROR = 500
@@ -74,9 +80,9 @@ class Check:
         }
 
 
-async def examine() -> tuple[Check, ...]:
-    """All checks, in the order of the tiers."""
-    groups = await asyncio.gather(_local(), _cluster(), _s3(), _sglang())
+async def examine(*, image: str | None = None) -> tuple[Check, ...]:
+    """All checks, in the order of the tiers; with an image, a sandbox pod from inside as well."""
+    groups = await asyncio.gather(_local(), _cluster(image), _s3(), _sglang())
     return tuple(check for group in groups for check in group)
 
 
@@ -174,16 +180,41 @@ def _disk() -> Check:
     return Check(Tier.LOCAL, "cache", Verdict.OK, text)
 
 
-async def _cluster() -> list[Check]:
+async def _cluster(image: str | None) -> list[Check]:
     from swe_rollout.cluster import doctor
 
     docker, dev = await asyncio.gather(_docker(), asyncio.to_thread(_dev_cluster))
     checks = await doctor.check(context=None, namespace=None)
+    if image is not None:
+        checks += await _inside(image)
     found = [
         Check(Tier.CLUSTER, each.name, Verdict(each.level.value), each.text, each.fix)
         for each in checks
     ]
     return [docker, dev, *found]
+
+
+async def _inside(image: str) -> Sequence[cluster.Check]:
+    """The walls of a sandbox of the image; it is started as a job would start it."""
+    from swe_rollout.cluster import doctor
+    from swe_rollout.sandbox.base import Role, SandboxRequest
+    from swe_rollout.sandbox.isolation import look_inside
+    from swe_rollout.sandbox.pod import PodProvider
+    from swe_rollout.spec.job import PodSandbox
+    from swe_rollout.trajectory import EpisodeId
+
+    episode = EpisodeId("doctor", secrets.token_hex(4), 0)
+    wanted = SandboxRequest(episode, Role.AGENT, image, "/", deadline_s=_POD_S)
+    provider = PodProvider(PodSandbox(start_seconds=_POD_S), job=episode.job)
+    try:
+        sandbox = await provider.start(wanted)
+        # A NetworkPolicy takes hold a moment after the pod has its address.
+        await asyncio.sleep(_POLICY_S)
+        return await look_inside(sandbox)
+    except SweRolloutError as error:
+        return [doctor.Check("sandbox", doctor.Level.FAIL, str(error), error.fix)]
+    finally:
+        await provider.aclose()
 
 
 async def _docker() -> Check:

@@ -18,22 +18,27 @@ Tokenizer = Annotated[
 ]
 Host = Annotated[str, option(help="The address to listen on.")]
 Port = Annotated[int, option(min=0, max=65535, help="0: any free one.")]
+ProbedImage = Annotated[
+    str | None, option("--image", help="Also look into a sandbox pod of this image.")
+]
 ContextTokens = Annotated[int, option(min=16, help="Prompt and completion together.")]
 
 PREREQUISITE = 3
 
 
-def doctor(output: Form = OutputFormat.TABLE) -> None:
+def doctor(image: ProbedImage = None, output: Form = OutputFormat.TABLE) -> None:
     """Check what this machine can do: one verdict and one cure for each line.
 
-    Exit 3 when episodes can't even run in local sandboxes; what else is missing is only said.
+    With --image, a sandbox pod is started and its isolation looked at from inside: only there is
+    seen whether the cluster enforces NetworkPolicy. Exit 3 when episodes can't even run in local
+    sandboxes; what else is missing is only said.
 
     swe-rollout doctor
     """
     from swe_rollout.cli.doctor import Tier, Verdict, examine, report
     from swe_rollout.cli.output import write_json, write_lines
 
-    checks = asyncio.run(examine())
+    checks = asyncio.run(examine(image=image))
     if output is OutputFormat.JSON:
         write_json({"checks": [check.to_record() for check in checks]})
     else:

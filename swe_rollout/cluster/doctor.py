@@ -1,7 +1,7 @@
 """What pod sandboxes need of a cluster, checked one by one, each with its fix.
 
 Changes nothing on the cluster. The command line prints it; whether a NetworkPolicy is really
-enforced can only be seen from inside a pod, which is not tried here.
+enforced can only be seen from inside a pod: `swe_rollout.sandbox.isolation`.
 """
 
 from __future__ import annotations
@@ -132,7 +132,8 @@ async def _pod_security(client: ClusterClient, namespace: str) -> Check:
                 "pod security",
                 Level.FAIL,
                 f"Pod Security of {namespace} is restricted: task images run as root",
-                f"`kubectl label --overwrite namespace {namespace} {_ENFORCE}=baseline`",
+                f"`kubectl label --overwrite namespace {namespace} {_ENFORCE}=baseline`; "
+                "or, where no task needs root, spec.sandbox.pod.runAsUser",
             )
         case level:
             return Check(

@@ -41,13 +41,15 @@ class PodSecurity(_Manifest, frozen=True):
     """What holds for all containers of a pod."""
 
     seccomp_profile: SeccompProfile
+    run_as_non_root: bool = False
+    run_as_user: int | None = None
 
 
 class Capabilities(_Manifest, frozen=True):
     """Powers of root, taken away and given back."""
 
     drop: tuple[str, ...]
-    add: tuple[str, ...]
+    add: tuple[str, ...] = ()
 
 
 class ContainerSecurity(_Manifest, frozen=True):

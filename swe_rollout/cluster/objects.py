@@ -82,6 +82,8 @@ class PodStatus(_Object, frozen=True):
     message: str = ""
     conditions: list[Condition] = []
     container_statuses: list[ContainerStatus] = []
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    pod_ip: str = msgspec.field(default="", name="podIP")
 
     def condition(self, kind: str) -> Condition | None:
         """The condition of that type, if the pod has it."""

@@ -149,8 +149,8 @@ def refusal(error: ApiError, name: str) -> SweRolloutError:
         return PrerequisiteError(
             "the namespace's Pod Security level does not let sandboxes in",
             why=error.message,
-            fix="label the namespace pod-security.kubernetes.io/enforce=baseline: "
-            "task images run as root",
+            fix="label the namespace pod-security.kubernetes.io/enforce=baseline; or, where no "
+            "task needs root, set `sandbox.pod.runAsUser`",
         )
     if error.forbidden and "cannot create resource" in error.message:
         return PrerequisiteError(error.what, why=error.why, fix=error.fix)

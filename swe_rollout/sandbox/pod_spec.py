@@ -44,7 +44,7 @@ _IDLE: Final = (
 until sleep 2147483647 & wait $! || [ $? -lt 128 ]; do :; done; exit 1""",
     IDLE_NAME,
 )
-_ROOT_POWERS: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID")
+ROOT_POWERS: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID")
 """What package managers and test suites of images that run as root do."""
 _LOST_NODE_S: Final = 30
 _NAME_LENGTH: Final = 63
@@ -94,7 +94,9 @@ def pod_manifest(
                 for taint in ("not-ready", "unreachable")
             ),
             security_context=manifests.PodSecurity(
-                seccomp_profile=manifests.SeccompProfile(type="RuntimeDefault")
+                seccomp_profile=manifests.SeccompProfile(type="RuntimeDefault"),
+                run_as_non_root=sandbox.run_as_user is not None,
+                run_as_user=sandbox.run_as_user,
             ),
             containers=(_container(request.image, sandbox),),
             runtime_class_name=sandbox.runtime_class,
@@ -164,7 +166,9 @@ def _container(image: str, sandbox: PodSandbox) -> manifests.Container:
         resources=_resources(sandbox.resources),
         security_context=manifests.ContainerSecurity(
             allow_privilege_escalation=False,
-            capabilities=manifests.Capabilities(drop=("ALL",), add=_ROOT_POWERS),
+            capabilities=manifests.Capabilities(
+                drop=("ALL",), add=ROOT_POWERS if sandbox.run_as_user is None else ()
+            ),
         ),
     )
 

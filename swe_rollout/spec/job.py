@@ -270,6 +270,10 @@ class PodSandbox(Model):
     """When the node fetches the image, as in a pod."""
     runtime_class: str | None = None
     """A hardened runtime, such as `gvisor`."""
+    run_as_user: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+    """For images whose task needs no root: the pod runs as this user, has no power of root, and
+    passes Pod Security's level `restricted`; the workdir must be the user's. None: the user that
+    the image names, and of root's powers the few that test suites use (level `baseline`)."""
     start_seconds: Seconds = 300.0
     """From creation to the first command."""
     warm: WarmPods = WarmPods()

@@ -9,7 +9,6 @@ import os
 import secrets
 import signal
 import sys
-import time
 from collections import Counter
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
+from cluster.namespaces import end_namespace, make_namespace, until
 from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.manifests import OwnerReference
@@ -30,7 +30,7 @@ from swe_rollout.testing.sandbox_contract import SandboxContract
 from swe_rollout.trajectory import EpisodeId
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Iterator
 
     from swe_rollout.cluster.objects import Pod
     from swe_rollout.sandbox.base import Sandbox
@@ -68,46 +68,25 @@ def request(image: str = BUSYBOX, **changes: Any) -> SandboxRequest:
     return replace(wanted, **changes)
 
 
-async def until(true: Callable[[], Awaitable[bool] | bool], *, within_s: float = 30) -> None:
-    end = time.monotonic() + within_s
-    while True:
-        found = true()
-        if found if isinstance(found, bool) else await found:
-            return
-        assert time.monotonic() < end, f"not so after {within_s} s"
-        await asyncio.sleep(0.1)
-
-
 @pytest.fixture(scope="module", autouse=True)
 def _namespace() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KUBECONFIG", KUBECONFIG)
-        asyncio.run(make_namespace(NAMESPACE))
+        asyncio.run(_begin())
         yield
-        asyncio.run(end_namespace(NAMESPACE))
+        asyncio.run(_end())
 
 
-async def make_namespace(name: str) -> None:
+async def _begin() -> None:
     client = await ClusterClient.connect()
-    body = json.dumps({"metadata": {"name": name}}).encode()
-    await client.transport.request("POST", "/api/v1/namespaces", doing="create", body=body)
-    path = f"/api/v1/namespaces/{name}/serviceaccounts/default"
-
-    async def has_account() -> bool:
-        try:
-            await client.transport.request("GET", path, doing="wait for the account")
-        except ApiError:
-            return False
-        return True
-
-    await until(has_account)
+    await make_namespace(client, NAMESPACE)
     await client.aclose()
 
 
-async def end_namespace(name: str) -> None:
+async def _end() -> None:
     client = await ClusterClient.connect()
-    await until(lambda: nothing_is_left(client, name))
-    await client.transport.request("DELETE", f"/api/v1/namespaces/{name}", doing="delete")
+    await until(lambda: nothing_is_left(client, NAMESPACE))
+    await end_namespace(client, NAMESPACE)
     await client.aclose()
 
 
@@ -394,7 +373,7 @@ async def test_an_image_that_can_not_be_had_is_told_to_who_asks_for_it(
 
 async def test_what_waits_gives_way_where_there_is_no_room(client: ClusterClient) -> None:
     namespace = f"{NAMESPACE}-full"
-    await make_namespace(namespace)
+    await make_namespace(client, namespace)
     quota = {"metadata": {"name": "one"}, "spec": {"hard": {"pods": "1"}}}
     path = f"/api/v1/namespaces/{namespace}/resourcequotas"
     await client.transport.request("POST", path, doing="create", body=json.dumps(quota).encode())
@@ -411,7 +390,7 @@ async def test_what_waits_gives_way_where_there_is_no_room(client: ClusterClient
         assert (await sandbox.exec("echo well")).stdout == b"well\n"
         assert provider.warm == 0
         await sandbox.close()
-    await end_namespace(namespace)
+    await end_namespace(client, namespace)
 
 
 # --- the end -------------------------------------------------------------------------------------

@@ -1,0 +1,46 @@
+"""Namespaces on the cluster, and waiting for what comes true on it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from swe_rollout.cluster.api_error import ApiError
+
+if TYPE_CHECKING:
+    from swe_rollout.cluster.client import ClusterClient
+
+
+async def until(true: Callable[[], Awaitable[bool] | bool], *, within_s: float = 30) -> None:
+    """Return when it is true; an assertion after `within_s`."""
+    end = time.monotonic() + within_s
+    while True:
+        found = true()
+        if found if isinstance(found, bool) else await found:
+            return
+        assert time.monotonic() < end, f"not so after {within_s} s"
+        await asyncio.sleep(0.1)
+
+
+async def make_namespace(client: ClusterClient, name: str, **labels: str) -> None:
+    """One in which pods can be made: its service account is there."""
+    body = json.dumps({"metadata": {"name": name, "labels": labels}}).encode()
+    await client.transport.request("POST", "/api/v1/namespaces", doing="create", body=body)
+    path = f"/api/v1/namespaces/{name}/serviceaccounts/default"
+
+    async def has_account() -> bool:
+        try:
+            await client.transport.request("GET", path, doing="wait for the account")
+        except ApiError:
+            return False
+        return True
+
+    await until(has_account)
+
+
+async def end_namespace(client: ClusterClient, name: str) -> None:
+    """Delete it; what is in it goes later."""
+    await client.transport.request("DELETE", f"/api/v1/namespaces/{name}", doing="delete")

@@ -1,0 +1,306 @@
+"""The walls of a sandbox, looked at from inside, and the levels of Pod Security it passes."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import secrets
+import subprocess
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cluster.namespaces import end_namespace, make_namespace, until
+from swe_rollout.cluster.api_error import ApiError
+from swe_rollout.cluster.client import ClusterClient
+from swe_rollout.cluster.doctor import Level
+from swe_rollout.errors import PrerequisiteError, SandboxError
+from swe_rollout.sandbox import pod_spec
+from swe_rollout.sandbox.base import ExecResult, Role, SandboxRequest
+from swe_rollout.sandbox.isolation import OUTSIDE, look_inside
+from swe_rollout.sandbox.pod import PodProvider, RunningPod
+from swe_rollout.spec.job import PodSandbox, Resources
+from swe_rollout.trajectory import EpisodeId
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+
+KUBECONFIG = os.environ.get("KUBECONFIG") or str(
+    Path(__file__).resolve().parents[2] / ".dev-cluster" / "kubeconfig"
+)
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(
+        not Path(KUBECONFIG).exists(), reason="needs a cluster: `scripts/dev-cluster up`"
+    ),
+]
+BASE = "swe-rollout/sandbox-base:local"
+JOB = "test-isolation"
+NAMESPACE = f"swe-rollout-walls-{secrets.token_hex(3)}"
+USER = 1234
+SAMPLES = itertools.count()
+LEVEL = "pod-security.kubernetes.io/enforce"
+SERVE = (
+    "import http.server as h; h.HTTPServer(('', 8000), h.SimpleHTTPRequestHandler).serve_forever()"
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _namespace() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KUBECONFIG", KUBECONFIG)
+        asyncio.run(_with_namespace(make_namespace))
+        yield
+        asyncio.run(_with_namespace(end_namespace))
+
+
+async def _with_namespace(do: Any) -> None:
+    client = await ClusterClient.connect()
+    await do(client, NAMESPACE)
+    await client.aclose()
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[ClusterClient]:
+    client = await ClusterClient.connect()
+    yield client
+    await client.aclose()
+
+
+def spec(*, memory: str = "256Mi", **changes: Any) -> PodSandbox:
+    small = Resources(cpu="50m", memory=memory, ephemeral_storage="64Mi")
+    return PodSandbox(namespace=NAMESPACE, resources=small, start_seconds=60.0).model_copy(
+        update=changes
+    )
+
+
+def request(**changes: Any) -> SandboxRequest:
+    episode = EpisodeId(JOB, "one__one-1", next(SAMPLES))
+    wanted = SandboxRequest(episode, Role.AGENT, BASE, "/tmp", deadline_s=600.0)  # noqa: S108
+    return replace(wanted, **changes)
+
+
+@asynccontextmanager
+async def started(wanted: PodSandbox) -> AsyncIterator[RunningPod]:
+    provider = PodProvider(wanted, job=JOB)
+    try:
+        yield await provider.start(request())
+    finally:
+        await provider.aclose()
+
+
+# --- from inside ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("user", [None, USER], ids=["root", "another user"])
+async def test_every_wall_stands(user: int | None, client: ClusterClient) -> None:
+    async with started(spec()) as other, started(spec(run_as_user=user)) as sandbox:
+        serving = asyncio.create_task(other.exec(["python3", "-c", SERVE]))
+        now = await client.get_pod(NAMESPACE, sandbox.name)
+        neighbour = await client.get_pod(NAMESPACE, other.name)
+        hosts = (
+            *OUTSIDE,
+            ("10.96.0.10", "53"),
+            (now.status.host_ip, "10250"),
+            (neighbour.status.pod_ip, "8000"),
+        )
+
+        async def closed() -> bool:
+            checks = await look_inside(sandbox, hosts=hosts)
+            return all(check.level is Level.OK for check in checks)
+
+        # A policy takes hold a moment after the pod has its address.
+        await until(closed, within_s=40)
+        checks = {check.name: check.text for check in await look_inside(sandbox, hosts=hosts)}
+        # The five, and the API server.
+        assert checks["network"].count(":") == 1 + 6
+        powers = "user 0: CHOWN, DAC_OVERRIDE, FOWNER, KILL, SETGID, SETUID"
+        assert checks["capabilities"] == (powers if user is None else f"user {USER}: none")
+        serving.cancel()
+
+
+@dataclass
+class Told:
+    """What a pod that is no sandbox said of itself."""
+
+    output: bytes
+
+    async def exec(self, *_: object, **__: object) -> ExecResult:
+        return ExecResult(0, self.output, b"")
+
+
+async def test_walls_that_are_not_there_are_told(client: ClusterClient) -> None:
+    """The same look into a pod that nobody hardened, where no policy is."""
+    name = f"{NAMESPACE}-open"
+    await make_namespace(client, name)
+    container = {
+        "name": "c",
+        "image": BASE,
+        "imagePullPolicy": "Never",
+        "command": ["sleep", "60"],
+        "securityContext": {"privileged": True},
+    }
+    manifest = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "open", "namespace": name},
+        "spec": {"containers": [container], "dnsPolicy": "Default"},
+    }
+    await asyncio.to_thread(kubectl, "create", "-f", "-", stdin=json.dumps(manifest))
+    wait = ("wait", "--for=condition=Ready", "pod/open", "-n", name, "--timeout=60s")
+    await asyncio.to_thread(kubectl, *wait)
+    script = files("swe_rollout.sandbox").joinpath("isolation.sh").read_text()
+    run = ("exec", "open", "-n", name, "--", "/bin/sh", "-c", script, "isolation", "10.0.0.1", "1")
+    told: Any = Told((await asyncio.to_thread(kubectl, *run)).encode())
+    checks = {check.name: check for check in await look_inside(told)}
+    failed = {name for name, check in checks.items() if check.level is Level.FAIL}
+    assert failed >= {"credentials", "capabilities", "system calls", "kernel files", "network"}
+    assert "SYS_ADMIN" in checks["capabilities"].text
+    assert "NetworkPolicy" in checks["network"].fix
+    await end_namespace(client, name)
+
+
+def kubectl(*arguments: str, stdin: str = "") -> str:
+    done = subprocess.run(
+        ["kubectl", *arguments], input=stdin, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+async def test_the_cluster_is_not_in_the_environment() -> None:
+    async with started(spec()) as sandbox:
+        environment = (await sandbox.exec("env")).stdout
+    # The API server's own service is always announced; others would be by service links.
+    others = [
+        line
+        for line in environment.splitlines()
+        if b"_SERVICE_HOST=" in line and not line.startswith(b"KUBERNETES_")
+    ]
+    assert others == []
+
+
+async def test_mounting_raw_sockets_and_devices_are_refused() -> None:
+    async with started(spec()) as sandbox:
+        assert not (await sandbox.exec("mount -t tmpfs none /mnt")).ok
+        assert not (await sandbox.exec("mknod disk b 8 0")).ok
+        raw = "import socket; socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)"
+        result = await sandbox.exec(["python3", "-c", raw])
+        assert b"PermissionError" in result.stderr
+
+
+async def test_root_may_still_do_what_test_suites_do() -> None:
+    async with started(spec()) as sandbox:
+        result = await sandbox.exec("touch f && chown 1000:1000 f && chmod 600 f && cat f")
+        assert result.ok, result.stderr
+
+
+# --- what a sandbox may use ----------------------------------------------------------------------
+
+FORKS = """
+import os, time
+try:
+    for _ in range(20_000):
+        if os.fork() == 0:
+            time.sleep(600)
+except OSError as error:
+    print(error.strerror, flush=True)
+time.sleep(600)
+"""
+
+
+async def test_processes_are_bounded_and_end_with_their_command() -> None:
+    async with started(spec(memory="1Gi")) as sandbox:
+        result = await sandbox.exec(["python3", "-c", FORKS], timeout_s=15)
+        assert result.timed_out
+        assert result.stdout in (b"Resource temporarily unavailable\n", b"Cannot allocate memory\n")
+        assert (await sandbox.exec("echo well")).stdout == b"well\n"
+
+
+async def test_more_disk_than_was_asked_for_is_an_end_that_is_told() -> None:
+    async with started(spec()) as sandbox:
+        with pytest.raises(SandboxError, match=r"Evicted|ephemeral"):
+            await sandbox.exec("head -c 200000000 /dev/zero >big; sleep 110", timeout_s=120)
+
+
+async def test_a_runtime_class_is_what_runs_the_pod(client: ClusterClient) -> None:
+    name = f"{NAMESPACE}-runc"
+    kind = {
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {"name": name},
+        "handler": "runc",
+    }
+    await asyncio.to_thread(kubectl, "create", "-f", "-", stdin=json.dumps(kind))
+    try:
+        async with started(spec(runtime_class=name)) as sandbox:
+            assert (await sandbox.exec("echo well")).stdout == b"well\n"
+            path = f"/api/v1/namespaces/{NAMESPACE}/pods/{sandbox.name}"
+            found = json.loads(await client.transport.request("GET", path, doing="read the pod"))
+            assert found["spec"]["runtimeClassName"] == name
+    finally:
+        await asyncio.to_thread(kubectl, "delete", "runtimeclass", name)
+    with pytest.raises(SandboxError, match="RuntimeClass"):
+        async with started(spec(runtime_class="no-such")):
+            pass
+
+
+# --- Pod Security --------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def level(client: ClusterClient, name: str) -> AsyncIterator[str]:
+    namespace = f"{NAMESPACE}-{next(SAMPLES)}"
+    await make_namespace(client, namespace, **{LEVEL: name})
+    yield namespace
+    await end_namespace(client, namespace)
+
+
+def manifest(user: int | None) -> Any:
+    owner = pod_spec.RunOwner(run="0" * 12, started="2026-11-21T10:00:00+00:00")
+    return pod_spec.pod_manifest(request(), spec(run_as_user=user), owner)
+
+
+async def test_the_default_pod_passes_baseline(client: ClusterClient) -> None:
+    async with level(client, "baseline") as namespace:
+        await client.create_pod(namespace, manifest(None), dry_run=True)
+
+
+async def test_all_that_keeps_the_default_pod_from_restricted_is_root(
+    client: ClusterClient,
+) -> None:
+    async with level(client, "restricted") as namespace:
+        with pytest.raises(ApiError) as caught:
+            await client.create_pod(namespace, manifest(None), dry_run=True)
+        found = caught.value.message.partition("restricted:latest")[2]
+        assert "unrestricted capabilities" in found
+        assert "runAsNonRoot" in found
+        # Each finding is explained in brackets.
+        assert found.count("(") == 2
+
+
+async def test_a_user_of_its_own_passes_restricted(client: ClusterClient) -> None:
+    async with level(client, "restricted") as namespace:
+        wanted = spec(run_as_user=USER, namespace=namespace)
+        async with started(wanted) as sandbox:
+            assert (await sandbox.exec("id -u; echo x >f; cat f")).stdout == b"%d\nx\n" % USER
+            assert not (await sandbox.exec("echo x >/etc/motd")).ok
+            name = sandbox.name
+            await sandbox.close()
+            now = await client.get_pod(namespace, name)
+            assert now.status.phase in ("Running", "Succeeded")
+
+
+async def test_who_is_refused_is_told_of_the_way_out(client: ClusterClient) -> None:
+    async with level(client, "restricted") as namespace:
+        with pytest.raises(PrerequisiteError) as caught:
+            async with started(spec(namespace=namespace)):
+                pass
+        assert "runAsUser" in caught.value.fix
