@@ -16,7 +16,7 @@ from swe_rollout.sandbox import pod, pod_spec
 from swe_rollout.sandbox.base import MAX_OUTPUT_BYTES, Role, SandboxRequest
 from swe_rollout.sandbox.pod import PodProvider, RunningPod
 from swe_rollout.sandbox.session import Session, supervisor_command
-from swe_rollout.spec.job import PodSandbox, Resources
+from swe_rollout.spec.job import PodSandbox, Resources, WarmPods
 from swe_rollout.trajectory import EpisodeId
 
 if TYPE_CHECKING:
@@ -64,11 +64,15 @@ class Ours:
 
 @asynccontextmanager
 async def provider(
-    site: Site, *, context: str | None = None, memory: str = _MEMORY
+    site: Site, *, context: str | None = None, memory: str = _MEMORY, warm: int = 0
 ) -> AsyncIterator[PodProvider]:
-    """A provider of small pods in the site's namespace, by way of `context`."""
+    """A provider of small pods in the site's namespace, by way of `context`; `warm` may wait."""
     spec = _spec(memory).model_copy(
-        update={"context": context or site.context, "namespace": site.namespace}
+        update={
+            "context": context or site.context,
+            "namespace": site.namespace,
+            "warm": WarmPods(cap=warm),
+        }
     )
     made = PodProvider(spec, job=_JOB)
     try:
@@ -79,17 +83,18 @@ async def provider(
 
 async def start(provider: PodProvider, image: str, *, number: int = 0) -> RunningPod:
     """A running sandbox of `image`; `number` is its own among those of the site."""
-    return await provider.start(_request(image, number))
+    return await provider.start(request(image, number))
 
 
 def manifest(image: str, *, name: str, run: str) -> PodManifest:
     """The same pod as a sandbox's, for whoever creates it by hand."""
     owner = pod_spec.RunOwner(run=run, started="")
-    made = pod_spec.pod_manifest(_request(image, 0), _spec(_MEMORY), owner)
+    made = pod_spec.pod_manifest(request(image, 0), _spec(_MEMORY), owner)
     return msgspec.structs.replace(made, metadata=msgspec.structs.replace(made.metadata, name=name))
 
 
-def _request(image: str, number: int) -> SandboxRequest:
+def request(image: str, number: int) -> SandboxRequest:
+    """What `start` asks for."""
     return SandboxRequest(
         episode=EpisodeId(_JOB, "one__one-1", number),
         role=Role.AGENT,
@@ -143,5 +148,5 @@ async def without_policy_if_forbidden(site: Site) -> str:
     async def nothing(client: ClusterClient, namespace: str) -> None:
         del client, namespace
 
-    pod._cut_off = nothing  # noqa: SLF001 - sandboxes themselves never do without
+    pod.cut_off = nothing  # sandboxes themselves never do without
     return "no right to make a NetworkPolicy: the pods of this run were not cut off"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,8 +25,11 @@ from swe_rollout.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from swe_rollout.cli.address import Place
     from swe_rollout.grading.validate import Validation
+    from swe_rollout.sandbox.prefetch import Fetched
 
 DatasetName = Annotated[
     str, typer.Argument(metavar="DATASET", help="release-pairs, a file of rows, or a job.yaml.")
@@ -42,6 +45,7 @@ class ExportFormat(StrEnum):
     PARQUET = "parquet"
 
 
+PullSeconds = Annotated[float, option(min=1, help="For eight images at a time.")]
 To = Annotated[ExportFormat, option(help="The form of the file.")]
 
 
@@ -86,6 +90,63 @@ def validate(
         write_table(columns, [[*_result_record(each).values(), _check(each)] for each in results])
     if not all(result.valid for result in results):
         raise typer.Exit(1)
+
+
+def prefetch(
+    dataset: DatasetName,
+    include: Globs = None,
+    namespace: Namespace = None,
+    context: Context = None,
+    *,
+    timeout: PullSeconds = 3600.0,
+    output: Form = OutputFormat.TABLE,
+) -> None:
+    """Bring the images of a dataset's tasks to every node that may run its sandboxes.
+
+    Of a job.yaml, its pod template's node selectors, tolerations and pull secrets hold. Exit 1 when
+    an image is not on every node.
+
+    swe-rollout prefetch job.yaml
+    """
+    from swe_rollout.cli.interrupt import run_async
+    from swe_rollout.cli.output import say, write_json, write_table
+
+    found = run_async(_prefetch(dataset, include or (), namespace, context, timeout), on_note=say)
+    if output is OutputFormat.JSON:
+        write_json({"images": [asdict(each) for each in found]})
+    else:
+        rows = [[each.image, str(each.nodes), each.problem or "ok"] for each in found]
+        write_table(["IMAGE", "NODES#", "RESULT"], rows)
+    if any(each.problem for each in found):
+        raise typer.Exit(1)
+
+
+async def _prefetch(
+    name: str, include: Sequence[str], namespace: str | None, context: str | None, within_s: float
+) -> list[Fetched]:
+    from swe_rollout.cli.dataset_argument import named_dataset
+    from swe_rollout.cli.output import say
+    from swe_rollout.cluster.client import ClusterClient
+    from swe_rollout.datasets.base import load
+    from swe_rollout.sandbox.prefetch import prefetch as fetch
+    from swe_rollout.spec.job import PodSandbox
+
+    named = named_dataset(name, include=include)
+    loaded = await load(named.dataset, base_dir=named.base_dir, on_progress=say)
+    images = {instance.image for instance in loaded.instances}
+    pod = (named.sandbox and named.sandbox.pod) or PodSandbox()
+    pod = pod.model_copy(update={"namespace": namespace or pod.namespace})
+    client = await ClusterClient.connect(context or pod.context)
+    found: list[Fetched] = []
+    try:
+        say(f"{len(images)} images")
+        async for each in fetch(client, images, pod, within_s=within_s):
+            found.append(each)
+            state = each.problem or f"on {each.nodes} nodes"
+            say(f"[{len(found)}/{len(images)}] {each.image}: {state}")
+    finally:
+        await client.aclose()
+    return found
 
 
 def export(

@@ -96,6 +96,7 @@ def command_line() -> typer.Typer:
     app.command(rich_help_panel="Watch")(watch.events)
     app.command(rich_help_panel="Look")(look.view)
     app.command(rich_help_panel="Data")(data.validate)
+    app.command(rich_help_panel="Data")(data.prefetch)
     app.command(rich_help_panel="Data")(data.export)
     app.command(rich_help_panel="Setup")(install.install)
     app.command(rich_help_panel="Setup")(setup.doctor)

@@ -15,6 +15,7 @@ from swe_rollout.cluster.config import load_access
 from swe_rollout.cluster.manifests import (
     AccessQuestion,
     AccessReviewManifest,
+    DaemonSetManifest,
     DeleteOptions,
     Marks,
     MarksPatch,
@@ -154,6 +155,29 @@ class ClusterClient:
         path = f"{_policies_path(namespace)}/{quote(name)}"
         await self.transport.request("DELETE", path, doing=f"delete NetworkPolicy {name}")
 
+    async def create_daemon_set(
+        self, namespace: str, manifest: DaemonSetManifest
+    ) -> objects.DaemonSet:
+        """The new DaemonSet."""
+        doing = f"create DaemonSet {manifest.metadata.name} in {namespace}"
+        return await self._post(
+            _daemon_sets_path(namespace), manifest, objects.DaemonSet, doing=doing
+        )
+
+    async def get_daemon_set(self, namespace: str, name: str) -> objects.DaemonSet:
+        """The DaemonSet as it is now."""
+        doing = f"read DaemonSet {name} in {namespace}"
+        return await self._get(_daemon_sets_path(namespace, name), objects.DaemonSet, doing=doing)
+
+    async def delete_daemon_set(self, namespace: str, name: str) -> None:
+        """Delete it and, in the background, its pods."""
+        await self.transport.request(
+            "DELETE",
+            _daemon_sets_path(namespace, name),
+            doing=f"delete DaemonSet {name} in {namespace}",
+            body=msgspec.json.encode(DeleteOptions(grace_period_seconds=1)),
+        )
+
     async def get_namespace(self, name: str) -> objects.Namespace:
         """The namespace itself."""
         path = f"/api/v1/namespaces/{quote(name)}"
@@ -189,6 +213,10 @@ def pods_path(namespace: str, name: str = "", *, query: Mapping[str, str] | None
     path = f"/api/v1/namespaces/{quote(namespace)}/pods"
     path += f"/{quote(name)}" if name else ""
     return f"{path}?{urlencode(query, quote_via=quote)}" if query else path
+
+
+def _daemon_sets_path(namespace: str, name: str = "") -> str:
+    return f"/apis/apps/v1/namespaces/{quote(namespace)}/daemonsets" + (name and f"/{quote(name)}")
 
 
 def _policies_path(namespace: str) -> str:

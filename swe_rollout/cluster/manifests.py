@@ -204,3 +204,23 @@ class Operation(_Manifest, frozen=True):
     """`test`, `add`, `replace` or `remove`."""
     path: str
     value: str | int | None = None
+
+
+class MatchLabels(_Manifest, frozen=True):
+    """Which pods are its own."""
+
+    match_labels: dict[str, str]
+
+
+class DaemonSetBody(_Manifest, frozen=True):
+    """A pod for every node."""
+
+    selector: MatchLabels
+    template: TemplatedPod
+
+
+class DaemonSetManifest(_Manifest, frozen=True):
+    """A DaemonSet to create."""
+
+    metadata: Named
+    spec: DaemonSetBody

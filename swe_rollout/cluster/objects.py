@@ -58,6 +58,8 @@ class ContainerStatus(_Object, frozen=True):
     """A container as the kubelet reports it."""
 
     name: str = ""
+    image_id: str = msgspec.field(default="", name="imageID")
+    """Set once the node has the image."""
     ready: bool = False
     restart_count: int = 0
     state: ContainerState = ContainerState()
@@ -114,6 +116,20 @@ class PodList(_Object, frozen=True):
 
     metadata: Metadata = Metadata()
     items: list[Pod] | None = None
+
+
+class DaemonSetStatus(_Object, frozen=True):
+    """On how many nodes its pods should be."""
+
+    observed_generation: int = 0
+    desired_number_scheduled: int = 0
+
+
+class DaemonSet(_Object, frozen=True):
+    """A pod on every node that takes it."""
+
+    metadata: Metadata
+    status: DaemonSetStatus = DaemonSetStatus()
 
 
 class Event(_Object, frozen=True):

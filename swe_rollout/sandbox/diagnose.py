@@ -78,7 +78,7 @@ _CROWDED_S = 4.0
 _EVENTS = 5
 _SAME_END = 60
 
-_PULL_REASONS = frozenset({"ErrImagePull", "ImagePullBackOff", "RegistryUnavailable"})
+PULL_REASONS = frozenset({"ErrImagePull", "ImagePullBackOff", "RegistryUnavailable"})
 _NO_SUCH_IMAGE = re.compile(
     r"not found|manifest unknown|does not exist|access denied|unauthorized|denied|forbidden|"
     r"authorization failed|no match for platform",
@@ -195,7 +195,7 @@ def _waiting(pod: Pod, waiting: Waiting) -> Finding | None:
         case "ErrImageNeverPull":
             fix = "bring the image to the nodes, or set `sandbox.pod.imagePullPolicy: IfNotPresent`"
             return Finding(_no_image(name, why, fix, retryable=False))
-        case reason if reason in _PULL_REASONS:
+        case reason if reason in PULL_REASONS:
             certain = _NO_SUCH_IMAGE.search(waiting.message) is not None
             fix = "check the name and the registry's credentials; `kubectl describe pod` has more"
             error = _no_image(name, why, fix, retryable=not certain)

@@ -215,7 +215,7 @@ class PodProvider:
             namespace = self._spec.namespace or client.namespace
             watch = PodWatch(client, namespace=namespace, selector=self._selector)
             try:
-                await _cut_off(client, namespace)
+                await cut_off(client, namespace)
                 await watch.start()
             except ApiError as error:
                 raise diagnose.first_contact(error) from error
@@ -245,7 +245,7 @@ class PodProvider:
         self._template_is_taken = True
 
 
-async def _cut_off(client: ClusterClient, namespace: str) -> None:
+async def cut_off(client: ClusterClient, namespace: str) -> None:
     """See to it that sandboxes of the namespace reach nothing; raises when we can't."""
     try:
         policy = await client.get_network_policy(namespace, pod_spec.POLICY_NAME)

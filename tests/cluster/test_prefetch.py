@@ -1,0 +1,119 @@
+"""Images brought to the nodes of a real cluster, and those that can't be had."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cluster.namespaces import end_namespace, make_namespace, until
+from swe_rollout.cluster.client import ClusterClient
+from swe_rollout.sandbox import prefetch as prefetching
+from swe_rollout.sandbox.prefetch import Fetched, prefetch
+from swe_rollout.spec.job import PodSandbox
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+KUBECONFIG = os.environ.get("KUBECONFIG") or str(
+    Path(__file__).resolve().parents[2] / ".dev-cluster" / "kubeconfig"
+)
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(
+        not Path(KUBECONFIG).exists(), reason="needs a cluster: `scripts/dev-cluster up`"
+    ),
+]
+BASE = "swe-rollout/sandbox-base:local"
+BUSYBOX = "swe-rollout/busybox:local"
+NOWHERE = "swe-rollout/nowhere:local"
+
+
+@pytest.fixture
+async def client(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ClusterClient]:
+    monkeypatch.setenv("KUBECONFIG", KUBECONFIG)
+    client = await ClusterClient.connect()
+    yield client
+    await client.aclose()
+
+
+@pytest.fixture
+async def namespace(client: ClusterClient) -> AsyncIterator[str]:
+    name = f"swe-rollout-prefetch-{secrets.token_hex(3)}"
+    await make_namespace(client, name)
+    yield name
+    await end_namespace(client, name)
+
+
+async def fetched(client: ClusterClient, images: list[str], spec: PodSandbox) -> list[Fetched]:
+    return [each async for each in prefetch(client, images, spec, within_s=60)]
+
+
+async def nothing_is_left(client: ClusterClient, namespace: str) -> None:
+    async def empty() -> bool:
+        pods = (await client.list_pods(namespace, prefetching._LABEL)).items or []
+        return not [pod for pod in pods if pod.metadata.deletion_timestamp is None]
+
+    await until(empty)
+
+
+async def test_every_node_has_each_image_once_and_nothing_stays(
+    client: ClusterClient, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prefetching, "IMAGES_A_POD", 1)
+    found = await fetched(client, [BUSYBOX, BASE, BASE], PodSandbox(namespace=namespace))
+    assert found == [Fetched(BUSYBOX, 1), Fetched(BASE, 1)]
+    await nothing_is_left(client, namespace)
+
+
+async def test_an_image_that_can_not_be_had_is_told_and_keeps_no_other_back(
+    client: ClusterClient, namespace: str
+) -> None:
+    spec = PodSandbox(namespace=namespace, image_pull_policy="Never")
+    bad, good = await fetched(client, [NOWHERE, "swe-rollout/sandbox-base:local"], spec)
+    assert good == Fetched(BASE, 1)
+    assert (bad.image, bad.nodes) == (NOWHERE, 0)
+    assert "ErrImageNeverPull" in bad.problem
+
+
+async def test_a_selector_that_no_node_has_is_told(
+    client: ClusterClient, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prefetching, "_NODES_S", 1.0)
+    spec = PodSandbox(namespace=namespace, template={"spec": {"nodeSelector": {"disk": "huge"}}})
+    assert await fetched(client, [BASE], spec) == [
+        Fetched(BASE, 0, "no node takes the sandboxes of this job")
+    ]
+
+
+def test_the_command_line_tells_of_every_image(tmp_path: Path) -> None:
+    row: dict[str, Any] = {
+        "instance_id": "one__one-1",
+        "repo": "one/one",
+        "base_commit": "0" * 40,
+        "problem_statement": "It fails.",
+        "patch": "",
+        "test_patch": "",
+        "FAIL_TO_PASS": ["test_one.py::test_it"],
+        "PASS_TO_PASS": [],
+        "image_name": BUSYBOX,
+        "test_cmd": "true",
+    }
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    program = Path(sys.executable).with_name("swe-rollout")
+    done = subprocess.run(
+        [program, "prefetch", "rows.jsonl", "--namespace", "default", "-o", "json"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "KUBECONFIG": KUBECONFIG},
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"images": [{"image": BUSYBOX, "nodes": 1, "problem": ""}]}
