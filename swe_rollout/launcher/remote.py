@@ -141,7 +141,10 @@ def for_cluster(job: RolloutJob, *, on_note: Callable[[str], None]) -> RolloutJo
             raise SpecError("the pod template asks for what a sandbox can't have", problems)
         return job
     if "sandbox" in job.spec.model_fields_set:
-        on_note("spec.sandbox.local is for runs in one process: on the cluster, sandboxes are pods")
+        on_note(
+            "spec.sandbox.local and .kodo are for runs in one process: on the cluster, sandboxes "
+            "are pods"
+        )
     spec = job.spec.model_copy(update={"sandbox": SandboxSpec(pod=PodSandbox())})
     return job.model_copy(update={"spec": spec})
 

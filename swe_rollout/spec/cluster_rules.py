@@ -82,7 +82,8 @@ def _names() -> tuple[Rule, ...]:
 def _one_of(path: str, model: type[Dataset | Policy | SandboxSpec], written: str) -> Rule:
     variants = tuple(map(to_camel, model.variants()))
     count = " + ".join(f"(has(self.{name}) ? 1 : 0)" for name in variants)
-    names = " and ".join(f"`{name}`" for name in variants)
+    *others, last = (f"`{name}`" for name in variants)
+    names = f"{', '.join(others)} and {last}"
     return Rule(
         path,
         f"{count} == 1",
@@ -173,6 +174,14 @@ def _sandbox() -> tuple[Rule, ...]:
             "`sandbox: {pod: {}}`",
             Reason.FORBIDDEN,
             ".local",
+        ),
+        Rule(
+            "spec.sandbox",
+            "!has(self.kodo)",
+            "kodo is for `swe-rollout run`, the worker image has none: on a cluster write "
+            "`sandbox: {pod: {}}`",
+            Reason.FORBIDDEN,
+            ".kodo",
         ),
         Rule(
             "spec.sandbox.pod",

@@ -211,10 +211,14 @@ REFUSED: Final[tuple[tuple[dict[str, Any], str], ...]] = (
     (with_spec(limits__cutTurns="maybe"), r"cutTurns: Unsupported value.*\"end\", \"answer\""),
     (with_spec(agent__tools=["bash", "browser"]), r'tools\[1\]: Unsupported value: "browser"'),
     (with_spec(sandbox=None), r"spec.sandbox is missing: .*write `sandbox: {pod: {}}`"),
-    (with_spec(sandbox={}), r"exactly one of `local` and `pod`.*`pod: {}`"),
+    (with_spec(sandbox={}), r"exactly one of `local`, `pod` and `kodo`.*`pod: {}`"),
     (
         with_spec(sandbox={"local": {}}),
         r"spec.sandbox.local: Forbidden: .*write `sandbox: {pod: {}}`",
+    ),
+    (
+        with_spec(sandbox={"kodo": {}}),
+        r"spec.sandbox.kodo: Forbidden: .*write `sandbox: {pod: {}}`",
     ),
     (
         with_spec(sandbox__pod__namespace="elsewhere"),
