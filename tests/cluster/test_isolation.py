@@ -5,18 +5,17 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import os
 import secrets
 import subprocess
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from importlib.resources import files
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from cluster.namespaces import end_namespace, make_namespace, until
+from cluster.needs import BASE, CLUSTER, KUBECONFIG
 from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.doctor import Level
@@ -32,16 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
 
-KUBECONFIG = os.environ.get("KUBECONFIG") or str(
-    Path(__file__).resolve().parents[2] / ".dev-cluster" / "kubeconfig"
-)
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.skipif(
-        not Path(KUBECONFIG).exists(), reason="needs a cluster: `scripts/dev-cluster up`"
-    ),
-]
-BASE = "swe-rollout/sandbox-base:local"
+pytestmark = CLUSTER
 JOB = "test-isolation"
 NAMESPACE = f"swe-rollout-walls-{secrets.token_hex(3)}"
 USER = 1234

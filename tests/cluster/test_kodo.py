@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import os
 import secrets
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from cluster.needs import CLUSTER, KUBECONFIG
 from cluster.site import kubectl
 from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.base import Role, SandboxRequest
@@ -25,14 +24,8 @@ if TYPE_CHECKING:
 
     from swe_rollout.sandbox.base import Sandbox
 
-KUBECONFIG = os.environ.get("KUBECONFIG") or str(
-    Path(__file__).resolve().parents[2] / ".dev-cluster" / "kubeconfig"
-)
 pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.skipif(
-        not Path(KUBECONFIG).exists(), reason="needs a cluster: `scripts/dev-cluster up`"
-    ),
+    *CLUSTER,
     # kodo leaves its connections open.
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),

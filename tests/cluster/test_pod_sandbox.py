@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import os
 import secrets
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import aiohttp
 import pytest
 
 from cluster.namespaces import end_namespace, make_namespace, until
+from cluster.needs import BASE, BUSYBOX, CLUSTER, KUBECONFIG
 from swe_rollout.cluster import doctor
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.errors import PrerequisiteError, SandboxError
@@ -31,18 +30,8 @@ if TYPE_CHECKING:
 
     from swe_rollout.sandbox.base import Sandbox
 
-KUBECONFIG = os.environ.get("KUBECONFIG") or str(
-    Path(__file__).resolve().parents[2] / ".dev-cluster" / "kubeconfig"
-)
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.skipif(
-        not Path(KUBECONFIG).exists(), reason="needs a cluster: `scripts/dev-cluster up`"
-    ),
-]
+pytestmark = CLUSTER
 
-BUSYBOX = "swe-rollout/busybox:local"
-BASE = "swe-rollout/sandbox-base:local"
 JOB = "test-pod-sandbox"
 SMALL = PodSandbox(
     namespace="default",

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
+from cluster.needs import BASE, BUSYBOX, CLUSTER, KUBECONFIG
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.sandbox import bootstrap
 from swe_rollout.sandbox.base import Role, SandboxRequest
@@ -32,17 +33,7 @@ if TYPE_CHECKING:
     from swe_rollout.cluster.exec import ExecStream
     from swe_rollout.sandbox.base import Sandbox
 
-KUBECONFIG = os.environ.get("KUBECONFIG") or str(
-    Path(__file__).resolve().parents[2] / ".dev-cluster" / "kubeconfig"
-)
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.skipif(
-        not Path(KUBECONFIG).exists(), reason="needs a cluster: `scripts/dev-cluster up`"
-    ),
-]
-BUSYBOX = "swe-rollout/busybox:local"
-BASE = "swe-rollout/sandbox-base:local"
+pytestmark = CLUSTER
 MIB = 1 << 20
 LARGE = 256 * MIB
 """Many times what either side may use; `LARGE_MIB=1024` for the whole promise."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cluster.namespaces import end_namespace, make_namespace, until
+from cluster.needs import BASE, BUSYBOX, CLUSTER, KUBECONFIG
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.sandbox import prefetch as prefetching
 from swe_rollout.sandbox.prefetch import Fetched, prefetch
@@ -21,17 +22,7 @@ from swe_rollout.spec.job import PodSandbox
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-KUBECONFIG = os.environ.get("KUBECONFIG") or str(
-    Path(__file__).resolve().parents[2] / ".dev-cluster" / "kubeconfig"
-)
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.skipif(
-        not Path(KUBECONFIG).exists(), reason="needs a cluster: `scripts/dev-cluster up`"
-    ),
-]
-BASE = "swe-rollout/sandbox-base:local"
-BUSYBOX = "swe-rollout/busybox:local"
+pytestmark = CLUSTER
 NOWHERE = "swe-rollout/nowhere:local"
 
 

@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import os
 import secrets
 import signal
 import sys
 from collections import Counter
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
 from cluster.namespaces import end_namespace, make_namespace, until
+from cluster.needs import BASE, BUSYBOX, CLUSTER, KUBECONFIG
 from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.manifests import OwnerReference
@@ -35,18 +34,8 @@ if TYPE_CHECKING:
     from swe_rollout.cluster.objects import Pod
     from swe_rollout.sandbox.base import Sandbox
 
-KUBECONFIG = os.environ.get("KUBECONFIG") or str(
-    Path(__file__).resolve().parents[2] / ".dev-cluster" / "kubeconfig"
-)
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.skipif(
-        not Path(KUBECONFIG).exists(), reason="needs a cluster: `scripts/dev-cluster up`"
-    ),
-]
+pytestmark = CLUSTER
 
-BUSYBOX = "swe-rollout/busybox:local"
-BASE = "swe-rollout/sandbox-base:local"
 JOB = "test-warm-pool"
 NAMESPACE = f"swe-rollout-warm-{secrets.token_hex(3)}"
 SAMPLES = itertools.count()
