@@ -1,0 +1,20 @@
+"""What a test with pods needs: a cluster, and the images that are on its node."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+KUBECONFIG = os.environ.get("KUBECONFIG") or str(
+    Path(__file__).resolve().parents[2] / ".dev-cluster" / "kubeconfig"
+)
+CLUSTER = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(
+        not Path(KUBECONFIG).exists(), reason="needs a cluster: `scripts/dev-cluster up`"
+    ),
+]
+BUSYBOX = "swe-rollout/busybox:local"
+BASE = "swe-rollout/sandbox-base:local"
