@@ -117,7 +117,7 @@ def open_sandboxes(
                 on_note(f"warning: {provider.warning}")
         case None, PodSandbox() as pod, None:
             # Kubernetes' client takes most of a second to import.
-            from swe_rollout.sandbox.pod import PodProvider, log_doubt  # noqa: PLC0415
+            from swe_rollout.sandbox.pods.provider import PodProvider, log_doubt  # noqa: PLC0415
 
             provider = PodProvider(pod, job=job, owner=owner, on_doubt=on_doubt or log_doubt)
         case None, None, KodoSandbox() as kodo:

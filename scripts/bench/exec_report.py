@@ -28,14 +28,14 @@ from exec_clients.site import end_on_signals, open_site
 from exec_clients.streams import ECHO, SHELL, Stream
 from swe_rollout.cluster.exec import ExecTarget
 from swe_rollout.errors import SweRolloutError
-from swe_rollout.sandbox import pod_spec
+from swe_rollout.sandbox.pods import pod_spec
 from swe_rollout.sandbox.session import Runtime
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from exec_clients.site import Site
-    from swe_rollout.sandbox.pod import RunningPod
+    from swe_rollout.sandbox.pods.provider import RunningPod
 
 IMAGE = "swe-rollout/sandbox-base:local"
 FLOOR, GOAL_FLOOR = "true by a bare shell over one stream", 1.5

@@ -22,7 +22,7 @@ from exec_clients.site import end_on_signals, open_site
 from swe_rollout.cluster.manifests import Operation
 from swe_rollout.cluster.watch import PodWatch
 from swe_rollout.errors import SweRolloutError
-from swe_rollout.sandbox import diagnose, pod_spec
+from swe_rollout.sandbox.pods import diagnose, pod_spec
 
 if TYPE_CHECKING:
     from exec_clients.site import Site

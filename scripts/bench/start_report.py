@@ -24,13 +24,13 @@ from exec_clients.streams import Stream
 from swe_rollout.cluster.exec import ExecTarget
 from swe_rollout.cluster.watch import PodWatch
 from swe_rollout.errors import SweRolloutError
-from swe_rollout.sandbox import diagnose, pod_spec
+from swe_rollout.sandbox.pods import diagnose, pod_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from exec_clients.site import Site
-    from swe_rollout.sandbox.pod import PodProvider
+    from swe_rollout.sandbox.pods.provider import PodProvider
 
 IMAGE = "swe-rollout/sandbox-base:local"
 READY = "bare create + wait"

@@ -12,7 +12,7 @@ from exec_clients import ours
 if TYPE_CHECKING:
     from bench.start_report import Times
     from exec_clients.site import Site
-    from swe_rollout.sandbox.pod import PodProvider
+    from swe_rollout.sandbox.pods.provider import PodProvider
 
 WARM: Final = "swe-rollout, warm claim"
 _LOOK_S: Final = 0.02

@@ -16,7 +16,7 @@ from conformance.exec_scene import Scene
 from exec_clients import ours
 from exec_clients.base import Place
 from exec_clients.site import add_kubeconfig, open_site
-from swe_rollout.sandbox import pod_spec
+from swe_rollout.sandbox.pods import pod_spec
 from swe_rollout.testing.exec_proxy import ExecProxy
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from exec_clients.base import Runner
     from exec_clients.catalog import Peer
     from exec_clients.site import Site
-    from swe_rollout.sandbox.pod import PodProvider, RunningPod
+    from swe_rollout.sandbox.pods.provider import PodProvider, RunningPod
     from swe_rollout.sandbox.session import Session
 
 MEMORY = "128Mi"

@@ -12,9 +12,10 @@ import msgspec
 from exec_clients.base import Outcome
 from swe_rollout.cluster.exec import ExecTarget, open_exec
 from swe_rollout.cluster.manifests import PodManifest, ResourceAttributes
-from swe_rollout.sandbox import pod, pod_spec
 from swe_rollout.sandbox.base import MAX_OUTPUT_BYTES, Role, SandboxRequest
-from swe_rollout.sandbox.pod import PodProvider, RunningPod
+from swe_rollout.sandbox.pods import pod_spec
+from swe_rollout.sandbox.pods import provider as pod
+from swe_rollout.sandbox.pods.provider import PodProvider, RunningPod
 from swe_rollout.sandbox.session import Session, supervisor_command
 from swe_rollout.spec.job import PodSandbox, Resources, WarmPods
 from swe_rollout.trajectory import EpisodeId

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from swe_rollout.cli.address import Place
     from swe_rollout.grading.validate import Validation
-    from swe_rollout.sandbox.prefetch import Fetched
+    from swe_rollout.sandbox.pods.prefetch import Fetched
 
 DatasetName = Annotated[
     str, typer.Argument(metavar="DATASET", help="release-pairs, a file of rows, or a job.yaml.")
@@ -128,7 +128,7 @@ async def _prefetch(
     from swe_rollout.cli.output import say
     from swe_rollout.cluster.client import ClusterClient
     from swe_rollout.datasets.base import load
-    from swe_rollout.sandbox.prefetch import prefetch as fetch
+    from swe_rollout.sandbox.pods.prefetch import prefetch as fetch
     from swe_rollout.spec.job import PodSandbox
 
     named = named_dataset(name, include=include)

@@ -198,8 +198,8 @@ async def _inside(image: str) -> Sequence[cluster.Check]:
     """The walls of a sandbox of the image; it is started as a job would start it."""
     from swe_rollout.cluster import doctor
     from swe_rollout.sandbox.base import Role, SandboxRequest
-    from swe_rollout.sandbox.isolation import look_inside
-    from swe_rollout.sandbox.pod import PodProvider
+    from swe_rollout.sandbox.pods.isolation import look_inside
+    from swe_rollout.sandbox.pods.provider import PodProvider
     from swe_rollout.spec.job import PodSandbox
     from swe_rollout.trajectory import EpisodeId
 

@@ -1,7 +1,7 @@
 """What pod sandboxes need of a cluster, checked one by one, each with its fix.
 
 Changes nothing on the cluster. The command line prints it; whether a NetworkPolicy is really
-enforced can only be seen from inside a pod: `swe_rollout.sandbox.isolation`.
+enforced can only be seen from inside a pod: `swe_rollout.sandbox.pods.isolation`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What we write to Kubernetes: manifests as typed values, plain JSON at the border.
 
 Fields without a default are always sent; the others only where they differ from it. Which values
-a sandbox gets is decided in `swe_rollout.sandbox.pod_spec`.
+a sandbox gets is decided in `swe_rollout.sandbox.pods.pod_spec`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Sandbox: a file system of an image in which commands run, cut off from everything else.
 
-Implementations: `local` (namespaces on this machine), `pod` (one Kubernetes pod, one exec stream).
+Implementations: `local` (namespaces on this machine), `pods` (one Kubernetes pod, one exec stream).
 All pass the contract suite in `swe_rollout.testing.sandbox_contract`.
 """
 

@@ -29,9 +29,10 @@ import yaml
 
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.errors import SandboxError
-from swe_rollout.sandbox import diagnose, pod
 from swe_rollout.sandbox.base import ExecResult, Role, SandboxRequest
-from swe_rollout.sandbox.pod import PodProvider, RunningPod
+from swe_rollout.sandbox.pods import diagnose
+from swe_rollout.sandbox.pods import provider as pod
+from swe_rollout.sandbox.pods.provider import PodProvider, RunningPod
 from swe_rollout.spec.job import PodSandbox, Resources
 from swe_rollout.testing.fault_proxy import Door, End, FaultProxy, Rules
 from swe_rollout.trajectory import EpisodeId

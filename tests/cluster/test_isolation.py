@@ -20,10 +20,10 @@ from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.doctor import Level
 from swe_rollout.errors import PrerequisiteError, SandboxError
-from swe_rollout.sandbox import pod_spec
 from swe_rollout.sandbox.base import ExecResult, Role, SandboxRequest
-from swe_rollout.sandbox.isolation import OUTSIDE, look_inside
-from swe_rollout.sandbox.pod import PodProvider, RunningPod
+from swe_rollout.sandbox.pods import pod_spec
+from swe_rollout.sandbox.pods.isolation import OUTSIDE, look_inside
+from swe_rollout.sandbox.pods.provider import PodProvider, RunningPod
 from swe_rollout.spec.job import PodSandbox, Resources
 from swe_rollout.trajectory import EpisodeId
 
@@ -146,7 +146,7 @@ async def test_walls_that_are_not_there_are_told(client: ClusterClient) -> None:
     await asyncio.to_thread(kubectl, "create", "-f", "-", stdin=json.dumps(manifest))
     wait = ("wait", "--for=condition=Ready", "pod/open", "-n", name, "--timeout=60s")
     await asyncio.to_thread(kubectl, *wait)
-    script = files("swe_rollout.sandbox").joinpath("isolation.sh").read_text()
+    script = files("swe_rollout.sandbox.pods").joinpath("isolation.sh").read_text()
     run = ("exec", "open", "-n", name, "--", "/bin/sh", "-c", script, "isolation", "10.0.0.1", "1")
     told: Any = Told((await asyncio.to_thread(kubectl, *run)).encode())
     checks = {check.name: check for check in await look_inside(told)}

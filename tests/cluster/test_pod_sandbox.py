@@ -17,9 +17,10 @@ from cluster.needs import BASE, BUSYBOX, CLUSTER, KUBECONFIG
 from swe_rollout.cluster import doctor
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.errors import PrerequisiteError, SandboxError
-from swe_rollout.sandbox import diagnose, pod_spec, running_pod
 from swe_rollout.sandbox.base import Role, SandboxRequest
-from swe_rollout.sandbox.pod import PodProvider, RunningPod
+from swe_rollout.sandbox.pods import diagnose, pod_spec
+from swe_rollout.sandbox.pods import running as running_pod
+from swe_rollout.sandbox.pods.provider import PodProvider, RunningPod
 from swe_rollout.sandbox.session import Session
 from swe_rollout.spec.job import PodSandbox, Resources
 from swe_rollout.testing.sandbox_contract import SandboxContract

@@ -15,8 +15,8 @@ import pytest
 from cluster.namespaces import end_namespace, make_namespace, until
 from cluster.needs import BASE, BUSYBOX, CLUSTER, KUBECONFIG
 from swe_rollout.cluster.client import ClusterClient
-from swe_rollout.sandbox import prefetch as prefetching
-from swe_rollout.sandbox.prefetch import Fetched, prefetch
+from swe_rollout.sandbox.pods import prefetch as prefetching
+from swe_rollout.sandbox.pods.prefetch import Fetched, prefetch
 from swe_rollout.spec.job import PodSandbox
 
 if TYPE_CHECKING:

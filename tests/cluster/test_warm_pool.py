@@ -21,9 +21,9 @@ from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.manifests import OwnerReference
 from swe_rollout.errors import SandboxError
-from swe_rollout.sandbox import diagnose, pod_spec, warm_spec
 from swe_rollout.sandbox.base import Role, SandboxRequest
-from swe_rollout.sandbox.pod import PodProvider
+from swe_rollout.sandbox.pods import diagnose, pod_spec, warm_spec
+from swe_rollout.sandbox.pods.provider import PodProvider
 from swe_rollout.spec.job import PodSandbox, Resources, WarmPods
 from swe_rollout.testing.sandbox_contract import SandboxContract
 from swe_rollout.trajectory import EpisodeId
@@ -418,7 +418,7 @@ WORKER = """
 import asyncio, sys
 from swe_rollout.sandbox import bootstrap
 from swe_rollout.sandbox.base import Role, SandboxRequest
-from swe_rollout.sandbox.pod import PodProvider
+from swe_rollout.sandbox.pods.provider import PodProvider
 from swe_rollout.spec.job import PodSandbox
 from swe_rollout.trajectory import EpisodeId
 

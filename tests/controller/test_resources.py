@@ -7,7 +7,7 @@ import msgspec
 from controller.builders import IMAGE, job
 from rollout_operator import resources
 from rollout_operator.resources import Json, JsonValue
-from swe_rollout.sandbox import pod_spec
+from swe_rollout.sandbox.pods import pod_spec
 from swe_rollout.spec import status
 
 RICH: dict[str, object] = {

@@ -11,7 +11,7 @@ import pytest
 from swe_rollout.cluster.api_error import api_error
 from swe_rollout.cluster.objects import Event, Pod
 from swe_rollout.errors import ClusterError, PrerequisiteError, SandboxError
-from swe_rollout.sandbox import diagnose
+from swe_rollout.sandbox.pods import diagnose
 
 
 def pod(**status: Any) -> Pod:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swe_rollout.sandbox.base import Role, SandboxRequest
-from swe_rollout.sandbox.pod_spec import (
+from swe_rollout.sandbox.pods.pod_spec import (
     RunOwner,
     deny_all_policy,
     label_value,

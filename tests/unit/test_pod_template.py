@@ -10,9 +10,9 @@ import pytest
 
 from swe_rollout.errors import PrerequisiteError
 from swe_rollout.sandbox.base import Role, SandboxRequest
-from swe_rollout.sandbox.pod import PodProvider
-from swe_rollout.sandbox.pod_spec import RunOwner, pod_manifest
-from swe_rollout.sandbox.pod_template import check_template, with_template
+from swe_rollout.sandbox.pods.pod_spec import RunOwner, pod_manifest
+from swe_rollout.sandbox.pods.provider import PodProvider
+from swe_rollout.sandbox.pods.template import check_template, with_template
 from swe_rollout.spec.job import PodSandbox
 from swe_rollout.spec.pod_template import template_problems
 from swe_rollout.trajectory import EpisodeId

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from swe_rollout.cluster.manifests import OwnerReference
 from swe_rollout.cluster.objects import Metadata, Pod
-from swe_rollout.sandbox import pod_spec, warm_spec
 from swe_rollout.sandbox.base import Role, SandboxRequest
+from swe_rollout.sandbox.pods import pod_spec, warm_spec
 from swe_rollout.spec.job import PodSandbox
 from swe_rollout.trajectory import EpisodeId
 

@@ -11,10 +11,11 @@ from aiohttp import web
 
 from swe_rollout.cluster.watch import PodWatch
 from swe_rollout.errors import SandboxError
-from swe_rollout.sandbox import diagnose, pod_launch
 from swe_rollout.sandbox.base import Role, SandboxRequest
-from swe_rollout.sandbox.pod_launch import PodLaunch
-from swe_rollout.sandbox.pod_spec import RUN_LABEL, RunOwner, pod_manifest
+from swe_rollout.sandbox.pods import diagnose
+from swe_rollout.sandbox.pods import launch as pod_launch
+from swe_rollout.sandbox.pods.launch import PodLaunch
+from swe_rollout.sandbox.pods.pod_spec import RUN_LABEL, RunOwner, pod_manifest
 from swe_rollout.spec.job import PodSandbox
 from swe_rollout.trajectory import EpisodeId
 

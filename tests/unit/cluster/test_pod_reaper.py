@@ -11,8 +11,8 @@ from aiohttp import web
 
 from swe_rollout.cluster.objects import Metadata, Pod, PodStatus
 from swe_rollout.cluster.watch import PodWatch
-from swe_rollout.sandbox import pod_reaper
-from swe_rollout.sandbox.pod_reaper import PodReaper
+from swe_rollout.sandbox.pods import reaper as pod_reaper
+from swe_rollout.sandbox.pods.reaper import PodReaper
 
 if TYPE_CHECKING:
     from unit.cluster.conftest import Connect

@@ -17,14 +17,14 @@ from aiohttp import web
 
 from contract.cut_channel import CutDial
 from swe_rollout.cluster.watch import PodWatch
-from swe_rollout.sandbox import warm_pool
 from swe_rollout.sandbox.base import Role, SandboxRequest
-from swe_rollout.sandbox.pod_reaper import PodReaper
-from swe_rollout.sandbox.pod_spec import RUN_LABEL, RunOwner, episode_labels
-from swe_rollout.sandbox.running_pod import PodGround
+from swe_rollout.sandbox.pods import warm_pool
+from swe_rollout.sandbox.pods.pod_spec import RUN_LABEL, RunOwner, episode_labels
+from swe_rollout.sandbox.pods.reaper import PodReaper
+from swe_rollout.sandbox.pods.running import PodGround
+from swe_rollout.sandbox.pods.warm_pool import WarmPool
+from swe_rollout.sandbox.pods.warm_spec import WAITING, WARM_LABEL
 from swe_rollout.sandbox.session import Session, supervisor_command
-from swe_rollout.sandbox.warm_pool import WarmPool
-from swe_rollout.sandbox.warm_spec import WAITING, WARM_LABEL
 from swe_rollout.spec.job import PodSandbox, WarmPods
 from swe_rollout.trajectory import EpisodeId
 

@@ -13,8 +13,8 @@ import secrets
 from typing import TYPE_CHECKING, Final
 
 from swe_rollout.cluster import manifests
-from swe_rollout.sandbox import pod_spec
 from swe_rollout.sandbox.base import Role, SandboxRequest
+from swe_rollout.sandbox.pods import pod_spec
 from swe_rollout.trajectory import EpisodeId
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Why a sandbox pod does not start, or is lost: from its status to a typed error with the fix.
 
-Pure functions of what Kubernetes says; `pod` watches and raises. What a command in the sandbox
+Pure functions of what Kubernetes says; `launch` watches and raises. What a command in the sandbox
 does is never diagnosed here: it is a result.
 """
 

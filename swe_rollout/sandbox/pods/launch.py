@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.errors import ClusterError, SandboxError, UnreachableError
-from swe_rollout.sandbox import diagnose
-from swe_rollout.sandbox.pod_spec import RUN_LABEL
+from swe_rollout.sandbox.pods import diagnose
+from swe_rollout.sandbox.pods.pod_spec import RUN_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from swe_rollout.cluster.manifests import PodManifest, TemplatedPod
     from swe_rollout.cluster.objects import Event, Pod
     from swe_rollout.cluster.watch import Follower, PodWatch
-    from swe_rollout.sandbox.diagnose import Finding
+    from swe_rollout.sandbox.pods.diagnose import Finding
 
 _NAME_FREE_S = 60.0
 """How long a pod of the same name may take to go."""

@@ -2,7 +2,7 @@
 
 A closed sandbox has ended by itself and holds nothing but its name; one request for many of them
 spares the API server one for each. What did not end as it was told is deleted alone. Only the
-provider in `pod` uses this.
+`provider` uses this.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from swe_rollout.cluster.doctor import Check, Level
 from swe_rollout.errors import SandboxError
-from swe_rollout.sandbox.pod_spec import ROOT_POWERS
+from swe_rollout.sandbox.pods.pod_spec import ROOT_POWERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -56,7 +56,7 @@ async def look_inside(
 
     SandboxError when the sandbox can't tell.
     """
-    script = files("swe_rollout.sandbox").joinpath("isolation.sh").read_text()
+    script = files("swe_rollout.sandbox.pods").joinpath("isolation.sh").read_text()
     arguments = [word for host in hosts for word in host]
     result = await sandbox.exec(
         ["/bin/sh", "-c", script, "isolation", *arguments], cwd="/", timeout_s=_WITHIN_S

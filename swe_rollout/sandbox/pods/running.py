@@ -1,6 +1,6 @@
 """RunningPod: a sandbox in a pod that is up, and what the pods of one provider share.
 
-How a pod comes up is in `pod_launch`, which pods there are in `pod` and `warm_pool`; commands and
+How a pod comes up is in `launch`, which pods there are in `provider` and `warm_pool`; commands and
 files are the `session`'s.
 """
 
@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from swe_rollout.errors import SandboxError
-from swe_rollout.sandbox import pod_spec
 from swe_rollout.sandbox.base import MAX_DOWNLOAD_BYTES, MAX_OUTPUT_BYTES, ExecResult
-from swe_rollout.sandbox.pod_channel import PodDial
+from swe_rollout.sandbox.pods import pod_spec
+from swe_rollout.sandbox.pods.channel import PodDial
 from swe_rollout.sandbox.session import Session, supervisor_command
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from swe_rollout.cluster.client import ClusterClient
     from swe_rollout.cluster.objects import Pod
     from swe_rollout.cluster.watch import PodWatch
-    from swe_rollout.sandbox.pod_reaper import PodReaper
+    from swe_rollout.sandbox.pods.reaper import PodReaper
 
 KEEPALIVE_S = 30.0
 """Between two signs of life on a stream; kubelets and load balancers end idle ones."""

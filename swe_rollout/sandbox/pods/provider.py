@@ -1,9 +1,9 @@
 """Sandboxes as Kubernetes pods: one pod, one exec stream, one supervisor for each.
 
-What a pod is made of is in `pod_spec`, how it comes up in `pod_launch`, the bytes in
-`pod_channel`; commands and files are the `session`'s. Every pod of a provider carries its run
+What a pod is made of is in `pod_spec`, how it comes up in `launch`, the bytes in
+`channel`; commands and files are the `session`'s. Every pod of a provider carries its run
 label: one watch sees them all, and what is left at the end is found by it and deleted. A closed
-sandbox ends by itself; its pod is deleted a little later, with others (`pod_reaper`).
+sandbox ends by itself; its pod is deleted a little later, with others (`reaper`).
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.watch import PodWatch
 from swe_rollout.errors import PrerequisiteError, SandboxError
-from swe_rollout.sandbox import diagnose, pod_spec
-from swe_rollout.sandbox.pod_launch import PodLaunch
-from swe_rollout.sandbox.pod_reaper import PodReaper
-from swe_rollout.sandbox.pod_template import check_template, with_template
-from swe_rollout.sandbox.running_pod import PodGround, RunningPod, enter
-from swe_rollout.sandbox.warm_pool import WarmPool
-from swe_rollout.sandbox.warm_spec import WARM_LABEL
+from swe_rollout.sandbox.pods import diagnose, pod_spec
+from swe_rollout.sandbox.pods.launch import PodLaunch
+from swe_rollout.sandbox.pods.reaper import PodReaper
+from swe_rollout.sandbox.pods.running import PodGround, RunningPod, enter
+from swe_rollout.sandbox.pods.template import check_template, with_template
+from swe_rollout.sandbox.pods.warm_pool import WarmPool
+from swe_rollout.sandbox.pods.warm_spec import WARM_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence

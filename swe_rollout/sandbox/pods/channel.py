@@ -17,8 +17,8 @@ from swe_rollout.cluster.exec import ExecEndedError, ExecLostError, ExecTarget, 
 from swe_rollout.errors import ClusterError, SandboxError, UnreachableError
 from swe_rollout.sandbox import bootstrap
 from swe_rollout.sandbox.channel import ProgramKilledError, StreamLostError, SupervisorGoneError
-from swe_rollout.sandbox.diagnose import deleted, loss, with_events
-from swe_rollout.sandbox.pod_spec import CONTAINER, END_SIGNAL
+from swe_rollout.sandbox.pods.diagnose import deleted, loss, with_events
+from swe_rollout.sandbox.pods.pod_spec import CONTAINER, END_SIGNAL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from swe_rollout.cluster import manifests
-from swe_rollout.sandbox import pod_spec
 from swe_rollout.sandbox.base import Role, SandboxRequest
-from swe_rollout.sandbox.diagnose import PULL_REASONS
-from swe_rollout.sandbox.pod import cut_off
-from swe_rollout.sandbox.pod_template import check_template, with_template
+from swe_rollout.sandbox.pods import pod_spec
+from swe_rollout.sandbox.pods.diagnose import PULL_REASONS
+from swe_rollout.sandbox.pods.provider import cut_off
+from swe_rollout.sandbox.pods.template import check_template, with_template
 from swe_rollout.trajectory import EpisodeId
 
 if TYPE_CHECKING:

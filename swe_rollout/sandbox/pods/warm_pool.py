@@ -3,7 +3,7 @@
 What is needed next is told by `foresee`, soonest first; the pool keeps pods ready for the first
 needs, within the bounds of the spec, and none for what nobody needs. A claim is one patch of
 labels that only one claimer can make. Whatever goes wrong here costs a head start, never an
-episode: the provider in `pod`, which alone uses this, then starts a pod as without a pool.
+episode: `provider`, which alone uses this, then starts a pod as without a pool.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ import structlog
 
 from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.errors import ClusterError, PrerequisiteError, SandboxError, UnreachableError
-from swe_rollout.sandbox import diagnose, warm_spec
-from swe_rollout.sandbox.pod_launch import PodLaunch
-from swe_rollout.sandbox.pod_spec import pod_name
-from swe_rollout.sandbox.pod_template import with_template
-from swe_rollout.sandbox.running_pod import RunningPod, enter
+from swe_rollout.sandbox.pods import diagnose, warm_spec
+from swe_rollout.sandbox.pods.launch import PodLaunch
+from swe_rollout.sandbox.pods.pod_spec import pod_name
+from swe_rollout.sandbox.pods.running import RunningPod, enter
+from swe_rollout.sandbox.pods.template import with_template
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from swe_rollout.cluster.objects import Pod
     from swe_rollout.sandbox.base import Role, SandboxRequest
-    from swe_rollout.sandbox.pod_spec import RunOwner
-    from swe_rollout.sandbox.running_pod import PodGround
+    from swe_rollout.sandbox.pods.pod_spec import RunOwner
+    from swe_rollout.sandbox.pods.running import PodGround
     from swe_rollout.spec.job import PodSandbox
     from swe_rollout.trajectory import EpisodeId
 
