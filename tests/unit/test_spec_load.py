@@ -102,7 +102,7 @@ def test_all_mistakes_are_reported_at_once_in_the_order_of_their_lines() -> None
         ("  store: {uri: runs}", "spec.store.uri: expected a file:// or s3:// address"),
         ("  sandbox: {local: {}, pod: {}}", "found local and pod; take one out"),
         ("  sandbox: {local: }", "nothing is set under `local`, write `local: {}`"),
-        ("  sandbox: {}", "spec.sandbox: set exactly one of local, pod; found none"),
+        ("  sandbox: {}", "spec.sandbox: set exactly one of local, pod, kodo; found none"),
     ],
 )
 def test_each_mistake_is_told_on_its_line_with_a_way_out(line: str, expected: str) -> None:

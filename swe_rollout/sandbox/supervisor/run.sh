@@ -28,7 +28,8 @@ _sv_become() {
     exec "$@"
 }
 
-_sv_wake() { ! read -r _sv_timer <"$_sv_f.timer" || kill "$_sv_timer"; }
+# KILL: a TERM that meets a timer before it has become `sleep` may be lost in some shells.
+_sv_wake() { ! read -r _sv_timer <"$_sv_f.timer" || kill -KILL "$_sv_timer"; }
 
 # Keep the first bytes of a stream in a file, without ever buffering them, and pass all of it on.
 _sv_keep() {
@@ -106,7 +107,7 @@ _sv_stop() {
 _sv_nap() {
     sleep "$1" 7>&- 9>&- &
     echo $! >"$_sv_f.timer"
-    ! "$2" || kill $!
+    ! "$2" || kill -KILL $!
     wait $!
 }
 # What has been acknowledged is gone.
