@@ -16,7 +16,7 @@ from swe_rollout.errors import Boundary, EpisodeError, SweRolloutError, Unreacha
 from swe_rollout.spec.status import ConditionType, Trouble
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterable
 
     from swe_rollout.engine.base import TokenEngine
     from swe_rollout.sandbox.base import Sandbox, SandboxProvider, SandboxRequest
@@ -159,7 +159,7 @@ class WatchedSandboxes:
         self._troubles.over(ConditionType.SANDBOXES_READY)
         return sandbox
 
-    def foresee(self, requests: Sequence[SandboxRequest]) -> None:
+    def foresee(self, requests: Iterable[SandboxRequest]) -> None:
         """As the provider does."""
         self._provider.foresee(requests)
 

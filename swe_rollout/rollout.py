@@ -21,7 +21,7 @@ from swe_rollout.errors import EpisodeError, GraderError, SandboxError, boundary
 from swe_rollout.sandbox.base import Role, SandboxRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from swe_rollout.agent.prompts import Prompts
     from swe_rollout.agent.renderer import Renderer
@@ -95,13 +95,17 @@ class Rollout:
 
         An attempt that ends is graded, and makes room for one that comes.
         """
-        requests: list[SandboxRequest] = []
+        self.sandboxes.foresee(self._wanted(playing, coming))
+
+    def _wanted(
+        self, playing: Iterable[Attempt], coming: Iterable[Attempt]
+    ) -> Iterator[SandboxRequest]:
         for played, next_one in zip_longest(playing, coming):
             if played is not None:
-                requests += [self._agents(played), *self._graders(played)]
+                yield self._agents(played)
+                yield from self._graders(played)
             if next_one is not None:
-                requests.append(self._agents(next_one))
-        self.sandboxes.foresee(requests)
+                yield self._agents(next_one)
 
     def _agents(self, attempt: Attempt) -> SandboxRequest:
         return SandboxRequest(

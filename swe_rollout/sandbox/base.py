@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from swe_rollout.trajectory import EpisodeId
@@ -137,10 +137,11 @@ class SandboxProvider(Protocol):
         """A ready sandbox; raises SandboxError with why and fix when it can't be had."""
         ...
 
-    def foresee(self, requests: Sequence[SandboxRequest]) -> None:
+    def foresee(self, requests: Iterable[SandboxRequest]) -> None:
         """Know what will be asked for next, soonest first, in place of what was foreseen before.
 
-        A provider may prepare for it; nothing is owed to it, and nothing is raised.
+        A provider may prepare for it, and reads them now or never; nothing is owed to it, and
+        nothing is raised.
         """
         ...
 

@@ -28,7 +28,7 @@ from swe_rollout.sandbox.exec_channel import Answer, ExecChannel
 from swe_rollout.sandbox.session import Session, supervisor_command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterable
 
     from swe_rollout.sandbox.base import SandboxRequest
     from swe_rollout.spec.job import KodoSandbox
@@ -94,7 +94,7 @@ class KodoProvider:
         _log.info("kodo_container_started", name=name, backend=self._spec.backend)
         return await self._enter(box, request)
 
-    def foresee(self, requests: Sequence[SandboxRequest]) -> None:
+    def foresee(self, requests: Iterable[SandboxRequest]) -> None:
         """Nothing: kodo starts what is asked for."""
 
     async def sweep(self, finished: Collection[EpisodeId]) -> None:

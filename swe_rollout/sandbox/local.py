@@ -31,7 +31,7 @@ from swe_rollout.sandbox.pipe_channel import PipeChannel
 from swe_rollout.sandbox.session import Session, supervisor_command
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from swe_rollout.sandbox.base import SandboxRequest
     from swe_rollout.spec.job import LocalSandbox
@@ -96,7 +96,7 @@ class LocalProvider:
     def _folder_of(self, image: str) -> Path:
         return image_folder(image, self._images)
 
-    def foresee(self, requests: Sequence[SandboxRequest]) -> None:
+    def foresee(self, requests: Iterable[SandboxRequest]) -> None:
         """Nothing: a sandbox here starts in no time."""
 
     async def sweep(self, finished: Collection[EpisodeId]) -> None:

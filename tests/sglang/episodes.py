@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -61,7 +61,7 @@ class AnsweringProvider(SandboxProvider):
         del request
         return Answering()
 
-    def foresee(self, requests: Sequence[SandboxRequest]) -> None:
+    def foresee(self, requests: Iterable[SandboxRequest]) -> None:
         """Nothing is prepared."""
 
     async def sweep(self, finished: Collection[EpisodeId]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable
 
 import pytest
 
@@ -152,7 +152,7 @@ class Provider:
             raise self.error
         return self.sandbox
 
-    def foresee(self, requests: Sequence[SandboxRequest]) -> None:
+    def foresee(self, requests: Iterable[SandboxRequest]) -> None:
         self.foreseen = [*requests]
 
     async def sweep(self, finished: Collection[EpisodeId]) -> None:

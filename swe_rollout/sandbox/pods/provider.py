@@ -30,7 +30,7 @@ from swe_rollout.sandbox.pods.warm_pool import WarmPool
 from swe_rollout.sandbox.pods.warm_spec import WARM_LABEL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from swe_rollout.cluster import manifests
     from swe_rollout.cluster.objects import NetworkPolicy
@@ -104,11 +104,12 @@ class PodProvider:
             undo.pop_all()
         return pod
 
-    def foresee(self, requests: Sequence[SandboxRequest]) -> None:
+    def foresee(self, requests: Iterable[SandboxRequest]) -> None:
         """Have pods wait for the first of these, where the spec has warm pods."""
-        self._foreseen = requests
+        if self._spec.warm.cap:
+            self._foreseen = tuple(requests)
         if self._pool is not None:
-            self._pool.foresee(requests)
+            self._pool.foresee(self._foreseen)
 
     @property
     def warm(self) -> int:
