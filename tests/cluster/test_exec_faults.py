@@ -31,7 +31,7 @@ from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.base import ExecResult, Role, SandboxRequest
 from swe_rollout.sandbox.pods import diagnose
-from swe_rollout.sandbox.pods import provider as pod
+from swe_rollout.sandbox.pods import running as running_pod
 from swe_rollout.sandbox.pods.provider import PodProvider, RunningPod
 from swe_rollout.spec.job import PodSandbox, Resources
 from swe_rollout.testing.fault_proxy import Door, End, FaultProxy, Rules
@@ -126,7 +126,7 @@ async def proxy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterato
 @pytest.fixture
 def keen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Signs of life every second, so that silence is noticed within a test's patience."""
-    monkeypatch.setattr(pod, "KEEPALIVE_S", 1.0)
+    monkeypatch.setattr(running_pod, "KEEPALIVE_S", 1.0)
 
 
 @pytest.mark.parametrize("end", list(End))
