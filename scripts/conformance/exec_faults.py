@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from conformance.exec_commands import EVERY_BYTE, PRINT_EVERY_BYTE, many_lines
 from conformance.exec_scene import Cell, none, right_if, wrong
 from swe_rollout.cluster.api_error import ApiError
+from swe_rollout.sandbox.pods.pod_spec import END_SIGNAL
 from swe_rollout.testing.exec_proxy import GARBAGE, ExecProxy, Twist, status_error
 from swe_rollout.testing.fault_proxy import Door, End
 
@@ -170,7 +171,7 @@ async def pod_deleted(scene: Scene) -> Cell:
 
 async def container_killed(scene: Scene) -> Cell:
     """Process 1 ends while a command runs: 137 like everything in it, or an error."""
-    tried = await scene.sh("sleep 1; kill -TERM 1; sleep 60", timeout_s=40.0)
+    tried = await scene.sh(f"sleep 1; kill -{END_SIGNAL} 1; sleep 60", timeout_s=40.0)
     return _killed(tried)
 
 
