@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from swe_rollout.errors import SandboxError
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
@@ -18,6 +20,10 @@ if TYPE_CHECKING:
 
 MAX_OUTPUT_BYTES = 1 << 20
 MAX_DOWNLOAD_BYTES = 4 << 30
+
+
+class CommandLostError(SandboxError):
+    """What one command came to is not known; the sandbox goes on. Never a result."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from swe_rollout.errors import SandboxError
+from swe_rollout.sandbox.base import CommandLostError
 from swe_rollout.sandbox.frames import CHUNK_BYTES, Result
 
 if TYPE_CHECKING:
@@ -23,9 +24,6 @@ NOTHING = Result(
     exit_code=0, timed_out=False, stdout=b"", stdout_bytes=0, stderr=b"", stderr_bytes=0
 )
 """The answer to what has none."""
-KILLED = b"killed, with everything else that ran in the sandbox\n"
-REMOVED = b"its result was removed, with the files of the sandbox's supervisor\n"
-_KILLED_CODE = 137
 
 
 @dataclass(slots=True)
@@ -44,20 +42,6 @@ class Call:
         """Give the answer, if somebody still waits for one."""
         if not self.answer.done():
             self.answer.set_result(result)
-
-    def end(self, words: bytes) -> None:
-        """Answer for a supervisor that can't, through what commands did; `words` are its stderr."""
-        kept = words[: self.request.most]
-        self.resolve(
-            Result(
-                exit_code=_KILLED_CODE,
-                timed_out=False,
-                stdout=b"",
-                stdout_bytes=0,
-                stderr=kept,
-                stderr_bytes=len(words),
-            )
-        )
 
     def fail(self, error: SandboxError) -> None:
         """Raise in whoever still waits."""
@@ -111,4 +95,22 @@ def wedged(timeout_s: float) -> SandboxError:
         "the sandbox does not answer",
         why=f"no answer within {timeout_s:.0f} s, long after the command's own time",
         fix="the supervisor or the connection hangs; the episode is tried again elsewhere",
+    )
+
+
+def killed() -> CommandLostError:
+    """Its supervisor was killed while it ran, and everything else with it."""
+    return CommandLostError(
+        "the command was lost",
+        why="something killed the sandbox's supervisor while it ran; all processes were ended",
+        fix="look for a command that kills what it did not start, or ran out of memory",
+    )
+
+
+def removed() -> CommandLostError:
+    """It has ended, and what it came to is gone."""
+    return CommandLostError(
+        "the command's result was lost",
+        why="the files of the sandbox's supervisor were removed while it ran",
+        fix="look for a command that deletes files under /run or /tmp that are not its own",
     )

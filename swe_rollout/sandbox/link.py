@@ -16,12 +16,12 @@ import structlog
 from swe_rollout.errors import SandboxError, boundary
 from swe_rollout.sandbox import bootstrap
 from swe_rollout.sandbox.calls import (
-    KILLED,
     NOTHING,
-    REMOVED,
     Call,
     Receipts,
     again,
+    killed,
+    removed,
     wedged,
 )
 from swe_rollout.sandbox.channel import StreamLostError
@@ -250,7 +250,7 @@ class Link:
                 call.resolve(NOTHING)
             case "lost", (), _:
                 if call is not None:
-                    call.end(REMOVED)
+                    call.fail(removed())
             case "list", (), None if header.number == line.listing:
                 _tell_states(line, await line.reader.exactly(header.length))
             case _:
@@ -308,7 +308,7 @@ class Link:
         sent = [call for call in self._calls.values() if call.sent]
         for call in sent:
             if isinstance(call.request, Run):
-                call.end(KILLED)
+                call.fail(killed())
                 del self._calls[call.number]
         self._spawn(self._repeat_others(line, sent))
 

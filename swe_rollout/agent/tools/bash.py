@@ -13,6 +13,7 @@ from swe_rollout.agent.tools.base import (
     readable,
     text_argument,
 )
+from swe_rollout.sandbox.base import CommandLostError
 from swe_rollout.trajectory import Observation
 
 if TYPE_CHECKING:
@@ -45,7 +46,10 @@ class Bash(Tool):
         command = text_argument(arguments, "command") or ""
         if "\0" in command:
             return Observation("error: a command can't hold a NUL character")
-        result = await sandbox.exec(command, timeout_s=context.timeout_s)
+        try:
+            result = await sandbox.exec(command, timeout_s=context.timeout_s)
+        except CommandLostError as error:
+            return Observation(f"error: {error.what}: {error.why}")
         return _observation(result, context)
 
 
