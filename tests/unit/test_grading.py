@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,8 +14,11 @@ from swe_rollout.grading.grader import Grader
 from swe_rollout.grading.validate import validate
 from swe_rollout.instance import Evaluation, Expected, Instance, Source
 from swe_rollout.local_image import LocalImage, Mount, image_folder, save_image
+from swe_rollout.sandbox.base import CommandLostError, ExecResult
+from swe_rollout.sandbox.calls import killed
 from swe_rollout.sandbox.local import LocalProvider
 from swe_rollout.sandbox.repository import Patch
+from swe_rollout.sandbox.session import Session
 from swe_rollout.spec.job import LocalSandbox
 from swe_rollout.trajectory import EpisodeId
 from swe_rollout.verdict import TestStatus, Verdict, VerdictStatus
@@ -146,6 +149,21 @@ async def test_the_gold_patch_resolves_and_the_untouched_base_does_not(either: P
     assert result.gold.integrity == ()
     assert "PASSED calc::sum" in result.gold.log_tail
     assert result.gold.duration_s > 0
+
+
+async def test_a_test_run_that_was_lost_is_no_verdict(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Session.exec
+
+    async def lost(session: Session, command: str, **options: Any) -> ExecResult:
+        if "FRAME" in options.get("env", {}):
+            raise killed()
+        return await run(session, command, **options)
+
+    monkeypatch.setattr(Session, "exec", lost)
+    with pytest.raises(CommandLostError):
+        await validate(project.instance, project.grader)
 
 
 async def test_a_wrong_patch_is_unresolved(either: Project, repo: Path) -> None:

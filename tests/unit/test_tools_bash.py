@@ -14,7 +14,8 @@ from swe_rollout.agent.tools import toolbox
 from swe_rollout.agent.tools.base import ToolContext
 from swe_rollout.errors import SandboxError
 from swe_rollout.local_image import LocalImage, Mount, image_folder, save_image
-from swe_rollout.sandbox.base import MAX_OUTPUT_BYTES, Role, Sandbox, SandboxRequest
+from swe_rollout.sandbox.base import MAX_OUTPUT_BYTES, ExecResult, Role, Sandbox, SandboxRequest
+from swe_rollout.sandbox.calls import killed
 from swe_rollout.sandbox.local import LocalProvider
 from swe_rollout.spec.job import LocalSandbox
 from swe_rollout.trajectory import CallStatus, EpisodeId, Observation, ToolCall
@@ -152,6 +153,18 @@ async def test_a_command_in_a_lost_sandbox_is_never_an_observation(tmp_path: Pat
 
         with pytest.raises(SandboxError):
             await bash(sandbox, "true")
+
+
+async def test_a_command_that_was_lost_is_told_as_that_and_has_no_exit_code(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lost(*_: object, **__: object) -> ExecResult:
+        raise killed()
+
+    monkeypatch.setattr(type(sandbox), "exec", lost)
+    told = await bash(sandbox, "kill -9 -1")
+    assert told.text.startswith("error: the command was lost: something killed")
+    assert told.exit_code is None
 
 
 async def test_submit_answers_and_ends_the_episode(sandbox: Sandbox) -> None:
