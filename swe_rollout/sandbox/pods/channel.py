@@ -8,12 +8,19 @@ well is told as just that: another one finds the supervisor again.
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 import structlog
 
 from swe_rollout.cluster.api_error import ApiError
-from swe_rollout.cluster.exec import ExecEndedError, ExecLostError, ExecTarget, open_exec
+from swe_rollout.cluster.exec import (
+    ExecEndedError,
+    ExecLostError,
+    ExecStream,
+    ExecTarget,
+    open_exec,
+)
 from swe_rollout.errors import ClusterError, SandboxError, UnreachableError
 from swe_rollout.sandbox import bootstrap
 from swe_rollout.sandbox.channel import ProgramKilledError, StreamLostError, SupervisorGoneError
@@ -24,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from swe_rollout.cluster.client import ClusterClient
-    from swe_rollout.cluster.exec import ExecStream
     from swe_rollout.cluster.objects import Pod
     from swe_rollout.cluster.watch import PodWatch
 
@@ -47,20 +53,15 @@ class PodDial:
         self._cause: asyncio.Task[SandboxError | None] = asyncio.create_task(
             self._until_lost(), name=f"pod-guard-{pod.metadata.name}"
         )
+        self._ending = asyncio.create_task(self._end_by_cause())
         self._told: SandboxError | None = None
 
     async def __call__(self, command: Sequence[str]) -> PodChannel:
         """A channel to a program in the pod."""
-        metadata = self._pod.metadata
-        target = ExecTarget(metadata.namespace, metadata.name, CONTAINER)
         try:
-            self._stream = await open_exec(self._client, target, command)
+            self._stream = await self._opened(command)
         except ClusterError as error:
             raise await self._refused(error) from error
-        fate = self._fate()
-        if fate is not None:
-            await self._stream.close()
-            raise await self.explained(fate)
         return PodChannel(self._stream, self)
 
     async def restart(self, folder: str) -> PodChannel:
@@ -71,7 +72,8 @@ class PodDial:
     async def close(self) -> None:
         """What happens to the pod from now on is no loss."""
         self._cause.cancel()
-        await asyncio.gather(self._cause, return_exceptions=True)
+        self._ending.cancel()
+        await asyncio.gather(self._cause, self._ending, return_exceptions=True)
 
     async def explained(self, error: SandboxError) -> SandboxError:
         """The cause behind `error`: the pod's fate, or `error` itself when the pod is well."""
@@ -95,6 +97,20 @@ class PodDial:
             return lost
         return await self.explained(error)
 
+    async def _opened(self, command: Sequence[str]) -> ExecStream:
+        """A stream, unless the pod's end is told first: one that is ending refuses patiently."""
+        metadata = self._pod.metadata
+        target = ExecTarget(metadata.namespace, metadata.name, CONTAINER)
+        opening = asyncio.create_task(open_exec(self._client, target, command))
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(_abandon, opening)
+            await asyncio.wait([opening, self._cause], return_when=asyncio.FIRST_COMPLETED)
+            if (fate := self._fate()) is not None:
+                raise await self.explained(fate)
+            opened = await opening
+            stack.pop_all()
+        return opened
+
     async def _refused(self, error: ClusterError) -> SandboxError:
         """No stream was opened: because of the pod, or of what leads to it."""
         cause = await self._known_cause()
@@ -115,20 +131,24 @@ class PodDial:
         return self._fate()
 
     async def _until_lost(self) -> SandboxError | None:
-        """Wait for the watch to tell of a loss, and end the stream by it; none: it can't tell."""
+        """Wait for the watch to tell of a loss; none: it can't tell."""
         with self._watch.follow(self._pod.metadata.uid) as follower:
             while True:
                 name = self._pod.metadata.name
                 error = deleted(name) if follower.gone else loss(follower.pod or self._pod)
                 if error is not None:
-                    if self._stream is not None:
-                        await self._stream.abort(error)
                     return error
                 try:
                     await follower.changed()
                 except ApiError as refused:
                     log.warning("pod_guard_ended", pod=name, why=str(refused))
                     return None
+
+    async def _end_by_cause(self) -> None:
+        """End the stream of now by the pod's end; later ones are refused by it."""
+        error = await self._cause
+        if error is not None and self._stream is not None:
+            await self._stream.abort(error)
 
     async def _with_events(self, error: SandboxError) -> SandboxError:
         metadata = self._pod.metadata
@@ -168,6 +188,14 @@ class PodChannel:
     async def close(self) -> None:
         """End the stream."""
         await self._stream.close()
+
+
+async def _abandon(opening: asyncio.Task[ExecStream]) -> None:
+    """Nobody wants the stream any more, which may have been opened in this moment."""
+    opening.cancel()
+    for opened in await asyncio.gather(opening, return_exceptions=True):
+        if isinstance(opened, ExecStream):
+            await opened.close()
 
 
 def _ended() -> ExecLostError:
