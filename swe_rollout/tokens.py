@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 from swe_rollout.errors import InternalError
@@ -79,7 +80,7 @@ class InputIds:
         """The input of these ids; a log makes its own in less time."""
         array_of_ids = np.array(ids, dtype=np.int32)
         array_of_ids.flags.writeable = False
-        return cls(array_of_ids, _text(ids))
+        return cls(array_of_ids, text_of(ids))
 
     def __len__(self) -> int:
         """How many ids there are."""
@@ -129,11 +130,11 @@ class TokenLog:
         """Append the first rendering; once, before anything else."""
         if self._segments:
             raise InternalError("the prompt is rendered once, before the first turn")
-        self._append(SegmentKind.PROMPT, ids, [math.nan] * len(ids), 0, None)
+        self._append(SegmentKind.PROMPT, ids, _none_of(ids), 0, None)
 
     def append_delta(self, ids: Sequence[int], *, turn: int) -> None:
         """Append what the harness says before `turn`: mask 0."""
-        self._append(SegmentKind.DELTA, ids, [math.nan] * len(ids), turn, None)
+        self._append(SegmentKind.DELTA, ids, _none_of(ids), turn, None)
 
     def append_sampled(
         self,
@@ -148,7 +149,7 @@ class TokenLog:
             raise InternalError(f"{len(ids)} sampled ids but {len(logprobs)} logprobs")
         if not all(map(math.isfinite, logprobs)):
             raise InternalError("a sampled id has no finite logprob")
-        self._append(SegmentKind.SAMPLED, ids, logprobs, turn, weight_version)
+        self._append(SegmentKind.SAMPLED, ids, array("f", logprobs), turn, weight_version)
 
     def branch(self, prompt: Sequence[int], *, turn: int) -> None:
         """Go on from another rendering of the conversation, as some ways of keeping context do.
@@ -161,7 +162,7 @@ class TokenLog:
             raise InternalError("a branch begins after a prompt")
         self._past.append(self._branch())
         self._begin()
-        self._append(SegmentKind.PROMPT, prompt, [math.nan] * len(prompt), turn, None)
+        self._append(SegmentKind.PROMPT, prompt, _none_of(prompt), turn, None)
 
     def branches(self) -> tuple[Branch, ...]:
         """Every token sequence of the episode, in order; the current one is the last."""
@@ -174,7 +175,7 @@ class TokenLog:
         self,
         kind: SegmentKind,
         ids: Sequence[int],
-        logprobs: Sequence[float],
+        logprobs: array[float],
         turn: int,
         weight_version: str | None,
     ) -> None:
@@ -187,7 +188,7 @@ class TokenLog:
         self._logprobs.extend(logprobs)
         self._segments.append(Segment(kind, start, start + len(new), turn, weight_version))
         self._sha.update(np.asarray(new, dtype="<i4").tobytes())
-        self._text += b"," + _text(ids) if start else _text(ids)
+        self._text += b"," + text_of(ids) if start else text_of(ids)
 
     def request(self) -> Request:
         """The proof of what the next request must be: everything so far."""
@@ -250,5 +251,13 @@ def nullable(logprobs: NDArray[np.float32]) -> tuple[float | None, ...]:
     return tuple(None if math.isnan(value) else value for value in logprobs.tolist())
 
 
-def _text(ids: Sequence[int]) -> bytes:
-    return ",".join(map(str, ids)).encode()
+def text_of(ids: Sequence[int]) -> bytes:
+    """Ids as they go over the wire: decimal numbers with commas between them."""
+    return msgspec.json.encode(list(ids))[1:-1]
+
+
+_NAN = array("f", [math.nan])
+
+
+def _none_of(ids: Sequence[int]) -> array[float]:
+    return _NAN * len(ids)

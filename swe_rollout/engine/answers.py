@@ -45,17 +45,25 @@ class _Span(msgspec.Struct, frozen=True):
     end: int
 
 
+class _Entry(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
+    """One token of `*_token_logprobs`; thousands are alive at once, and none is ever in a cycle."""
+
+    logprob: float | None
+    id: int
+    text: str | None
+
+
 class _Meta(msgspec.Struct, frozen=True):
     finish_reason: _Finish
     completion_tokens: int
-    output_token_logprobs: list[tuple[float | None, int, str | None]] | None = None
+    output_token_logprobs: list[_Entry] | None = None
     prompt_tokens: int | None = None
     """Missing when the request was aborted in the queue."""
     cached_tokens: int = 0
     weight_version: str | None = None
     weight_versions: list[_Span] | None = None
     """Missing on older engines."""
-    input_token_logprobs: list[tuple[float | None, int, str | None]] | None = None
+    input_token_logprobs: list[_Entry] | None = None
     routed_experts: str | None = None
     output_token_sampling_mask: list[list[int]] | None = None
     output_token_sampling_logprobs: list[float | None] | None = None
@@ -135,17 +143,17 @@ def _sampled(meta: _Meta, vocab_size: int) -> tuple[tuple[int, ...], tuple[float
         )
     if not entries:
         return (), ()
-    logprobs, ids, _ = zip(*entries, strict=True)
+    ids = tuple([entry.id for entry in entries])
     if not (min(ids) >= 0 and max(ids) < vocab_size):
         raise InvalidAnswerError(
             f"sampled ids reach from {min(ids)} to {max(ids)}, the vocabulary has {vocab_size}",
             fix="check that the tokenizer is the model's own",
         )
-    return ids, _finite(logprobs, of="a sampled id")
+    return ids, _finite([entry.logprob for entry in entries], of="a sampled id")
 
 
 def _finite(values: Sequence[float | None], *, of: str) -> tuple[float, ...]:
-    told = tuple(value for value in values if value is not None)
+    told = tuple([value for value in values if value is not None])
     if len(told) != len(values) or not all(map(math.isfinite, told)):
         raise InvalidAnswerError(f"{of} has no finite logprob")
     return told
@@ -256,6 +264,6 @@ def _prompt_logprobs(meta: _Meta, told: NDArray[np.int32]) -> tuple[float, ...]:
         raise InvalidAnswerError(
             "the engine tells no logprobs of the prompt", fix=f"use a newer SGLang; {_DIRECT}"
         )
-    if [entry[1] for entry in entries] != told.tolist():
+    if [entry.id for entry in entries] != told.tolist():
         raise InvalidAnswerError("the engine tells prompt logprobs of other ids than were sent")
-    return _finite([entry[0] for entry in entries[1:]], of="a prompt id")
+    return _finite([entry.logprob for entry in entries[1:]], of="a prompt id")

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from swe_rollout.errors import InternalError
+from swe_rollout.tokens import text_of
 
 if TYPE_CHECKING:
     from swe_rollout.engine.base import GenerateRequest
@@ -73,7 +74,7 @@ class PrefixGuard:
     def add(self, request: GenerateRequest, generation: Generation) -> None:
         """Keep what was sent and what came back."""
         self.forget(request.episode)
-        sampled = ",".join(("", *map(str, generation.token_ids))).encode()
+        sampled = b"," + text_of(generation.token_ids) if generation.token_ids else b""
         known = _Known(request.turn, request.input_ids.text, sampled)
         self._known[request.episode] = known
         self._size += known.size
