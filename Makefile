@@ -26,10 +26,9 @@ test: setup ## unit, contract and local end-to-end tests, lint, types, layers
 test-cluster: setup ## contract suite and end-to-end job with pods, on the dev cluster and a real S3
 	scripts/test-cluster
 
-test-sglang: setup ## the job against a real SGLang server on CPU (installs 5 GB once)
-	scripts/sglang-cpu setup
-	scripts/sglang-cpu up
-	$(BIN)/python -m pytest tests/sglang -m sglang; status=$$?; scripts/sglang-cpu down; exit $$status
+test-sglang: setup ## whole jobs against a real SGLang server on CPU (5 GB once), or at SGLANG_URL
+	$(if $(SGLANG_URL),,scripts/sglang-cpu setup)
+	$(BIN)/python -m pytest tests/sglang -m sglang --durations=15
 
 lint: setup ## ruff, mypy, import-linter
 	$(BIN)/ruff check && $(BIN)/ruff format --check

@@ -24,13 +24,15 @@ import sys
 from itertools import takewhile
 from pathlib import Path
 
-from sglang_cpu import environment, server
+from sglang_cpu import environment, room, server
 from sglang_cpu.environment import HERE, MODEL, ROUTER, STATE, UPDATE, VENV
 
 _FLAGS = (
     "--host 127.0.0.1 --device cpu --dtype float32 --attention-backend torch_native "
     "--max-total-tokens 65536 --max-running-requests 32 --sleep-on-idle --log-level warning"
 )
+_MEMORY_GB = 3.0
+_TEACHER_S = 1200.0
 _ROUTER_FLAGS = "--host 127.0.0.1 --prometheus-host 127.0.0.1 --log-level warn"
 
 
@@ -54,6 +56,9 @@ def main(arguments: list[str]) -> int:
     except subprocess.CalledProcessError as error:
         print(f"sglang-cpu: {error.cmd[0]} failed ({error.returncode})", file=sys.stderr)
         return 1
+    except subprocess.TimeoutExpired as error:
+        print(f"sglang-cpu: {error.cmd[0]} took over {error.timeout:g} s", file=sys.stderr)
+        return 1
 
 
 def _setup(_state: Path, _flags: list[str]) -> int:
@@ -67,6 +72,7 @@ def _up(state: Path, flags: list[str]) -> int:
         print(url)
         return 0
     environment.make_models()
+    room.require_memory(_MEMORY_GB)
     command = [str(VENV / "bin" / "python"), str(HERE / "launch.py"), "--model-path", str(MODEL)]
     served = server.Server([*command, *_FLAGS.split(), *flags])
     print(server.start(served, state=state, env=environment.variables()))
@@ -82,6 +88,7 @@ def _router(state: Path, flags: list[str]) -> int:
 
 
 def _again(state: Path, _flags: list[str]) -> int:
+    room.require_memory(_MEMORY_GB)
     print(server.again(state, env=environment.variables()))
     return 0
 
@@ -111,7 +118,8 @@ def _models(_state: Path, _flags: list[str]) -> int:
 def _teacher(_state: Path, flags: list[str]) -> int:
     environment.require()
     command = [str(VENV / "bin" / "python"), str(HERE / "teacher.py"), *flags]
-    return subprocess.run(command, check=False, env=environment.variables()).returncode
+    done = subprocess.run(command, check=False, env=environment.variables(), timeout=_TEACHER_S)
+    return done.returncode
 
 
 def _lock(_state: Path, _flags: list[str]) -> int:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from sglang_cpu import room
 from sglang_cpu.server import ServerError
 
 ROOT = Path(__file__).parents[2]
@@ -22,6 +23,9 @@ ROUTER = STATE / "router"
 MODEL = STATE / "model"
 UPDATE = STATE / "model-update"
 """The same shape with other weights, to update a server to."""
+_VENV_GB, _ROUTER_GB = 6.0, 0.2
+_INSTALL_S, _TRAIN_S = 3600.0, 1200.0
+"""At most; on two free cores training takes two minutes."""
 _LOCK = ROOT / "requirements" / "sglang-cpu.txt"
 _ROUTER_LOCK = ROOT / "requirements" / "sglang-router.txt"
 _TOKENIZER = ROOT / "swe_rollout" / "testing" / "tokenizer"
@@ -29,8 +33,8 @@ _TOKENIZER = ROOT / "swe_rollout" / "testing" / "tokenizer"
 
 def install() -> None:
     """Install the server and the router, unless they are as locked."""
-    _install(VENV, _LOCK, STATE / "installed.txt")
-    _install(ROUTER, _ROUTER_LOCK, STATE / "router.txt")
+    _install(VENV, _LOCK, STATE / "installed.txt", gigabytes=_VENV_GB)
+    _install(ROUTER, _ROUTER_LOCK, STATE / "router.txt", gigabytes=_ROUTER_GB)
 
 
 def require() -> None:
@@ -70,16 +74,19 @@ def lock() -> None:
     _ROUTER_LOCK.write_text(head + _compiled("router.in", *known))
 
 
-def _install(venv: Path, lock: Path, stamp: Path) -> None:
+def _install(venv: Path, lock: Path, stamp: Path, *, gigabytes: float) -> None:
     wanted = lock.read_text()
     if stamp.exists() and stamp.read_text() == wanted:
         return
     uv = _uv()
+    STATE.mkdir(exist_ok=True)
+    if not venv.exists():
+        room.require_disk(STATE, gigabytes)
     print(f"installing {lock.stem} into {venv}", file=sys.stderr)
     subprocess.run([uv, "venv", "--clear", "--python", "3.11", venv], check=True)
     # The locks are complete; what they leave out (GPU kernels) is left out on purpose.
     install = [uv, "pip", "install", "--no-deps", "--require-hashes", "--python", str(venv)]
-    subprocess.run([*install, "-r", str(lock)], check=True)
+    subprocess.run([*install, "-r", str(lock)], check=True, timeout=_INSTALL_S)
     stamp.write_text(wanted)
 
 
@@ -88,7 +95,8 @@ def _make(folder: Path, recipe: str, command: list[Path]) -> None:
     if stamp.exists() and stamp.read_text() == recipe:
         return
     shutil.rmtree(folder, ignore_errors=True)
-    subprocess.run([VENV / "bin" / "python", *command], check=True, env=variables())
+    train = [str(VENV / "bin" / "python"), *map(str, command)]
+    subprocess.run(train, check=True, env=variables(), timeout=_TRAIN_S)
     stamp.write_text(recipe)
 
 

@@ -6,8 +6,8 @@ import asyncio
 import json
 import os
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,10 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer
 
+from sglang.calls import ENDLESS_TEXT, PROMPT_TEXT, REQUEST, long
 from swe_rollout.agent.renderer import Renderer
+from swe_rollout.engine.base import GenerateRequest
+from swe_rollout.tokens import InputIds
 
 ROOT = Path(__file__).parents[2]
 COMMAND = ROOT / "scripts" / "sglang-cpu"
@@ -41,6 +44,16 @@ class Served:
         return Renderer.load(str(self.tokenizer))
 
     @cached_property
+    def call(self) -> GenerateRequest:
+        """A short one."""
+        return replace(REQUEST, input_ids=InputIds.of(self.encode(PROMPT_TEXT)))
+
+    @cached_property
+    def long_call(self) -> GenerateRequest:
+        """One that runs until someone ends it."""
+        return long(REQUEST, self.encode(ENDLESS_TEXT))
+
+    @cached_property
     def _tokenizer(self) -> Tokenizer:
         return Tokenizer.from_file(str(self.tokenizer / "tokenizer.json"))
 
@@ -48,11 +61,6 @@ class Served:
         """Ids, control tokens included."""
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         return ids
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """Text, control tokens included."""
-        text: str = self._tokenizer.decode(list(ids), skip_special_tokens=False)
-        return text
 
 
 def named() -> Served | None:

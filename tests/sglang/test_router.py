@@ -1,0 +1,126 @@
+"""Two real servers behind SGLang's own router: who is called, who hears what, and who dies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from sglang.calls import LONG_CALL, PROMPT, REQUEST, TOKENIZER, VOCAB_SIZE, of, until_busy
+from sglang.served import UPDATE, Breakable, command
+from sglang.wire_tap import WireTap
+from swe_rollout.engine.base import GenerateRequest
+from swe_rollout.engine.control import EngineControl, PauseMode, WeightUpdate
+from swe_rollout.engine.pool import EnginePool
+from swe_rollout.engine.sglang import SglangEngine
+from swe_rollout.spec.job import SglangPolicy
+from swe_rollout.tokens import InputIds
+
+pytestmark = pytest.mark.sglang
+
+EPISODES, TURNS = 8, 4
+
+
+@dataclass(frozen=True)
+class Routed:
+    """A router and what is behind it."""
+
+    url: str
+    workers: tuple[Breakable, Breakable]
+
+    async def busy(self) -> list[Breakable]:
+        """The workers that run a call, as soon as one does."""
+        for _ in range(600):
+            busy = [worker for worker in self.workers if await _requests(worker)]
+            if busy:
+                return busy
+            await asyncio.sleep(0.05)
+        pytest.fail("no worker ever had a call")
+
+
+async def _requests(worker: Breakable) -> int:
+    async with EngineControl(worker.url) as control:
+        return await control.requests()
+
+
+@pytest.fixture(scope="module")
+def routed(
+    breakable: Callable[..., Breakable], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Routed]:
+    """The router keeps to the key that the client sends."""
+    workers = (breakable(), breakable())
+    state: Path = tmp_path_factory.mktemp("router")
+    urls = [worker.url for worker in workers]
+    url = command("router", "--state", state, "--", "--policy=manual", "--worker-urls", *urls)
+    yield Routed(url, workers)
+    command("down", "--state", state)
+
+
+@pytest.fixture
+async def pool(routed: Routed) -> AsyncIterator[EnginePool]:
+    """Told of the router alone: it asks who is behind."""
+    pool = EnginePool(SglangPolicy(url=routed.url), vocab_size=VOCAB_SIZE)
+    yield pool
+    await pool.aclose()
+
+
+async def test_an_episode_stays_with_the_server_that_read_its_prompt(pool: EnginePool) -> None:
+    async def unread(number: int) -> list[int]:
+        own = TOKENIZER.encode(f"{number} is the number of this episode. " * 8).ids
+        request = replace(of(REQUEST, number), input_ids=InputIds.of([*own, *PROMPT]))
+        counts: list[int] = []
+        for turn in range(TURNS):
+            generation = await pool.generate(replace(request, turn=turn))
+            counts.append(generation.prompt_tokens - generation.cached_tokens)
+            ids = [*request.input_ids.ids.tolist(), *generation.token_ids, *PROMPT]
+            request = replace(request, input_ids=InputIds.of(ids))
+        return counts
+
+    for first, *later in await asyncio.gather(*map(unread, range(EPISODES))):
+        assert first > len(PROMPT)
+        # What was sampled last was never read; an engine may read one token more.
+        assert max(later) <= REQUEST.max_new_tokens + len(PROMPT) + 1
+
+
+async def test_a_cancelled_call_ends_on_the_worker_that_runs_it(
+    routed: Routed, pool: EnginePool
+) -> None:
+    call = asyncio.create_task(pool.generate(LONG_CALL))
+    (worker,) = await routed.busy()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    await until_busy(worker.url, 0, polls=100)
+
+
+async def test_weights_reach_every_worker(routed: Routed, pool: EnginePool) -> None:
+    await pool.update_weights(WeightUpdate(str(UPDATE), "second", PauseMode.RETRACT))
+    for worker in routed.workers:
+        engine = SglangEngine(SglangPolicy(url=worker.url), vocab_size=VOCAB_SIZE)
+        assert (await engine.info()).weight_version == "second"
+        await engine.aclose()
+
+
+async def test_calls_of_a_worker_that_dies_are_made_again_elsewhere_with_the_same_ids(
+    routed: Routed, pool: EnginePool
+) -> None:
+    request: GenerateRequest = replace(LONG_CALL, max_new_tokens=1000)
+    with WireTap().listening() as tap:
+        calls = [asyncio.create_task(pool.generate(of(request, n))) for n in range(EPISODES)]
+        worker, *_ = await routed.busy()
+        await worker.kill()
+        generations = await asyncio.gather(*calls)
+
+    assert {len(generation.token_ids) for generation in generations} == {1000}
+    again = 0
+    for tries in tap.by_episode().values():
+        for call, following in pairwise(tries):
+            assert call.answer is None
+            assert following.ids == call.ids
+            assert following.rid != call.rid
+            again += 1
+    assert again
