@@ -23,6 +23,8 @@ from swe_rollout.tokens import InputIds
 pytestmark = pytest.mark.sglang
 
 EPISODES, TURNS = 8, 4
+TOKENS = 2000
+"""Of a call that a dying worker surely meets half way."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +53,12 @@ async def _requests(worker: Breakable) -> int:
 def routed(
     breakable: Callable[..., Breakable], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Routed]:
-    """The router keeps to the key that the client sends."""
+    """The router keeps to the key that the client sends, and leaves further attempts to it."""
     workers = (breakable(), breakable())
     state: Path = tmp_path_factory.mktemp("router")
     urls = [worker.url for worker in workers]
-    url = command("router", "--state", state, "--", "--policy=manual", "--worker-urls", *urls)
+    flags = ("--policy=manual", "--disable-retries", "--worker-urls", *urls)
+    url = command("router", "--state", state, "--", *flags)
     yield Routed(url, workers)
     command("down", "--state", state)
 
@@ -108,14 +111,14 @@ async def test_weights_reach_every_worker(routed: Routed, pool: EnginePool) -> N
 async def test_calls_of_a_worker_that_dies_are_made_again_elsewhere_with_the_same_ids(
     routed: Routed, pool: EnginePool
 ) -> None:
-    request: GenerateRequest = replace(LONG_CALL, max_new_tokens=1000)
+    request: GenerateRequest = replace(LONG_CALL, max_new_tokens=TOKENS)
     with WireTap().listening() as tap:
         calls = [asyncio.create_task(pool.generate(of(request, n))) for n in range(EPISODES)]
         worker, *_ = await routed.busy()
         await worker.kill()
         generations = await asyncio.gather(*calls)
 
-    assert {len(generation.token_ids) for generation in generations} == {1000}
+    assert {len(generation.token_ids) for generation in generations} == {TOKENS}
     again = 0
     for tries in tap.by_episode().values():
         for call, following in pairwise(tries):
