@@ -68,14 +68,12 @@ def find(name: str, path: str) -> str:
     """The file of a program, as a shell finds it; OSError when there is none."""
     if "/" in name:
         return name
-    found = errno.ENOENT
-    for folder in path.split(":"):
-        candidate = os.path.join(folder or ".", name)
-        if os.path.isfile(candidate):
-            if os.access(candidate, os.X_OK):
-                return candidate
-            found = errno.EACCES
-    raise OSError(found, os.strerror(found))
+    places = [f"{folder or '.'}/{name}" for folder in path.split(":")]
+    for place in places:
+        if os.access(place, os.X_OK) and os.path.isfile(place):
+            return place
+    error = errno.EACCES if any(map(os.path.isfile, places)) else errno.ENOENT
+    raise OSError(error, os.strerror(error))
 
 
 def start(
