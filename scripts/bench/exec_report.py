@@ -62,14 +62,18 @@ class Size:
     """How much is measured."""
 
     rounds: int
+    turns: int
+    """Of each subject with its single commands, in each round."""
     pods: tuple[int, ...]
     ours: int
     theirs: int
-    """Commands in a batch."""
+    """Commands in a turn."""
+    busy: int
+    """Of ours, for each pod when all are busy."""
 
 
-FULL = Size(7, (1, 16, 64), 100, 8)
-QUICK = Size(5, (1, 4), 40, 2)
+FULL = Size(rounds=7, turns=5, pods=(1, 16, 64), ours=20, theirs=2, busy=50)
+QUICK = Size(rounds=5, turns=3, pods=(1, 4), ours=20, theirs=1, busy=20)
 
 
 def main() -> NoReturn:
@@ -102,7 +106,7 @@ async def _measure(size: Size, kubeconfig: str | None, image: str) -> Report:
         pods = await ours.start_many(provider, image, room)
         subjects = await _subjects(site, pods, size, stack)
         samples = {subject.name: Samples() for subject in subjects}
-        await _rounds(subjects, samples, sorted({min(n, room) for n in size.pods}), size.rounds)
+        await _rounds(subjects, samples, sorted({min(n, room) for n in size.pods}), size)
         notes = [policy] if policy else []
         if room < max(size.pods):
             notes.append(f"the nodes have room for {room} pods, not for {max(size.pods)}")
@@ -117,7 +121,7 @@ async def _subjects(
             ours.NAME,
             [ours.Ours(pod, max_output=32 << 20) for pod in pods],
             batch=size.ours,
-            per_pod=size.ours // 2,
+            per_pod=size.busy,
         )
     ]
     for runtime in Runtime:
@@ -165,22 +169,20 @@ class _Floor:
 
 
 async def _rounds(
-    subjects: Sequence[Subject], samples: dict[str, Samples], pods: Sequence[int], rounds: int
+    subjects: Sequence[Subject], samples: dict[str, Samples], pods: Sequence[int], size: Size
 ) -> None:
-    for subject in subjects:
-        await _attempt(subject, samples, _warm)
-    for number in range(rounds):
-        _say(f"round {number + 1} of {rounds}")
-        for subject in subjects:
-            await _attempt(subject, samples, latency_round)
+    await _each(subjects, samples, _warm)
+    for number in range(size.rounds):
+        _say(f"round {number + 1} of {size.rounds}")
+        # Back and forth: what a round leaves behind would else always meet the same subject.
+        for turn in range(number, number + size.turns):
+            await _each(subjects[:: -1 if turn % 2 else 1], samples, latency_round)
         for count in pods:
-            for subject in subjects:
-                if subject.per_pod and len(subject.runners) >= count:
-                    await _attempt(subject, samples, partial(busy_round, pods=count))
+            able = [each for each in subjects if each.per_pod and len(each.runners) >= count]
+            await _each(able, samples, partial(busy_round, pods=count))
+        able = [each for each in subjects if not isinstance(each.runners[0], _Floor)]
         for bulk in _BULKS:
-            for subject in subjects:
-                if not isinstance(subject.runners[0], _Floor):
-                    await _attempt(subject, samples, partial(bulk_round, bulk=bulk))
+            await _each(able, samples, partial(bulk_round, bulk=bulk))
 
 
 async def _warm(subject: Subject, samples: Samples) -> None:
@@ -190,18 +192,19 @@ async def _warm(subject: Subject, samples: Samples) -> None:
         await runner.run(TRUE)
 
 
-async def _attempt(
-    subject: Subject,
+async def _each(
+    subjects: Sequence[Subject],
     samples: dict[str, Samples],
     work: Callable[[Subject, Samples], Awaitable[None]],
 ) -> None:
-    """One round of one subject; one that fails is out, and its row says why."""
-    found = samples[subject.name]
-    if found.failed:
-        return
-    (outcome,) = await asyncio.gather(work(subject, found), return_exceptions=True)
-    if isinstance(outcome, Exception):
-        found.failed = f"{type(outcome).__name__}: {outcome}"[:300]
+    """One piece of work by each subject; one that fails is out, and its row says why."""
+    for subject in subjects:
+        found = samples[subject.name]
+        if found.failed:
+            continue
+        (outcome,) = await asyncio.gather(work(subject, found), return_exceptions=True)
+        if isinstance(outcome, Exception):
+            found.failed = f"{type(outcome).__name__}: {outcome}"[:300]
 
 
 def _report(
@@ -225,7 +228,8 @@ def _report(
         ok=_holds(samples, ratios),
         ratios=ratios,
         notes=(
-            f"medians of {size.rounds} rounds, subjects in turn; p99 of all commands",
+            f"medians of {size.rounds} rounds, of {size.turns} turns each for single commands",
+            "p99 of all commands",
             f"goals: {_GOALS}",
             f"{KUBECTL} is not kept busy in more than {_HEAVY} pods: a process for each command",
             *slow,

@@ -32,7 +32,7 @@ class Subject:
     name: str
     runners: Sequence[Runner]
     batch: int
-    """Commands in a row in each round: many where they are quick."""
+    """Commands in a row in each turn: many where they are quick."""
     per_pod: int
     """Commands for each pod when all are busy."""
 
@@ -42,9 +42,9 @@ class Samples:
     """What was seen of one subject."""
 
     latencies_s: list[list[float]] = field(default_factory=list)
-    """By round."""
+    """By turn."""
     cpu_s: list[float] = field(default_factory=list)
-    """Per command, by round."""
+    """Per command, by turn."""
     per_s: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
     """Commands in a second, by the number of pods, by round."""
     bulk_s: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -70,7 +70,7 @@ class Samples:
 
     @property
     def p50_s(self) -> float:
-        """The median round's median."""
+        """The median turn's median."""
         return statistics.median(statistics.median(batch) for batch in self.latencies_s)
 
 
