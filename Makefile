@@ -1,6 +1,6 @@
 # `make help` lists the targets. Everything runs from a clean clone; see scripts/bootstrap.
 .DEFAULT_GOAL := help
-.PHONY: help setup learn learn-cluster demo demo-clean demo-cluster test test-cluster test-sglang test-trainers lint format generate lock stats
+.PHONY: help setup learn learn-cluster demo demo-clean demo-cluster test test-slow fuzz soak league test-cluster chaos crash-equal test-sglang test-trainers test-wheel test-prometheus docs lint format generate shots lock stats helm chart sbom release-check
 PYTHON ?= python3
 BIN := .venv/bin
 
@@ -16,7 +16,7 @@ demo: setup ## real tasks, a scripted policy, local sandboxes; no GPU, no cluste
 demo-clean: ## delete the demo's trajectories
 	rm -rf runs/demo runs/demo-cluster
 
-demo-cluster: setup ## the same job with pods on the dev cluster and an S3 store
+demo-cluster: setup ## the same with pods on the dev cluster; its first build takes 7 to 30 minutes
 	@scripts/demo cluster
 
 SEEDS ?= 0,1,2
@@ -25,7 +25,7 @@ learn: setup ## a tiny policy improves by GRPO on real episodes: TRL, SGLang on 
 	scripts/trainers trl
 	.trainers/trl/bin/python examples/07-learn/learn.py --seeds $(SEEDS)
 
-learn-cluster: setup ## the same with pods on the dev cluster: one seed, STEPS=30
+learn-cluster: setup ## the same with pods on the dev cluster: one seed, STEPS=8
 	scripts/sglang-cpu setup
 	scripts/trainers trl
 	examples/07-learn/cluster
@@ -34,15 +34,46 @@ test: setup ## unit, contract and local end-to-end tests, lint, types, layers
 	@$(MAKE) --no-print-directory lint
 	$(BIN)/python -m pytest tests --numprocesses=2 --dist=loadfile
 
-test-cluster: setup ## contract suite and end-to-end job with pods, on the dev cluster and a real S3
-	scripts/test-cluster
+test-slow: setup ## the slow tests of the same kinds, which `make test` and CI leave out
+	$(BIN)/python -m pytest tests --numprocesses=2 --dist=loadfile -m "slow and not cluster and not sglang"
 
-test-sglang: setup ## whole jobs with a real SGLang on CPU (5 GB once) or at SGLANG_URL, and with its PyTorch in process
+test-cluster: setup ## contract suite and end-to-end job with pods, on the dev cluster and a real S3; QUICK=1 without the slow ones
+	scripts/test-cluster $(if $(QUICK),-m "cluster and not slow")
+
+test-sglang: setup ## whole jobs with a real SGLang on CPU (5 GB once) or at SGLANG_URL, and with its PyTorch in process; QUICK=1 without the slow ones
 	$(if $(SGLANG_URL),,scripts/sglang-cpu setup)
-	$(BIN)/python -m pytest tests/sglang -m sglang --durations=15
+	$(BIN)/python -m pytest tests/sglang -m "sglang$(if $(QUICK), and not slow)" --durations=15
+
+chaos: setup ## faults on the dev cluster: one at a time (ONLY="store-slow worker-killed" for some), then kills at random in a whole job
+	scripts/with-dev-cluster scripts/conformance chaos $(if $(ONLY),--only $(ONLY))
+	$(if $(ONLY),,scripts/with-dev-cluster scripts/conformance crash_equal --pods --episodes 8 --turns 12 --parallelism 4)
+
+crash-equal: setup ## 64 episodes of 20 turns in pods, a SIGKILL every 5 seconds, against a run left alone (an hour); SEED=1
+	scripts/with-dev-cluster scripts/conformance crash_equal --pods --workers 4 --parallelism 12 --seed $(or $(SEED),0)
+
+INPUTS ?= 10000
+fuzz: setup ## every surface that reads untrusted input, INPUTS=10000 each (20 minutes); SEED=0; findings are kept as tests
+	scripts/fuzz --inputs $(INPUTS) --seed $(or $(SEED),0)
+
+MINUTES ?= 30
+soak: setup ## scripted episodes in local sandboxes for MINUTES=30; slopes of memory, descriptors, processes, store objects
+	scripts/conformance soak --minutes $(MINUTES)
+
+league: setup ## every policy of the attack league against every way to grade; writes its page
+	scripts/conformance attacks --league --parallel 2 --write $(if $(SWEBENCH),--swebench $(SWEBENCH))
 
 test-trainers: setup ## the adapters of trainers, each beside the real one; TRAINERS="trl verl" for some
 	scripts/trainers test $(TRAINERS)
+
+test-wheel: setup ## wheel and sdist, each installed alone on Python 3.11, 3.12 and 3.13, play the demo job
+	$(BIN)/python -m pytest tests/wheel -m wheel
+
+test-prometheus: setup ## the dashboard's and the docs' queries against a real Prometheus that scrapes a real run
+	@scripts/prometheus >/dev/null
+	$(BIN)/python -m pytest tests/prometheus -m prometheus
+
+docs: setup ## the documentation as a site in build/site; a warning is an error
+	scripts/docs
 
 lint: setup ## ruff, mypy, import-linter, and a test for every row of the seeds' checklist
 	$(BIN)/ruff check && $(BIN)/ruff format --check
@@ -55,6 +86,22 @@ format: setup ## reformat the code with ruff
 
 generate: setup ## manifests and reference pages from the models
 	scripts/generate
+
+shots: setup ## pictures of the viewer for the docs, from a real run; needs Chromium (JOB=runs/demo: of that run)
+	scripts/shots $(if $(JOB),--job $(JOB))
+
+helm: setup ## the Helm that the chart is tested with, built from source once (3 minutes)
+	@scripts/helm version --short
+
+chart: setup ## check the Helm chart and pack it in build/chart
+	scripts/helm lint --strict charts/swe-rollout
+	scripts/helm package charts/swe-rollout --destination build/chart
+
+sbom: setup ## what a release contains, with licences: build/sbom (CycloneDX)
+	scripts/sbom
+
+release-check: setup ## whether this checkout can be released: docs/how-to/release.md
+	scripts/release-check
 
 lock: setup ## compile requirements/ with hashes
 	scripts/lock

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from swe_rollout.launcher.run_result import RunResult
     from swe_rollout.launcher.stored_job import JobStore, StoredJob, open_store, read_trajectories
     from swe_rollout.sandbox.base import Sandbox
-    from swe_rollout.spec.job import ToolUse
+    from swe_rollout.spec.agent import ToolUse
     from swe_rollout.store.claims import Claim, ClaimLostError
     from swe_rollout.store.summary import JobSummary
     from swe_rollout.training.failure_rate import FailureRate, FailureRateError
@@ -47,7 +47,8 @@ if TYPE_CHECKING:
     )
     from swe_rollout.training.samples import SampleStatus, TrainingSample, training_samples
     from swe_rollout.training.staleness import StaleAction, Staleness
-    from swe_rollout.trajectory import EpisodeId, Observation, StopReason, Trajectory
+    from swe_rollout.trajectory import EpisodeId, StopReason, Trajectory
+    from swe_rollout.turn import Observation
     from swe_rollout.verdict import Reward, RewardTerm
     from swe_rollout.worker.engines import ENGINES
     from swe_rollout.worker.sandboxes import SANDBOXES
@@ -81,7 +82,7 @@ _HOMES = {
     "JobStore": "swe_rollout.launcher.stored_job",
     "JobSummary": "swe_rollout.store.summary",
     "LaunchedJob": "swe_rollout.launcher.launched_job",
-    "Observation": "swe_rollout.trajectory",
+    "Observation": "swe_rollout.turn",
     "Problem": "swe_rollout.errors",
     "Reward": "swe_rollout.verdict",
     "RewardInput": "swe_rollout.grading.rewards",
@@ -101,7 +102,7 @@ _HOMES = {
     "Tool": "swe_rollout.agent.tools.base",
     "ToolContext": "swe_rollout.agent.tools.base",
     "ToolError": "swe_rollout.agent.tools.base",
-    "ToolUse": "swe_rollout.spec.job",
+    "ToolUse": "swe_rollout.spec.agent",
     "Toolset": "swe_rollout.agent.tools.base",
     "TrainingSample": "swe_rollout.training.samples",
     "Trajectory": "swe_rollout.trajectory",
@@ -187,7 +188,14 @@ __all__ = [
 def __getattr__(name: str) -> object:
     """Import a public name on first use (PEP 562)."""
     if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from difflib import get_close_matches  # noqa: PLC0415 - of no use before
+
+        by_plain = {known.lower().replace("_", ""): known for known in __all__}
+        close = by_plain.get(name.lower().replace("_", "")) or "".join(
+            get_close_matches(name, __all__, n=1)
+        )
+        hint = f"; did you mean {close}?" if close else ""
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
     module, _, path = _HOMES[name].partition(":")
     return attrgetter(path or name)(import_module(module))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 from zlib import crc32
@@ -21,7 +21,9 @@ from swe_rollout.agent.context import AgentContext
 from swe_rollout.agent.program import loop
 from swe_rollout.errors import EpisodeError, GraderError, SandboxError, boundary
 from swe_rollout.grading.rewards import Rewards
-from swe_rollout.sandbox.base import Role, SandboxRequest
+from swe_rollout.observer import Observer
+from swe_rollout.sandbox.base import Reattaching, Role, SandboxRequest
+from swe_rollout.spec.retry import Resume
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -30,12 +32,15 @@ if TYPE_CHECKING:
     from swe_rollout.agent.program import Agent
     from swe_rollout.grading.grader import Grader
     from swe_rollout.instance import Instance
+    from swe_rollout.journal.fork_point import ForkPoint
     from swe_rollout.progress import Progress
-    from swe_rollout.sandbox.base import Sandbox, SandboxProvider
+    from swe_rollout.sandbox.base import Sandbox, SandboxMark, SandboxProvider
     from swe_rollout.sandbox.repository import Patch
-    from swe_rollout.spec.job import ExtensionFile, RetrySpec
+    from swe_rollout.spec.job import ExtensionFile
     from swe_rollout.spec.policy import Sampling
-    from swe_rollout.trajectory import EpisodeId, Turn
+    from swe_rollout.spec.retry import RetrySpec
+    from swe_rollout.trajectory import EpisodeId
+    from swe_rollout.turn import Turn
     from swe_rollout.verdict import Verdict
 
 SANDBOX_MARGIN_S = 600.0
@@ -74,6 +79,10 @@ class JobContext:
     """Files of user code that the job brought."""
     rewards: Rewards = field(default_factory=Rewards)
     program: Agent = loop
+    fork: ForkPoint | None = None
+    """The turn that all episodes begin from; none: from their tasks."""
+    observer: Observer = field(default_factory=Observer)
+    """Told of attempts and waits; by default nobody is."""
 
     def sampling_for(self, episode: EpisodeId) -> Sampling:
         """Return the sampling of an episode: its own seed, the same in every attempt."""
@@ -83,11 +92,19 @@ class JobContext:
         return self.sampling.model_copy(update={"seed": seed})
 
     def agent_context(
-        self, attempt: Attempt, sandbox: Sandbox, *, on_turn: Callable[[Turn], None]
+        self,
+        attempt: Attempt,
+        sandbox: Sandbox,
+        *,
+        on_turn: Callable[[Turn], None],
+        parts: AgentParts | None = None,
     ) -> AgentContext:
-        """Return the context of an attempt's agent, which works in `sandbox`."""
+        """Return the context of an attempt's agent, which works in `sandbox`.
+
+        `parts` stand in place of the job's own.
+        """
         return AgentContext(
-            self.agent,
+            parts or self.agent,
             instance=attempt.instance,
             episode=attempt.episode,
             sampling=self.sampling_for(attempt.episode),
@@ -95,10 +112,21 @@ class JobContext:
             on_turn=on_turn,
         )
 
-    async def start_sandbox(self, attempt: Attempt) -> Sandbox:
+    async def start_sandbox(self, attempt: Attempt, *, snapshots: bool = False) -> Sandbox:
         """Start the agent's sandbox from the image of the task."""
+        request = replace(self._agent_request(attempt), snapshots=snapshots)
         async with boundary(SandboxError, "starting the sandbox"):
-            return await self.sandboxes.start(self._agent_request(attempt))
+            return await self.sandboxes.start(request)
+
+    async def attach_sandbox(
+        self, attempt: Attempt, mark: SandboxMark, *, life: int, delta: int
+    ) -> Sandbox | None:
+        """Attach to the sandbox that the agent had in another process, as `Reattaching` says."""
+        if not isinstance(self.sandboxes, Reattaching):
+            return None
+        request = replace(self._agent_request(attempt), snapshots=True)
+        async with boundary(SandboxError, "attaching to the sandbox"):
+            return await self.sandboxes.attach(request, mark, life=life, delta=delta)
 
     def prewarm(self, running: Iterable[Attempt], queued: Iterable[Attempt]) -> None:
         """Prewarm the sandboxes needed next, for attempts that run and attempts that follow.
@@ -112,10 +140,18 @@ class JobContext:
     ) -> Iterator[SandboxRequest]:
         for current, following in zip_longest(running, queued):
             if current is not None:
-                yield self._agent_request(current)
+                yield self._expected_request(current)
                 yield from self._grader_requests(current)
             if following is not None:
-                yield self._agent_request(following)
+                yield self._expected_request(following)
+
+    def _expected_request(self, attempt: Attempt) -> SandboxRequest:
+        """Return what will be requested, so that a pod that waits records its files meanwhile.
+
+        Those of a fork are recorded when the changes that it inherits have been made.
+        """
+        is_resumable = self.retry.resume is not Resume.NEVER and attempt.instance.folder is None
+        return replace(self._agent_request(attempt), snapshots=is_resumable and self.fork is None)
 
     def _agent_request(self, attempt: Attempt) -> SandboxRequest:
         return SandboxRequest(
@@ -123,6 +159,7 @@ class JobContext:
             role=Role.AGENT,
             image=attempt.instance.image,
             workdir=attempt.instance.workdir,
+            wants_network=attempt.instance.wants_network is True,
             attempt=attempt.number,
             deadline_s=self.agent.limits.episode_seconds + SANDBOX_MARGIN_S,
         )

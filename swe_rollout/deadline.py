@@ -1,27 +1,42 @@
-"""Deadline: a time limit whose clock can be paused."""
+"""Deadline: a time limit whose clock can be paused, and stands while this process is stopped."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
+
+
+BEAT_S: Final = 5.0
+"""Between two looks at whether this process runs."""
+STOPPED_S: Final = 5.0
+"""A look that comes so late means that it did not: SIGSTOP, a freezer, a suspended machine."""
+
+CLOCK: ContextVar[Deadline | None] = ContextVar("episode_clock", default=None)
+"""The clock of the episode whose agent runs in this task."""
 
 
 class Deadline:
     """A monotonic deadline whose clock pauses while a required service is unavailable."""
 
     def __init__(self, seconds: float) -> None:
-        self._end = time.monotonic() + seconds
+        self._skipped = 0.0
+        """Time that passed in an earlier process, which `catch_up` added."""
+        self._began = time.monotonic()
+        self._end = self._began + seconds
         self._pauses = 0
         self._paused_at = 0.0
         self._timeouts: dict[asyncio.Timeout, float] = {}
+        self._beat: asyncio.TimerHandle | None = None
 
     def reset(self, seconds: float) -> None:
         """Start again, with so much time from now."""
+        self._began = self.now()
         self._end = self._now() + seconds
         if not self._pauses:
             self._reschedule(self.remaining_s)
@@ -32,6 +47,24 @@ class Deadline:
         return max(0.0, self._end - self._now())
 
     @property
+    def elapsed_s(self) -> float:
+        """Seconds since the start, also those during which the clock was paused."""
+        return self.now() - self._began
+
+    def now(self) -> float:
+        """Return a monotonic time for measuring, which also counts what `catch_up` added."""
+        return time.monotonic() + self._skipped
+
+    def catch_up(self, *, elapsed_s: float, remaining_s: float) -> None:
+        """Go on from where an earlier process was; nothing happens if that is past."""
+        skipped = elapsed_s - self.elapsed_s
+        if skipped > 0:
+            self._skipped += skipped
+            self._end = self.now() + remaining_s
+            if not self._pauses:
+                self._reschedule(self.remaining_s)
+
+    @property
     def expired(self) -> bool:
         """Whether the time is used up."""
         return self._now() >= self._end
@@ -40,7 +73,7 @@ class Deadline:
     def paused(self) -> Iterator[None]:
         """Pause the clock inside the block: the wait is not the episode's fault. May nest."""
         if not self._pauses:
-            self._paused_at = time.monotonic()
+            self._paused_at = self.now()
             self._reschedule(None)
         self._pauses += 1
         try:
@@ -48,7 +81,7 @@ class Deadline:
         finally:
             self._pauses -= 1
             if not self._pauses:
-                self.extend(time.monotonic() - self._paused_at)
+                self.extend(self.now() - self._paused_at)
 
     def extend(self, seconds: float) -> None:
         """Add time that was lost through no fault of the episode."""
@@ -66,13 +99,33 @@ class Deadline:
         wait_s = None if self._pauses else self.remaining_s + grace_s
         async with asyncio.timeout(wait_s) as timeout:
             self._timeouts[timeout] = grace_s
+            if self._beat is None:
+                self._look_again()
             try:
                 yield timeout
             finally:
                 del self._timeouts[timeout]
+                if not self._timeouts and self._beat is not None:
+                    self._beat.cancel()
+                    self._beat = None
+
+    def _look_again(self) -> None:
+        loop = asyncio.get_running_loop()
+        due = loop.time() + BEAT_S
+        self._beat = loop.call_at(due, self._look, due)
+
+    def _look(self, due: float) -> None:
+        """Give back the time for which this process was stopped.
+
+        Timers that fell due meanwhile run in their order: this one before the limit itself.
+        """
+        late_s = asyncio.get_running_loop().time() - due
+        if late_s > STOPPED_S and not self._pauses:
+            self.extend(late_s)
+        self._look_again()
 
     def _now(self) -> float:
-        return self._paused_at if self._pauses else time.monotonic()
+        return self._paused_at if self._pauses else self.now()
 
     def _reschedule(self, remaining_s: float | None) -> None:
         for timeout, grace_s in self._timeouts.items():

@@ -2,7 +2,8 @@
 
 A sandbox starts from the task's image; the agent works in it, turn by turn, on exact token ids;
 only its diff leaves; a second, clean sandbox grades the diff with the task's own tests.
-Whatever breaks is recorded as a failure with an owner, and earns no reward.
+Whatever breaks is recorded as a failure with an owner, and earns no reward. A policy that ends its
+own sandbox breaks nothing: what is left of its work is graded.
 """
 
 from __future__ import annotations
@@ -10,44 +11,54 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from swe_rollout.agent.program import run_agent
-from swe_rollout.errors import EpisodeError, InternalError, boundary
+from swe_rollout.errors import EpisodeError, InternalError, SandboxDestroyedError, boundary
+from swe_rollout.journal.unwritten import unjournaled
 from swe_rollout.progress import Phase
 from swe_rollout.recorder import Recorder
-from swe_rollout.sandbox import workspace
 
 if TYPE_CHECKING:
     from swe_rollout.context import Attempt, JobContext
+    from swe_rollout.journal.base import Journal
     from swe_rollout.sandbox.repository import Patch
     from swe_rollout.trajectory import Trajectory
 
 
-async def run_episode(attempt: Attempt, context: JobContext) -> Trajectory:
+async def run_episode(
+    attempt: Attempt, context: JobContext, journal: Journal | None = None
+) -> Trajectory:
     """Play one attempt at an episode and return its record.
 
-    Raises only what would stop every episode.
+    With a journal it goes on where that ends, and keeps it up. Raises only what would stop every
+    episode, DivergedError when this one must begin anew, and TakenOverError when it is another's.
     """
-    record = Recorder(attempt, context)
-    try:
-        async with boundary(InternalError, "the episode"):
-            record.patch = await _play(attempt, context, record)
-            record.enter(Phase.GRADE)
-            record.verdict = await context.grade(attempt, record.patch)
-            if record.verdict is not None:
-                record.reward = await context.rewards.score(record.reward_input(record.verdict))
-    except EpisodeError as error:
-        record.fail(error)
-    return record.trajectory()
+    journal = journal or unjournaled(context)
+    with Recorder(attempt, context) as record:
+        try:
+            async with boundary(InternalError, "the episode"):
+                record.patch = await _play(attempt, context, record, journal)
+                record.enter(Phase.GRADE)
+                record.verdict = await context.grade(attempt, record.patch)
+                if record.verdict is not None:
+                    record.reward = await context.rewards.score(record.reward_input(record.verdict))
+        except EpisodeError as error:
+            record.fail(error)
+        return record.trajectory()
 
 
-async def _play(attempt: Attempt, context: JobContext, record: Recorder) -> Patch:
+async def _play(attempt: Attempt, context: JobContext, record: Recorder, journal: Journal) -> Patch:
     record.enter(Phase.START)
-    sandbox = await context.start_sandbox(attempt)
+    record.resumption = journal.resumption
+    place = await journal.begin(attempt, context)
+    record.resumption = journal.resumption
     try:
-        base = await workspace.prepare(sandbox, attempt.instance)
         record.enter(Phase.AGENT)
-        record.agent = context.agent_context(attempt, sandbox, on_turn=record.turn)
-        record.stop_reason = await run_agent(context.program, record.agent)
-        return await workspace.diff(sandbox, base)
+        record.agent = journal.agent_context(attempt, context, place, on_turn=record.turn)
+        with journal.playing():
+            record.stop_reason = await run_agent(context.program, record.agent)
+        return await journal.finish(place)
+    except SandboxDestroyedError as error:
+        record.destroyed(error)
     finally:
         context.agent.engine.release(attempt.episode)
-        await sandbox.close()
+        await place.sandbox.close()
+    return await journal.salvage(attempt, context)

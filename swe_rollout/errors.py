@@ -8,6 +8,7 @@
     ├── UnreachableError    exit 4   a cluster, an engine or a store does not respond
     └── EpisodeError                 never leaves an episode: recorded as a `Failure`
         ├── EngineError  SandboxError  ClusterError  GraderError  StoreError  TaskError
+        │                └── SandboxDestroyedError   its own commands ended it: data, no failure
         └── InternalError            a bug in swe-rollout
 
 `boundary()` classifies errors once: a block raises either an `EpisodeError` that names its owner,
@@ -41,6 +42,8 @@ class Boundary(StrEnum):
     GRADER = "grader"
     STORE = "store"
     DATASET = "dataset"
+    EXTENSION = "extension"
+    """Code of the user: an agent program, a tool, a server of tools."""
     INTERNAL = "internal"
 
 
@@ -55,6 +58,8 @@ class SweRolloutError(Exception):
         self.why = redact(why)
         self.fix = redact(fix)
         super().__init__(self.what)
+        if self.fix:
+            self.add_note(f"fix: {self.fix}")  # Python shows it below the message
 
     def __str__(self) -> str:
         """Format as one line for logs: what, then why."""
@@ -91,8 +96,10 @@ class _ProblemsError(UsageError):
 
     def __init__(self, what: str, problems: Sequence[Problem], *, fix: str = "") -> None:
         super().__init__(what, fix=fix)
+        vars(self).pop("__notes__", None)  # `str` has the fix already
         self.problems = tuple(
-            Problem(each.place, each.field, redact(each.message)) for each in problems
+            Problem(redact(each.place), redact(each.field), redact(each.message))
+            for each in problems
         )
 
     def __str__(self) -> str:
@@ -146,6 +153,18 @@ class SandboxError(EpisodeError):
     """A sandbox did not start, was lost, or violated its protocol."""
 
     boundary = Boundary.SANDBOX
+
+
+class SandboxDestroyedError(SandboxError):
+    """What ran in a sandbox has ended it, and `why` holds the evidence for that.
+
+    Raise it only for what nothing but the sandbox's own processes can bring about, such as memory
+    beyond its limit: an agent's episode then ends and is graded, and a patch is not resolved.
+    Without evidence the platform is at fault, which is a SandboxError.
+    """
+
+    def __init__(self, what: str, *, why: str, fix: str = "", retryable: bool = False) -> None:
+        super().__init__(what, why=why, fix=fix, retryable=retryable)
 
 
 class ClusterError(EpisodeError):
@@ -212,12 +231,13 @@ def as_prerequisite_error(what: str, *, fix: str) -> Iterator[None]:
 async def gather_all(work: Iterable[Coroutine[None, None, _Result]]) -> tuple[_Result, ...]:
     """Run coroutines concurrently and return their results in order.
 
-    The first SweRolloutError cancels the others and is raised unwrapped.
+    The first SweRolloutError cancels the others and is raised unwrapped, and so is a
+    FileNotFoundError, by which a store says that an object is missing.
     """
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(each) for each in work]
-    except* SweRolloutError as errors:
+    except* (SweRolloutError, FileNotFoundError) as errors:
         raise first_error(errors) from None
     return tuple(task.result() for task in tasks)
 

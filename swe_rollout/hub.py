@@ -1,7 +1,8 @@
 """Models and tokenizers by name: a folder, or a repository on a hub.
 
 The libraries that read them blame a missing folder on its name, and repeat requests to a hub that
-can't be reached for a minute. `check_source` says within seconds what is the matter.
+can't be reached for a minute. `check_source` says within seconds what is the matter, and
+`hub_refusals` why a hub that answers gives no files.
 """
 
 from __future__ import annotations
@@ -10,12 +11,17 @@ import os
 import re
 import socket
 import threading
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from swe_rollout.errors import PrerequisiteError
 from swe_rollout.paths import why_missing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _HUB = "https://huggingface.co"
 _PATIENCE_S = 5.0
@@ -46,6 +52,67 @@ def check_source(name: str) -> None:
         raise _missing(what, why=f"{why}; {variable} forbids to ask the hub", fix=fix)
     if problem := unreachable_hub():
         raise _missing(what, why=f"{why}; {problem}", fix=f"{folder}, or go online once")
+
+
+def check_tokenizer_folder(name: str) -> None:
+    """Raise PrerequisiteError for a folder without any file of a tokenizer or a model."""
+    path = Path(name).expanduser()
+    if path.is_dir() and not any((*path.glob("*token*"), *path.glob("*.json"))):
+        raise _missing(
+            f"there is no tokenizer at {name}",
+            why=f"the folder {path} has no tokenizer.json",
+            fix="write a folder with tokenizer.json and a chat template in spec.policy.tokenizer",
+        )
+
+
+@contextmanager
+def hub_refusals(name: str) -> Iterator[None]:
+    """Turn a hub's refusal inside the block into a PrerequisiteError that says what to do.
+
+    Libraries raise an OSError for it, whose text names neither the hub nor the account.
+    """
+    try:
+        yield
+    except OSError as error:
+        if (refused := _refusal(name, error)) is not None:
+            raise refused from error
+        raise
+
+
+def _refusal(name: str, error: BaseException) -> PrerequisiteError | None:
+    # It takes half a second, and has been imported by whatever asked the hub.
+    from huggingface_hub import get_token  # noqa: PLC0415
+    from huggingface_hub.errors import (  # noqa: PLC0415
+        GatedRepoError,
+        RepositoryNotFoundError,
+    )
+
+    causes = tuple(_causes(error))
+    hub = hub_address()
+    account = "no token is set here" if get_token() is None else "the token here may not read it"
+    allow = "export HF_TOKEN=... with one that may read it (in pods: by spec.workers.secrets)"
+    folder = "name a folder with its files"
+    if any(isinstance(cause, GatedRepoError) for cause in causes):
+        return PrerequisiteError(
+            f"the hub does not give {name} to this machine",
+            why=f"it is gated, and {account}",
+            fix=f"accept its terms at {hub}/{name}, then {allow}; or {folder}",
+        )
+    if any(isinstance(cause, RepositoryNotFoundError) for cause in causes):
+        return PrerequisiteError(
+            f"the hub has no {name} for this machine",
+            why=f"{hub} has none, or it is private, and {account}",
+            fix=f"correct the name, or {allow}; or {folder}",
+        )
+    return None
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    seen = set[int]()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def _missing(what: str, *, why: str, fix: str) -> PrerequisiteError:

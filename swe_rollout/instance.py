@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import textwrap
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
+from typing import Final, TypeAlias
 
 from swe_rollout.verdict import TestStatus  # noqa: TC001 - msgspec reads annotations
 
@@ -120,6 +121,8 @@ class Instance:
     """Files of the base that are restored before the tests run, beside those of `test_patch`."""
     extra: dict[str, object] = field(default_factory=dict, repr=False)
     """What else its row says, such as `difficulty`; for rewards and people."""
+    wants_network: bool | None = None
+    """Whether its author says that it needs a network; none: nothing is said. The job decides."""
     folder: FolderTask | None = field(default=None, repr=False)
     """For tasks without a git repository; then there are no patches and no expected tests."""
 
@@ -127,15 +130,29 @@ class Instance:
     def digest(self) -> str:
         """12 hex characters over the task itself, where it came from aside."""
         # A field that has its default does not count, so that one can be added later.
-        told = asdict(replace(self, source="", extra={}))
-        default = asdict(Instance(instance_id="", problem_statement="", image=""))
-        kept = {name: told[name] for name in told if told[name] != default[name]}
-        if not self.expected.others:
-            told["expected"].pop("others")
-        return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:12]
+        kept = {
+            name: value
+            for name, value in _fields_of(self).items()
+            if name not in _ORIGIN and value != getattr(_BLANK, name)
+        }
+        text = json.dumps(kept, sort_keys=True, default=_fields_of)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def __repr__(self) -> str:
         return f"<Instance {self.instance_id}: {_first_words(self.problem_statement)!r}>"
+
+
+_BLANK: Final = Instance(instance_id="", problem_statement="", image="")
+_ORIGIN: Final = ("source", "extra")
+_Part: TypeAlias = Instance | Evaluation | Expected | FolderTask | TaskFile
+
+
+def _fields_of(value: _Part) -> dict[str, object]:
+    """Return the fields with their values as they are: copies of all test ids take long."""
+    told = {each.name: getattr(value, each.name) for each in fields(value)}
+    if isinstance(value, Expected) and not value.others:
+        del told["others"]
+    return told
 
 
 def _first_words(text: str) -> str:

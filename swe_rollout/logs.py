@@ -1,28 +1,47 @@
-"""Log events as logfmt lines. A program that uses the package gets them on stderr.
+"""Log events as logfmt lines or as JSON. A program that uses the package gets them on stderr.
 
 stdout belongs to the program. One that configures structlog itself keeps its own configuration.
+Lines about an episode have its address and attempt, which `Recorder` binds; JSON has the address in
+parts, too.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import sys
+from contextvars import copy_context
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
 from swe_rollout.redaction import redact
 
 if TYPE_CHECKING:
-    from structlog.typing import Processor
+    from contextvars import Context
+
+    from structlog.typing import EventDict, Processor, WrappedLogger
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_ADDRESS: Final = re.compile(r"([^/]+)/([^/]+)/(\d+)")
+_VALUE_CHARS: Final = 4000
+"""Of one value of a JSON line; the rest is cut."""
 
 
-def processors() -> list[Processor]:
-    """Return what turns an event into a line."""
+def processors(*, as_json: bool = False) -> list[Processor]:
+    """Return what turns an event into a line: of logfmt, or of JSON."""
+    if as_json:
+        return [
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            add_address,
+            _cut_values,
+            structlog.processors.JSONRenderer(_dump),
+        ]
     return [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -32,6 +51,38 @@ def processors() -> list[Processor]:
             key_order=["timestamp", "level", "event"], bool_as_flag=False
         ),
     ]
+
+
+def add_address(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Add the parts of an episode's address: `job`, `instance` and `sample`."""
+    if found := _ADDRESS.fullmatch(str(event.get("episode", ""))):
+        event.setdefault("job", found[1])
+        event.setdefault("instance", found[2])
+        event.setdefault("sample", int(found[3]))
+    return event
+
+
+def shared_context() -> Context:
+    """Return a context for a task that serves all episodes, whichever of them starts it.
+
+    `asyncio.create_task(…, context=shared_context())`: its lines then name no episode.
+    """
+    context = copy_context()
+    context.run(structlog.contextvars.clear_contextvars)
+    return context
+
+
+def _cut_values(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    for key, value in event.items():
+        if isinstance(value, str) and len(value) > _VALUE_CHARS:
+            event[key] = f"{value[:_VALUE_CHARS]}…"
+    return event
+
+
+def _dump(event: EventDict, **_options: object) -> str:
+    """Encode a line. ASCII, so that nothing in it can act on a terminal."""
+    first = {key: event.pop(key) for key in ("timestamp", "level", "event") if key in event}
+    return json.dumps(first | dict(event), default=repr, ensure_ascii=True)
 
 
 def log_to_stderr() -> None:

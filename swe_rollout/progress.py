@@ -6,7 +6,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from swe_rollout.trajectory import EpisodeId, Failure, Trajectory, Turn
+    from swe_rollout.trajectory import EpisodeId, Failure, Trajectory
+    from swe_rollout.turn import Turn
 
 
 class Phase(StrEnum):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from swe_rollout.errors import Boundary
 from swe_rollout.grading.rewards import RewardInput
 from swe_rollout.progress import Phase
 from swe_rollout.sandbox.repository import Patch
@@ -17,18 +18,29 @@ from swe_rollout.tokens.branch import Branch, BranchKind
 from swe_rollout.trajectory import ChatRecord, Failure, StopReason, Timing, Trajectory
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from contextvars import Token
+    from typing import Self
+
     from swe_rollout.agent.context import AgentContext
     from swe_rollout.context import Attempt, JobContext
-    from swe_rollout.errors import EpisodeError
-    from swe_rollout.trajectory import Turn
+    from swe_rollout.errors import EpisodeError, SandboxDestroyedError
+    from swe_rollout.trajectory import Resumption
+    from swe_rollout.turn import Turn
     from swe_rollout.verdict import Reward, Verdict
 
 log = structlog.get_logger()
+_OF_CODE = (Boundary.INTERNAL, Boundary.EXTENSION)
+_EVIDENCE_CHARS = 1000
 _NO_TOKENS = Branch(0, BranchKind.MAIN, None, 0, (), (), (), ())
 
 
 class Recorder:
-    """Collects the results of an attempt. Tokens sampled before a failure stay in the record."""
+    """Collects the results of an attempt. Tokens sampled before a failure stay in the record.
+
+    Inside `with`, every line that is logged has the episode's address and the attempt's number,
+    also those of tasks and threads that are started there.
+    """
 
     def __init__(self, attempt: Attempt, context: JobContext) -> None:
         self.attempt = attempt
@@ -38,9 +50,23 @@ class Recorder:
         self.patch = Patch()
         self.verdict: Verdict | None = None
         self.reward: Reward | None = None
+        self.resumption: Resumption | None = None
+        self._stop_evidence = ""
         self._failure: Failure | None = None
         self._started = time.monotonic()
         self._entered: dict[Phase, float] = {}
+        self._recorded: Trajectory | None = None
+        self._bound: Mapping[str, Token[str | int]] = {}
+
+    def __enter__(self) -> Self:
+        episode, number = self.attempt.episode, self.attempt.number
+        self._bound = structlog.contextvars.bind_contextvars(episode=str(episode), attempt=number)
+        self.context.observer.attempt_began(episode, number)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.context.observer.attempt_ended(self.attempt.episode, self._recorded)
+        structlog.contextvars.reset_contextvars(**self._bound)
 
     def enter(self, phase: Phase) -> None:
         """Mark the beginning of a phase."""
@@ -52,9 +78,8 @@ class Recorder:
         self.context.progress.turn(self.attempt.episode, turn)
 
     def fail(self, error: EpisodeError) -> None:
-        """Record what broke: no verdict counts, and no reward is earned."""
+        """Record what broke: no reward is earned. A verdict that was reached before stays."""
         self._failure = Failure.of(error)
-        self.verdict = None
         self.reward = None
         write = log.info if error.scarce else log.warning
         write(
@@ -63,7 +88,18 @@ class Recorder:
             attempt=self.attempt.number,
             boundary=error.boundary.value,
             error=str(error),
-            exc_info=error.__cause__ if error.boundary == "internal" else None,
+            exc_info=error.__cause__ if error.boundary in _OF_CODE else None,
+        )
+
+    def destroyed(self, error: SandboxDestroyedError) -> None:
+        """Record that the policy ended its own sandbox: its episode is over, and graded."""
+        self.stop_reason = StopReason.SANDBOX_DESTROYED
+        self._stop_evidence = str(error)[:_EVIDENCE_CHARS]
+        log.info(
+            "sandbox_destroyed",
+            episode=str(self.attempt.episode),
+            attempt=self.attempt.number,
+            evidence=self._stop_evidence,
         )
 
     def reward_input(self, verdict: Verdict) -> RewardInput:
@@ -80,14 +116,16 @@ class Recorder:
         """Return the record."""
         renderer = self.context.agent.renderer
         main, *others = (self.agent.branches() if self.agent else ()) or (_NO_TOKENS,)
-        return Trajectory(
+        turns = tuple(self.agent.episode_turns) if self.agent else ()
+        fork = self.context.fork
+        self._recorded = Trajectory(
             episode=self.attempt.episode,
             policy=self.context.policy(self.attempt.episode),
             token_ids=main.token_ids,
             loss_mask=main.loss_mask,
             logprobs=main.logprobs,
             segments=main.segments,
-            turns=tuple(self.agent.episode_turns) if self.agent else (),
+            turns=turns,
             stop_reason=self.stop_reason,
             patch=self.patch.text,
             verdict=self.verdict,
@@ -106,8 +144,12 @@ class Recorder:
             sampling_mask=main.sampling_mask,
             instance_digest=self.attempt.instance.digest,
             prompts=self.agent.prompts() if self.agent else (),
+            resumption=self.resumption,
             chat=self._chat(),
+            stop_evidence=self._stop_evidence,
+            forked_from=fork.record(turns, main) if fork else None,
         )
+        return self._recorded
 
     def _chat(self) -> ChatRecord | None:
         if self.context.agent.renderer is not None:

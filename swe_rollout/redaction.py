@@ -18,8 +18,6 @@ import string
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, quote_plus, unquote, urlsplit
 
-import msgspec
-
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -49,12 +47,28 @@ class Redactor:
         self._pieces: dict[int, frozenset[str]] = {}
         """All pieces of all forms, by length."""
         self._words: re.Pattern[str] | None = None
+        self._is_escaped = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no secret is known."""
+        return not self._forms
+
+    @property
+    def is_escaped(self) -> bool:
+        """Whether JSON writes a secret otherwise than it is.
+
+        A text that holds JSON is then escaped once more in a record, which no search of its bytes
+        finds.
+        """
+        return self._is_escaped
 
     def register(self, secret: str) -> None:
         """Replace this value from now on; texts of fewer than `SHORTEST` characters are ignored."""
         secret = secret.strip()
         if len(secret) < SHORTEST or secret in self._forms:
             return
+        self._is_escaped = self._is_escaped or json.dumps(secret)[1:-1] != secret
         self._forms[secret] = tuple(dict.fromkeys(map(_lower, _forms(secret))))
         pieces: dict[int, set[str]] = {}
         for form in (form for forms in self._forms.values() for form in forms):
@@ -86,16 +100,28 @@ class Redactor:
         )
 
     def redact_values(self, value: object) -> object:
-        """Return JSON's plain values with every text redacted; numbers stay as they are."""
+        """Return JSON's plain values with every text redacted, names of fields too.
+
+        Numbers stay as they are.
+        """
         match value:
             case str():
                 return self.redact(value)
             case dict():
-                return {key: self.redact_values(inner) for key, inner in value.items()}
+                return self._redacted_object(value)
             case list() | tuple():
                 return [self.redact_values(inner) for inner in value]
             case _:
                 return value
+
+    def _redacted_object(self, value: dict[object, object]) -> dict[object, object]:
+        redacted: dict[object, object] = {}
+        for key, inner in value.items():
+            name = self.redact(key) if isinstance(key, str) else key
+            while name in redacted:  # two names that were secrets
+                name = f"{name}+"
+            redacted[name] = self.redact_values(inner)
+        return redacted
 
     def _without_pieces(self, text: str) -> str:
         lowered = _lower(text)
@@ -185,11 +211,30 @@ def redact(text: str) -> str:
     return _ALL.redact(text)
 
 
+def holds_secret(data: bytes) -> bool:
+    """Whether a credential in use is in the data, in any form that is known."""
+    return _IN_USE.is_in(data)
+
+
+def has_secrets() -> bool:
+    """Whether any credential is in use."""
+    return not _IN_USE.is_empty
+
+
 def redact_record(data: bytes) -> bytes:
     """Return JSON without the credentials in use; the same bytes where it has none."""
+    if not _IN_USE.is_escaped and not _IN_USE.is_in(data):
+        return data
+    import msgspec  # noqa: PLC0415 - records need it, errors of the command line do not
+
+    return msgspec.json.encode(_IN_USE.redact_values(msgspec.json.decode(data)))
+
+
+def redact_log(data: bytes) -> bytes:
+    """Return a log without the credentials in use; the same bytes where it has none."""
     if not _IN_USE.is_in(data):
         return data
-    return msgspec.json.encode(_IN_USE.redact_values(msgspec.json.decode(data)))
+    return _IN_USE.redact(data.decode(errors="replace")).encode()
 
 
 register_environment()

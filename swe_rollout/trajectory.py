@@ -1,32 +1,28 @@
-"""Trajectory: the record of one episode, and its parts.
-
-`to_json` and `from_json` convert the stored form: plain JSON, readable without our code. An episode
-of one branch is stored as schema 1; one with further branches as schema 2, so that a reader that
-knows of none refuses it instead of losing samples.
-"""
+"""Trajectory: the record of one episode, and its parts. `trajectory_json` has its stored form."""
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
-
-import msgspec
 
 # msgspec reads the annotations of these classes at run time.
+from swe_rollout.cards import FOLD_CHARS, ROWS, Table, card
 from swe_rollout.errors import Boundary, EpisodeError  # noqa: TC001
-from swe_rollout.redaction import redact_record
+from swe_rollout.redaction import redact
 from swe_rollout.spec.outcomes import EpisodeOutcome
 from swe_rollout.tokens.branch import Branch, BranchKind
-from swe_rollout.tokens.log import RequestProof, Segment  # noqa: TC001
-from swe_rollout.tokens.replay import ReplayRows, RoutedExperts, SamplingMask  # noqa: TC001
-from swe_rollout.verdict import Reward, Verdict  # noqa: TC001
+from swe_rollout.tokens.log import Segment  # noqa: TC001
+from swe_rollout.tokens.replay import RoutedExperts, SamplingMask  # noqa: TC001
+from swe_rollout.turn import Turn  # noqa: TC001
+from swe_rollout.verdict import Reward, RewardTerm, Verdict, VerdictStatus
 
 SCHEMA = 1
 """Of a record with one branch."""
 BRANCHED_SCHEMA = 2
 """Of a record with several."""
+_CALLS_SHOWN = 8
+"""Of a turn, in a notebook."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,116 +66,10 @@ class StopReason(StrEnum):
     TIME_LIMIT = "time_limit"
     FORMAT_ERRORS = "format_errors"
     REPEATED = "repeated"
+    SANDBOX_DESTROYED = "sandbox_destroyed"
+    """What the policy ran has ended its sandbox; `Trajectory.stop_evidence` shows it. Graded is
+    what it had done by the last turn that the journal holds, or nothing."""
     CANCELLED = "cancelled"
-
-
-class FinishReason(StrEnum):
-    """Why one generation ended, in SGLang's terms."""
-
-    STOP = "stop"
-    LENGTH = "length"
-    ABORT = "abort"
-
-
-@dataclass(frozen=True, slots=True)
-class WeightSpan:
-    """The weight version that sampled output tokens `[start, end)` of a generation."""
-
-    version: str
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class Generation:
-    """The output of one engine call, as the engine reported it."""
-
-    token_ids: tuple[int, ...]
-    logprobs: tuple[float, ...]
-    finish_reason: FinishReason
-    prompt_tokens: int
-    cached_tokens: int = 0
-    weight_versions: tuple[WeightSpan, ...] = ()
-    replay: ReplayRows | None = None
-    """Replay data, if the job records any."""
-
-
-class CallStatus(StrEnum):
-    """The parse result of one attempt at a tool call."""
-
-    OK = "ok"
-    INVALID_JSON = "invalid_json"
-    UNCLOSED = "unclosed"
-    MISSING_NAME = "missing_name"
-    MALFORMED = "malformed"
-    UNKNOWN_TOOL = "unknown_tool"
-    BAD_ARGUMENTS = "bad_arguments"
-
-
-@dataclass(frozen=True, slots=True)
-class TokenSpan:
-    """Sampled tokens `[start, end)` of one turn."""
-
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class ToolCall:
-    """One attempt at a call, as sampled. Never repaired."""
-
-    status: CallStatus
-    raw: str
-    """The sampled text between the call's delimiters."""
-    name: str = ""
-    arguments: dict[str, Any] = field(default_factory=dict)
-    """Typed by the tool's schema; empty unless `status` is ok."""
-    problem: str = ""
-    """The error shown to the policy when `status` is not ok."""
-    id: str = field(default="", compare=False)
-    """The id the policy gave the call, in families with call ids; results refer to it."""
-    span: TokenSpan | None = field(default=None, compare=False)
-    """The tokens of the attempt with its delimiters; None if only text is known."""
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """The result of one call, as the policy saw it."""
-
-    text: str
-    exit_code: int | None = None
-    """The command's exit code; None for tools that run no command, and for parse errors."""
-    timed_out: bool = False
-    truncated: bool = False
-    duration_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One generation, its tool calls and their observations."""
-
-    index: int
-    request: RequestProof
-    """Proof of the prompt: it is `token_ids[:request.length]` of the turn's branch."""
-    text: str
-    """The sampled ids, decoded for people. Never tokenised again."""
-    finish_reason: FinishReason
-    completion_tokens: int
-    cached_tokens: int
-    tool_calls: tuple[ToolCall, ...] = ()
-    observations: tuple[Observation, ...] = ()
-    """One per call, in order; fewer if the episode ended during the turn."""
-    weight_versions: tuple[WeightSpan, ...] = ()
-    engine_s: float = 0.0
-    tools_s: float = 0.0
-    branch: int = 0
-    """The branch that holds the turn's tokens."""
-    message: str = ""
-    """What the agent program said to the policy before it. Absent from the stored form if empty."""
-
-    def __repr__(self) -> str:
-        calls = ", ".join(call.name or call.status for call in self.tool_calls) or "no call"
-        return f"<Turn {self.index}: {calls[:60]}, {self.completion_tokens} tokens>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +87,53 @@ class Failure:
     def of(cls, error: EpisodeError) -> Failure:
         """Build the record of an error that ended an attempt."""
         return cls(error.boundary, type(error).__name__, str(error), error.retryable, error.scarce)
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """How an episode went on after its process died, or its sandbox was lost."""
+
+    times: int
+    """How often it did."""
+    lost: tuple[str, ...] = ()
+    """What was not there any more, such as `process: python -m http.server`."""
+    attached: int = 0
+    """How often it did so in the very sandbox that it had, which had lived on, with all processes;
+    otherwise in one that was rebuilt, or in none, where only grading was left."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForkedFrom:
+    """The turn of another episode that an episode began from, and what it inherited."""
+
+    episode: str
+    """`job/instance/sample`."""
+    job_uri: str
+    """Where its job is."""
+    turn: int
+    """The first turn that is the episode's own; those before it are inherited."""
+    digest: str
+    """SHA-256 of the journal that it was begun from."""
+    tokens: int
+    """The first tokens of the main branch, `[0, tokens)`, are those of the other episode."""
+    sampled: int
+    """Those of them that the policy sampled: ids, logprobs and mask are in the columns."""
+    trained: bool = False
+    """Whether these are to be trained on; see `Trajectory.trained`."""
+    lost: tuple[str, ...] = ()
+    """What was not there any more, such as `process: python -m http.server`."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptJournal:
+    """The journal of an episode, from which others can begin: an object of the store."""
+
+    key: str
+    """Packed with zstd."""
+    bytes: int
+    """Unpacked."""
+    sha256: str
+    """Of the bytes, unpacked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,9 +234,18 @@ class Trajectory:
     prompts: tuple[ChatLine, ...] = ()
     """The messages that each branch begins with. Absent from the stored form if empty, as in
     records from before the field was added."""
+    resumption: Resumption | None = None
+    """None: the attempt was played in one go. Left out of the stored form then."""
     chat: ChatRecord | None = None
     """Set where a chat API played the episode: there are no tokens, and nothing can be trained on.
     Absent from the stored form otherwise."""
+
+    stop_evidence: str = ""
+    """What shows that the policy ended its own sandbox. Absent from the stored form if empty."""
+    forked_from: ForkedFrom | None = None
+    """None: it began from the task. Absent from the stored form then."""
+    journal: KeptJournal | None = None
+    """What `swe-rollout fork` begins from. Absent from the stored form where the job keeps none."""
 
     def __repr__(self) -> str:
         failed = self.failure and f"failed ({self.failure.type})"
@@ -309,6 +255,40 @@ class Trajectory:
         if self.branches:
             size += f" in {len(self.branches) + 1} branches"
         return f"<Trajectory {self.episode}: {ended}, {reward}, {size}>"
+
+    def _repr_html_(self) -> str:
+        """Show the record as a card in a notebook: bounded, escaped, nothing is loaded."""
+        failure, reward, timing = self.failure, self.reward, self.timing
+        terms = " · ".join(
+            f"{each.name} {each.score:g} × {each.weight:g}" for each in _terms_of(reward)
+        )
+        seconds = (f"{name} {value:.1f}" for name, value in _seconds(timing).items())
+        facts = {
+            "ended": str(self.stop_reason or ""),
+            "failure": f"{failure.boundary}: {failure.type}: {failure.message}" if failure else "",
+            "verdict": str(self.verdict.status) if self.verdict else "",
+            "reward": f"{reward.value:g} ({terms})" if reward else "none",
+            "turns": str(len(self.turns)),
+            "tokens": f"{self.token_count:,}, {self.sampled_count:,} of them sampled",
+            "seconds": " · ".join(seconds),
+            "policy": self.policy,
+            "attempt": str(self.attempt),
+        }
+        rows = [
+            [
+                str(turn.index),
+                ", ".join(call.name or call.status for call in turn.tool_calls[:_CALLS_SHOWN]),
+                str(turn.completion_tokens),
+                f"{turn.engine_s:.1f}",
+                f"{turn.tools_s:.1f}",
+                turn.finish_reason.value,
+            ]
+            for turn in self.turns[:ROWS]
+        ]
+        columns = ("turn", "calls", "tokens", "engine s", "tools s", "finish")
+        table = Table(columns, rows, total=len(self.turns))
+        folds = {"patch": redact(self.patch[: 2 * FOLD_CHARS])}
+        return card(f"Trajectory {self.episode}", facts, table=table, folds=folds)
 
     @property
     def schema(self) -> int:
@@ -336,6 +316,23 @@ class Trajectory:
     def samples(self) -> tuple[Branch, ...]:
         """All branches, the main one first: what a trainer trains on, each token once."""
         return (self.main_branch, *self.branches)
+
+    @property
+    def trained(self) -> tuple[Branch, ...]:
+        """All branches as trainers get them: `samples`, with the mask 0 where a fork inherited.
+
+        All forks of a turn have the same tokens before it: trained on, they would count once for
+        each. `spec.fork.trainInherited` leaves them in.
+        """
+        if not (length := self.untrained_tokens):
+            return self.samples
+        return (self.main_branch.untrained(length), *self.branches)
+
+    @property
+    def untrained_tokens(self) -> int:
+        """Number of first tokens of the main branch that were inherited and are not trained on."""
+        fork = self.forked_from
+        return 0 if fork is None or fork.trained else fork.tokens
 
     @property
     def token_count(self) -> int:
@@ -366,85 +363,19 @@ class Trajectory:
             reward=None if self.reward is None else self.reward.value,
             stop_reason=None if self.stop_reason is None else self.stop_reason.value,
             failure=None if self.failure is None else self.failure.type,
+            tampered=self.verdict is not None and self.verdict.status is VerdictStatus.TAMPERED,
         )
 
 
-def to_json(trajectory: Trajectory) -> bytes:
-    """Encode the stored form: a JSON object with `episode` as address and `reward` as number.
-
-    Credentials in use are no part of it, whoever wrote them into a text.
-    """
-    record = msgspec.to_builtins(trajectory)
-    if not trajectory.branches:
-        record = _unbranched(record)
-    if trajectory.chat is None:
-        del record["chat"]
-    if not trajectory.prompts:
-        del record["prompts"]
-    _leave_out_what_is_not_there(record)
-    record["episode"] = str(trajectory.episode)
-    record["schema"] = trajectory.schema
-    reward = trajectory.reward
-    record["reward"] = None if reward is None else reward.value
-    record["reward_terms"] = [] if reward is None else msgspec.to_builtins(reward.terms)
-    try:
-        return redact_record(msgspec.json.encode(record))
-    except UnicodeEncodeError:
-        # Arguments of a call may contain a lone surrogate, which UTF-8 can't encode.
-        return redact_record(msgspec.json.encode(_encodable(record)))
+def _terms_of(reward: Reward | None) -> tuple[RewardTerm, ...]:
+    return () if reward is None else reward.terms
 
 
-def _leave_out_what_is_not_there(record: dict[str, Any]) -> None:
-    """Remove empty fields that are younger than the records of schema 1."""
-    for turn in record["turns"]:
-        if not turn["message"]:
-            del turn["message"]
-    if record["verdict"] is not None and not record["verdict"]["scores"]:
-        del record["verdict"]["scores"]
-    branches = record.get("branches") or record.get("earlier_branches", ())
-    for branch in (record, *branches):
-        for segment in branch["segments"]:
-            if segment["sampling"] is None:
-                del segment["sampling"]
-
-
-def _encodable(value: object) -> object:
-    match value:
-        case str():
-            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        case dict():
-            return {_encodable(key): _encodable(inner) for key, inner in value.items()}
-        case list() | tuple():
-            return [_encodable(inner) for inner in value]
-        case _:
-            return value
-
-
-def _unbranched(record: dict[str, Any]) -> dict[str, Any]:
-    """Return the form of schema 1, which knows of no branches."""
-    for turn in record["turns"]:
-        del turn["branch"]
-    return {"earlier_branches" if key == "branches" else key: record[key] for key in record}
-
-
-def from_json(data: bytes) -> Trajectory:
-    """Decode the stored form; raise ValueError if it is not of schema 1 or 2."""
-    record = msgspec.json.decode(data)
-    schema = record.pop("schema", None) if isinstance(record, dict) else type(record).__name__
-    if schema not in (SCHEMA, BRANCHED_SCHEMA):
-        raise ValueError(
-            f"not a trajectory of schema {SCHEMA} or {BRANCHED_SCHEMA}: found {schema}; a newer "
-            "swe-rollout may have written it"
-        )
-    if missing := {"episode", "reward", "reward_terms"} - record.keys():
-        raise ValueError(f"not a trajectory: {', '.join(sorted(missing))} missing")
-    if schema == SCHEMA:
-        record["branches"] = [
-            {"index": index, "kind": "restart", "parent": 0, "parent_length": 0, **branch}
-            for index, branch in enumerate(record.pop("earlier_branches", ()), start=1)
-        ]
-    address = EpisodeId.parse(str(record["episode"]))
-    record["episode"] = {"job": address.job, "instance": address.instance, "sample": address.sample}
-    terms = record.pop("reward_terms")
-    record["reward"] = None if record["reward"] is None else {"terms": terms}
-    return msgspec.convert(record, Trajectory)
+def _seconds(timing: Timing) -> dict[str, float]:
+    return {
+        "start": timing.start_s,
+        "engine": timing.engine_s,
+        "tools": timing.tools_s,
+        "grade": timing.grade_s,
+        "total": timing.total_s,
+    }

@@ -17,6 +17,8 @@ class VerdictStatus(StrEnum):
     """The diff does not apply to the clean base."""
     TESTS_TIMED_OUT = "tests_timed_out"
     NO_TESTS_RAN = "no_tests_ran"
+    TAMPERED = "tampered"
+    """The tests pass, and something shows that the patch made them, not the fix."""
 
 
 class TestStatus(StrEnum):
@@ -45,6 +47,22 @@ class TestReport:
 
 
 @dataclass(frozen=True, slots=True)
+class TestLog:
+    """The whole log of a test run: an object of the store, and what has to be in it."""
+
+    __test__ = False
+
+    key: str
+    """Of the object, packed with zstd; empty where it could not be written."""
+    bytes: int
+    """Unpacked."""
+    sha256: str
+    """Of the bytes, unpacked."""
+    problem: str = ""
+    """Why there is no object."""
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """The grader's result: the status, the tests behind it, and the end of the log."""
 
@@ -57,6 +75,8 @@ class Verdict:
     duration_s: float = 0.0
     scores: dict[str, float] = field(default_factory=dict)
     """Rewards that the task's own tests wrote, by name; empty where tests have a status alone."""
+    test_log: TestLog | None = None
+    """None where no tests ran, or nothing is stored. Absent from the stored form then."""
 
     @property
     def resolved(self) -> bool:
@@ -76,6 +96,10 @@ class RewardTerm:
     name: str
     score: float
     weight: float = 1.0
+    model: str = ""
+    """The model that gave the score, as its API names it; empty where none did."""
+    answer: str = ""
+    """What that model said; the end of a long answer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ import pytest
 from swe_rollout.errors import SandboxError
 from swe_rollout.integrations.sandboxes import rllm, slime
 from swe_rollout.sandbox.local.images import LocalImage, Mount, image_folder, save_image
+from waits import PATIENCE_S
 
 IMAGE = "protocols:1"
 WORKDIR = "/root"
@@ -191,13 +192,13 @@ class ProtocolContract:
 
 async def _until_there(face: Face, name: str) -> None:
     """Wait until a file has content, inside the sandbox."""
-    ran = await face.run(f"until test -s {name}; do sleep 0.05; done", timeout_s=20)
+    ran = await face.run(f"until test -s {name}; do sleep 0.05; done", timeout_s=60)
     assert ran.code == 0
 
 
 async def _until_still(face: Face, name: str) -> None:
     """Wait until a file has stopped growing."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         sizes = ["", "-"]
         while sizes[-1] != sizes[-2]:
             await asyncio.sleep(0.5)

@@ -38,7 +38,7 @@ from trl import GRPOConfig, GRPOTrainer  # noqa: E402
 from swe_rollout import RolloutJob  # noqa: E402
 from swe_rollout.integrations.trl import Rollouts, SglangWeights, graded_reward  # noqa: E402
 
-TASKS_PER_STEP, GROUP = 8, 8
+TASKS_PER_STEP, GROUP = 12, 8
 MAX_STEPS = 100
 SOLVED = 0.95
 """Training ends when this share of the last steps' episodes is solved."""

@@ -1,9 +1,9 @@
 """The base policy: a Qwen3 of 1.1 M parameters that writes valid calls and understands nothing.
 
-It is trained for two minutes on whole episodes in which the edit is chosen without regard to the
-issue: every issue stands with every edit equally often. It learns to repeat the word that the
-issue names, to state one of the eight expressions, to make that edit and to submit. Which
-expression belongs to which word is in none of it.
+It is trained for a minute or two on whole episodes in which the edit is chosen without regard to
+the issue: every word stands with four of the eight edits, equally often. It learns to repeat the
+word that the issue names, to state one of the four expressions, to make that edit and to submit.
+Which of them the word means is in none of it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.tools import toolbox
 from swe_rollout.testing.tiny import tokenizer_path
-from swe_rollout.trajectory import CallStatus, ToolCall
+from swe_rollout.turn import CallStatus, ToolCall
 from swe_rollout.worker.assembly import prompts_of
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ BATCH = 16
 SLIPS = 0.03
 """Share of the policy's own tokens that are replaced by random ones in what it reads."""
 CONTEXT_TOKENS = 1024
+PLAUSIBLE = (0, 1, 3, 6)
+"""Expressions that are as good as another at a word, counted from its own in `MEANT`, around."""
 IGNORED = -100
 """The label of ids without a loss."""
 
@@ -49,7 +51,7 @@ class Lesson:
 
 
 def lessons(job: RolloutJob, instances: Sequence[Instance], renderer: Renderer) -> list[Lesson]:
-    """Return every task with every edit once, right or wrong."""
+    """Return every task with each of its plausible edits once, right or wrong."""
     tools = toolbox(job.spec.agent.tools).specs
     prompts = prompts_of(job.spec.agent, tools)
     submitted = renderer.tokenizer.encode(_turn('{"name": "submit", "arguments": {}}'))
@@ -58,7 +60,7 @@ def lessons(job: RolloutJob, instances: Sequence[Instance], renderer: Renderer) 
         messages = prompts.messages(instance.problem_statement, instance.workdir)
         prompt = renderer.prompt(messages, tools).ids
         word = next(word for word in MEANT if word in instance.problem_statement)
-        for expression in MEANT.values():
+        for expression in plausible(word):
             call = f'{{"name": "bash", "arguments": {{"command": "{edit(expression)}"}}}}'
             said = renderer.tokenizer.encode(f"The {word}: {expression}\n{_turn(call)}")
             calls = [ToolCall(CallStatus.OK, call, "bash", {"command": edit(expression)})]
@@ -68,6 +70,13 @@ def lessons(job: RolloutJob, instances: Sequence[Instance], renderer: Renderer) 
             labels = [IGNORED] * len(prompt) + said + [IGNORED] * len(read) + submitted
             found.append(Lesson(prompt + said + read + submitted, labels))
     return found
+
+
+def plausible(word: str) -> list[str]:
+    """Return the expressions that the base policy thinks of at a word: one is meant."""
+    expressions = list(MEANT.values())
+    first = list(MEANT).index(word)
+    return [expressions[(first + step) % len(expressions)] for step in PLAUSIBLE]
 
 
 def make(job: RolloutJob, instances: Sequence[Instance], folder: Path, *, seed: int) -> float:

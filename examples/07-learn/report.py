@@ -88,8 +88,8 @@ def _plot(seeds: Sequence[Seed], path: Path) -> None:
         ]
         axes.plot(steps, solved, ".", color=f"C{color}", alpha=0.3)
         axes.plot(steps, smooth, color=f"C{color}", label=f"seed {each.seed}")
-    axes.axhline(1 / 8, color="gray", linestyle=":", linewidth=1)
-    axes.set(xlabel="step (64 episodes each)", ylabel="solved by hidden tests", ylim=(0, 1.02))
+    axes.axhline(1 / 4, color="gray", linestyle=":", linewidth=1)
+    axes.set(xlabel="step (96 episodes each)", ylabel="solved by hidden tests", ylim=(0, 1.02))
     axes.yaxis.set_major_formatter(lambda rate, _: f"{rate:.0%}")
     axes.legend(frameon=False, loc="lower right")
     axes.spines[["top", "right"]].set_visible(False)

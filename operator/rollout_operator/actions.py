@@ -41,6 +41,14 @@ class DeleteWorkers:
 
 
 @dataclass(frozen=True, slots=True)
+class DeleteWorkerPod:
+    """Delete one worker's pod; the worker Job makes another one for its share."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteSandboxes:
     """Delete every sandbox pod of the job."""
 
@@ -72,6 +80,7 @@ Action: TypeAlias = (
     | CreateWorkers
     | AdjustWorkers
     | DeleteWorkers
+    | DeleteWorkerPod
     | DeleteSandboxes
     | DeleteJob
     | RecordEvent

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import time
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import structlog
@@ -29,20 +29,24 @@ from rollout_operator.reconcile import (
     expects_no_sandboxes,
     reconcile,
 )
-from rollout_operator.status import with_failed_round
+from rollout_operator.sightings import Sightings, Stage, sights_of
+from rollout_operator.status import is_over, with_failed_round
 from swe_rollout.errors import ClusterError, UnreachableError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rollout_operator.actions import Action
     from rollout_operator.kube import Kube
     from rollout_operator.metrics import Metrics
     from rollout_operator.observed import ObservedJob, WorkerJob, WorkerPod
+    from rollout_operator.sightings import Sight
     from swe_rollout.spec.status import RolloutJobStatus, WorkerProgress
 
 log = structlog.get_logger()
 
 _LIST_INTERVAL_S = 60.0
-_MISSING_PODS_AFTER = timedelta(seconds=3)
+_MISSING_PODS_S = 3.0
 """Time for the first pods of a worker Job to appear; after it, their events are read."""
 
 
@@ -57,9 +61,12 @@ class JobController:
         self._workers: WorkerJob | None = None
         self._owners: set[str] = set()
         """The uids of all worker Jobs so far: the owners of this job's workers."""
+        self._dividing = ""
+        """The uid of the one whose workers divide the tasks now."""
         self._pods: dict[str, WorkerPod] = {}
         self._progress: dict[int, WorkerProgress] = {}
-        self._prerequisites_applied_at: datetime | None = None
+        self._prerequisites_applied_at: float | None = None
+        self._sightings = Sightings()
         self._refusal = ""
         self._listed_at = -_LIST_INTERVAL_S
         self._status_written_at = -COUNTS_INTERVAL_S
@@ -148,10 +155,10 @@ class JobController:
         checks_sandboxes = expects_no_sandboxes(self.job)
         if checks_sandboxes or time.monotonic() - self._listed_at > _LIST_INTERVAL_S:
             await self._list()
-        observed = await self._observe(now, checks_sandboxes=checks_sandboxes)
+        observed = await self._observe(checks_sandboxes=checks_sandboxes)
         plan = reconcile(self.job, observed, now, image=self._image)
         for action in plan.actions:
-            if not await self._carry_out(action, now):
+            if not await self._carry_out(action):
                 break  # what follows relies on it: workers, on an account of their own
         if plan.status == self.job.status:
             return plan.next_round_s
@@ -162,7 +169,7 @@ class JobController:
         self._status_written_at = time.monotonic()
         self.job = replace(self.job, status=plan.status)
         for event in plan.events:
-            await self._carry_out(event, now)
+            await self._carry_out(event)
         return plan.next_round_s
 
     def _write_delay_s(self, status: RolloutJobStatus) -> float:
@@ -183,33 +190,44 @@ class JobController:
             self._remember(pod)
         self._listed_at = time.monotonic()
 
-    async def _observe(self, now: datetime, *, checks_sandboxes: bool) -> Observed:
-        me = self.job.metadata
+    async def _observe(self, *, checks_sandboxes: bool) -> Observed:
+        me, now_s = self.job.metadata, time.monotonic()
         left = bool(await self._kube.sandboxes(me)) if checks_sandboxes else None
+        over, applied_at = is_over(self.job.status), self._prerequisites_applied_at
+        pods = tuple(self._pods.values())
+        sights = sights_of(self.job, self._workers, pods, is_over=over)
+        seen_for_s = self._sightings.update(sights, now_s)
+
+        def by_age(pod: WorkerPod) -> tuple[float, bool, datetime]:
+            # Of two that are seen for the first time, one of which has ended, the other is newer.
+            return -seen_for_s[pod.metadata.uid, Stage.THERE], pod.live, _created_at(pod)
+
         return Observed(
             workers=self._workers,
-            pods=tuple(sorted(self._pods.values(), key=_created_at)),
+            pods=tuple(sorted(pods, key=by_age)),
             progress=dict(self._progress),
             sandboxes_left=left,
-            prerequisites_applied_at=self._prerequisites_applied_at,
-            refusal=self._refusal or await self._missing_pods_reason(now),
+            seen_for_s=seen_for_s,
+            prerequisites_applied_s=None if applied_at is None else now_s - applied_at,
+            refusal=self._refusal or await self._missing_pods_reason(seen_for_s),
         )
 
-    async def _missing_pods_reason(self, now: datetime) -> str:
+    async def _missing_pods_reason(self, seen_for_s: Mapping[Sight, float]) -> str:
         """Return why the worker Job has too few pods; empty when it has enough."""
         workers = self._workers
         if workers is None or workers.finished or workers.spec.suspend:
             return ""
-        created = workers.metadata.creation_timestamp or now
+        there_s = seen_for_s.get((workers.metadata.uid, Stage.THERE), 0.0)
         indexes = {pod.index for pod in self._pods.values()}
-        if len(indexes) >= workers.spec.completions or now - created < _MISSING_PODS_AFTER:
+        if len(indexes) >= workers.spec.completions or there_s < _MISSING_PODS_S:
             return ""
+        created = workers.metadata.creation_timestamp or datetime.min.replace(tzinfo=UTC)
         newest = max((_created_at(pod) for pod in self._pods.values()), default=created)
         return await self._kube.refusal(
             workers.metadata.namespace, workers.metadata.uid, since=newest
         )
 
-    async def _carry_out(self, action: Action, now: datetime) -> bool:
+    async def _carry_out(self, action: Action) -> bool:
         """Carry out the action; whether the cluster accepted it."""
         me = self.job.metadata
         kind = type(action).__name__
@@ -225,15 +243,20 @@ class JobController:
             self._refusal = ""
         self._take_over(workers)
         if isinstance(action, ApplyPrerequisites):
-            self._prerequisites_applied_at = now
+            self._prerequisites_applied_at = time.monotonic()
         log.info("action_done", action=kind, job=me.name, namespace=me.namespace)
         return True
 
     def _take_over(self, workers: WorkerJob | None) -> None:
         """Keep the worker Job, and remember it as an owner of workers."""
-        if workers is not None:
-            self._workers = workers
+        if workers is None:
+            return
+        self._workers = workers
+        if workers.metadata.uid not in self._owners:
+            # Its workers may divide the tasks otherwise: no episode is counted in two shares.
             self._owners.add(workers.metadata.uid)
+            self._dividing = workers.metadata.uid
+            self._progress.clear()
 
     def _remember(self, pod: WorkerPod) -> bool:
         """Keep the pod if it is a worker of the job: labels can be anybody's, owners can't.
@@ -244,6 +267,8 @@ class JobController:
         if pod.metadata.controller_uid not in self._owners or pod.index < 0:
             return False
         self._pods[pod.metadata.uid] = pod
+        if pod.metadata.controller_uid != self._dividing:
+            return True
         new, known = pod.progress, self._progress.get(pod.index)
         if new is not None and (
             known is None or new.episodes.committed >= known.episodes.committed

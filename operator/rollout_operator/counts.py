@@ -28,6 +28,10 @@ class Counts:
     total: int
     """Tasks times samples, as far as the workers know."""
     running: int
+    unknown: int = 0
+    """Episodes of workers that have reported nothing yet."""
+    masked_now: int = 0
+    """Masked episodes that workers of this object committed, rather than an earlier one's."""
 
     @classmethod
     def of(cls, observed: Observed, previous: RolloutJobStatus) -> Self:
@@ -40,12 +44,16 @@ class Counts:
         else:
             planned = [each.episodes.total for each in observed.progress.values()]
             total = max(total, sum(planned))
+        known = observed.progress.values()
+        whole = max((each.planned for each in known), default=0)
+        unknown = max(0, whole - sum(each.episodes.total for each in known))
+        masked_now = sum(each.masked_now for each in known)
         running = sum(
             progress.episodes.running
             for pod in observed.newest_pods
             if pod.running and (progress := pod.progress) is not None
         )
-        return cls(outcomes, total, running)
+        return cls(outcomes, total, running, unknown, masked_now)
 
     @property
     def episodes(self) -> EpisodeCounts:
@@ -56,6 +64,7 @@ class Counts:
             running=self.running,
             resolved=self.outcomes.resolved,
             unresolved=self.outcomes.unresolved,
+            tampered=self.outcomes.tampered,
             masked=self.outcomes.masked,
         )
 
@@ -68,6 +77,7 @@ def _outcomes(counted: WorkerProgress | RolloutJobStatus) -> OutcomeCounts:
         masked=episodes.masked,
         graded=episodes.resolved + episodes.unresolved,
         reward_sum=counted.reward_sum,
+        tampered=episodes.tampered,
         stop_reasons=Counter(counted.stop_reasons),
         failures=Counter(counted.failures),
     )

@@ -6,20 +6,23 @@ covers what they can't report because they don't run.
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from rollout_operator.resources import DRAINED_EXIT_CODE, FATAL_EXIT_CODES, workers_name
+from rollout_operator.resources import (
+    DRAINED_EXIT_CODE,
+    FATAL_EXIT_CODES,
+    KILLED_TOO_OFTEN_EXIT_CODE,
+    workers_name,
+)
+from rollout_operator.sightings import Stage
 from swe_rollout.spec.status import ConditionType, UnmetCondition
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from rollout_operator.observed import Observed, WorkerPod
 
-SETTLE = timedelta(seconds=5)
+SETTLE_S = 5.0
 """Time for what may pass by itself, such as a busy scheduler."""
-SILENCE = timedelta(seconds=60)
+SILENCE_S = 60.0
 """After it, a worker that runs and has reported nothing is worth a look."""
 _MESSAGE_CHARS = 1000
 _IMAGE_REASONS = frozenset(
@@ -30,12 +33,16 @@ _CONFIG_REASONS = frozenset(
 )
 
 
-def unmet_worker_condition(observed: Observed, now: datetime) -> UnmetCondition | None:
+def unmet_worker_condition(observed: Observed) -> UnmetCondition | None:
     """Find the first reason why a share of the tasks has no worker; None when all have one."""
     if observed.refusal:
         return _refused(observed.refusal)
     for pod in observed.newest_pods:
-        found = _waiting(pod) or _unscheduled(pod, now) or _crashed(pod) or _silent(pod, now)
+        there_s = observed.age_s(pod.metadata.uid, Stage.THERE)
+        running_s = observed.age_s(pod.metadata.uid, Stage.RUNNING)
+        found = (
+            _waiting(pod) or _unscheduled(pod, there_s) or _crashed(pod) or _silent(pod, running_s)
+        )
         if found is not None:
             return found
     return None
@@ -101,12 +108,9 @@ def _waiting(pod: WorkerPod) -> UnmetCondition | None:
     return None
 
 
-def _unscheduled(pod: WorkerPod, now: datetime) -> UnmetCondition | None:
+def _unscheduled(pod: WorkerPod, there_s: float) -> UnmetCondition | None:
     scheduled = pod.status.condition("PodScheduled")
-    created = pod.metadata.creation_timestamp
-    if scheduled is None or scheduled.status != "False" or not pod.live:
-        return None
-    if created is not None and now - created < SETTLE:
+    if scheduled is None or scheduled.status != "False" or not pod.live or there_s < SETTLE_S:
         return None
     return _unmet(
         "WorkerUnschedulable",
@@ -117,12 +121,13 @@ def _unscheduled(pod: WorkerPod, now: datetime) -> UnmetCondition | None:
 
 
 def _crashed(pod: WorkerPod) -> UnmetCondition | None:
-    """Explain a crash: the next pod starts only after a growing delay."""
+    """Explain a crash: the next pod, or the same one, starts only after a growing delay."""
     ended = pod.ended
     expected = (0, DRAINED_EXIT_CODE, *FATAL_EXIT_CODES)
     if ended is None or ended.exit_code in expected or _is_evicted(pod):
         return None
-    if ended.reason == "OOMKilled":
+    is_at_end = ended.exit_code == KILLED_TOO_OFTEN_EXIT_CODE
+    if ended.reason == "OOMKilled" or (is_at_end and pod.was_out_of_memory):
         return _unmet(
             "WorkerOutOfMemory",
             f"worker {pod.index} was killed: out of memory",
@@ -138,10 +143,10 @@ def _crashed(pod: WorkerPod) -> UnmetCondition | None:
     )
 
 
-def _silent(pod: WorkerPod, now: datetime) -> UnmetCondition | None:
+def _silent(pod: WorkerPod, running_s: float) -> UnmetCondition | None:
     """Explain a worker that still reads its dataset and store, or is none of ours."""
     since = pod.started_at
-    if not pod.running or pod.progress is not None or since is None or now - since < SILENCE:
+    if not pod.running or pod.progress is not None or since is None or running_s < SILENCE_S:
         return None
     return _unmet(
         "WorkerSilent",

@@ -49,13 +49,15 @@ async def carry_out(action: Action, job: ObservedJob, kube: Kube) -> WorkerJob |
         case actions.ApplyPrerequisites():
             await _apply_prerequisites(me, kube)
         case actions.CreateWorkers(manifest):
-            return WorkerJob.decode(await _own(Kind.JOB, me, manifest, kube=kube, name=workers))
+            return WorkerJob.decode(await _create_workers(me, manifest, kube=kube))
         case actions.AdjustWorkers(uid, suspend, deadline):
             spec: Json = {"suspend": suspend, "activeDeadlineSeconds": deadline}
             found = await kube.merge(Kind.JOB, namespace, workers, {"spec": spec}, uid=uid)
             return None if found is None else WorkerJob.decode(found)
         case actions.DeleteWorkers(uid):
             await kube.delete(Kind.JOB, namespace, workers, uid=uid, propagation="Foreground")
+        case actions.DeleteWorkerPod(name, uid):
+            await kube.delete(Kind.POD, namespace, name, uid=uid)
         case actions.DeleteSandboxes():
             await _delete_sandboxes(me, kube)
         case actions.DeleteJob():
@@ -121,6 +123,18 @@ async def _apply_prerequisites(me: Metadata, kube: Kube) -> None:
     if msgspec.json.decode(found, type=_Binding) != msgspec.convert(wanted, _Binding):
         raise _foreign(Kind.ROLE_BINDING, msgspec.json.decode(found, type=_Head).metadata)
     await ensure_policy(me.namespace, kube)
+
+
+async def _create_workers(me: Metadata, manifest: Json, *, kube: Kube) -> bytes:
+    name = resources.workers_name(me.name)
+    try:
+        return await _own(Kind.JOB, me, manifest, kube=kube, name=name)
+    except ApiError as error:
+        # Kubernetes before 1.34 forbids the field; 1.34 drops it.
+        if not (error.invalid and "restartPolicy" in error.message):
+            raise
+    older = resources.without_restarts(manifest)
+    return await _own(Kind.JOB, me, older, kube=kube, name=name)
 
 
 async def _own(kind: Kind, me: Metadata, manifest: Json, *, kube: Kube, name: str) -> bytes:
@@ -201,6 +215,8 @@ def _event(event: RecordEvent, job: ObservedJob) -> Json:
 def why(error: Exception) -> str:
     """Summarise a refusal for a condition, in the words of the API server or of our own error."""
     match error:
+        case ApiError(lacks_right=True):
+            return f"{error.message}; {error.fix}"
         case ApiError():
             return error.message
         case ClusterError():

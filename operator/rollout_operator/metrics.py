@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter as Tally
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, start_http_server
 from prometheus_client.core import GaugeMetricFamily
@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from rollout_operator.observed import ObservedJob
 
 
+MOST_JOBS: Final = 500
+"""Jobs with series of their own: whoever may create jobs can't fill a Prometheus with them."""
+_ENDED: Final = (State.COMPLETE, State.FAILED)
+
+
 class Metrics:
     """Counters of the operator, and gauges of the jobs at the moment of the scrape."""
 
@@ -28,18 +33,18 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._rounds = Histogram(
             "swe_rollout_round_seconds",
-            "Rounds of reconciliation.",
+            "Duration of a round of reconciliation.",
             registry=self.registry,
             buckets=(0.01, 0.03, 0.1, 0.3, 1, 3, 10),
         )
         self._actions = Counter(
             "swe_rollout_actions",
-            "Actions on the cluster.",
+            "What the operator did on the cluster, such as creating workers.",
             ["action"],
             registry=self.registry,
         )
         self._writes = Counter(
-            "swe_rollout_status_writes", "Status writes.", registry=self.registry
+            "swe_rollout_status_writes", "Writes of jobs' status.", registry=self.registry
         )
 
     @contextmanager
@@ -78,15 +83,25 @@ class _Jobs(Collector):
     def collect(self) -> Iterator[Metric]:
         jobs = self._jobs()
         counted = Tally(job.status.state for job in jobs)
-        states = GaugeMetricFamily("swe_rollout_jobs", "RolloutJobs.", labels=["state"])
+        states = GaugeMetricFamily("swe_rollout_jobs", "RolloutJobs by state.", labels=["state"])
         for state in State:
             states.add_metric([state.value], counted[state])
         yield states
         episodes = GaugeMetricFamily(
-            "swe_rollout_episodes", "Episodes.", labels=["namespace", "job", "kind"]
+            "swe_rollout_episodes",
+            "Counts of a job's status.",
+            # `job` is Prometheus' own: it names what is scraped.
+            labels=["namespace", "rolloutjob", "kind"],
         )
-        for job in jobs:
+        for job in _shown(jobs):
             for kind in EpisodeCounts.model_fields:
                 value = getattr(job.status.episodes, kind)
                 episodes.add_metric([job.metadata.namespace, job.metadata.name, kind], value)
         yield episodes
+
+
+def _shown(jobs: Collection[ObservedJob]) -> Collection[ObservedJob]:
+    """Return the jobs that get series of their own; those that may still change come first."""
+    if len(jobs) <= MOST_JOBS:
+        return jobs
+    return sorted(jobs, key=lambda job: job.status.state in _ENDED)[:MOST_JOBS]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Self
 
@@ -25,6 +25,7 @@ from swe_rollout.spec.status import PROGRESS_ANNOTATION, RolloutJobStatus, Worke
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from rollout_operator.sightings import Sight, Stage
     from swe_rollout.spec.job import RolloutJobSpec
 
 DIGEST_ANNOTATION = "swe-rollout.dev/workers-digest"
@@ -65,7 +66,6 @@ class Metadata(_ApiObject, frozen=True):
     creation_timestamp: Moment | None = None
     deletion_timestamp: Moment | None = None
     """When it is to be gone, the grace period included."""
-    deletion_grace_period_seconds: int = 0
 
     @property
     def controller_uid(self) -> str:
@@ -75,16 +75,6 @@ class Metadata(_ApiObject, frozen=True):
     def is_owned_by(self, uid: str) -> bool:
         """Whether the object with this uid owns it, perhaps beside others."""
         return any(owner.uid == uid for owner in self.owner_references)
-
-    @property
-    def deletion_requested_at(self) -> datetime | None:
-        """When its deletion was requested."""
-        if self.deletion_timestamp is None:
-            return None
-        try:
-            return self.deletion_timestamp - timedelta(seconds=self.deletion_grace_period_seconds)
-        except OverflowError:
-            return self.deletion_timestamp  # a grace period of millennia is legal
 
 
 class _RawJob(_ApiObject, frozen=True):
@@ -210,17 +200,37 @@ class WorkerPod(_ApiObject, frozen=True):
         return self.status.phase == "Running" and self.metadata.deletion_timestamp is None
 
     @property
-    def ended(self) -> Terminated | None:
-        """How its container ended; None while it has not."""
+    def is_stuck(self) -> bool:
+        """Whether its container has ended, and its node says that the pod runs.
+
+        For a moment that is so before each restart. For good, where the pod's own sandbox is gone
+        too, as after a reboot: the kubelet means to restart the container, and never does.
+        """
         found = self.status.container_statuses
-        return found[0].state.terminated if found else None
+        return self.running and bool(found) and found[0].state.terminated is not None
+
+    @property
+    def ended(self) -> Terminated | None:
+        """How its container ended, perhaps to be restarted; None while it runs or never did."""
+        found = self.status.container_statuses
+        if not found or found[0].state.running is not None:
+            return None
+        return found[0].state.terminated or found[0].last_state.terminated
+
+    @property
+    def was_out_of_memory(self) -> bool:
+        """Whether its container ended for want of memory, now or before its last restart."""
+        found = self.status.container_statuses
+        states = [found[0].state, found[0].last_state] if found else []
+        ends = [each.terminated for each in states if each.terminated is not None]
+        return any(each.reason == "OOMKilled" for each in ends)
 
     @property
     def started_at(self) -> datetime | None:
         """When its container started, while it runs."""
         found = self.status.container_statuses
         running = found[0].state.running if found else None
-        return None if running is None else _time(running.started_at)
+        return None if running is None else _time(running.started_at or "")
 
     @property
     def progress(self) -> WorkerProgress | None:
@@ -246,10 +256,16 @@ class Observed:
     """The latest of each index, also of pods that are gone."""
     sandboxes_left: bool | None = None
     """Whether the job has sandbox pods; None: not checked."""
-    prerequisites_applied_at: Moment | None = None
-    """When this process last applied its access rights and its policy."""
+    seen_for_s: Mapping[Sight, float] = field(default_factory=dict)
+    """How long this process has seen each of them so."""
+    prerequisites_applied_s: float | None = None
+    """How long ago this process last applied its access rights and its policy; None: it has not."""
     refusal: str = ""
     """Why the API server refuses the workers; empty when it does not."""
+
+    def age_s(self, uid: str, stage: Stage) -> float:
+        """Return for how long the object with this uid has been seen so; 0: not yet."""
+        return self.seen_for_s.get((uid, stage), 0.0)
 
     @property
     def live_pods(self) -> tuple[WorkerPod, ...]:

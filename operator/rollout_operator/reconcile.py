@@ -7,13 +7,14 @@ repeated or cut off by a restart costs nothing but time.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
 from rollout_operator import actions, resources
 from rollout_operator.observed import DIGEST_ANNOTATION
-from rollout_operator.status import events_of, is_over, next_status
+from rollout_operator.sightings import Stage
+from rollout_operator.status import events_of, is_over, must_stop, next_status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,9 +25,11 @@ if TYPE_CHECKING:
     from swe_rollout.spec.job import RolloutJobSpec
     from swe_rollout.spec.status import RolloutJobStatus
 
-DRAIN_TIMEOUT = timedelta(seconds=15)
+DRAIN_S = 15.0
 """How long workers that are being deleted keep their sandboxes."""
-REAPPLY_INTERVAL = timedelta(minutes=10)
+STUCK_S = 15.0
+"""After so long a worker that is stuck is replaced; a restart in its pod takes a moment."""
+REAPPLY_INTERVAL_S = 600.0
 """Access rights and policy are applied again after this, in case somebody removed them."""
 ACTIVE_INTERVAL_S = 2.0
 """Between rounds while something is under way; also the least time between any two rounds."""
@@ -34,6 +37,9 @@ IDLE_INTERVAL_S = 30.0
 """Between rounds of a steady job."""
 COUNTS_INTERVAL_S = 10.0
 """Between status writes that change nothing but counts."""
+OVER_S = 600.0
+"""For so long, or for its time to live if that is shorter, a job that is over stays in any case: if
+more seems to have passed, a clock may have jumped. Time enough to see its status."""
 SPEC_CHANGE_S = 30.0
 """After a change of the spec somebody is watching: counts are written as they change."""
 
@@ -59,7 +65,7 @@ def differs_in_counts_only(before: RolloutJobStatus, after: RolloutJobStatus) ->
 def reconcile(job: ObservedJob, observed: Observed, now: datetime, *, image: str) -> Plan:
     """Plan one round; `image` is the workers' unless the job names one."""
     if job.metadata.deletion_timestamp is not None:
-        steps = tuple(_delete(observed, now))
+        steps = tuple(_delete(observed))
         gone = not observed.live_pods and observed.sandboxes_left is False
         return Plan(steps, job.status, IDLE_INTERVAL_S if gone else ACTIVE_INTERVAL_S)
     status = next_status(job, observed, now)
@@ -70,7 +76,7 @@ def reconcile(job: ObservedJob, observed: Observed, now: datetime, *, image: str
     if job.spec is None:
         return Plan((), status, None, events)
     manifest = partial(resources.worker_job, job.metadata, job.spec, image=image)
-    steps = tuple(_proceed(job.spec, observed, now, manifest))
+    steps = tuple(_proceed(job.spec, observed, manifest))
     interval_s = ACTIVE_INTERVAL_S if _is_changing(job.spec, observed) else IDLE_INTERVAL_S
     return Plan(steps, status, interval_s, events)
 
@@ -82,13 +88,13 @@ def expects_no_sandboxes(job: ObservedJob) -> bool:
 
 
 def _proceed(
-    spec: RolloutJobSpec, observed: Observed, now: datetime, manifest: Callable[[], Json]
+    spec: RolloutJobSpec, observed: Observed, manifest: Callable[[], Json]
 ) -> Iterator[Action]:
     if spec.suspend:
-        yield from _suspend(spec, observed, now)
+        yield from _suspend(spec, observed)
         return
-    applied_at = observed.prerequisites_applied_at
-    if applied_at is None or now - applied_at > REAPPLY_INTERVAL:
+    applied_s = observed.prerequisites_applied_s
+    if applied_s is None or applied_s > REAPPLY_INTERVAL_S:
         yield actions.ApplyPrerequisites()
     workers = observed.workers
     if workers is None:
@@ -99,11 +105,18 @@ def _proceed(
         # A pod template can't change: the workers drain, and new ones continue their tasks.
         yield actions.DeleteWorkers(workers.metadata.uid)
     else:
+        yield from _replace_stuck(observed)
         suspended = workers.spec.suspend if resources.queued(spec) else False
         yield from _adjust(spec, workers, suspend=suspended)
 
 
-def _suspend(spec: RolloutJobSpec, observed: Observed, now: datetime) -> Iterator[Action]:
+def _replace_stuck(observed: Observed) -> Iterator[Action]:
+    for pod in observed.pods:
+        if observed.age_s(pod.metadata.uid, Stage.STUCK) > STUCK_S:
+            yield actions.DeleteWorkerPod(pod.metadata.name, pod.metadata.uid)
+
+
+def _suspend(spec: RolloutJobSpec, observed: Observed) -> Iterator[Action]:
     """Stop workers first, so that they drop their episodes themselves; then what is left."""
     workers = observed.workers
     if workers is not None and not workers.finished:
@@ -112,7 +125,7 @@ def _suspend(spec: RolloutJobSpec, observed: Observed, now: datetime) -> Iterato
         elif workers.metadata.deletion_timestamp is None:
             # The queue decides whether a Job runs; the operator only whether there is one.
             yield actions.DeleteWorkers(workers.metadata.uid)
-    yield from _delete_sandboxes(observed, now)
+    yield from _delete_sandboxes(observed)
 
 
 def _adjust(spec: RolloutJobSpec, workers: WorkerJob, *, suspend: bool) -> Iterator[Action]:
@@ -125,26 +138,34 @@ def _finish(
     job: ObservedJob, observed: Observed, status: RolloutJobStatus, now: datetime
 ) -> Iterator[Action]:
     """Clean up after the end: sandboxes at once, the job itself after its time to live."""
-    yield from _delete_sandboxes(observed, now)
-    left_s = _ttl_left_s(job, status, now)
+    workers = observed.workers
+    # Only what is written down stops them: an operator that dies in between must not start others.
+    if workers is not None and must_stop(job.status) and not workers.finished:
+        yield from _delete_workers(workers)
+    yield from _delete_sandboxes(observed)
+    left_s = _ttl_left_s(job, observed, status, now)
     if left_s is not None and left_s <= 0:
         yield actions.DeleteJob()
 
 
-def _delete(observed: Observed, now: datetime) -> Iterator[Action]:
+def _delete(observed: Observed) -> Iterator[Action]:
     """Drain while the job still exists. Kubernetes deletes what it owns, but only with the job
     itself, which a finalizer of somebody else may hold.
     """
-    workers = observed.workers
-    if workers is not None and workers.metadata.deletion_timestamp is None:
+    if observed.workers is not None:
+        yield from _delete_workers(observed.workers)
+    yield from _delete_sandboxes(observed)
+
+
+def _delete_workers(workers: WorkerJob) -> Iterator[Action]:
+    if workers.metadata.deletion_timestamp is None:
         yield actions.DeleteWorkers(workers.metadata.uid)
-    yield from _delete_sandboxes(observed, now)
 
 
-def _delete_sandboxes(observed: Observed, now: datetime) -> Iterator[Action]:
+def _delete_sandboxes(observed: Observed) -> Iterator[Action]:
     """Delete sandboxes once their workers are gone, or had their time to do it themselves."""
-    requested = [pod.metadata.deletion_requested_at for pod in observed.live_pods]
-    drained = all(since is not None and now - since > DRAIN_TIMEOUT for since in requested)
+    uids = [pod.metadata.uid for pod in observed.live_pods]
+    drained = all(observed.age_s(uid, Stage.DELETING) > DRAIN_S for uid in uids)
     if observed.sandboxes_left and drained:
         yield actions.DeleteSandboxes()
 
@@ -153,7 +174,7 @@ def _is_changing(spec: RolloutJobSpec, observed: Observed) -> bool:
     """Whether something is under way that no watch may report."""
     if spec.suspend:
         return bool(observed.live_pods) or observed.sandboxes_left is not False
-    running = sum(pod.running for pod in observed.newest_pods)
+    running = sum(pod.running and not pod.is_stuck for pod in observed.newest_pods)
     return running < spec.workers.count
 
 
@@ -163,13 +184,20 @@ def _next_round_s(
     """Return when there is more to clean up: sandboxes, or the job itself."""
     if observed.live_pods or observed.sandboxes_left is not False:
         return ACTIVE_INTERVAL_S
-    left_s = _ttl_left_s(job, status, now)
+    left_s = _ttl_left_s(job, observed, status, now)
     return None if left_s is None else max(left_s, ACTIVE_INTERVAL_S)
 
 
-def _ttl_left_s(job: ObservedJob, status: RolloutJobStatus, now: datetime) -> float | None:
-    """Return the seconds until a finished job is to be deleted; None: never."""
+def _ttl_left_s(
+    job: ObservedJob, observed: Observed, status: RolloutJobStatus, now: datetime
+) -> float | None:
+    """Return the seconds until a finished job is to be deleted; None: never.
+
+    By the time in its status, which outlives this process, and by how long this one has seen it.
+    """
     ttl_s = job.spec.ttl_seconds_after_finished if job.spec is not None else None
     if ttl_s is None or status.completion_time is None:
         return None
-    return ttl_s - (now - datetime.fromisoformat(status.completion_time)).total_seconds()
+    passed_s = (now - datetime.fromisoformat(status.completion_time)).total_seconds()
+    seen_s = observed.age_s(job.metadata.uid, Stage.OVER)
+    return max(ttl_s - max(passed_s, seen_s), min(ttl_s, OVER_S) - seen_s)

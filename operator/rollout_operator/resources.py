@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from copy import deepcopy
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from rollout_operator.observed import DIGEST_ANNOTATION
@@ -18,6 +19,7 @@ from swe_rollout.spec.status import JOB_LABEL, JOB_UID_LABEL, ROLE_LABEL
 if TYPE_CHECKING:
     from rollout_operator.observed import Metadata
     from swe_rollout.spec.job import RolloutJobSpec
+    from swe_rollout.spec.model import Model
     from swe_rollout.spec.sandbox import Resources
 
 JsonValue: TypeAlias = "str | int | bool | list[JsonValue] | dict[str, JsonValue] | None"
@@ -34,7 +36,11 @@ QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 """A worker Job with this label starts suspended, and its queue admits it."""
 FATAL_EXIT_CODES: Final = (1, 2, 3)
 """Exit codes of a worker that fail the whole job; other codes are retried."""
+KILLED_TOO_OFTEN_EXIT_CODE: Final = 5
+"""Of a worker that was killed again and again in its pod, and got no further."""
 DRAINED_EXIT_CODE: Final = 143
+METRICS_PORT: Final = 9464
+"""Where workers serve metrics; the port is named `metrics`."""
 
 _MANAGED_BY: Final[Json] = {"app.kubernetes.io/managed-by": "swe-rollout"}
 POLICY_LABELS: Final[dict[str, str]] = {
@@ -42,7 +48,23 @@ POLICY_LABELS: Final[dict[str, str]] = {
     "app.kubernetes.io/component": "operator",
 }
 """Tell the operator's policies from those of a `run` outside the cluster, which stay."""
+_SCRAPED: Final[Json] = {
+    "prometheus.io/scrape": "true",
+    "prometheus.io/port": str(METRICS_PORT),
+}
 _DRAIN_SECONDS: Final = 60
+_KILLED: Final = 137
+"""The exit code after SIGKILL: out of memory, most of the time."""
+_RESTARTS: Final[Json] = {
+    "restartPolicy": "Never",
+    "restartPolicyRules": [
+        {"action": "Restart", "exitCodes": {"operator": "In", "values": [_KILLED]}}
+    ],
+}
+"""A worker that was killed begins again in its pod. The Job would wait before it makes another pod:
+ten seconds, and twice as long each time."""
+_LIVES_FILE: Final = "/tmp/lives"  # noqa: S108 - a volume
+"""Where a worker counts them: nothing else ends a container that is killed each time it starts."""
 _FAILURES_PER_INDEX: Final = 20
 """Crashes before an index is given up: more than bad luck, fewer than forever."""
 
@@ -102,7 +124,7 @@ def worker_job(job: Metadata, spec: RolloutJobSpec, *, image: str) -> Json:
         "podReplacementPolicy": "Failed",
         "podFailurePolicy": {"rules": _failure_rules()},
         "template": {
-            "metadata": {"labels": {**labels}},
+            "metadata": {"labels": {**labels}, "annotations": {**_SCRAPED}},
             "spec": _pod(job, spec, image=spec.workers.image or image),
         },
     }
@@ -120,6 +142,16 @@ def worker_job(job: Metadata, spec: RolloutJobSpec, *, image: str) -> Json:
         },
         "spec": body,
     }
+
+
+def without_restarts(worker_job: Json) -> Json:
+    """Return the worker Job for a cluster that restarts no single container: before 1.35."""
+    copy = deepcopy(worker_job)
+    match copy:
+        case {"spec": {"template": {"spec": {"containers": [dict(container)]}}}}:
+            for name in _RESTARTS:
+                del container[name]
+    return copy
 
 
 def service_account(job: Metadata) -> Json:
@@ -221,6 +253,8 @@ def _pod(job: Metadata, spec: RolloutJobSpec, *, image: str) -> Json:
         "shareProcessNamespace": True,
         "terminationGracePeriodSeconds": _DRAIN_SECONDS,
         "nodeSelector": {**workers.node_selector},
+        "tolerations": [_manifest(each) for each in workers.tolerations],
+        "imagePullSecrets": [_manifest(each) for each in workers.image_pull_secrets],
         "securityContext": {
             "runAsNonRoot": True,
             "seccompProfile": {"type": "RuntimeDefault"},
@@ -238,9 +272,16 @@ def _pod(job: Metadata, spec: RolloutJobSpec, *, image: str) -> Json:
                     "--job",
                     job.name,
                 ],
-                "env": [_field("POD_NAME", "metadata.name")],
+                "env": [
+                    _field("POD_NAME", "metadata.name"),
+                    # No argument: images of earlier versions, which serve none, ignore it.
+                    {"name": "SWE_ROLLOUT_WORKER_METRICS", "value": f":{METRICS_PORT}"},
+                    {"name": "SWE_ROLLOUT_WORKER_LIVES", "value": _LIVES_FILE},
+                ],
+                "ports": [{"name": "metrics", "containerPort": METRICS_PORT}],
                 "envFrom": [{"secretRef": {"name": name}} for name in workers.secrets],
                 "resources": _resources(workers.resources),
+                **_RESTARTS,
                 "terminationMessagePolicy": "FallbackToLogsOnError",
                 "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108 - a volume
                 "securityContext": {
@@ -254,6 +295,11 @@ def _pod(job: Metadata, spec: RolloutJobSpec, *, image: str) -> Json:
             {"name": "tmp", "emptyDir": {"sizeLimit": workers.resources.ephemeral_storage}}
         ],
     }
+
+
+def _manifest(model: Model) -> JsonValue:
+    found: Json = model.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return found
 
 
 def _field(name: str, path: str) -> Json:

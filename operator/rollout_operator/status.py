@@ -7,7 +7,7 @@ from changed conditions, so that each is recorded once, whatever was restarted i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
@@ -15,6 +15,8 @@ from rollout_operator import resources
 from rollout_operator.actions import EventType, RecordEvent
 from rollout_operator.counts import Counts
 from rollout_operator.diagnose import fatal_message, one_line, unmet_worker_condition
+from rollout_operator.sightings import Stage
+from swe_rollout.spec.bounds import BUDGET_FLOOR
 from swe_rollout.spec.status import Condition, ConditionType, State
 
 if TYPE_CHECKING:
@@ -25,8 +27,10 @@ if TYPE_CHECKING:
     from swe_rollout.spec.job import RolloutJobSpec
     from swe_rollout.spec.status import RolloutJobStatus, UnmetCondition
 
-FINAL_PROGRESS_TIMEOUT = timedelta(seconds=10)
+FINAL_PROGRESS_S = 10.0
 """How long a job whose workers have ended waits for their final progress."""
+BUDGET_SPENT = "BudgetSpent"
+"""The reason of a job that failed while its workers could go on."""
 _READY = (ConditionType.STORAGE_READY, ConditionType.MODEL_READY, ConditionType.SANDBOXES_READY)
 
 
@@ -44,7 +48,7 @@ def next_status(job: ObservedJob, observed: Observed, now: datetime) -> RolloutJ
     """Compute the job's status; equal to the previous one when nothing has changed."""
     previous = job.status
     counts = Counts.of(observed, previous)
-    conditions = _merge(job, tuple(_findings(job, observed, counts, now)), now)
+    conditions = _merge(job, tuple(_findings(job, observed, counts)), now)
     over = _is_true(conditions, ConditionType.COMPLETE, ConditionType.FAILED)
     started = observed.workers.status.start_time if observed.workers is not None else None
     update = {
@@ -87,6 +91,12 @@ def events_of(
             yield RecordEvent(kind, each.reason, text, now)
 
 
+def must_stop(status: RolloutJobStatus) -> bool:
+    """Whether the job has failed although its workers could go on."""
+    failed = ConditionType.FAILED
+    return any((each.type, each.reason) == (failed, BUDGET_SPENT) for each in status.conditions)
+
+
 def is_over(status: RolloutJobStatus) -> bool:
     """Whether the job is complete or failed."""
     return _is_true(status.conditions, ConditionType.COMPLETE, ConditionType.FAILED)
@@ -107,9 +117,7 @@ def _event_type(old: Condition | None, new: Condition) -> EventType | None:
             return EventType.NORMAL if changed else None
 
 
-def _findings(
-    job: ObservedJob, observed: Observed, counts: Counts, now: datetime
-) -> Iterator[Finding]:
+def _findings(job: ObservedJob, observed: Observed, counts: Counts) -> Iterator[Finding]:
     if job.spec is None:
         yield Finding(ConditionType.ACCEPTED, "False", "InvalidSpec", job.problems)
         return
@@ -117,8 +125,8 @@ def _findings(
     if is_over(job.status):
         return
     yield _suspended(job.spec, observed)
-    yield from _services(observed, now)
-    yield from _end(job.spec, observed, counts, now)
+    yield from _services(observed)
+    yield from _end(job.spec, observed, counts)
 
 
 def _suspended(spec: RolloutJobSpec, observed: Observed) -> Finding:
@@ -134,10 +142,10 @@ def _suspended(spec: RolloutJobSpec, observed: Observed) -> Finding:
     return Finding(kind, "False", "NotSuspended")
 
 
-def _services(observed: Observed, now: datetime) -> Iterator[Finding]:
+def _services(observed: Observed) -> Iterator[Finding]:
     """Derive store, engine and sandboxes from the workers' progress, once there is any."""
     unmet: dict[ConditionType, UnmetCondition] = {}
-    if (own := unmet_worker_condition(observed, now)) is not None:
+    if (own := unmet_worker_condition(observed)) is not None:
         unmet[own.condition] = own
     # Workers that have ended count too: a short job must not end before its reason is reported.
     reports = [found for pod in observed.newest_pods if (found := pod.progress) is not None]
@@ -151,27 +159,44 @@ def _services(observed: Observed, now: datetime) -> Iterator[Finding]:
             yield Finding(kind, "True", "Ready")
 
 
-def _end(
-    spec: RolloutJobSpec, observed: Observed, counts: Counts, now: datetime
-) -> Iterator[Finding]:
+def _budget(spec: RolloutJobSpec, counts: Counts, *, at_least: int) -> Finding | None:
+    """Judge the failure budget by the whole job; what nobody has reported yet counts as good."""
+    masked, finished = counts.outcomes.masked, counts.outcomes.committed
+    budget = spec.failure_budget
+    if not budget.is_spent(masked, finished + counts.unknown, at_least=at_least):
+        return None
+    text = (
+        f"the failure budget is spent: {masked} of {finished} episodes of all workers were masked, "
+        f"which have no reward; spec.failureBudget.maxMaskedFraction allows "
+        f"{budget.max_masked_fraction:g} of them. Fix the cause (status.failures counts it by "
+        "type), then delete this job and create it again: committed episodes stay"
+    )
+    return Finding(ConditionType.FAILED, "True", BUDGET_SPENT, text)
+
+
+def _end(spec: RolloutJobSpec, observed: Observed, counts: Counts) -> Iterator[Finding]:
     workers = observed.workers
     if workers is None or workers.metadata.deletion_timestamp is not None:
+        return
+    # A job that is created again goes on, whatever was masked before its cause was fixed.
+    if counts.masked_now and (spent := _budget(spec, counts, at_least=BUDGET_FLOOR)) is not None:
+        yield spent
         return
     # FailureTarget is set before the pods end, perhaps before the reason is known: wait for it.
     if (failed := workers.condition("Failed")) is not None or (
         (failed := workers.condition("FailureTarget")) is not None and fatal_message(observed)
     ):
-        yield _failure(spec, observed, failed, now)
-    elif workers.condition("Complete") is not None and _progress_is_final(spec, observed, now):
+        yield _failure(spec, observed, failed)
+    elif workers.condition("Complete") is not None and _progress_is_final(spec, observed):
         yield _success(spec, observed, counts)
 
 
-def _progress_is_final(spec: RolloutJobSpec, observed: Observed, now: datetime) -> bool:
+def _progress_is_final(spec: RolloutJobSpec, observed: Observed) -> bool:
     """Whether every worker's final progress is known; it may arrive just after its end."""
     progress = [observed.progress.get(index) for index in range(spec.workers.count)]
-    ended = observed.workers.status.completion_time if observed.workers is not None else None
-    late = ended is not None and now - ended > FINAL_PROGRESS_TIMEOUT
-    return late or all(each is not None and each.finished for each in progress)
+    uid = observed.workers.metadata.uid if observed.workers is not None else ""
+    is_late = observed.age_s(uid, Stage.OVER) > FINAL_PROGRESS_S
+    return is_late or all(each is not None and each.finished for each in progress)
 
 
 def _success(spec: RolloutJobSpec, observed: Observed, counts: Counts) -> Finding:
@@ -191,13 +216,13 @@ def _success(spec: RolloutJobSpec, observed: Observed, counts: Counts) -> Findin
             "stays; delete this job and create it again to continue"
         )
         return Finding(ConditionType.FAILED, "True", "WorkersEndedEarly", text)
+    if (spent := _budget(spec, counts, at_least=0)) is not None:
+        return spent
     message = f"{done.committed} of {done.total} episodes committed, {done.masked} masked"
     return Finding(ConditionType.COMPLETE, "True", "AllCommitted", message)
 
 
-def _failure(
-    spec: RolloutJobSpec, observed: Observed, failed: KubernetesCondition, now: datetime
-) -> Finding:
+def _failure(spec: RolloutJobSpec, observed: Observed, failed: KubernetesCondition) -> Finding:
     kind = ConditionType.FAILED
     match failed.reason:
         case "DeadlineExceeded":
@@ -211,7 +236,7 @@ def _failure(
             words = fatal_message(observed) or one_line(failed.message)
             return Finding(kind, "True", "WorkerFailed", words)
         case _:
-            unmet = unmet_worker_condition(observed, now)
+            unmet = unmet_worker_condition(observed)
             words = unmet.message if unmet is not None else one_line(failed.message)
             return Finding(kind, "True", "WorkersLost", f"workers keep failing: {words}")
 

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from swe_rollout.sandbox.base import Sandbox
+from typing import TYPE_CHECKING
+
+from swe_rollout.sandbox.base import MAX_OUTPUT_BYTES, ExecResult, Sandbox
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+BASE = b"c0ffee"
+"""What the harness's own scripts print: the base commit, and the diff."""
 
 
 class FilelessSandbox(Sandbox):
@@ -27,3 +35,25 @@ class FilelessSandbox(Sandbox):
 
     async def close(self) -> None:
         """Do nothing: no resources are held."""
+
+
+class PrintingSandbox(FilelessSandbox):
+    """Every command prints the same, at once; the harness's own, which have variables, a base."""
+
+    def __init__(self, output: bytes) -> None:
+        self._output = output
+
+    async def exec(
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes = b"",
+        timeout_s: float = 120.0,
+        max_output: int = MAX_OUTPUT_BYTES,
+    ) -> ExecResult:
+        """Print it."""
+        del command, cwd, stdin, timeout_s, max_output
+        output = BASE if env else self._output
+        return ExecResult(0, output, b"", stdout_bytes=len(output))

@@ -21,14 +21,15 @@ from swe_rollout.deadline import Deadline
 from swe_rollout.engine.chat.base import ToolResult, ToolResults, UserMessage
 from swe_rollout.tokens.branch import Branch, BranchKind
 from swe_rollout.tokens.log import TokenLog, nullable
-from swe_rollout.trajectory import CallStatus, ChatLine, ChatRecord
+from swe_rollout.trajectory import ChatLine, ChatRecord
+from swe_rollout.turn import CallStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from swe_rollout.agent.parts import AgentParts
     from swe_rollout.engine.chat.base import ChatMessage, ChatResponse
-    from swe_rollout.trajectory import ToolCall, Turn
+    from swe_rollout.turn import ToolCall, Turn
 
 _SHORT_CALLS = 8
 _SHORT_CHARACTERS = 4096

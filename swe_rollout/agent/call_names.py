@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from swe_rollout.agent.dialect import Dialect
     from swe_rollout.agent.tools.base import ToolSpec
-    from swe_rollout.trajectory import ToolCall
+    from swe_rollout.turn import ToolCall
 
 
 def name_of(call: ToolCall) -> str:

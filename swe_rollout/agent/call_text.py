@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from swe_rollout.agent.parsers import parser_for
 from swe_rollout.spec.tool_format import TextFormat, ToolFormat
-from swe_rollout.trajectory import CallStatus, ToolCall
+from swe_rollout.turn import CallStatus, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -8,7 +8,6 @@ words of a message, where the agent has a format for that.
 from __future__ import annotations
 
 import hashlib
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -24,9 +23,11 @@ from swe_rollout.agent.turn_reader import MAX_CALLS, calls_in_words, cut_call
 from swe_rollout.engine.chat.base import ChatRequest, ChatTool
 from swe_rollout.engine.sglang.protocol import ContextOverflowError
 from swe_rollout.errors import InternalError
-from swe_rollout.spec.job import CutTurns
+from swe_rollout.generation import FinishReason
+from swe_rollout.spec.limits import CutTurns
 from swe_rollout.tokens.log import RequestProof
-from swe_rollout.trajectory import CallStatus, FinishReason, StopReason, ToolCall
+from swe_rollout.trajectory import StopReason
+from swe_rollout.turn import CallStatus, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,11 +59,11 @@ class ChatTurns(PolicyTurns):
         following = branch.following(branch.last_calls, self._worded(results), message)
         turn = TurnBuilder(len(self._state.turns), NO_TOKENS, branch.index, message)
         request = self._request(branch, turn.index, following)
-        began = time.monotonic()
+        began = self._state.deadline.now()
         try:
-            response = await self._respond(request, is_first=not branch.has_turns)
+            response = await self._respond(request, branch)
         finally:
-            turn.engine_s = time.monotonic() - began
+            turn.engine_s = self._state.deadline.now() - began
         if isinstance(response, StopReason):
             return SampledTurn(stop=response), None
         branch.add(following, response, turn=turn.index)
@@ -95,7 +96,7 @@ class ChatTurns(PolicyTurns):
     def _worded(self, results: Sequence[str]) -> Sequence[str]:
         return [written_result(each) for each in results] if self._parts.chat_format else results
 
-    async def _respond(self, request: ChatRequest, *, is_first: bool) -> ChatResponse | StopReason:
+    async def _respond(self, request: ChatRequest, branch: OpenBranch) -> ChatResponse | StopReason:
         engine, deadline = self._parts.chat, self._state.deadline
         if engine is None:
             raise InternalError("an agent over a chat API has no chat engine")
@@ -106,10 +107,8 @@ class ChatTurns(PolicyTurns):
             if not clock.expired():
                 raise
             return StopReason.TIME_LIMIT
-        except ContextOverflowError:
-            if is_first:
-                raise
-            return StopReason.CONTEXT_FULL
+        except ContextOverflowError as error:
+            return self._overflow(branch, str(error))
 
     async def _read_response(self, response: ChatResponse, turn: TurnBuilder) -> SampledTurn:
         said, usage, limits = response.message, response.usage, self._parts.limits

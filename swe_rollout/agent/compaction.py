@@ -14,7 +14,7 @@ from swe_rollout.agent.prompts import Message, MessageRole
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from swe_rollout.spec.job import Limits
+    from swe_rollout.spec.limits import Limits
     from swe_rollout.tokens.log import TokenLog
 
 REQUEST = """\

@@ -19,10 +19,12 @@ from swe_rollout.agent.policy_turns import PolicyTurns, encodable
 from swe_rollout.agent.prompts import Message, MessageRole
 from swe_rollout.agent.taken_turn import PendingTurn, SampledTurn
 from swe_rollout.agent.tools.base import ToolError, cut_middle
+from swe_rollout.agent.tools.marks import ACTING
 from swe_rollout.errors import InternalError
 from swe_rollout.tokens.branch import BranchKind
 from swe_rollout.tokens.log import TokenLog
-from swe_rollout.trajectory import Observation, StopReason
+from swe_rollout.trajectory import StopReason
+from swe_rollout.turn import Observation
 
 if TYPE_CHECKING:
     import asyncio
@@ -32,11 +34,13 @@ if TYPE_CHECKING:
     from swe_rollout.agent.branches import OpenBranch
     from swe_rollout.agent.parts import AgentParts
     from swe_rollout.agent.tools.state import ToolState
+    from swe_rollout.deadline import Deadline
     from swe_rollout.instance import Instance
     from swe_rollout.sandbox.base import Sandbox
     from swe_rollout.spec.policy import Sampling
     from swe_rollout.tokens.branch import Branch
-    from swe_rollout.trajectory import ChatLine, ChatRecord, EpisodeId, ToolCall, Turn
+    from swe_rollout.trajectory import ChatLine, ChatRecord, EpisodeId
+    from swe_rollout.turn import ToolCall, Turn
 
 MAX_DEPTH = 3
 """Levels of sub-agents below the agent of the episode."""
@@ -99,6 +103,11 @@ class AgentContext:
     def failure(self) -> Exception | None:
         """The exception that ended a step of any agent, and with it the episode."""
         return self._state.failure
+
+    @property
+    def clock(self) -> Deadline:
+        """The episode's clock, which all of its agents share."""
+        return self._state.deadline
 
     @property
     def tool_state(self) -> ToolState:
@@ -398,6 +407,7 @@ class AgentContext:
     def _step(self) -> Iterator[None]:
         """Note what fails inside, which ends the episode; one step at a time."""
         self._is_busy = True
+        acting = ACTING.set(self._branch.index if self._branch else 0)
         try:
             yield
         except Exception as error:
@@ -405,6 +415,7 @@ class AgentContext:
             raise
         finally:
             self._is_busy = False
+            ACTING.reset(acting)
 
     def time_limit(self) -> AbstractAsyncContextManager[asyncio.Timeout]:
         """Cancel the block when the episode's time has been over for `GRACE_S`."""

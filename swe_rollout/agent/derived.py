@@ -15,7 +15,7 @@ from swe_rollout.agent.family import Family
 from swe_rollout.agent.parsers.base import Reasoning
 from swe_rollout.agent.template import TEMPLATE_ERRORS
 from swe_rollout.spec.tool_format import ToolFormat
-from swe_rollout.trajectory import CallStatus, ToolCall
+from swe_rollout.turn import CallStatus, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

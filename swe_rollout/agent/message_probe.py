@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from swe_rollout.agent.family import Family
     from swe_rollout.agent.template import ChatTemplate
     from swe_rollout.agent.template_probe import Grammar
-    from swe_rollout.trajectory import ToolCall
+    from swe_rollout.turn import ToolCall
 
 _MESSAGE = 'And "D:\\y"?\n\tNow.'
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from swe_rollout.agent.prompts import Prompts
     from swe_rollout.agent.renderer import Renderer
     from swe_rollout.agent.tools.base import Toolbox
-    from swe_rollout.spec.job import Limits
+    from swe_rollout.spec.limits import Limits
     from swe_rollout.tokens.replay import Recording
 
 

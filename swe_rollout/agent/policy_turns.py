@@ -5,18 +5,21 @@ Used by `context`, which decides when a turn may be taken.
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from swe_rollout.agent.first_prompt import PromptTooLongError
 from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.agent.sampler import TurnBuilder, TurnSampler
 from swe_rollout.agent.taken_turn import SampledTurn
 from swe_rollout.agent.tools.base import ToolContext, cut_middle
 from swe_rollout.agent.turn_reader import read_cut_turn, read_turn
-from swe_rollout.spec.job import CutTurns
-from swe_rollout.trajectory import CallStatus, FinishReason, Observation, StopReason
+from swe_rollout.engine.sglang.protocol import ContextOverflowError
+from swe_rollout.generation import FinishReason
+from swe_rollout.spec.limits import CutTurns
+from swe_rollout.trajectory import StopReason
+from swe_rollout.turn import CallStatus, Observation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +30,8 @@ if TYPE_CHECKING:
     from swe_rollout.agent.turn_reader import ReadTurn
     from swe_rollout.sandbox.base import Sandbox
     from swe_rollout.spec.policy import Sampling
-    from swe_rollout.trajectory import EpisodeId, ToolCall, Turn
+    from swe_rollout.trajectory import EpisodeId
+    from swe_rollout.turn import ToolCall, Turn
 
 _MIN_TOOL_S = 0.1
 _SHORT_TOKENS = 512
@@ -55,7 +59,9 @@ class PolicyTurns:
         index = len(self._state.turns)
         delta = await branch.delta(self._parts, results, message) if branch.has_turns else None
         if self._room(branch, len(delta.ids) if delta else 0) < 1:
-            return SampledTurn(stop=StopReason.CONTEXT_FULL), None
+            limit = self._parts.limits.context_tokens
+            why = f"it has {len(branch.log)} tokens, and the limit is {limit}"
+            return SampledTurn(stop=self._overflow(branch, why)), None
         if self._state.deadline.expired:
             return SampledTurn(stop=StopReason.TIME_LIMIT), None
         if delta:
@@ -79,7 +85,7 @@ class PolicyTurns:
         delegate: Delegate | None = None,
     ) -> StopReason | None:
         """Run calls of a turn in order; `delegate` is for tools that ask further agents."""
-        began = time.monotonic()
+        began = self._state.deadline.now()
         try:
             for call in calls:
                 if self._state.deadline.expired:
@@ -88,7 +94,7 @@ class PolicyTurns:
                 if call.status is CallStatus.OK and self._parts.toolbox.ends_episode(call):
                     return StopReason.SUBMITTED
         finally:
-            turn.tools_s += time.monotonic() - began
+            turn.tools_s += self._state.deadline.now() - began
         return None
 
     def stuck(self, turns: Sequence[Turn]) -> StopReason | None:
@@ -102,6 +108,15 @@ class PolicyTurns:
         ends = turns[-limits.repeated_turns :]
         repeats = all(turn.tool_calls == turns[-1].tool_calls for turn in ends)
         return StopReason.REPEATED if repeats and len(ends) == limits.repeated_turns else None
+
+    def _overflow(self, branch: OpenBranch, why: str) -> StopReason:
+        """Return the stop reason for a request that does not fit.
+
+        Raises PromptTooLongError where the policy has no part in that.
+        """
+        if branch.index == 0 and not self._state.turns:
+            raise PromptTooLongError(why)
+        return StopReason.CONTEXT_FULL
 
     def _room(self, branch: OpenBranch, more: int = 0) -> int:
         # Engines refuse a request that could fill the context to its last token.
@@ -121,7 +136,7 @@ class PolicyTurns:
         sampling = sampling_of(self._sampling, branch)
         sampler = TurnSampler(self._parts, self._episode, sampling, branch.log)
         budget = min(limits.max_new_tokens, self._room(branch))
-        began = time.monotonic()
+        began = self._state.deadline.now()
         try:
             async with deadline.enforced() as clock:
                 await sampler.sample(turn, budget, deadline)
@@ -129,8 +144,11 @@ class PolicyTurns:
             if not clock.expired():
                 raise
             return StopReason.TIME_LIMIT
+        except ContextOverflowError as error:
+            # An engine that did not say before how much it holds.
+            return self._overflow(branch, str(error))
         finally:
-            turn.engine_s = time.monotonic() - began
+            turn.engine_s = self._state.deadline.now() - began
         if turn.finish_reason is FinishReason.STOP:
             return None
         # A cut turn may hold half a call: nothing in it is parsed or run.

@@ -10,12 +10,19 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Protocol
 
-from swe_rollout.errors import InternalError
+from swe_rollout.deadline import CLOCK
+from swe_rollout.errors import Boundary, InternalError, SweRolloutError
 from swe_rollout.extension import ExtensionPoint
 from swe_rollout.trajectory import StopReason
 
 if TYPE_CHECKING:
     from swe_rollout.agent.context import AgentContext
+
+
+class AgentFailedError(InternalError):
+    """An agent program raised an error of its own: a bug in the program."""
+
+    boundary = Boundary.EXTENSION
 
 
 class Agent(Protocol):
@@ -62,6 +69,7 @@ async def run_agent(program: Agent, context: AgentContext) -> StopReason:
     episode is given back, however it ends.
     """
     stop: StopReason | None = None
+    token = CLOCK.set(context.clock)
     try:
         async with context.time_limit() as clock:
             stop = await program(context)
@@ -69,7 +77,18 @@ async def run_agent(program: Agent, context: AgentContext) -> StopReason:
         if not clock.expired():
             raise
         stop = StopReason.TIME_LIMIT
+    except SweRolloutError:
+        raise
+    except Exception as error:
+        if error is context.failure:  # a step's, which the program only passes on
+            raise
+        raise AgentFailedError(
+            "the agent program failed",
+            why=f"{type(error).__name__}: {error}",
+            fix="correct the program",
+        ) from error
     finally:
+        CLOCK.reset(token)
         context.close()
         await context.tool_state.aclose()
     if context.failure is not None:

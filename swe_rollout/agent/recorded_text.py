@@ -14,14 +14,16 @@ from swe_rollout.agent.family import FAMILIES
 from swe_rollout.agent.parsers import parser_for
 from swe_rollout.agent.parsers.base import Reasoning, SampledText
 from swe_rollout.extension import ExtensionError
+from swe_rollout.generation import FinishReason
 from swe_rollout.spec.tool_format import ToolFormat
-from swe_rollout.trajectory import CallStatus, FinishReason
+from swe_rollout.turn import CallStatus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from swe_rollout.agent.tools.base import ToolSpec
-    from swe_rollout.trajectory import TokenPath, ToolCall, Turn
+    from swe_rollout.trajectory import TokenPath
+    from swe_rollout.turn import ToolCall, Turn
 
 
 _CUT: Final = "\0"

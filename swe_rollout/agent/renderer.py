@@ -8,10 +8,8 @@ a small stand-in conversation without and with them, so what was sampled is neve
 from __future__ import annotations
 
 import hashlib
-import logging
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from swe_rollout.agent.call_names import id_of, name_of
 from swe_rollout.agent.call_text import describe_tools, stands_in_words
@@ -19,23 +17,23 @@ from swe_rollout.agent.clock import DEFAULT_DAY
 from swe_rollout.agent.dialect import messages
 from swe_rollout.agent.encoding import Body, Encoding, Scaffold
 from swe_rollout.agent.message_probe import MessageProbe, behind_end
+from swe_rollout.agent.model_files import read_model_files
 from swe_rollout.agent.parsers import parser_for
 from swe_rollout.agent.prompts import Message, MessageRole
 from swe_rollout.agent.template import Bodies, ChatTemplate
 from swe_rollout.agent.template_probe import opens_reasoning, probe
 from swe_rollout.errors import InternalError, PrerequisiteError, as_prerequisite_error
-from swe_rollout.hub import check_source
 from swe_rollout.spec.tool_format import ToolFormat
 from swe_rollout.trajectory import TokenPath
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import date
 
     from swe_rollout.agent.parsers.base import Reasoning, SampledText
     from swe_rollout.agent.template import Pretrained
     from swe_rollout.agent.tools.base import ToolSpec
-    from swe_rollout.trajectory import ToolCall
+    from swe_rollout.turn import ToolCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +100,7 @@ class Renderer:
         The hub's local cache comes first, so that a known model needs no network.
         """
         with as_prerequisite_error(f"there is no tokenizer at {name_or_path}", fix=_WHERE):
-            files = _read(name_or_path)
+            files = read_model_files(name_or_path)
         with as_prerequisite_error(f"the tokenizer at {name_or_path} can't be used", fix=_WHERE):
             return cls(
                 files.tokenizer,
@@ -310,72 +308,3 @@ def _refuse_system(first: Sequence[Message]) -> None:
             "this model's chat template takes no system message",
             fix="set spec.agent.systemPrompt to '' and say all in spec.agent.instancePrompt",
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _Files:
-    tokenizer: Pretrained
-    model_vocab: int | None
-    model_ends: frozenset[int]
-
-
-def _read(name_or_path: str) -> _Files:
-    try:
-        return _read_files(name_or_path, cached_only=True)
-    except (OSError, ValueError):
-        # A folder that lacks something fails the same way again; a name may be on the hub.
-        check_source(name_or_path)
-        return _read_files(name_or_path, cached_only=False)
-
-
-def _read_files(name_or_path: str, *, cached_only: bool) -> _Files:
-    with _without_torch_advice():
-        # It takes a second, and only the token path needs it.
-        import transformers  # noqa: PLC0415
-    tokenizer = transformers.AutoTokenizer.from_pretrained(
-        name_or_path, local_files_only=cached_only
-    )
-    read = transformers.PretrainedConfig.get_config_dict
-    config, _ = read(name_or_path, local_files_only=cached_only)
-    try:
-        generation, _ = read(
-            name_or_path, _configuration_file="generation_config.json", local_files_only=cached_only
-        )
-    except OSError:
-        generation = {}
-    if not isinstance(tokenizer, transformers.PreTrainedTokenizerFast):
-        raise ValueError(f"{type(tokenizer).__name__} has no tokenizer.json")  # noqa: TRY004
-    # transformers types a conversation as text by text, but templates read calls and tools too.
-    ends = _ends_of(config) | _ends_of(generation)
-    return _Files(cast("Pretrained", tokenizer), _vocab_of(config), ends)
-
-
-def _vocab_of(config: dict[str, object]) -> int | None:
-    nested = config.get("text_config")
-    size = config.get("vocab_size", nested.get("vocab_size") if isinstance(nested, dict) else None)
-    return size if isinstance(size, int) else None
-
-
-def _ends_of(config: dict[str, object]) -> frozenset[int]:
-    match config.get("eos_token_id"):
-        case list(ends):
-            return frozenset(end for end in ends if isinstance(end, int))
-        case int(end):
-            return frozenset({end})
-        case _:
-            return frozenset()
-
-
-@contextmanager
-def _without_torch_advice() -> Iterator[None]:
-    """Keep transformers from telling stderr that there is no PyTorch: none is needed here."""
-
-    def keep(record: logging.LogRecord) -> bool:
-        return not record.getMessage().startswith("PyTorch was not found")
-
-    logger = logging.getLogger("transformers")
-    logger.addFilter(keep)
-    try:
-        yield
-    finally:
-        logger.removeFilter(keep)

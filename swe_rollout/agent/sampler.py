@@ -16,17 +16,20 @@ from tenacity import (
 
 from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.errors import EngineError
+from swe_rollout.generation import FinishReason, WeightSpan
 from swe_rollout.tokens.log import SamplingUsed
-from swe_rollout.trajectory import FinishReason, Turn, WeightSpan
+from swe_rollout.turn import Turn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from swe_rollout.agent.parts import AgentParts
     from swe_rollout.deadline import Deadline
+    from swe_rollout.generation import Generation
     from swe_rollout.spec.policy import Sampling
     from swe_rollout.tokens.log import RequestProof, TokenLog
-    from swe_rollout.trajectory import EpisodeId, Generation, Observation, ToolCall
+    from swe_rollout.trajectory import EpisodeId
+    from swe_rollout.turn import Observation, ToolCall
 
 MAX_ABORTS_PER_TURN = 16
 """Continuations of one turn; an engine that always aborts is a failure of the engine."""

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from swe_rollout.agent.parsers.base import not_run
 from swe_rollout.errors import InternalError
-from swe_rollout.trajectory import Observation
+from swe_rollout.turn import Observation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from swe_rollout.agent.sampler import TurnBuilder
-    from swe_rollout.trajectory import StopReason, ToolCall
+    from swe_rollout.trajectory import StopReason
+    from swe_rollout.turn import ToolCall
 
 
 @dataclass(frozen=True, slots=True)

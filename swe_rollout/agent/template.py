@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from swe_rollout.agent.tools.base import ToolSpec
-    from swe_rollout.trajectory import ToolCall
+    from swe_rollout.turn import ToolCall
 
 
 TEMPLATE_ERRORS: Final = (

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from swe_rollout.agent.encoding import Encoding
     from swe_rollout.agent.parsers.base import Reasoning
-    from swe_rollout.trajectory import ToolCall
+    from swe_rollout.turn import ToolCall
 
 
 UNKNOWN_FORMAT = "it writes calls in no known format"

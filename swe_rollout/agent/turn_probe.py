@@ -18,7 +18,7 @@ from swe_rollout.agent.template import TEMPLATE_ERRORS, Bodies
 from swe_rollout.agent.tools.base import Parameter, ParameterType, ToolSpec
 from swe_rollout.errors import InternalError
 from swe_rollout.spec.tool_format import ToolFormat
-from swe_rollout.trajectory import CallStatus, ToolCall
+from swe_rollout.turn import CallStatus, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

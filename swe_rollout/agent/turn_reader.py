@@ -12,7 +12,7 @@ import structlog
 
 from swe_rollout.agent.parsers import parser_for
 from swe_rollout.agent.parsers.base import Reasoning, SampledText, not_run, reasoning_is_open
-from swe_rollout.trajectory import CallStatus, TokenSpan, ToolCall
+from swe_rollout.turn import CallStatus, TokenSpan, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -109,24 +109,25 @@ def _parse_date(text: str) -> date:
 
 
 def _show_refusal(tokenizer: str, error: PrerequisiteError, output: OutputFormat) -> None:
-    from swe_rollout.cli.output import show_error, write_json
+    from swe_rollout.cli.output import show_error, write_data
 
-    if output is OutputFormat.JSON:
+    if output.is_data:
         refused = {"what": error.what, "why": error.why, "fix": error.fix}
         found: dict[str, object] = {"refused": refused, "rules": {}, "checks": []}
-        write_json({"tokenizer": tokenizer, "ok": False, **found})
+        write_data({"tokenizer": tokenizer, "ok": False, **found}, output)
     else:
         show_error(error)
 
 
 def _show(tokenizer: str, found: Conformance, output: OutputFormat) -> None:
-    from swe_rollout.cli.output import say, write_json, write_lines, write_table
-    from swe_rollout.viewer.visible import visible
+    from swe_rollout.cli.output import say, write_data, write_lines, write_table
+    from swe_rollout.visible import visible
 
-    if output is OutputFormat.JSON:
+    if output.is_data:
         rules = {rule.name: rule.value for rule in found.rules}
         checks = [asdict(check) for check in found.checks]
-        write_json({"tokenizer": tokenizer, "ok": found.passed, "rules": rules, "checks": checks})
+        shown = {"tokenizer": tokenizer, "ok": found.passed, "rules": rules, "checks": checks}
+        write_data(shown, output)
         return
     write_table(("RULE", "FOUND"), [(rule.name, rule.value) for rule in found.rules])
     write_lines([""])

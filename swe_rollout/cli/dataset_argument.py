@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from swe_rollout.cli.output import say
 from swe_rollout.datasets.base import load
+from swe_rollout.errors import UsageError
 from swe_rollout.spec.dataset import Dataset, ReleasePairsDataset, SwebenchDataset
 from swe_rollout.spec.load import load_job
 from swe_rollout.spec.model import REFERENCE, Use
@@ -34,6 +35,8 @@ class NamedDataset:
         loaded = await load(self.dataset, base_dir=self.base_dir, on_progress=say)
         for problem in loaded.problems:
             say(f"skipped: {problem}")
+        for note in loaded.notes:
+            say(note)
         return loaded.instances
 
 
@@ -56,6 +59,11 @@ def _named(name: str) -> NamedDataset:
     if name.endswith((".yaml", ".yml")):
         spec, folder = load_job(Path(name)).spec, Path(name).absolute().parent
         return NamedDataset(spec.dataset, folder, spec.sandbox, spec.grading.log_parser)
+    if Path(name, "plan.json").is_file():
+        raise UsageError(
+            f"{name} is a job with its results, and no dataset",
+            fix="name the job's file, such as job.yaml, or a file of rows",
+        )
     if ":" in name and re.match(REFERENCE, name):
         return NamedDataset(Dataset(source=Use(use=name)), Path.cwd())
     return NamedDataset(Dataset(swebench=SwebenchDataset(uri=name)), Path.cwd())

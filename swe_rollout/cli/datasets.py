@@ -1,4 +1,4 @@
-"""`validate`, `prefetch` and `datasets rows`: check, prepare and convert a dataset."""
+"""`prefetch` and `datasets rows`: prepare and convert a dataset."""
 
 from __future__ import annotations
 
@@ -17,107 +17,19 @@ from swe_rollout.cli.options import (
     Globs,
     Namespace,
     OutputFormat,
-    SandboxChoice,
-    SandboxKind,
+    Overwrite,
     SkipBadRows,
-    WithFiles,
     option,
 )
 
 if TYPE_CHECKING:
     from swe_rollout.cli.dataset_argument import NamedDataset
-    from swe_rollout.grading.validate import Validation
     from swe_rollout.sandbox.pods.prefetch import PrefetchedImage
-    from swe_rollout.spec.sandbox import SandboxSpec
 
-Parallelism = Annotated[int, option(min=1, max=1000, help="Instances to check concurrently.")]
 PullSeconds = Annotated[
     float, option(min=1, max=86_400, help="Seconds for each batch of eight images.")
 ]
 RowsFile = Annotated[Path | None, option("--output-file", "-O", help="The file. Default: stdout.")]
-
-
-def validate(
-    dataset: DatasetName,
-    sandbox: SandboxChoice = None,
-    include: Globs = None,
-    *,
-    with_files: WithFiles = None,
-    skip_bad_rows: SkipBadRows = False,
-    parallelism: Parallelism = 2,
-    output: Form = OutputFormat.TABLE,
-) -> None:
-    """Check that a dataset can be graded: the gold patch resolves each instance, no patch does not.
-
-    No image may hold a copy of the fix, such as a newer release of the package. Needs no model.
-    Exit 1 when an instance fails the check.
-
-    swe-rollout validate release-pairs
-
-    swe-rollout validate rows.jsonl --include 'django__*' -o json
-    """
-    from swe_rollout.cli.dataset_argument import named_dataset
-    from swe_rollout.cli.interrupt import run_async
-    from swe_rollout.cli.job_file import default_sandbox
-    from swe_rollout.cli.output import say, write_json, write_table
-    from swe_rollout.extension import import_file
-
-    for path in with_files or ():
-        import_file(path.absolute())
-    named = named_dataset(dataset, include=include or (), skip_bad_rows=skip_bad_rows)
-    chosen = default_sandbox(sandbox) if sandbox else named.sandbox
-    work = _validate(named, chosen or default_sandbox(SandboxKind.LOCAL), parallelism=parallelism)
-    results = run_async(work, on_note=say)
-    records = [
-        {
-            "instance_id": each.instance_id,
-            "gold": each.gold.status.value,
-            "empty": each.empty.status.value,
-        }
-        for each in results
-    ]
-    if output is OutputFormat.JSON:
-        copies = [{"copies": list(each.copies)} for each in results]
-        write_json({"instances": [a | b for a, b in zip(records, copies, strict=True)]})
-    else:
-        rows = [
-            [*row.values(), _assessment(each)] for row, each in zip(records, results, strict=True)
-        ]
-        write_table(["INSTANCE", "GOLD", "EMPTY", "CHECK"], rows)
-    if not all(result.valid for result in results):
-        raise typer.Exit(1)
-
-
-async def _validate(
-    named: NamedDataset, sandbox: SandboxSpec, *, parallelism: int
-) -> tuple[Validation, ...]:
-    from contextlib import AsyncExitStack
-
-    from swe_rollout.cli.output import say
-    from swe_rollout.grading.grader import Grader
-    from swe_rollout.grading.validate import validate_dataset
-    from swe_rollout.worker.sandboxes import SandboxSetup, open_sandboxes
-
-    def report(result: Validation) -> None:
-        say(f"{result.instance_id}: gold {result.gold.status}, empty {result.empty.status}")
-
-    instances = await named.load()
-    async with AsyncExitStack() as stack:
-        setup = SandboxSetup(instances, "validate", say, harmless=True)
-        provider = open_sandboxes(sandbox, setup, stack)
-        grader = Grader(provider, log_parser=named.log_parser)
-        return await validate_dataset(instances, grader, parallelism=parallelism, on_result=report)
-
-
-def _assessment(result: Validation) -> str:
-    if result.valid:
-        return "ok"
-    if not result.gold.resolved:
-        return "the gold patch does not resolve it"
-    if result.empty.resolved:
-        return "the tests pass without a fix"
-    more = f" and {len(result.copies) - 1} more" if result.copies[1:] else ""
-    return f"the image holds the fix: {result.copies[0]}{more}"
 
 
 def prefetch(
@@ -135,18 +47,20 @@ def prefetch(
     Exit 1 when an image is not on every node.
 
     swe-rollout prefetch job.yaml
+
+    swe-rollout prefetch job.yaml -n rollouts -o wide
     """
     from swe_rollout.cli.dataset_argument import named_dataset
     from swe_rollout.cli.interrupt import run_async
-    from swe_rollout.cli.output import say, write_json, write_table
+    from swe_rollout.cli.output import say, write_data, write_table
 
     named = named_dataset(dataset, include=include or ())
     found = run_async(_prefetch(named, namespace, context, timeout), on_note=say)
-    if output is OutputFormat.JSON:
-        write_json({"images": [asdict(each) for each in found]})
+    if output.is_data:
+        write_data({"images": [asdict(each) for each in found]}, output)
     else:
         rows = [[each.image, str(each.nodes), each.problem or "ok"] for each in found]
-        write_table(["IMAGE", "NODES#", "RESULT"], rows)
+        write_table(["IMAGE", "NODES#", "RESULT"], rows, output)
     if any(each.problem for each in found):
         raise typer.Exit(1)
 
@@ -181,16 +95,21 @@ def rows(
     output_file: RowsFile = None,
     *,
     skip_bad_rows: SkipBadRows = False,
+    overwrite: Overwrite = False,
 ) -> None:
     """Write a dataset as rows in SWE-bench's format, one JSON object per line.
 
     swe-rollout datasets rows release-pairs -O rows.jsonl
+
+    swe-rollout datasets rows job.yaml --include 'sqlparse-*' -O rows.jsonl
     """
     from swe_rollout.cli.dataset_argument import named_dataset
-    from swe_rollout.cli.files import writing
+    from swe_rollout.cli.files import require_new, writing
     from swe_rollout.cli.output import say
     from swe_rollout.datasets.rows import to_row
 
+    if output_file is not None:
+        require_new(output_file, overwrite=overwrite)
     named = named_dataset(dataset, include=include or (), skip_bad_rows=skip_bad_rows)
     instances = asyncio.run(named.load())
     lines = [json.dumps(to_row(instance), ensure_ascii=False) for instance in instances]

@@ -10,6 +10,7 @@ import os
 import secrets
 import shutil
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -22,10 +23,10 @@ import httpx
 from swe_rollout.errors import SweRolloutError
 from swe_rollout.sandbox.local.cgroups import find_parents
 from swe_rollout.sandbox.local.images import cache_dir
-from swe_rollout.viewer.visible import one_line
+from swe_rollout.visible import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from swe_rollout.cluster import doctor as cluster
 
@@ -82,9 +83,14 @@ _local_check = partial(DoctorCheck, Tier.LOCAL)
 _cluster_check = partial(DoctorCheck, Tier.CLUSTER)
 
 
-async def examine(*, image: str | None = None) -> tuple[DoctorCheck, ...]:
-    """Run all checks, in the order of the tiers; with an image, also a sandbox pod from inside."""
-    groups = await asyncio.gather(_local(), _cluster(image), _s3(), _sglang())
+async def examine(*, image: str | None = None, cleans: bool = False) -> tuple[DoctorCheck, ...]:
+    """Run all checks, in the order of the tiers; with an image, also a sandbox pod from inside.
+
+    `cleans`: remove what dead jobs and processes have left, instead of counting it.
+    """
+    groups = await asyncio.gather(
+        _local(cleans=cleans), _cluster(image, cleans=cleans), _s3(), _sglang()
+    )
     return tuple(check for group in groups for check in group)
 
 
@@ -125,10 +131,35 @@ async def _try(*command: str) -> _CommandResult | None:
     return _CommandResult(process.returncode == 0, one_line(output.decode(errors="replace")))
 
 
-async def _local() -> list[DoctorCheck]:
+async def _local(*, cleans: bool) -> list[DoctorCheck]:
     version = sys.version.partition(" ")[0]
     python = _local_check("python", CheckStatus.OK, version)
-    return [python, *await asyncio.gather(_git(), _bubblewrap(), _uv()), _limits(), _disk()]
+    tried = await asyncio.gather(
+        _git(), _bubblewrap(), _uv(), asyncio.to_thread(_leftovers, cleans=cleans)
+    )
+    *programs, left = tried
+    return [python, *programs, _limits(), _disk(), left]
+
+
+def _leftovers(*, cleans: bool) -> DoctorCheck:
+    """Count, or remove, what killed processes of this user left of their local sandboxes."""
+    from swe_rollout.sandbox.local import leftovers
+
+    root = leftovers.sandboxes_folder()
+    found = leftovers.remove(root) if cleans else leftovers.find(root)
+    kinds = Counter(each.kind.value for each in found)
+    return _left_check(_local_check, kinds, "killed processes", cleans=cleans)
+
+
+def _left_check(
+    check: Callable[..., DoctorCheck], kinds: Mapping[str, int], of: str, *, cleans: bool
+) -> DoctorCheck:
+    if not kinds:
+        return check("leftovers", CheckStatus.OK, "none")
+    counts = ", ".join(f"{count} x {kind}" for kind, count in kinds.items())
+    if cleans:
+        return check("leftovers", CheckStatus.OK, f"removed: {counts}, of {of}")
+    return check("leftovers", CheckStatus.WARN, f"{counts}, of {of}", "swe-rollout doctor --clean")
 
 
 async def _git() -> DoctorCheck:
@@ -190,7 +221,7 @@ def _disk() -> DoctorCheck:
     return _local_check("cache", CheckStatus.OK, text)
 
 
-async def _cluster(image: str | None) -> list[DoctorCheck]:
+async def _cluster(image: str | None, *, cleans: bool) -> list[DoctorCheck]:
     from swe_rollout.cluster import doctor
 
     docker, dev = await asyncio.gather(_docker(), asyncio.to_thread(_dev_cluster))
@@ -201,7 +232,27 @@ async def _cluster(image: str | None) -> list[DoctorCheck]:
         _cluster_check(each.name, CheckStatus(each.level.value), each.text, each.fix)
         for each in checks
     ]
-    return [docker, dev, *found]
+    if all(each.status is CheckStatus.FAIL for each in found):
+        return [docker, dev, *found]
+    return [docker, dev, *found, await _left_pods(cleans=cleans)]
+
+
+async def _left_pods(*, cleans: bool) -> DoctorCheck:
+    """Count, or delete, sandbox pods of the context's namespace that nobody will delete."""
+    from swe_rollout.cluster import leftovers
+    from swe_rollout.cluster.client import ClusterClient
+
+    try:
+        client = await ClusterClient.connect(retry_timeout_s=_HTTP_S)
+        try:
+            act = leftovers.remove if cleans else leftovers.find
+            found = await act(client, client.namespace)
+        finally:
+            await client.aclose()
+    except SweRolloutError as error:
+        return _cluster_check("leftovers", CheckStatus.WARN, str(error), error.fix)
+    kinds = {"pod": len(found)} if found else {}
+    return _left_check(_cluster_check, kinds, "dead jobs and runs", cleans=cleans)
 
 
 async def _check_inside_pod(image: str) -> Sequence[cluster.ClusterCheck]:

@@ -59,6 +59,8 @@ class _ServerRow:
     model: str | None = None
     weight_version: str | None = None
     context_tokens: int | None = None
+    why: str | None = None
+    """Why it is down."""
 
 
 def status(
@@ -69,16 +71,22 @@ def status(
     Exit 4 when one of them is down.
 
     swe-rollout engine status http://sglang-0:30000 http://sglang-1:30000
+
+    swe-rollout engine status http://sglang:30000 -o wide
     """
-    from swe_rollout.cli.output import write_json, write_table
+    from swe_rollout.cli.output import say, write_data, write_table
 
     rows = asyncio.run(_query_all([url.rstrip("/") for url in urls], api_key_env))
-    if output is OutputFormat.JSON:
-        write_json({"engines": [asdict(row) for row in rows]})
+    if output.is_data:
+        write_data({"engines": [asdict(row) for row in rows]}, output)
     else:
-        columns = ("URL", "STATE", "REQUESTS#", "WEIGHTS", "CONTEXT#", "MODEL")
-        write_table(columns, map(_cells, rows))
-    if any(row.state == "down" for row in rows):
+        columns = ("URL", "STATE", "REQUESTS#", "WEIGHTS", "CONTEXT#+", "MODEL")
+        write_table(columns, map(_cells, rows), output)
+    down = [row for row in rows if row.state == "down"]
+    for row in down:
+        say(f"{row.url}: {row.why}")
+    if down:
+        say("start the server, or name its root: http://HOST:PORT, without /v1 and /generate")
         raise typer.Exit(UNREACHABLE)
 
 
@@ -95,6 +103,8 @@ def update_weights(
     Exit 1 when a server did not load the weights.
 
     swe-rollout engine update-weights http://sglang-0:30000 --model-path /ckpt/120 --version v120
+
+    swe-rollout engine update-weights http://sglang:30000 --model-path /c/9 --version 9 --mode abort
     """
     from swe_rollout.cli.interrupt import run_async
     from swe_rollout.cli.output import say, show_error, write_lines
@@ -130,6 +140,8 @@ def serve_scripted(
     Prints the address on stdout once the server accepts requests.
 
     swe-rollout engine serve-scripted --scenarios gold,wrong --port 30000
+
+    swe-rollout engine serve-scripted --include 'sqlparse-*' --host 0.0.0.0
     """
     from swe_rollout.agent.renderer import Renderer
     from swe_rollout.cli.dataset_argument import named_dataset
@@ -199,8 +211,8 @@ async def _query(url: str, api_key_env: str | None) -> _ServerRow:
             weight_version=info.weight_version,
             context_tokens=info.context_tokens,
         )
-    except (EngineLostError, UnreachableError):
-        return _ServerRow(url, "down")
+    except (EngineLostError, UnreachableError) as error:
+        return _ServerRow(url, "down", why=str(error))
     finally:
         await probe.aclose()
         await engine.aclose()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -34,9 +35,15 @@ def explanation(path: str) -> Iterator[str]:
     from swe_rollout.spec.fields import all_fields, fields_in
 
     parts = tuple(path.strip(".").split("."))
+    if parts[0].lower() in ("rolloutjob", "rolloutjobs", "rj"):  # as in `kubectl explain`
+        parts = parts[1:] or ("spec",)
     field = next((each for each in all_fields() if each.path == parts), None)
     if field is None:
-        candidates = ", ".join(each.dotted for each in all_fields() if each.name == parts[-1])
+        named = [each for each in all_fields() if each.name.lower() == parts[-1].lower()]
+        exact = [each for each in named if each.dotted.lower() == ".".join(parts).lower()]
+        candidates = ", ".join(each.dotted for each in exact or named)
+        close = get_close_matches(path, [each.dotted for each in all_fields()], n=1)
+        candidates = candidates or "".join(close)
         fix = f"did you mean {candidates}?" if candidates else "swe-rollout explain spec"
         raise UsageError(f"a RolloutJob has no field {path}", fix=fix)
     yield f"{field.dotted} <{field.type}>{_presence(field)}"

@@ -12,6 +12,7 @@ from swe_rollout.cli.options import (
     Context,
     Namespace,
     OtherDatasetName,
+    Overwrite,
     StoredAddress,
     WithFiles,
     option,
@@ -79,6 +80,15 @@ _NAMES = {
 _OF_PATCHES = frozenset(
     {ExportFormat.PREDICTIONS, ExportFormat.PATCHES, ExportFormat.ROLLOUT_LIBRARY}
 )
+_FOLDERS = frozenset(
+    {
+        ExportFormat.ATIF,
+        ExportFormat.PATCHES,
+        ExportFormat.ROLLOUT_LIBRARY,
+        ExportFormat.TIMELINE,
+    }
+)
+"""Formats of several files, whose folder is a new one. A timeline of one episode is a file."""
 _WITH_PROMPTS = frozenset(
     {
         ExportFormat.MESSAGES,
@@ -101,6 +111,7 @@ class _Options:
     model_name: str | None
     dataset: str | None
     with_files: tuple[Path, ...]
+    overwrite: bool
 
 
 def export(
@@ -115,8 +126,9 @@ def export(
     model_name: ModelName = None,
     dataset: OtherDatasetName = None,
     with_files: WithFiles = None,
+    overwrite: Overwrite = False,
 ) -> None:
-    """Write trajectories for trainers, graders, viewers and people (docs/how-to/export.md).
+    """Write trajectories for trainers, graders, viewers and people.
 
     parquet: a row for each episode. json, jsonl: the records. txt: to read. messages: chats for
     fine-tuning. atif: Harbor's format. verifiers: traces of Prime Intellect's verifiers.
@@ -125,9 +137,7 @@ def export(
 
     swe-rollout export runs/demo --to parquet
 
-    swe-rollout export s3://rollouts/demo --to predictions --sample 0 --drop-path pyproject.toml
-
-    swe-rollout export runs/demo/sqlparse-0.5.2/0 --to timeline -O timeline.html
+    swe-rollout export s3://rollouts/demo --to predictions --sample 0
     """
     from swe_rollout.cli.job_address import JobLocation
 
@@ -139,6 +149,7 @@ def export(
         model_name,
         dataset,
         tuple(with_files or ()),
+        overwrite,
     )
     _require_meaning(options)
     asyncio.run(_export(address, JobLocation(namespace, context), options))
@@ -154,11 +165,14 @@ def _require_meaning(options: _Options) -> None:
             fix=f"use it with --to {', '.join(sorted(_OF_PATCHES))}",
         )
     if options.model_name and options.to is not ExportFormat.PREDICTIONS:
-        raise UsageError("--model-name has a meaning for --to predictions only")
+        raise UsageError(
+            "--model-name has a meaning for --to predictions only",
+            fix="leave it out, or write --to predictions",
+        )
 
 
 async def _export(address: str, location: JobLocation, options: _Options) -> None:
-    from swe_rollout.cli.files import writing
+    from swe_rollout.cli.files import require_new, writing
     from swe_rollout.cli.left_out import write_left_out, write_not_shown
     from swe_rollout.cli.output import say, write_lines
     from swe_rollout.cli.stored_work import targeted
@@ -168,7 +182,12 @@ async def _export(address: str, location: JobLocation, options: _Options) -> Non
     target = await find_target(address, location)
     path = options.output or Path(target.name + _NAMES.get(options.to, f".{options.to}"))
     store = Store.open(target.ref.store_uri)
-    await store.plan(target.ref.job)
+    plan = await store.plan(target.ref.job)
+    if target.episode is None:
+        await _require_some(store, target.ref.job, options.sample, planned=plan.episodes)
+    is_timeline = options.to is ExportFormat.TIMELINE and target.episode is not None
+    if options.to not in _FOLDERS or is_timeline:
+        require_new(path, overwrite=options.overwrite)
     damaged: list[DamagedRecord] = []
     records = _chosen(targeted(store, target, damaged), options.sample)
     with writing(path):
@@ -178,6 +197,29 @@ async def _export(address: str, location: JobLocation, options: _Options) -> Non
     strays = () if target.episode else (await store.listing(target.ref.job)).strays
     write_left_out(damaged, strays)
     write_lines([str(path)])
+
+
+async def _require_some(store: Store, job: str, sample: int | None, *, planned: int) -> None:
+    """Raise UsageError where there is nothing to export; say what is still missing."""
+    from swe_rollout.cli.output import say
+    from swe_rollout.errors import UsageError
+
+    committed = await store.committed(job)
+    chosen = [each for each in committed if sample in (None, each.sample)]
+    if not chosen and committed:
+        raise UsageError(
+            f"{job} has no episode with sample {sample}",
+            why=f"its samples are 0 to {max(each.sample for each in committed)}",
+            fix="leave --sample out, or name one of these",
+        )
+    if not chosen:
+        raise UsageError(
+            f"{job} has no episode to export yet",
+            why=f"0 of {planned} episodes are committed",
+            fix="run the job (`swe-rollout run job.yaml`), and export it when it has ended",
+        )
+    if len(committed) < planned:
+        say(f"the job is not finished: {len(committed)} of {planned} episodes are committed")
 
 
 async def _chosen(
@@ -216,7 +258,7 @@ def _form(options: _Options, *, is_one: bool) -> FileFormat | FolderFormat:
     from swe_rollout.export import patches, plain, profile
     from swe_rollout.export.patch_filter import PatchFilter
     from swe_rollout.viewer.timeline import timeline_file, timeline_folder
-    from swe_rollout.viewer.visible import visible
+    from swe_rollout.visible import visible
 
     dropped = PatchFilter(options.drop_paths)
     form: FileFormat | FolderFormat

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+_PAGE = b"<!doctype html"
+
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
@@ -21,7 +23,43 @@ def writing(path: Path) -> Iterator[None]:
     except FileExistsError:
         raise
     except OSError as error:
-        raise UsageError(f"{path} can't be written", why=_reason(path, error)) from error
+        raise UsageError(
+            f"{path} can't be written", why=_reason(path, error), fix=_fix(path)
+        ) from error
+
+
+def require_new(path: Path, *, overwrite: bool) -> None:
+    """Raise UsageError for a folder, or for a file that is there unless it may be overwritten."""
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder", fix=f"name a file in it: -O {path / 'FILE'}")
+    if path.is_file() and not overwrite:
+        raise UsageError(
+            f"{path} exists already",
+            why="it may be something else than an earlier export",
+            fix="name another file (-O FILE), or replace this one by --overwrite",
+        )
+
+
+def require_page(path: Path) -> None:
+    """Raise UsageError for a file that is there and is no page: `view` replaces pages only."""
+    if not path.is_file():
+        return
+    with path.open("rb") as file:
+        begins = file.read(len(_PAGE)).lower()
+    if begins and begins != _PAGE:
+        raise UsageError(
+            f"{path} exists already, and is no page",
+            why="only an earlier page is replaced",
+            fix="name another file: -O page.html",
+        )
+
+
+def _fix(path: Path) -> str:
+    if path.is_dir():
+        return f"name a file in it: -O {path / 'FILE'}"
+    if why_missing(path):
+        return f"mkdir -p {path.parent}, or name a file in a folder that exists"
+    return "name another file, in a folder that you may write to"
 
 
 def _reason(path: Path, error: OSError) -> str:

@@ -7,9 +7,7 @@ from typing import Annotated
 
 import typer
 
-NewFile = Annotated[
-    Path, typer.Argument(metavar="[FILE]", help="The file to create; `-` is stdout.")
-]
+NewFile = Annotated[Path, typer.Argument(metavar="FILE", help="The file to create; `-` is stdout.")]
 
 
 def init(file: NewFile = Path("job.yaml")) -> None:
@@ -25,6 +23,9 @@ def init(file: NewFile = Path("job.yaml")) -> None:
     from swe_rollout.spec.template import template
 
     text = template()
+    if file.is_dir():
+        fix = f"name a file in it: swe-rollout init {file / 'job.yaml'}"
+        raise UsageError(f"{file} is a folder", fix=fix)
     if str(file) == "-":
         write_lines(text.splitlines())
         return

@@ -14,10 +14,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LOCAL_IMAGE: Final = "swe-rollout/worker:local"
+_REFERENCE: Final = (
+    r"(?:(?:[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9A-Fa-f:]+\])(?::\d{1,5})?/)?"
+    r"[a-z0-9]+(?:[._/-]+[a-z0-9]+)*"
+    r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?"
+    r"(?P<digest>@sha256:[0-9a-f]{64})?"
+)
+"""Registry, name, tag and digest, as container runtimes read them."""
 
 Print = Annotated[bool, option("--print", help="Print the manifests; apply nothing.")]
 Image = Annotated[
-    str | None, option(help="Image of the operator and the workers. Default: the local build.")
+    str | None,
+    option(
+        help="Image of the operator and the workers, by digest: NAME@sha256:…. Default: the local "
+        "build."
+    ),
 ]
 Timeout = Annotated[
     float,
@@ -38,17 +49,23 @@ def install(
 
     Run it again to upgrade: existing objects are updated.
 
-    swe-rollout install
+    swe-rollout install --image registry.example/swe-rollout/worker@sha256:…
 
     swe-rollout install --print | kubectl apply --server-side -f -
     """
     from swe_rollout.cli.interrupt import run_async
     from swe_rollout.cli.output import say, write_lines
 
+    text = manifests(image)
+    if image is not None and not is_pinned(image):
+        say(
+            f"warning: {image} is a tag, which can be moved: workers of one job may then run "
+            "different code\n  fix   --image NAME@sha256:… with the digest that the push printed"
+        )
     if print_only:
-        write_lines(manifests(image).splitlines())
+        write_lines(text.splitlines())
         return
-    run_async(_install(manifests(image), context, timeout_s), on_note=say)
+    run_async(_install(text, context, timeout_s), on_note=say)
 
 
 def manifests(image: str | None = None) -> str:
@@ -59,13 +76,24 @@ def manifests(image: str | None = None) -> str:
     return "".join(_with_image(text, image))
 
 
-def _with_image(text: str, image: str) -> Iterator[str]:
-    """Replace the image in both places: the operator's own, and the one it gives to workers."""
+def is_pinned(image: str) -> bool:
+    """Whether a reference names one image for ever, by its digest. Raises UsageError."""
+    import re
+
     from swe_rollout.errors import UsageError
 
-    if not image or any(character.isspace() or character in "\"'#" for character in image):
-        fix = "write it as registry/repository:tag"
-        raise UsageError(f"{image!r} is not an image reference", fix=fix)
+    if (found := re.fullmatch(_REFERENCE, image)) is None:
+        raise UsageError(
+            f"{image!r} is not an image reference",
+            why="a name is in lower case, and a digest is sha256: and 64 hexadecimal digits",
+            fix="write it as registry/repository@sha256:… or registry/repository:tag",
+        )
+    return found["digest"] is not None
+
+
+def _with_image(text: str, image: str) -> Iterator[str]:
+    """Replace the image in both places: the operator's own, and the one it gives to workers."""
+    is_pinned(image)
     for line in text.splitlines(keepends=True):
         key, separator, value = line.partition(": ")
         if value.strip() == LOCAL_IMAGE and key.strip() in ("image", "value"):
@@ -85,11 +113,15 @@ async def _install(text: str, context: str | None, timeout_s: float) -> None:
 
     client = await ClusterClient.connect(context, retry_timeout_s=15.0)
     try:
+        installation = Installation(client)
+        documents = list(yaml.safe_load_all(text))
+        [definition] = (each for each in documents if each["kind"] == "CustomResourceDefinition")
+        versions = {each["name"] for each in definition["spec"]["versions"]}
+        await installation.check_stored_versions(CRD_NAME, versions)
         applier = Applier(client.transport, on_note=say, timeout_s=timeout_s)
-        for document in yaml.safe_load_all(text):
+        for document in documents:
             applied = await applier.apply(document)
             write_lines([f"{applied.name} {applied.result}"])
-        installation = Installation(client)
         await installation.wait_until_served(CRD_NAME, timeout_s=timeout_s)
         say(f"waiting for the operator in {NAMESPACE}")
         await installation.wait_until_available(timeout_s=timeout_s)

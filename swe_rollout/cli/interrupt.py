@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import threading
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import typer
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Coroutine, Iterator
     from types import FrameType
 
@@ -22,6 +22,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _STDERR = 2
 _LAST_WORDS = b"exiting immediately; whatever is still running ends at its own deadline\n"
 _SHOW_CURSOR = b"\x1b[?25h"
+_terminated = threading.Event()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +43,12 @@ def run_async(
     messages: InterruptMessages = STOPPED,
 ) -> T:
     """Run `work` to its end. On ^C or SIGTERM, cancel it, let it clean up and exit with 130."""
+    import asyncio
+
     interruption = _Interruption(on_note, messages)
     with _handling(interruption.receive):
+        if was_terminated():
+            interruption.receive(signal.SIGTERM, None)
         try:
             return asyncio.run(interruption.run(work))
         except _StoppedError:
@@ -52,8 +57,21 @@ def run_async(
 
 def terminate_as_interrupt() -> None:
     """Treat SIGTERM as ^C from now on: both end in an exit code, after the cleanup of what runs."""
+
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        _terminated.set()
+        signal.raise_signal(signal.SIGINT)
+
     if _receives_signals():
-        signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+        signal.signal(signal.SIGTERM, on_signal)
+
+
+def was_terminated() -> bool:
+    """Whether SIGTERM came as ^C, and was lost if this is still running.
+
+    What is raised in the callback of a weak reference, as imports have them, goes nowhere.
+    """
+    return _terminated.is_set()
 
 
 def ignore_signals() -> None:
@@ -83,6 +101,8 @@ class _Interruption:
 
     async def run(self, work: Coroutine[object, object, T]) -> T:
         """Run the work; raises _StoppedError when a signal cancelled it."""
+        import asyncio
+
         self._loop = asyncio.get_running_loop()
         self._task = task = asyncio.ensure_future(work)
         if self._received:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from swe_rollout.errors import PrerequisiteError, UsageError
-from swe_rollout.launcher.remote import open_jobs
 from swe_rollout.store.layout import JobRef
 from swe_rollout.store.store import Store
 
@@ -43,6 +42,15 @@ class ClusterJobName:
 
 def parse_job_name(address: str, location: JobLocation) -> ClusterJobName:
     """Parse `demo` or `ns/demo`; raises UsageError for any other form."""
+    from swe_rollout.cli.address_hints import local_job
+
+    if not location.given and (job := local_job(address)) is not None:
+        raise UsageError(
+            f"{address} is a job in a folder of this machine, and not on the cluster",
+            why="the process that runs it prints its log and is stopped by ^C",
+            fix=f"`swe-rollout status {job}` and `swe-rollout view {job}` read it; a job on the "
+            "cluster is named demo or ns/demo",
+        )
     match = re.fullmatch(rf"(?:(?P<ns>{_NAME})/)?(?P<name>{_NAME})", address)
     if match is None or (match["ns"] and location.namespace not in (None, match["ns"])):
         raise UsageError(
@@ -52,8 +60,15 @@ def parse_job_name(address: str, location: JobLocation) -> ClusterJobName:
     return ClusterJobName(match["name"], match["ns"] or location.namespace)
 
 
+def _is_cluster_name(address: str) -> bool:
+    return re.fullmatch(rf"({_NAME}/)?{_NAME}", address) is not None
+
+
 async def find_job(address: str, location: JobLocation) -> JobObject:
     """The job on the cluster; raises UsageError when there is none."""
+    # It takes half a second, and jobs in a store do without.
+    from swe_rollout.launcher.remote import open_jobs
+
     wanted = parse_job_name(address, location)
     async with open_jobs(location.context) as jobs:
         return await jobs.get(wanted.namespace or jobs.namespace, wanted.name)
@@ -69,12 +84,20 @@ async def find_either(address: str, location: JobLocation) -> JobRef | JobObject
     """The job in a store, otherwise the one on the cluster; raises UsageError for neither."""
     if location.given:
         return await find_job(address, location)
-    ref = JobRef.parse(address)
     try:
+        ref = JobRef.parse(address)
         await Store.open(ref.store_uri).plan(ref.job)
-    except UsageError as not_in_store:
-        if "://" in address:
-            raise
+    except UsageError as error:
+        from swe_rollout.cli.address_hints import job_in_other_folder, job_named_wrongly
+
+        not_in_store = error
+        if (better := job_named_wrongly(address)) is not None:
+            raise better from error
+        if meant := job_in_other_folder(address):
+            fix = f"did you mean {meant}?"
+            not_in_store = UsageError(not_in_store.what, why=not_in_store.why, fix=fix)
+        if "://" in address or not _is_cluster_name(address):
+            raise not_in_store from error
         return await _find_on_cluster(address, location, not_in_store)
     return ref
 

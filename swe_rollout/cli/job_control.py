@@ -37,6 +37,8 @@ def suspend(job: JobName, namespace: Namespace = None, context: Context = None) 
     """Suspend a job on the cluster: its sandboxes end, committed episodes stay.
 
     swe-rollout suspend demo
+
+    swe-rollout suspend demo -n rollouts
     """
     from swe_rollout.cli.job_address import JobLocation
     from swe_rollout.cli.output import say
@@ -49,6 +51,8 @@ def resume(job: JobName, namespace: Namespace = None, context: Context = None) -
     """Resume a suspended job; committed episodes are not repeated.
 
     swe-rollout resume demo
+
+    swe-rollout resume rollouts/demo
     """
     from swe_rollout.cli.job_address import JobLocation
 

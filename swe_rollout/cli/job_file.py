@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from swe_rollout.cli.options import SandboxKind
+from swe_rollout.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +18,14 @@ if TYPE_CHECKING:
 def overrides_of(
     sets: Sequence[str] | None, *, store: str | None, name: str | None, skip_bad_rows: bool
 ) -> list[str]:
-    """The options as overrides, in the form of `--set`."""
+    """The options as overrides, in the form of `--set`; raises UsageError for an empty one."""
+    for option, value in (("--store", store), ("--name", name)):
+        if value is not None and not value.strip():
+            raise UsageError(
+                f"{option} is empty",
+                why="often a variable of the shell that is not set",
+                fix=f"write a value behind {option}, or leave it out for that of the job's file",
+            )
     overrides = list(sets or [])
     if store is not None:
         overrides.append(f"spec.store.uri={json.dumps(store)}")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from swe_rollout.cli.formatting import format_masked, format_mean, format_number
+from swe_rollout.cli.options import OutputFormat
 from swe_rollout.cli.output import say, write_lines, write_table
+from swe_rollout.formatting import format_masked, format_mean, format_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -14,10 +15,13 @@ if TYPE_CHECKING:
     from swe_rollout.store.summary import JobSummary
 
 
-def write_summary(summary: JobSummary) -> None:
+def write_summary(summary: JobSummary, output: OutputFormat = OutputFormat.TABLE) -> None:
     """Print a job's results by instance, and its totals on stderr."""
     write_table(
-        ["INSTANCE", "SAMPLES#", "RESOLVED#", "MEAN REWARD#", "MASKED#", "TURNS#", "TOKENS#"],
+        [
+            *("INSTANCE", "SAMPLES#", "RESOLVED#", "MEAN REWARD#", "MASKED#", "TURNS#", "TOKENS#"),
+            *("TURNS EACH#+", "TOKENS EACH#+"),
+        ],
         [
             [
                 row.instance,
@@ -27,9 +31,11 @@ def write_summary(summary: JobSummary) -> None:
                 format_masked(row.masked, row.samples),
                 str(row.turns),
                 str(row.tokens),
+                *(f"{total / max(row.samples, 1):.1f}" for total in (row.turns, row.tokens)),
             ]
             for row in summary.by_instance
         ],
+        output,
     )
     mean = format_mean(summary.mean_reward, masked=summary.masked, committed=summary.committed)
     say(
@@ -37,17 +43,27 @@ def write_summary(summary: JobSummary) -> None:
         f"{summary.resolved} resolved · {summary.masked} masked · "
         f"mean reward {mean}"
     )
+    if summary.forked_from:
+        say(f"all of them begin at {summary.forked_from}, and share what came before it")
+    if summary.quarantined:
+        count = sum(summary.quarantined.values())
+        reasons = ", ".join(f"{number} {why}" for why, number in summary.quarantined.items())
+        say(f"{count} tasks are in quarantine and were left out: {reasons}")
 
 
-def write_jobs(jobs: Iterable[JobObject]) -> None:
+def write_jobs(jobs: Iterable[JobObject], output: OutputFormat = OutputFormat.TABLE) -> None:
     """Print one line per job, with the columns of `kubectl get rolloutjobs`."""
     columns = ["JOB", "STATE", "DONE", "RESOLVED", "REWARD", "MASKED#", "RUNNING#", "POLICY"]
-    write_table(columns, [_row(job) for job in jobs])
+    write_table([*columns, "STORE+"], [_row(job) for job in jobs], output)
 
 
-def write_job(job: JobObject) -> None:
+def write_job(job: JobObject, output: OutputFormat = OutputFormat.TABLE) -> None:
     """Print a job on the cluster, the outcomes of its episodes, and its conditions."""
-    write_jobs([job])
+    from swe_rollout.launcher.watched_job import count_outcomes
+
+    write_jobs([job], output)
+    if output is OutputFormat.NAME:
+        return
     outcomes = count_outcomes(job)
     if outcomes:
         write_lines([""])
@@ -58,12 +74,6 @@ def write_job(job: JobObject) -> None:
             ["CONDITION", "STATUS", "REASON", "MESSAGE"],
             [[c.type, c.status, c.reason, c.message] for c in job.status.conditions],
         )
-
-
-def count_outcomes(job: JobObject) -> list[tuple[str, int]]:
-    """Stop reasons and failures with their numbers of episodes, the most frequent first."""
-    counts = [*job.status.stop_reasons.items(), *job.status.failures.items()]
-    return sorted(counts, key=lambda each: -each[1])
 
 
 def _row(job: JobObject) -> list[str]:
@@ -77,4 +87,5 @@ def _row(job: JobObject) -> list[str]:
         format_masked(status.episodes.masked, status.episodes.committed),
         str(status.episodes.running),
         status.policy,
+        job.spec.store.uri,
     ]

@@ -10,7 +10,7 @@ from swe_rollout.cli.options import (
     DisplayKind,
     File,
     Form,
-    JobName,
+    JobAddress,
     Name,
     Namespace,
     OutputFormat,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from swe_rollout.cluster.job_objects import JobObject
     from swe_rollout.launcher.uploads import LocalFile
     from swe_rollout.spec.job import RolloutJob
+    from swe_rollout.store.layout import JobRef
 
 Detach = Annotated[bool, option("--detach", help="Return at once instead of following the job.")]
 DryRun = Annotated[
@@ -64,7 +65,7 @@ def launch(
     from swe_rollout.cli.job_address import JobLocation
     from swe_rollout.cli.job_display import follow_job
     from swe_rollout.cli.job_file import overrides_of
-    from swe_rollout.cli.output import say, write_json, write_lines
+    from swe_rollout.cli.output import say, write_data, write_lines
     from swe_rollout.launcher.bundles import pack_bundles
     from swe_rollout.launcher.uploads import read_file
     from swe_rollout.spec.load import load_job
@@ -80,8 +81,9 @@ def launch(
     if not (detach or dry_run):
         follow_job(submitted, location, display=display, output=output)
         return
-    if output is OutputFormat.JSON:
-        write_json({"namespace": submitted.namespace, "name": submitted.name, "dry_run": dry_run})
+    if output.is_data:
+        shown = {"namespace": submitted.namespace, "name": submitted.name, "dry_run": dry_run}
+        write_data(shown, output)
     else:
         write_lines([f"rolloutjob/{submitted.name}{' (dry run)' if dry_run else ''}"])
     if not dry_run:
@@ -89,26 +91,49 @@ def launch(
 
 
 def watch(
-    job: JobName,
+    job: JobAddress,
     namespace: Namespace = None,
     context: Context = None,
     *,
     display: Shown = DisplayKind.AUTO,
     output: Form = OutputFormat.TABLE,
 ) -> None:
-    """Follow a job on the cluster until it completes or fails.
+    """Follow a job until it completes or fails.
 
-    Exit 1 when it fails.
+    A job in a store is followed by the records that its workers, or another process here, commit;
+    ^C leaves it alone. Exit 1 when a job on the cluster fails.
 
     swe-rollout watch demo
 
-    swe-rollout watch rollouts/demo --display plain
+    swe-rollout watch runs/demo --display plain
     """
-    from swe_rollout.cli.job_address import JobLocation, find_job
+    from swe_rollout.cli.job_address import JobLocation, find_either
     from swe_rollout.cli.job_display import follow_job
+    from swe_rollout.store.layout import JobRef
 
     location = JobLocation(namespace, context)
-    follow_job(asyncio.run(find_job(job, location)), location, display=display, output=output)
+    found = asyncio.run(find_either(job, location))
+    if isinstance(found, JobRef):
+        _watch_stored(found, display=display, output=output)
+    else:
+        follow_job(found, location, display=display, output=output)
+
+
+def _watch_stored(ref: JobRef, *, display: DisplayKind, output: OutputFormat) -> None:
+    from swe_rollout.cli.interrupt import InterruptMessages, run_async
+    from swe_rollout.cli.job_tables import write_summary
+    from swe_rollout.cli.left_out import write_left_out
+    from swe_rollout.cli.output import say, stderr_console, write_data
+    from swe_rollout.cli.stored_display import follow_stored
+
+    messages = InterruptMessages("detached; whatever runs the job goes on", "")
+    work = follow_stored(ref, display=display, console=stderr_console())
+    summary = run_async(work, on_note=say, messages=messages)
+    if output.is_data:
+        write_data(summary.to_dict(), output)
+    else:
+        write_summary(summary, output)
+    write_left_out(summary.damaged, summary.strays)
 
 
 async def _submit(

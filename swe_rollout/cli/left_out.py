@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from swe_rollout.cli.output import say
 from swe_rollout.store.damage import RERUN
-from swe_rollout.viewer.visible import one_line
+from swe_rollout.visible import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,57 +1,81 @@
-"""The parts that both progress displays share: choosing one, drawing it, redrawing it periodically.
+"""Keep a live view at the bottom of a terminal, below what is printed meanwhile.
 
-The number of lines on a screen never changes, however narrow the terminal is.
+A frame is written over the one before, in one write and line by line, so that nothing flickers. It
+never scrolls: its height is that of the window at most. When the window has become narrower, the
+terminal has wrapped the lines of the last frame, and they are counted as it shows them now.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
-from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING
+import threading
+from contextlib import asynccontextmanager, contextmanager, suppress
+from math import ceil
+from typing import TYPE_CHECKING, Final, TextIO, cast
 
-from rich.console import Group
-from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
-from rich.text import Text
+from rich.console import RenderHook
+from rich.control import Control
+from rich.file_proxy import FileProxy
+from rich.segment import ControlType, Segment
 
-from swe_rollout.cli.formatting import format_clock
+from swe_rollout.cli.live_layout import draw
 from swe_rollout.cli.options import DisplayKind
-from swe_rollout.viewer.visible import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
-    from rich.console import Console, RenderableType
+    from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderResult
+    from rich.text import Text
 
-SUMMARY_S = 10.0
+    from swe_rollout.live.snapshot import Snapshot
+
+SCREEN_S: Final = 0.25
+"""Between two frames."""
+SUMMARY_S: Final = 10.0
 """Between two summary lines of a plain display."""
-OUTCOME_ROWS = 5
-_BAR_WIDTH = 30
+_BEGIN: Final = "\x1b[?2026h"
+"""Terminals that know it show what follows at once, up to the end."""
+_END: Final = "\x1b[?2026l"
+_ERASE_LINE: Final = "\x1b[K"
+_ERASE_BELOW: Final = "\x1b[J"
 
 
 def resolve_display(kind: DisplayKind, console: Console) -> DisplayKind:
-    """Replace AUTO by RICH on a terminal and by PLAIN elsewhere."""
+    """Replace AUTO by RICH on a terminal that can show it, and by PLAIN elsewhere."""
     if kind is not DisplayKind.AUTO:
         return kind
-    return DisplayKind.RICH if console.is_terminal else DisplayKind.PLAIN
+    is_able = console.is_terminal and not console.is_dumb_terminal
+    return DisplayKind.RICH if is_able and _has_bars(console) else DisplayKind.PLAIN
 
 
 @asynccontextmanager
 async def live_screen(
-    console: Console, draw: Callable[[], RenderableType], *, interval_s: float
+    console: Console, snapshot: Callable[[], Snapshot], *, interval_s: float = SCREEN_S
 ) -> AsyncIterator[None]:
-    """Redraw the screen every `interval_s` while the block runs, and once at its end."""
-    live = Live(
-        console=console,
-        auto_refresh=False,
-        redirect_stdout=sys.stdout.isatty(),
-        get_renderable=draw,
-    )
-    with live:
-        async with every(interval_s, live.refresh):
-            yield
+    """Show snapshots every `interval_s` while the block runs, and the last one at its end.
+
+    What is no terminal gets the last one alone.
+    """
+    if not console.is_terminal:
+        yield
+        width, height = console.size
+        console.print(*draw(snapshot(), width=width, height=height), sep="\n")
+        return
+    screen = _Screen(console, snapshot)
+    console.show_cursor(show=False)
+    console.push_render_hook(screen)
+    try:
+        with _printing_above(console), _stopping(console, screen):
+            screen.refresh()
+            async with every(interval_s, screen.refresh):
+                yield
+            screen.refresh()
+    finally:
+        console.pop_render_hook()
+        console.show_cursor(show=True)
 
 
 @asynccontextmanager
@@ -72,50 +96,138 @@ async def every(seconds: float, act: Callable[[], None]) -> AsyncIterator[None]:
             await ticker
 
 
-def draw_screen(head: Text, facts: Mapping[str, RenderableType], outcomes: Table) -> RenderableType:
-    """Lay out a screen: its head, the facts by label, and the most frequent outcomes."""
-    grid = Table.grid(padding=(0, 2))
-    for label, fact in facts.items():
-        grid.add_row(Text(label, "dim"), fact)
-    while outcomes.row_count < OUTCOME_ROWS:
-        outcomes.add_row()
-    return Group(head, Text(), grid, Text(), outcomes)
+@contextmanager
+def _stopping(console: Console, screen: _Screen) -> Iterator[None]:
+    """Give the terminal back while ^Z stops the process, and show the view again after it."""
+    loop = asyncio.get_running_loop()
+
+    def listen() -> None:
+        loop.add_signal_handler(signal.SIGTSTP, stop)
+        loop.add_signal_handler(signal.SIGCONT, go_on)
+
+    def stop() -> None:
+        _listen_no_more(loop)
+        console.show_cursor(show=True)
+        # As the shell expects: it is told by which signal its job stopped. This returns after `fg`.
+        os.kill(os.getpid(), signal.SIGTSTP)
+        go_on()
+        listen()
+
+    def go_on() -> None:
+        console.show_cursor(show=False)
+        screen.begin_anew()
+
+    if signal.getsignal(signal.SIGTSTP) is not signal.SIG_DFL:  # ignored, or somebody else's
+        yield
+        return
+    # Signals are for the main thread.
+    with suppress(ValueError, RuntimeError, NotImplementedError):
+        listen()
+    try:
+        yield
+    finally:
+        _listen_no_more(loop)
 
 
-def head_line(job: str, *facts: str, elapsed_s: float, eta_s: float | None) -> Text:
-    """The job's name, facts about it, and its times."""
-    eta = "" if eta_s is None else f"eta ~{format_clock(eta_s)}"
-    name = Text.assemble((f"rolloutjob/{one_line(job)}", "bold"), "   ")
-    return facts_line([*map(one_line, facts), format_clock(elapsed_s), eta], after=name)
+def _listen_no_more(loop: asyncio.AbstractEventLoop) -> None:
+    for number in (signal.SIGTSTP, signal.SIGCONT):
+        loop.remove_signal_handler(number)
 
 
-def episodes_row(
-    done: int, total: int, running: int, *, per_minute: float | None, retries: int = 0
-) -> Table:
-    """The episodes as a bar and as numbers."""
-    facts = [
-        f"{done}/{total}",
-        "" if per_minute is None else f"{per_minute:.1f}/min",
-        f"{running} running · {max(total - done - running, 0)} pending",
-        f"{retries} retried" if retries else "",
-    ]
-    row = Table.grid(padding=(0, 2))
-    bar = ProgressBar(total=max(total, 1), completed=done, width=_BAR_WIDTH)
-    row.add_row(bar, facts_line(facts))
-    return row
+class _Screen(RenderHook):
+    """Puts a frame below everything that its console prints."""
+
+    def __init__(self, console: Console, snapshot: Callable[[], Snapshot]) -> None:
+        self._console = console
+        self._snapshot = snapshot
+        self._latest = snapshot()
+        self._lock = threading.Lock()
+        self._shown: Sequence[int] = ()
+        """The cells of each line of the frame on the screen."""
+        self._width = 0
+
+    def refresh(self) -> None:
+        """Show the present snapshot; on the thread that counts."""
+        self._latest = self._snapshot()
+        self._console.print(Control())
+
+    def begin_anew(self) -> None:
+        """Show a frame below what others have written; the one before stays as it is."""
+        with self._lock:
+            self._shown = ()
+        self.refresh()
+
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        """Put what is printed in the place of the last frame, and a frame below it.
+
+        Any thread may print, so this takes no new snapshot.
+        """
+        with self._lock:
+            width, height = self._console.size
+            rows = _rows_on_screen(self._shown, before=self._width, now=width)
+            lines = draw(self._latest, width=width, height=height)
+            self._shown, self._width = [line.cell_len for line in lines], width
+        is_refresh = all(isinstance(each, Control) for each in renderables)
+        start = f"{_BEGIN}\r" + (f"\x1b[{rows}A" if rows else "")
+        above = [] if is_refresh else [_Raw(_ERASE_BELOW), *renderables]
+        return [_Raw(start), *above, _Frame(lines), _Raw(_ERASE_BELOW + _END)]
 
 
-def outcome_table() -> Table:
-    """An empty table of outcomes and their episodes, for at most `OUTCOME_ROWS` rows."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("OUTCOME", no_wrap=True, min_width=16)
-    table.add_column("EPISODES", justify="right", no_wrap=True)
-    return table
+class _Raw:
+    """Codes for the terminal; nothing elsewhere."""
+
+    def __init__(self, codes: str) -> None:
+        self._codes = codes
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        del console, options
+        yield Segment(self._codes, None, [(ControlType.CURSOR_UP, 0)])
 
 
-def facts_line(facts: Sequence[str], *, after: Text | None = None) -> Text:
-    """The facts that are not empty, on one line with an ellipsis; `after` stands before them."""
-    line = Text() if after is None else after
-    line.append("   ".join(filter(None, facts)))
-    line.no_wrap, line.overflow = True, "ellipsis"
-    return line
+class _Frame:
+    """Lines that replace what their rows of the screen show."""
+
+    def __init__(self, lines: Sequence[Text]) -> None:
+        self._lines = lines
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        del options
+        for line in self._lines:
+            yield from line.render(console)
+            yield Segment(_ERASE_LINE, None, [(ControlType.ERASE_IN_LINE, 0)])
+            yield Segment.line()
+
+
+def _rows_on_screen(cells: Sequence[int], *, before: int, now: int) -> int:
+    """Count the rows of a frame after the window's width has changed."""
+    if now >= before:
+        return len(cells)
+    return sum(max(1, ceil(each / max(now, 1))) for each in cells)
+
+
+@contextmanager
+def _printing_above(console: Console) -> Iterator[None]:
+    """Send what is written to a terminal through the console, above the frame."""
+    before = sys.stdout, sys.stderr
+    proxied = [_proxied(console, stream) for stream in before]
+    sys.stdout, sys.stderr = proxied
+    try:
+        yield
+    finally:
+        for stream in proxied:
+            with suppress(OSError, ValueError):
+                stream.flush()
+        sys.stdout, sys.stderr = before
+
+
+def _proxied(console: Console, stream: TextIO) -> TextIO:
+    is_terminal = console.is_terminal and stream.isatty()
+    return cast("TextIO", FileProxy(console, stream)) if is_terminal else stream
+
+
+def _has_bars(console: Console) -> bool:
+    try:
+        "▁█━·–…".encode(console.encoding)
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True

@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from swe_rollout.cli.options import Context, Form, JobName, Namespace, OutputFormat, option
+from swe_rollout.cli.options import (
+    Context,
+    Form,
+    JobName,
+    Namespace,
+    OutputFormat,
+    complete_address,
+    option,
+)
 
 if TYPE_CHECKING:
     from swe_rollout.cli.job_address import JobLocation
+    from swe_rollout.cli.log_address import LogFilter
     from swe_rollout.cluster.objects import KubernetesEvent
     from swe_rollout.cluster.worker_logs import LogLine
 
 LogAddress = Annotated[
     str,
     typer.Argument(
-        metavar="JOB|JOB/INSTANCE/SAMPLE", help="A job on the cluster, or one of its episodes."
+        metavar="JOB|JOB/INSTANCE/SAMPLE",
+        help="A job on the cluster or in a store, or one of its episodes.",
+        autocompletion=complete_address,
     ),
 ]
 Following = Annotated[bool, option("--follow", "-f", help="Keep printing new lines.")]
+
+
+Tests = Annotated[bool, option("--tests", help="The log of the episode's tests.")]
 
 
 def logs(
@@ -31,42 +43,56 @@ def logs(
     context: Context = None,
     *,
     follow: Following = False,
+    tests: Tests = False,
 ) -> None:
     """Print the log lines of a job's workers, or only those that name one episode.
 
-    swe-rollout logs demo -f
+    Of a job in a store: a line for each episode as it is committed, and of an episode a line for
+    each turn. With --tests, print the whole log of an episode's test run, from the store.
 
     swe-rollout logs demo/sqlparse-0.5.2/0 -n rollouts
+
+    swe-rollout logs runs/demo -f
+
+    swe-rollout logs runs/demo/sqlparse-0.5.2/0 --tests
     """
     from swe_rollout.cli.interrupt import InterruptMessages, run_async
     from swe_rollout.cli.job_address import JobLocation
     from swe_rollout.cli.output import say
 
-    work = _print_logs(parse_log_filter(address), JobLocation(namespace, context), follow=follow)
+    if tests:
+        asyncio.run(_print_test_log(address, JobLocation(namespace, context)))
+        return
+    work = _print_either(address, JobLocation(namespace, context), follow=follow)
     run_async(work, on_note=say, messages=InterruptMessages("stopped", ""))
 
 
-@dataclass(frozen=True, slots=True)
-class LogFilter:
-    """Selects all lines of a job's workers, or those that name one episode."""
+async def _print_either(address: str, location: JobLocation, *, follow: bool) -> None:
+    """Print the log of a job in a store, and otherwise of the one on the cluster."""
+    from swe_rollout.cli.log_address import parse_log_filter
+    from swe_rollout.cli.stored_logs import find_stored, print_stored
 
-    job: str
-    """`demo` or `ns/demo`."""
-    episode: str | None
-    """`INSTANCE/SAMPLE`."""
-
-    def matches(self, text: str) -> bool:
-        """Whether the line is selected: it names an episode by its whole address."""
-        if self.episode is None:
-            return True
-        address = re.escape(f"{self.job.rpartition('/')[2]}/{self.episode}")
-        return re.search(rf"(?<![^\s=\"'(]){address}(?![^\s\"'),:;])", text) is not None
+    found = None if location.given else await find_stored(address)
+    if found is not None:
+        await print_stored(found, follow=follow)
+    else:
+        await _print_logs(parse_log_filter(address), location, follow=follow)
 
 
-def parse_log_filter(address: str) -> LogFilter:
-    """Parse `demo`, `ns/demo`, `demo/INSTANCE/SAMPLE` or `ns/demo/INSTANCE/SAMPLE`."""
-    match = re.fullmatch(r"(.+?)/([^/]+/[0-9]+)", address)
-    return LogFilter(match[1], match[2]) if match else LogFilter(address, None)
+async def _print_test_log(address: str, location: JobLocation) -> None:
+    from swe_rollout.cli.output import write_log
+    from swe_rollout.cli.view import find_target
+    from swe_rollout.errors import UsageError
+    from swe_rollout.store.store import Store
+
+    target = await find_target(address, location)
+    if target.episode is None:
+        raise UsageError(
+            f"{address} is no episode",
+            why="a job has a test log for each of its episodes",
+            fix="write JOB/INSTANCE/SAMPLE, such as runs/demo/sqlparse-0.5.2/0",
+        )
+    write_log(await Store.open(target.ref.store_uri).read_log(target.episode))
 
 
 async def _print_logs(wanted: LogFilter, location: JobLocation, *, follow: bool) -> None:
@@ -74,7 +100,7 @@ async def _print_logs(wanted: LogFilter, location: JobLocation, *, follow: bool)
     from swe_rollout.cli.output import say, write_lines
     from swe_rollout.cluster.worker_logs import follow_logs, read_logs
     from swe_rollout.launcher.remote import open_jobs
-    from swe_rollout.viewer.visible import one_line
+    from swe_rollout.visible import one_line
 
     def write(line: LogLine) -> None:
         if wanted.matches(line.text):
@@ -102,9 +128,11 @@ def events(
     """List the cluster's events about a job, its worker Job and its workers.
 
     swe-rollout events demo
+
+    swe-rollout events rollouts/demo -o yaml
     """
     from swe_rollout.cli.job_address import JobLocation
-    from swe_rollout.cli.output import write_json, write_table
+    from swe_rollout.cli.output import write_data, write_table
 
     found = asyncio.run(_read_events(job, JobLocation(namespace, context)))
     rows: list[dict[str, str | int]] = [
@@ -118,11 +146,12 @@ def events(
         }
         for each in found
     ]
-    if output is OutputFormat.JSON:
-        write_json({"events": rows})
+    if output.is_data:
+        write_data({"events": rows}, output)
     else:
         columns = ["LAST SEEN", "TYPE", "REASON", "OBJECT", "COUNT#", "MESSAGE"]
-        write_table(columns, [[str(value) for value in row.values()] for row in rows])
+        cells = [[str(value) for value in row.values()] for row in rows]
+        write_table(columns, cells, output)
 
 
 async def _read_events(address: str, location: JobLocation) -> tuple[KubernetesEvent, ...]:

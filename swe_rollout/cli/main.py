@@ -1,6 +1,6 @@
 """The entry point of `swe-rollout`: its verbs by help panel, and the handling of their errors.
 
-Modules of verbs import their dependencies inside functions, which keeps `--help` fast.
+The verbs are in `cli.verbs`. Their modules import dependencies inside functions: `--help` is fast.
 """
 
 from __future__ import annotations
@@ -15,35 +15,12 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from swe_rollout import __version__
-from swe_rollout.cli import (
-    check_template,
-    datasets,
-    doctor,
-    engine,
-    explain,
-    export,
-    init,
-    install,
-    job_control,
-    launch,
-    logs,
-    mcp_tools,
-    regrade,
-    replay,
-    run,
-    sandbox,
-    stats,
-    status,
-    uninstall,
-    view,
-    worker,
-)
 from swe_rollout.cli.interrupt import INTERRUPTED, ignore_signals, terminate_as_interrupt
-from swe_rollout.cli.options import option
+from swe_rollout.cli.options import LogFormat, option
 from swe_rollout.cli.streams import OutputError, die_by_sigpipe, guard_streams, reader_is_gone
-from swe_rollout.errors import SweRolloutError
+from swe_rollout.cli.verbs import SETTINGS, VerbGroup
+from swe_rollout.errors import SweRolloutError, UsageError
 from swe_rollout.redaction import redact
-from swe_rollout.store.calls import wait_until_idle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,7 +46,9 @@ def main() -> NoReturn:
         code = _run()
     if code == INTERRUPTED and sys.argv[1:2] == ["worker"]:
         # Kubernetes starts a drained worker again, and does not count it as a failure.
-        code = worker.DRAINED
+        from swe_rollout.cli.worker import DRAINED
+
+        code = DRAINED
     ignore_signals()  # nothing changes the exit code any more
     _leave(code)
 
@@ -77,7 +56,8 @@ def main() -> NoReturn:
 def _run() -> int:
     """Run the command line; return the exit code."""
     try:
-        build_command()(prog_name=_program_name())
+        ended = build_command()(prog_name=_program_name(), standalone_mode=False)
+        return ended if isinstance(ended, int) else 0
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else 0
     except SweRolloutError as error:
@@ -85,9 +65,22 @@ def _run() -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001 - shown with its traceback, as a bug
+        if (code := _wrong_usage(error)) is not None:
+            return code
         sys.excepthook(type(error), error, error.__traceback__)
         return 1
-    return 0
+
+
+def _wrong_usage(error: Exception) -> int | None:
+    """Show what the parser of the command line refused; return the code, or none for the rest."""
+    from swe_rollout.cli.wrong_usage import as_usage_error, is_parse_error, shows_help
+
+    if not is_parse_error(error):
+        return None
+    if shows_help(error):
+        sys.stderr.write(f"{error}\n")
+        return UsageError.exit_code
+    return _shown(as_usage_error(error))
 
 
 def _leave(code: int) -> NoReturn:
@@ -95,7 +88,8 @@ def _leave(code: int) -> NoReturn:
     code = _flushed(code)
     if reader_is_gone():
         die_by_sigpipe()
-    if not wait_until_idle(_LAST_CALLS_S):
+    calls = sys.modules.get("swe_rollout.store.calls")  # without it, none was made
+    if calls is not None and not calls.wait_until_idle(_LAST_CALLS_S):
         os._exit(code)
     # Under `python -m`, a ^C that once passed through an `exec` of text, as in dataclasses, would
     # end the process by SIGINT, whatever its code. Another one makes the interpreter forget it.
@@ -141,62 +135,16 @@ def build_app() -> typer.Typer:
     """Build the typer application with every verb."""
     app = typer.Typer(
         name="swe-rollout",
+        cls=VerbGroup,
         help="Roll out coding agents for reinforcement learning: exact tokens, earned rewards.",
         epilog=EXIT_CODES,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
-        context_settings={
-            "help_option_names": ["-h", "--help"],
-            "auto_envvar_prefix": "SWE_ROLLOUT",
-        },
+        rich_markup_mode=None,
+        context_settings={**SETTINGS, "auto_envvar_prefix": "SWE_ROLLOUT"},
     )
     app.callback()(_global_options)
-    app.command(rich_help_panel="Run")(run.run)
-    app.command(rich_help_panel="Run")(launch.launch)
-    app.command(rich_help_panel="Run")(job_control.cancel)
-    app.command(rich_help_panel="Run")(job_control.suspend)
-    app.command(rich_help_panel="Run")(job_control.resume)
-    app.command(rich_help_panel="Monitor")(status.status)
-    app.command(rich_help_panel="Monitor")(launch.watch)
-    app.command(rich_help_panel="Monitor")(logs.logs)
-    app.command(rich_help_panel="Monitor")(logs.events)
-    app.command(rich_help_panel="Results")(view.view)
-    app.command(rich_help_panel="Results")(export.export)
-    app.command(rich_help_panel="Results")(stats.stats)
-    app.command(rich_help_panel="Results")(replay.replay)
-    app.command(rich_help_panel="Results")(regrade.regrade)
-    app.command(rich_help_panel="Datasets")(datasets.validate)
-    app.command(rich_help_panel="Datasets")(datasets.prefetch)
-    app.command(rich_help_panel="Setup")(install.install)
-    app.command(rich_help_panel="Setup")(uninstall.uninstall)
-    app.command(rich_help_panel="Setup")(doctor.doctor)
-    app.command(rich_help_panel="Setup")(check_template.check_template)
-    app.command(rich_help_panel="Job files")(explain.explain)
-    app.command(rich_help_panel="Job files")(init.init)
-    app.command(rich_help_panel="Job files")(mcp_tools.mcp_tools)
-    app.command(hidden=True)(worker.worker)
-    dataset_group = _group("datasets", "Convert datasets to files.")
-    dataset_group.command()(datasets.rows)
-    app.add_typer(dataset_group, rich_help_panel="Datasets")
-    sandbox_group = _group("sandbox", "Run commands in sandboxes.")
-    sandbox_group.command()(sandbox.run)
-    app.add_typer(sandbox_group, rich_help_panel="Run")
-    engine_group = _group("engine", "Inspect and update engines, or serve one without a model.")
-    engine_group.command()(engine.status)
-    engine_group.command()(engine.update_weights)
-    engine_group.command()(engine.serve_scripted)
-    app.add_typer(engine_group, rich_help_panel="Setup")
     return app
-
-
-def _group(name: str, about: str) -> typer.Typer:
-    group = typer.Typer(name=name, help=about, no_args_is_help=True)
-    group.callback()(_nothing)  # without a callback, typer turns a lone verb into the group itself
-    return group
-
-
-def _nothing() -> None:
-    """A group of verbs does nothing by itself."""
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer's signature
@@ -211,6 +159,7 @@ def _global_options(
         int, option("--verbose", "-v", count=True, help="Log more, to stderr. Repeatable.")
     ] = 0,
     quiet: Annotated[bool, option("--quiet", "-q", help="Log errors only.")] = False,
+    log_format: Annotated[LogFormat, option(help="Format of the log's lines.")] = LogFormat.LOGFMT,
     _version: Annotated[
         bool,
         option("--version", callback=_print_version, is_eager=True, help="Print the version."),
@@ -219,7 +168,7 @@ def _global_options(
     from swe_rollout.cli.logging_setup import configure_logs
     from swe_rollout.cli.output import stderr_console
 
-    configure_logs(stderr_console(), verbosity=-1 if quiet else verbose)
+    configure_logs(stderr_console, verbosity=-1 if quiet else verbose, form=log_format)
 
 
 def _report_bug(

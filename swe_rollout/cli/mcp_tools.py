@@ -38,6 +38,8 @@ def mcp_tools(
     can't be offered to a policy.
 
     swe-rollout mcp-tools job.yaml
+
+    swe-rollout mcp-tools job.yaml --set spec.samples=1 --sandbox local
     """
     import yaml
 

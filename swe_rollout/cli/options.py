@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
+import os
 from contextlib import suppress
 from enum import StrEnum
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+LOCAL_RUNS = "runs"
+"""The folder of jobs of this machine, unless their spec names another store."""
+_PLAN = "plan.json"
+_MOST_OFFERED = 2000
 _COMPLETION_S = 2.0
 """A shell must not wait for a slow cluster: after this, nothing is offered."""
 
@@ -22,7 +27,15 @@ class OutputFormat(StrEnum):
     """Format of the results on stdout."""
 
     TABLE = "table"
+    WIDE = "wide"
     JSON = "json"
+    YAML = "yaml"
+    NAME = "name"
+
+    @property
+    def is_data(self) -> bool:
+        """Whether it is for programs: one value with all that is known."""
+        return self in (OutputFormat.JSON, OutputFormat.YAML)
 
 
 class DisplayKind(StrEnum):
@@ -32,6 +45,13 @@ class DisplayKind(StrEnum):
     RICH = "rich"
     PLAIN = "plain"
     NONE = "none"
+
+
+class LogFormat(StrEnum):
+    """Format of the lines of the log."""
+
+    LOGFMT = "logfmt"
+    JSON = "json"
 
 
 class SandboxKind(StrEnum):
@@ -44,9 +64,11 @@ class SandboxKind(StrEnum):
 
 def complete_job_name(ctx: typer.Context, incomplete: str) -> list[str]:
     """Names of the namespace's jobs that start with `incomplete`."""
+    import asyncio
+
     from swe_rollout.errors import SweRolloutError
 
-    if "/" in incomplete:
+    if "/" in incomplete or not names_cluster():
         return []
     with suppress(SweRolloutError, TimeoutError):
         names = asyncio.run(_list_names(ctx.params.get("namespace"), ctx.params.get("context")))
@@ -54,7 +76,43 @@ def complete_job_name(ctx: typer.Context, incomplete: str) -> list[str]:
     return []
 
 
+def names_cluster() -> bool:
+    """Whether this machine names a cluster: by a kubeconfig, or because it is a pod of one."""
+    named = os.environ.get("KUBECONFIG") or os.environ.get("KUBERNETES_SERVICE_HOST")
+    return bool(named) or Path("~/.kube/config").expanduser().exists()
+
+
+def complete_job(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Jobs that start with `incomplete`: in folders, such as runs/demo, and on the cluster."""
+    return [*_stored_jobs(incomplete), *complete_job_name(ctx, incomplete)]
+
+
+def complete_address(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Jobs that start with `incomplete`, and the episodes of a job in a folder."""
+    # What follows is a part of its own behind a slash, also while it is empty.
+    parts = Path(f"{incomplete}_").parents
+    job = next((part for part in parts if (part / _PLAN).is_file()), None)
+    if job is None:
+        return complete_job(ctx, incomplete)
+    samples = (each.as_posix() for each in islice(job.glob("episodes/*/*"), _MOST_OFFERED))
+    addresses = sorted(each.replace("/episodes/", "/", 1) for each in samples)
+    return [each for each in addresses if each.startswith(incomplete)]
+
+
+def _stored_jobs(incomplete: str) -> list[str]:
+    """Jobs in the folder that is typed, or in `runs`; nothing beyond this machine is asked."""
+    folder = Path(incomplete.rpartition("/")[0] or ("/" if "/" in incomplete else LOCAL_RUNS))
+    with suppress(OSError, ValueError):
+        found = (
+            each.parent.as_posix() for each in islice(folder.glob(f"*/{_PLAN}"), _MOST_OFFERED)
+        )
+        return sorted(each for each in found if each.startswith(incomplete))
+    return []
+
+
 async def _list_names(namespace: str | None, context: str | None) -> list[str]:
+    import asyncio
+
     from swe_rollout.launcher.remote import open_jobs
 
     async with asyncio.timeout(_COMPLETION_S), open_jobs(context) as jobs:
@@ -69,10 +127,10 @@ SandboxChoice = Annotated[
 _stored_job = partial(
     typer.Argument,
     help="A job in a store (runs/demo, s3://bucket/demo) or on the cluster (demo, ns/demo).",
-    autocompletion=complete_job_name,
+    autocompletion=complete_job,
 )
 JobAddress = Annotated[str, _stored_job(metavar="JOB")]
-OptionalJobAddress = Annotated[str | None, _stored_job(metavar="[JOB]")]
+OptionalJobAddress = Annotated[str | None, _stored_job(metavar="JOB")]
 JobName = Annotated[
     str,
     typer.Argument(
@@ -97,6 +155,7 @@ Globs = Annotated[
     option("--include", metavar="GLOB", help="Select instance ids. Repeatable."),
 ]
 SkipBadRows = Annotated[bool, option("--skip-bad-rows", help="Skip rows that can't be read.")]
+Overwrite = Annotated[bool, option("--overwrite", help="Replace the file if it exists.")]
 File = Annotated[Path, typer.Argument(help="A RolloutJob, as YAML.", metavar="FILE")]
 StoreUri = Annotated[
     str | None, option(metavar="URI", help="Store for trajectories: file://… or s3://….")
@@ -115,12 +174,15 @@ WithFiles = Annotated[
     ),
 ]
 Shown = Annotated[DisplayKind, option(help="Progress display, on stderr.")]
+MetricsAt = Annotated[
+    str, option("--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus there.")
+]
 StoredAddress = Annotated[
     str,
     typer.Argument(
         metavar="JOB|JOB/INSTANCE/SAMPLE",
         help="A job in a store or on the cluster, or one of its episodes.",
-        autocompletion=complete_job_name,
+        autocompletion=complete_address,
     ),
 ]
 OtherDatasetName = Annotated[

@@ -6,38 +6,69 @@ Untrusted text goes through `visible` or `one_line`, because a terminal obeys co
 from __future__ import annotations
 
 import json
+import os
 import sys
+import unicodedata
 from functools import cache
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
+from swe_rollout.cli.options import OutputFormat
 from swe_rollout.errors import DatasetError, InternalError, SpecError, SweRolloutError
-from swe_rollout.viewer.visible import one_line, visible
+from swe_rollout.visible import one_line, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from rich.console import Console
+    from rich.text import Text
+
 DOCS = "docs/troubleshooting.md"
 _PIPE_COLUMNS = 240
+_GAP = "  "
 
 
 @cache
 def stderr_console() -> Console:
     """The one console for stderr; sharing it puts messages above a live view."""
+    from rich.console import Console
+
     return Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def say(text: str) -> None:
     """Print one message on stderr."""
-    stderr_console().print(Text(visible(text)))
+    if stderr_console.cache_info().currsize:  # it may draw a live view
+        from rich.text import Text
+
+        stderr_console().print(Text(visible(text)))
+    else:
+        sys.stderr.write(visible(text) + "\n")
+
+
+def write_data(value: object, output: OutputFormat = OutputFormat.JSON) -> None:
+    """Print one value on stdout, as JSON or YAML."""
+    if output is not OutputFormat.YAML:
+        sys.stdout.write(json.dumps(value, indent=2) + "\n")
+        return
+    import yaml
+
+    plain = json.loads(json.dumps(value))  # enumerations and tuples become plain values
+    sys.stdout.write(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True))
 
 
 def write_json(value: object) -> None:
-    """Print one JSON value on stdout."""
-    sys.stdout.write(json.dumps(value, indent=2) + "\n")
+    """Print one value on stdout as JSON."""
+    write_data(value)
+
+
+def write_log(data: bytes) -> None:
+    """Print a log on stdout: byte for byte into a file or pipe, made visible on a terminal."""
+    if sys.stdout.isatty():
+        sys.stdout.write(visible(data.decode(errors="replace")))
+    else:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
 
 
 def write_lines(lines: Iterable[str]) -> None:
@@ -46,16 +77,55 @@ def write_lines(lines: Iterable[str]) -> None:
     sys.stdout.flush()
 
 
-def write_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a plain table on stdout; columns whose name ends in `#` are numeric."""
+def write_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    output: OutputFormat = OutputFormat.TABLE,
+) -> None:
+    """Print a plain table on stdout, or the first column alone with `-o name`.
+
+    Columns whose name ends in `#` are numeric, those that end in `+` are shown by `-o wide`.
+    """
+    if output is OutputFormat.NAME:
+        write_lines(one_line(row[0]) for row in rows)
+        return
+    shown = [i for i, name in enumerate(columns) if output is OutputFormat.WIDE or "+" not in name]
+    heads = [columns[i].rstrip("#+") for i in shown]
+    numeric = ["#" in columns[i] for i in shown]
+    cells = [[one_line(row[i]) for i in shown] for row in rows]
+    widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
+    whole = sum(widths) + len(_GAP) * (len(widths) - 1)
+    room = get_terminal_size().columns if sys.stdout.isatty() else _PIPE_COLUMNS
+    if whole > room or not all(_is_narrow(cell) for row in cells for cell in row):
+        _write_wrapped(heads, cells, numeric)
+        return
+    bold = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    for at, row in enumerate([heads, *cells]):
+        parts = zip(row, widths, numeric, strict=True)
+        line = _GAP.join(cell.rjust(width) if n else cell.ljust(width) for cell, width, n in parts)
+        sys.stdout.write(f"\x1b[1m{line}\x1b[0m\n" if bold and not at else f"{line}\n")
+
+
+def _is_narrow(text: str) -> bool:
+    """Whether each character takes one column of a terminal."""
+    return text.isascii() or not any(
+        unicodedata.east_asian_width(each) in "WF" or unicodedata.combining(each) for each in text
+    )
+
+
+def _write_wrapped(
+    heads: Sequence[str], cells: Sequence[Sequence[str]], numeric: Sequence[bool]
+) -> None:
+    """Print a table whose cells are wider than they are long, or have to be wrapped."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        numeric = column.endswith("#")
-        table.add_column(
-            column.rstrip("#"), justify="right" if numeric else "left", no_wrap=numeric
-        )
-    for row in rows:
-        table.add_row(*(Text(one_line(cell)) for cell in row))
+    for head, is_numeric in zip(heads, numeric, strict=True):
+        table.add_column(head, justify="right" if is_numeric else "left", no_wrap=is_numeric)
+    for row in cells:
+        table.add_row(*map(Text, row))
     console = Console(highlight=False)
     # A pipe has no width, so nothing may be truncated there.
     wide = console if console.is_terminal else Console(highlight=False, width=_PIPE_COLUMNS)
@@ -64,6 +134,8 @@ def write_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 def show_error(error: SweRolloutError) -> None:
     """Print what, why and fix on stderr; first the problems of an input, one line each."""
+    from rich.text import Text
+
     console = stderr_console()
     if isinstance(error, (SpecError, DatasetError)):
         for problem in error.problems:
@@ -88,5 +160,7 @@ def documented_class(kind: type[SweRolloutError]) -> type[SweRolloutError]:
 
 
 def _labelled(label: str, text: str) -> Text:
+    from rich.text import Text
+
     body = visible(text).replace("\n", "\n        ")
     return Text.assemble((f"  {label:<5} ", "dim"), body)

@@ -98,7 +98,10 @@ async def _regrade(
         spec = work.tasks.job.spec
         grading = spec.grading
         grader = Grader(
-            work.sandboxes, timeout_s=grading.timeout_seconds, log_parser=grading.log_parser
+            work.sandboxes,
+            timeout_s=grading.timeout_seconds,
+            log_parser=grading.log_parser,
+            integrity=grading.integrity,
         )
         regrader = Regrader(grader, report.times, spec.retry)
 
@@ -119,19 +122,20 @@ async def _regrade(
 
 def _write(report: RegradeReport, path: Path | None, output: OutputFormat) -> None:
     from swe_rollout.cli.files import writing
-    from swe_rollout.cli.output import say, write_json, write_lines, write_table
+    from swe_rollout.cli.output import say, write_data, write_lines, write_table
 
     if path is not None:
         part = path.with_name(f"{path.name}.part")
         with writing(path):
             part.write_text(json.dumps(report.to_dict(), indent=2) + "\n", encoding="utf-8")
             part.replace(path)
-    if output is OutputFormat.JSON:
-        write_json(report.to_dict())
+    if output.is_data:
+        write_data(report.to_dict(), output)
     else:
         write_table(
             ["EPISODE", "RECORDED", "AGAIN", "UNSTABLE TESTS#", "RESULT"],
             [_row(each) for each in report.ordered],
+            output,
         )
         if path is not None:
             write_lines([str(path)])

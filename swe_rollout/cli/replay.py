@@ -49,18 +49,19 @@ def replay(
     """
     from swe_rollout.cli.interrupt import run_async
     from swe_rollout.cli.job_address import JobLocation
-    from swe_rollout.cli.output import say, write_json, write_table
+    from swe_rollout.cli.output import say, write_data, write_table
     from swe_rollout.cli.stored_work import WorkOptions
 
     options = WorkOptions(sandbox, dataset, with_files or ())
     work = _replay(address, JobLocation(namespace, context), options, parallelism)
     replays = run_async(work, on_note=say)
-    if output is OutputFormat.JSON:
-        write_json({"episodes": [_record(each) for each in replays]})
+    if output.is_data:
+        write_data({"episodes": [_record(each) for each in replays]}, output)
     else:
         write_table(
             ["EPISODE", "CALLS#", "RESULT"],
             [[str(each.episode), str(each.calls), _result(each)] for each in replays],
+            output,
         )
     same = sum(each.same for each in replays)
     say(f"{same} of {len(replays)} episodes are as recorded")

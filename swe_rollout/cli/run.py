@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,6 +12,7 @@ from swe_rollout.cli.options import (
     DisplayKind,
     File,
     Form,
+    MetricsAt,
     Name,
     OutputFormat,
     SandboxChoice,
@@ -23,7 +25,7 @@ from swe_rollout.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Coroutine, Sequence
     from pathlib import Path
 
     from swe_rollout.launcher.uploads import LocalFile
@@ -47,6 +49,7 @@ def run(
     skip_bad_rows: SkipBadRows = False,
     rerun_damaged: RerunDamaged = False,
     display: Shown = DisplayKind.AUTO,
+    metrics: MetricsAt = "",
     output: Form = OutputFormat.TABLE,
 ) -> None:
     """Run a job in this process. Episodes committed by an earlier run are not repeated.
@@ -61,11 +64,7 @@ def run(
 
     swe-rollout run job.yaml --with my_tools.py
     """
-    from swe_rollout.cli.interrupt import run_async
     from swe_rollout.cli.job_file import in_sandbox, overrides_of
-    from swe_rollout.cli.job_tables import write_summary
-    from swe_rollout.cli.left_out import write_left_out
-    from swe_rollout.cli.output import say, write_lines
     from swe_rollout.launcher.bundles import pack_bundles
     from swe_rollout.launcher.uploads import name_files, read_file
     from swe_rollout.spec.load import load_job
@@ -76,40 +75,65 @@ def run(
         job = in_sandbox(job, sandbox)
     files = [read_file(path) for path in with_files or ()]
     job, bundles = pack_bundles(name_files(job, files), base_dir=file.absolute().parent)
-    work = _run(
+    work = roll_out(
         job,
         [*files, *bundles],
         base_dir=file.absolute().parent,
         display=display,
         rerun_damaged=rerun_damaged,
+        metrics=metrics,
     )
+    finish(work, output)
+
+
+def finish(work: Coroutine[object, object, RunSummary], output: OutputFormat) -> None:
+    """Run a job to its end and print its state. Exits with 1 when an episode is left."""
+    from swe_rollout.cli.interrupt import run_async
+    from swe_rollout.cli.job_tables import write_summary
+    from swe_rollout.cli.left_out import write_left_out
+    from swe_rollout.cli.output import say, write_data
+
     found = run_async(work, on_note=say)
-    if output is OutputFormat.JSON:
-        write_lines([found.to_json().decode()])
+    if output.is_data:
+        write_data(json.loads(found.to_json()), output)
     else:
-        write_summary(found.job)
+        write_summary(found.job, output)
     write_left_out(found.job.damaged, found.job.strays)
     say(str(found))
     if found.left:
         raise typer.Exit(1)
 
 
-async def _run(
+async def roll_out(
     job: RolloutJob,
     files: Sequence[LocalFile],
     *,
     base_dir: Path,
     display: DisplayKind,
     rerun_damaged: bool,
+    metrics: str = "",
 ) -> RunSummary:
+    """Put the job's files into its store, and run it in this process with a display.
+
+    `metrics`: the address they are served at; empty for none.
+    """
     from swe_rollout.cli.output import say, stderr_console
-    from swe_rollout.cli.run_display import RunTitle, open_run_display
+    from swe_rollout.cli.run_display import open_run_display
+    from swe_rollout.live.progress import LiveTitle
+    from swe_rollout.telemetry.setup import observing
     from swe_rollout.worker import job as worker
 
     for each in files:
         await each.put(job.spec.store.uri)
-    title = RunTitle(job.metadata.name, _describe_policy(job))
-    async with open_run_display(display, title=title, console=stderr_console()) as progress:
+    title = LiveTitle(
+        f"rolloutjob/{job.metadata.name}",
+        (_describe_policy(job),),
+        group_size=lambda _: job.spec.samples,
+    )
+    async with (
+        observing(metrics) as observer,
+        open_run_display(display, title=title, console=stderr_console()) as progress,
+    ):
         try:
             return await worker.run_job(
                 job,
@@ -117,6 +141,7 @@ async def _run(
                 progress=progress,
                 on_note=say,
                 rerun_damaged=rerun_damaged,
+                observer=observer,
             )
         except asyncio.CancelledError:
             say("committed episodes stay; run the same command again to continue")

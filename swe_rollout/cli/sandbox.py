@@ -102,7 +102,9 @@ def _pairs(name: str, given: Sequence[str]) -> dict[str, str]:
     for each in given:
         key, separator, value = each.partition("=")
         if not key or not separator:
-            raise UsageError(f"{name} {each!r} is not of the form K=V")
+            raise UsageError(
+                f"{name} {each!r} is not of the form K=V", fix=f"write {name} {each or 'K'}=VALUE"
+            )
         pairs[key] = value
     return pairs
 
@@ -168,7 +170,7 @@ async def _run(spec: SandboxSpec, wanted: _Wanted) -> ExecResult:
 def _print(result: ExecResult) -> None:
     """Print the output: byte for byte, but on a terminal with control characters made visible."""
     from swe_rollout.cli.output import say
-    from swe_rollout.viewer.visible import visible
+    from swe_rollout.visible import visible
 
     streams = (
         ("stdout", sys.stdout, result.stdout, result.stdout_bytes),

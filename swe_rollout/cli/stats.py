@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from swe_rollout.cli.job_address import JobLocation
     from swe_rollout.export.statistics import Distribution, JobStatistics, ToolStatistics
+    from swe_rollout.sketch import DurationSketch
     from swe_rollout.store.damage import DamagedRecord
 
 
@@ -32,14 +33,14 @@ def stats(
     """
     from swe_rollout.cli.job_address import JobLocation
     from swe_rollout.cli.left_out import write_left_out
-    from swe_rollout.cli.output import write_json
+    from swe_rollout.cli.output import write_data
 
     found, damaged = asyncio.run(_count(address, JobLocation(namespace, context)))
-    if output is OutputFormat.JSON:
+    if output.is_data:
         unread = [{"episode": str(each.episode), "why": each.why} for each in damaged]
-        write_json({**found.to_dict(), "damaged": unread})
+        write_data({**found.to_dict(), "damaged": unread}, output)
     else:
-        _write_tables(found)
+        _write_tables(found, output)
     write_left_out(damaged)
 
 
@@ -57,13 +58,20 @@ async def _count(address: str, location: JobLocation) -> tuple[JobStatistics, li
     return found, damaged
 
 
-def _write_tables(found: JobStatistics) -> None:
-    from swe_rollout.cli.formatting import format_masked, format_number
-    from swe_rollout.cli.output import say, write_lines, write_table
+def _write_tables(found: JobStatistics, output: OutputFormat) -> None:
+    from swe_rollout.cli.output import write_lines, write_table
 
     write_table(
-        ["PER EPISODE", "MEAN#", "P50#", "P95#", "MAX#", "TOTAL#"],
+        ["PER EPISODE", "MEAN#", "P50#", "P95#", "MAX#", "TOTAL#", "MIN#+", "STD#+"],
         [_quantity(name, each) for name, each in found.episodes.items()],
+        output,
+    )
+    if output is OutputFormat.NAME:
+        return
+    write_lines([""])
+    write_table(
+        ["PER TURN", "MEAN#", "P50#", "P95#", "MAX#", "TOTAL#"],
+        [_durations(name, each) for name, each in found.turns.items()],
     )
     write_lines([""])
     write_table(
@@ -73,28 +81,51 @@ def _write_tables(found: JobStatistics) -> None:
     write_lines([""])
     rows = [
         *_counts("ended by", found.outcomes.stop_reasons),
+        *_counts("failed part", found.owners),
         *_counts("failure", found.outcomes.failures),
         *_counts("verdict", found.verdicts),
         *_counts("generation", found.finish_reasons),
         *_counts("call", _statuses(found)),
     ]
     write_table(["WHAT", "OUTCOME", "COUNT#"], rows)
-    outcomes, reward = found.outcomes, found.rewards
+    _say_totals(found)
+
+
+def _say_totals(found: JobStatistics) -> None:
+    from swe_rollout.cli.output import say
+    from swe_rollout.formatting import format_masked, format_number
+
+    outcomes, reward, cached = found.outcomes, found.rewards, found.cached_share
     say(
         f"{outcomes.committed} episodes · {outcomes.resolved} resolved · "
         f"{format_masked(outcomes.masked, outcomes.committed)} masked · "
         f"mean reward {format_number(reward.mean)} ± {format_number(reward.deviation)}"
     )
+    hit = "–" if cached is None else f"{cached:.0%}"
+    signal = f"{found.groups_with_signal} of {found.groups} graded groups have signal"
+    say(f"{signal} · prefix-cache hit {hit}")
+
+
+def _durations(name: str, durations: DurationSketch) -> list[str]:
+    longest_s = durations.longest_s if durations.count else None
+    shown = [durations.mean_s, durations.quantile(0.5), durations.quantile(0.95), longest_s]
+    return [
+        f"{name.removesuffix('_s')} seconds",
+        *("–" if value is None else f"{value:,.2f}" for value in shown),
+        f"{durations.total_s:,.2f}",
+    ]
 
 
 def _quantity(name: str, values: Distribution) -> list[str]:
     digits = 2 if name.endswith("_s") else 0
     shown = [values.mean, values.quantile(0.5), values.quantile(0.95), values.quantile(1.0)]
+    further = [values.quantile(0.0), values.deviation]
     label = f"{name.removesuffix('_s')} seconds" if digits else name
     return [
         label.replace("_", " "),
         *("–" if value is None else f"{value:,.{digits}f}" for value in shown),
         f"{values.total:,.{digits}f}",
+        *("–" if value is None else f"{value:,.{digits}f}" for value in further),
     ]
 
 

@@ -80,5 +80,6 @@ def _guarded(stream: TextIO | None, number: int) -> TextIO:
         io.BufferedWriter(_Pipe(number, "w", closefd=False)),
         encoding=stream.encoding,
         errors=stream.errors,
-        line_buffering=bool(stream.line_buffering),
+        # With PYTHONUNBUFFERED a stream writes through instead, in pieces of lines.
+        line_buffering=bool(stream.line_buffering or getattr(stream, "write_through", False)),
     )

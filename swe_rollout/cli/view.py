@@ -4,47 +4,92 @@ from __future__ import annotations
 
 import asyncio
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-from swe_rollout.cli.options import Context, Namespace, StoredAddress, option
+import typer
+
+from swe_rollout.cli.options import Context, Namespace, StoredAddress, complete_address, option
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from swe_rollout.cli.job_address import JobLocation
-    from swe_rollout.store.damage import DamagedRecord
     from swe_rollout.store.layout import JobRef
+    from swe_rollout.store.store import Store
     from swe_rollout.trajectory import EpisodeId
+    from swe_rollout.viewer.page import PageJob
+    from swe_rollout.viewer.token_text import TokenTexts
 
 HtmlFile = Annotated[
     Path | None, option("--output-file", "-O", help="The HTML file. Default: named after JOB.")
 ]
+Other = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="OTHER",
+        help="A second job, or a second episode, to compare side by side.",
+        autocompletion=complete_address,
+    ),
+]
+Tokenizer = Annotated[
+    str | None,
+    option(help="Folder or name of the tokenizer that decodes tokens. Default: the job's."),
+]
+Served = Annotated[
+    bool, option("--serve", help="Serve the page to a browser on this machine until ^C.")
+]
+Port = Annotated[int, option(min=0, max=65535, help="Port for --serve; 0: any that is free.")]
 
 
 def view(
     address: StoredAddress,
+    other: Other = None,
     output_file: HtmlFile = None,
+    tokenizer: Tokenizer = None,
+    *,
+    serve: Served = False,
+    port: Port = 0,
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
-    """Write a job or an episode as one HTML page: turns, tokens, patch, tests.
+    """Write a job or an episode as one HTML page: plots, turns, tokens, patch, tests.
 
     The page is self-contained: any browser opens it, from a file or from a bucket.
 
-    swe-rollout view runs/demo
-
     swe-rollout view runs/demo/sqlparse-0.5.2/0 -O report.html
+
+    swe-rollout view runs/before runs/after --serve
     """
-    from swe_rollout.cli.files import writing
+    from swe_rollout.cli.files import require_page, writing
+    from swe_rollout.cli.interrupt import InterruptMessages, run_async
     from swe_rollout.cli.job_address import JobLocation
     from swe_rollout.cli.output import say, write_lines
 
-    target, page = asyncio.run(_render(address, JobLocation(namespace, context)))
-    out = output_file or Path(f"{target.name}.html")
+    addresses = [address] if other is None else [address, other]
+    work = ViewWork(addresses, JobLocation(namespace, context), tokenizer)
+    if serve:
+        ending = InterruptMessages(stopping="the page is closed", stopped="")
+        run_async(_serve(work, port), on_note=say, messages=ending)
+        return
+    targets, page = run_async(_render(work), on_note=say)
+    out = output_file or Path(f"{'-'.join(target.name for target in targets)}.html")
+    require_page(out)
     with writing(out):
         out.write_text(page, encoding="utf-8")
     say(f"{out.stat().st_size / 1024:.0f} KiB; open it in a browser")
     write_lines([str(out)])
+
+
+@dataclass(frozen=True, slots=True)
+class ViewWork:
+    """What the command line says."""
+
+    addresses: list[str]
+    """One, or two to compare."""
+    location: JobLocation
+    tokenizer: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +105,11 @@ class ViewTarget:
         if self.episode is None:
             return self.ref.job
         return f"{self.ref.job}-{self.episode.instance}-{self.episode.sample}"
+
+    @property
+    def address(self) -> str:
+        """Of the job, as the command line takes it."""
+        return f"{self.ref.store_uri}/{self.ref.job}"
 
 
 async def find_target(address: str, location: JobLocation) -> ViewTarget:
@@ -79,23 +129,94 @@ async def find_target(address: str, location: JobLocation) -> ViewTarget:
     return ViewTarget(await find_ref(address, location), None)
 
 
-async def _render(address: str, location: JobLocation) -> tuple[ViewTarget, str]:
+async def find_targets(addresses: Sequence[str], location: JobLocation) -> list[ViewTarget]:
+    """Find jobs or episodes. Raises UsageError for a job beside an episode, or beside itself."""
+    from swe_rollout.errors import UsageError
+
+    targets = [await find_target(each, location) for each in addresses]
+    if len({target.episode is None for target in targets}) > 1:
+        raise UsageError(
+            "a job can't be compared with an episode",
+            fix="name two jobs, or two episodes as JOB/INSTANCE/SAMPLE",
+        )
+    if len(set(targets)) < len(targets):
+        raise UsageError(f"{addresses[0]} can't be compared with itself", fix="name another OTHER")
+    return targets
+
+
+async def _render(work: ViewWork) -> tuple[list[ViewTarget], str]:
     from swe_rollout.cli.left_out import write_left_out
+    from swe_rollout.store.summary import JobTally
+    from swe_rollout.viewer.page import Page
+
+    targets = await find_targets(work.addresses, work.location)
+    page = Page()
+    jobs: dict[JobRef, PageJob] = {}
+    for target in targets:
+        opened = await _open(target, work.tokenizer)
+        if target.ref not in jobs:
+            jobs[target.ref] = page.add_job(target.ref.job, target.address, opened.plan)
+        job = jobs[target.ref]
+        if target.episode is not None:
+            trajectory = await opened.store.read(target.episode)
+            page.add(job, trajectory, opened.texts(trajectory.policy))
+            continue
+        tally = JobTally(opened.store, target.ref.job)
+        async for trajectory in tally.read_new():
+            page.add(job, trajectory, opened.texts(trajectory.policy))
+        summary = await tally.summary()
+        write_left_out(summary.damaged, summary.strays)
+        page.summarise(job, summary)
+    return targets, page.html(episodes=[each.episode for each in targets if each.episode])
+
+
+async def _serve(work: ViewWork, port: int) -> None:
+    from swe_rollout.cli.output import say, write_lines
+    from swe_rollout.export.job_comparison import JobSide
+    from swe_rollout.viewer.page import PageJob, start_at, tools_of
+    from swe_rollout.viewer.served import PageServer, ServedJob
+
+    targets = await find_targets(work.addresses, work.location)
+    jobs: dict[JobRef, ServedJob] = {}
+    for target in targets:
+        if target.ref not in jobs:
+            opened = await _open(target, work.tokenizer)
+            name, tools = target.ref.job, tools_of(opened.plan)
+            page = PageJob(name, target.address, [], tools=tools, complete=False)
+            side = JobSide(opened.plan)
+            jobs[target.ref] = ServedJob(
+                opened.store, page, opened.texts, number=len(jobs), side=side
+            )
+    start = start_at([each.episode for each in targets if each.episode], jobs=len(jobs))
+    title = " · ".join(ref.job for ref in jobs)
+    server = PageServer(title, list(jobs.values()), start=start)
+    async with server.serving(port):
+        write_lines([server.address])
+        say("open it in a browser on this machine; ^C ends it")
+        await asyncio.Event().wait()
+
+
+@dataclass(slots=True)
+class _Opened:
+    """A job's store, its resolved spec, and the vocabulary of its tokens."""
+
+    store: Store
+    plan: dict[str, Any]
+    tokenizer: str | None
+    _texts: dict[str, TokenTexts | None] = field(default_factory=dict)
+
+    def texts(self, policy: str) -> TokenTexts | None:
+        """Return what decodes the tokens of a policy, if it is on this machine."""
+        from swe_rollout.viewer.token_text import find_texts
+
+        if policy not in self._texts:
+            self._texts[policy] = find_texts(self.tokenizer, self.plan, policy)
+        return self._texts[policy]
+
+
+async def _open(target: ViewTarget, tokenizer: str | None) -> _Opened:
     from swe_rollout.store.store import Store
-    from swe_rollout.store.summary import summarise
-    from swe_rollout.viewer.page import JobPage, episode_page
 
-    target = await find_target(address, location)
     store = Store.open(target.ref.store_uri)
-    if target.episode is not None:
-        return target, episode_page(await store.read(target.episode))
-    summary = await summarise(store, target.ref.job)
-    page = JobPage(summary)
-    write_left_out(summary.damaged, summary.strays)
-    async for trajectory in store.trajectories(target.ref.job, on_damage=_named_above):
-        page.add(trajectory)
-    return target, page.html()
-
-
-def _named_above(record: DamagedRecord) -> None:
-    """Do nothing: the summary names it."""
+    plan = await store.plan(target.ref.job)
+    return _Opened(store, plan.job, tokenizer)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from swe_rollout.cli.options import option
+from swe_rollout.cli.interrupt import was_terminated
+from swe_rollout.cli.options import MetricsAt, option
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -41,6 +42,9 @@ Count = Annotated[
 PodName = Annotated[
     str, option(envvar=["POD_NAME", "HOSTNAME"], help="The pod to annotate with the progress.")
 ]
+Lives = Annotated[
+    Path | None, option(metavar="FILE", help="Count there how often this worker was killed.")
+]
 
 
 def worker(
@@ -49,11 +53,15 @@ def worker(
     index: Index,
     count: Count = None,
     pod_name: PodName = "",
+    *,
+    metrics: MetricsAt = "",
+    lives: Lives = None,
 ) -> None:
     """Run one worker's share of a RolloutJob, as the pods of its worker Job do.
 
     Exit 0 when the whole share is committed, 1 when the job can't be carried out, 143 when stopped
-    earlier, 4 when the cluster is unreachable: the same command may then continue later.
+    earlier, 4 when the cluster is unreachable: the same command may then continue later. 5 when it
+    was killed too often and got no further.
 
     swe-rollout worker --namespace default --job nightly --index 0
     """
@@ -61,21 +69,26 @@ def worker(
     from swe_rollout.cli.output import show_error, stderr_console
     from swe_rollout.errors import SweRolloutError, UnreachableError
     from swe_rollout.worker.cluster_worker import WorkerExit, WorkerIdentity
+    from swe_rollout.worker.lives import KilledTooOftenError
 
-    configure_logs(stderr_console(), verbosity=1)  # a worker has no other output than its log
-    identity = WorkerIdentity(namespace=namespace, job=job, index=index, count=count, pod=pod_name)
+    # A worker has no other output than its log.
+    configure_logs(stderr_console, verbosity=1)
+    identity = WorkerIdentity(
+        namespace=namespace, job=job, index=index, count=count, pod=pod_name, lives=lives
+    )
     try:
-        outcome = asyncio.run(_work(identity))
+        outcome = asyncio.run(_work(identity, metrics))
     except SweRolloutError as error:
         _write_termination_message(error)
         show_error(error)
-        unreachable = isinstance(error, UnreachableError)
-        raise typer.Exit(error.exit_code if unreachable else FAILED) from None
+        # Others concern the job, which no other worker could carry out either.
+        is_own = isinstance(error, (UnreachableError, KilledTooOftenError))
+        raise typer.Exit(error.exit_code if is_own else FAILED) from None
     if outcome is WorkerExit.DRAINED:
         raise typer.Exit(DRAINED)
 
 
-async def _work(identity: WorkerIdentity) -> WorkerExit:
+async def _work(identity: WorkerIdentity, metrics: str) -> WorkerExit:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     end = threading.Timer(END_S, os._exit, (DRAINED,))
@@ -89,10 +102,15 @@ async def _work(identity: WorkerIdentity) -> WorkerExit:
 
     # Not the loop's own handlers: code of a dataset or an extension may hold the loop.
     before = {each: signal.signal(each, on_signal) for each in (signal.SIGINT, signal.SIGTERM)}
+    if was_terminated():
+        on_signal(signal.SIGTERM, None)
     try:
-        from swe_rollout.worker import cluster_worker  # slow, and a signal may come meanwhile
+        # Slow, and a signal may come meanwhile.
+        from swe_rollout.telemetry.setup import observing_if_possible
+        from swe_rollout.worker import cluster_worker
 
-        return await cluster_worker.work(identity, stop=stop)
+        async with observing_if_possible(metrics) as observer:
+            return await cluster_worker.work(identity, stop=stop, observer=observer)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -7,10 +7,14 @@ from typing import TypeVar
 
 import msgspec
 
+from swe_rollout.cluster.missing_right import MissingRight
 from swe_rollout.cluster.objects import Status
 from swe_rollout.errors import ClusterError
 
 T = TypeVar("T")
+
+UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for bytes that are no JSON of the kind that is wanted."""
 
 TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
 """Status codes after which the same request may succeed."""
@@ -26,10 +30,12 @@ class ApiError(ClusterError):
     """A failed response of the API server: its HTTP code and the Status's reason."""
 
     def __init__(self, doing: str, status: Status, *, retry_after_s: float = 0.0) -> None:
+        is_refusal = status.code == HTTPStatus.FORBIDDEN
+        right = MissingRight.named_in(status.message) if is_refusal else None
         super().__init__(
             f"Kubernetes refused to {doing}",
             why=f"{status.code} {status.reason}: {status.message}",
-            fix=_FIXES.get(status.code, ""),
+            fix=_FIXES.get(status.code, "") if right is None else right.fix,
             retryable=status.code in TRANSIENT,
         )
         self.code = status.code
@@ -64,9 +70,29 @@ class ApiError(ClusterError):
         return self.code == HTTPStatus.UNAUTHORIZED
 
     @property
+    def lacks_right(self) -> bool:
+        """Whether RBAC rejected the request, and neither a quota nor admission."""
+        return self.forbidden and " cannot " in self.message and " resource " in self.message
+
+    @property
+    def may_be_premature(self) -> bool:
+        """Whether a server that has just started may say so: it knows neither roles nor CRDs yet.
+
+        Refusals by a quota or by admission are not meant: a server that makes them knows enough.
+        """
+        is_unknown = self.not_found and "could not find the requested resource" in self.message
+        return self.unauthorized or self.lacks_right or is_unknown
+
+    @property
     def invalid(self) -> bool:
         """Whether the object itself breaks a rule."""
         return self.code in {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY}
+
+    @property
+    def is_unexplained(self) -> bool:
+        """Whether it is a refusal without a reason, as of a WebSocket: aiohttp drops the body."""
+        refusals = {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND}
+        return self.code in refusals and not self.reason
 
     @property
     def forbidden(self) -> bool:
@@ -78,7 +104,7 @@ def api_error(doing: str, code: int, body: bytes, *, retry_after_s: float = 0.0)
     """Build the error of a failed response, whether its body is a Status or a proxy's page."""
     try:
         status = msgspec.json.decode(body, type=Status)
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         status = Status(message=body[:500].decode(errors="replace"))
     return ApiError(doing, msgspec.structs.replace(status, code=code), retry_after_s=retry_after_s)
 
@@ -87,7 +113,7 @@ def decode_response(data: bytes, kind: type[T], *, doing: str) -> T:
     """Decode a successful response; raises ClusterError when it is not a Kubernetes object."""
     try:
         return msgspec.json.decode(data, type=kind)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise ClusterError(
             "the API server's response can't be decoded",
             why=f"asked to {doing}: {error}",

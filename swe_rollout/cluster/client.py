@@ -34,19 +34,26 @@ T = TypeVar("T")
 class ClusterClient:
     """One Kubernetes API server. Safe for concurrent calls."""
 
-    def __init__(self, access: Access, *, retry_timeout_s: float = 60.0) -> None:
-        """Open no connection yet; `retry_timeout_s` as in `Transport`."""
+    def __init__(
+        self, access: Access, *, retry_timeout_s: float = 60.0, settling_s: float = 0.0
+    ) -> None:
+        """Open no connection yet; `retry_timeout_s` and `settling_s` as in `Transport`."""
         self.namespace = access.namespace
         self.cluster = access.fingerprint
         """Tells this cluster from others."""
-        self.transport = Transport(access, retry_timeout_s=retry_timeout_s)
+        self.transport = Transport(access, retry_timeout_s=retry_timeout_s, settling_s=settling_s)
 
     @classmethod
     async def connect(
-        cls, context: str | None = None, *, retry_timeout_s: float = 60.0
+        cls,
+        context: str | None = None,
+        *,
+        retry_timeout_s: float = 60.0,
+        settling_s: float = 0.0,
     ) -> ClusterClient:
         """Build a client for the context's cluster; raises UsageError or PrerequisiteError."""
-        return cls(await load_access(context), retry_timeout_s=retry_timeout_s)
+        access = await load_access(context)
+        return cls(access, retry_timeout_s=retry_timeout_s, settling_s=settling_s)
 
     async def version(self) -> str:
         """Return the server's version, such as `v1.36.3`."""
@@ -176,6 +183,12 @@ class ClusterClient:
             doing="review our own access",
         )
         return review.status.allowed
+
+    async def user(self) -> str:
+        """Return the name by which the API server knows these credentials."""
+        path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+        found = await self._post(path, {}, objects.Identity, doing="ask who we are")
+        return found.status.user_info.username
 
     async def aclose(self) -> None:
         """Close every connection."""

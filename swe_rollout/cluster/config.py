@@ -1,7 +1,8 @@
-"""Address and credentials of the cluster, loaded by the official client's configuration loader.
+"""Address and credentials of the cluster: of a kubeconfig, or of the pod that this runs in.
 
-The official package is used for configuration and credentials only: kubeconfig, contexts, exec
-plugins, in-cluster tokens and their renewal. Requests are made by `transport`.
+The official package reads kubeconfigs: contexts, exec plugins, tokens and their renewal. It takes a
+fifth of a worker's start to import, and a pod's own account needs none of it. Requests are made by
+`transport`.
 """
 
 from __future__ import annotations
@@ -13,25 +14,49 @@ import ssl
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
-from urllib.request import proxy_bypass
+from urllib.request import getproxies, proxy_bypass
 
 import yaml
-from kubernetes import client as official
-from kubernetes import config as loader
 
 from swe_rollout.errors import PrerequisiteError, UsageError
 from swe_rollout.redaction import register
 
-_NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kubernetes import client as official
+
+_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where a pod has the token, the authority and the namespace of its service account."""
 _HEADER_TTL_S = 30.0
 """Renewal hooks read files or run programs: call them this often, not for each request."""
+
+
+class Authentication(Protocol):
+    """What a configuration authenticates by: the official client's, or a pod's account."""
+
+    def auth_settings(self) -> Mapping[str, object]:
+        """Return the value of the header under `BearerToken`, if there is one."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PodAccount:
+    """The service account of the pod that this runs in; the kubelet renews its token."""
+
+    folder: Path
+
+    def auth_settings(self) -> Mapping[str, object]:
+        """Read the token. Raises OSError."""
+        return {"BearerToken": {"value": f"Bearer {(self.folder / 'token').read_text().strip()}"}}
 
 
 class Credentials:
     """The `Authorization` header, renewed by the configuration's renewal hook."""
 
-    def __init__(self, configuration: official.Configuration) -> None:
+    def __init__(self, configuration: Authentication) -> None:
         self._configuration = configuration
         self._header: dict[str, str] = {}
         self._read_at = -_HEADER_TTL_S
@@ -56,11 +81,12 @@ class Credentials:
         self._read_at = time.monotonic()
 
     def _read(self) -> dict[str, str]:
-        token = self._configuration.auth_settings().get("BearerToken")
-        if token is None or not token["value"]:
-            return {}
-        register(token["value"].removeprefix("Bearer "))
-        return {"Authorization": token["value"]}
+        match self._configuration.auth_settings().get("BearerToken"):
+            case {"value": str(header)} if header:
+                register(header.removeprefix("Bearer "))
+                return {"Authorization": header}
+            case _:
+                return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +131,8 @@ def _load(context: str | None) -> Access:
     raise PrerequisiteError(
         "no Kubernetes configuration was found",
         why="KUBECONFIG is not set, ~/.kube/config does not exist, and this is not a pod",
-        fix="set KUBECONFIG, or use `sandbox: {local: {}}`",
+        fix="set KUBECONFIG to the cluster's configuration; without a cluster, `swe-rollout run` "
+        "plays a job here, in sandboxes `local: {}`",
     )
 
 
@@ -125,6 +152,9 @@ def _kubeconfig() -> str | None:
 
 
 def _from_kubeconfig(path: str, context: str | None) -> Access:
+    from kubernetes import client as official  # noqa: PLC0415 - slow, and pods need none of it
+    from kubernetes import config as loader  # noqa: PLC0415
+
     try:
         contexts, current = loader.list_kube_config_contexts(  # type: ignore[no-untyped-call]
             config_file=path
@@ -144,28 +174,43 @@ def _from_kubeconfig(path: str, context: str | None) -> Access:
             persist_config=False,
         )
     except (loader.ConfigException, yaml.YAMLError, OSError) as error:
-        raise PrerequisiteError(
-            "the Kubernetes configuration can't be used",
-            why=f"{path}: {error}",
-            fix="correct it until `kubectl version` works with it",
-        ) from error
+        raise _unusable(path, str(error)) from error
+    except (TypeError, AttributeError, KeyError, ValueError) as error:  # of other YAML, or of none
+        raise _unusable(path, "it is no kubeconfig") from error
     chosen = next((c for c in contexts if c["name"] == context), current)
     return _access(configuration, namespace=chosen["context"].get("namespace") or "default")
 
 
+def _unusable(path: str, why: str) -> PrerequisiteError:
+    return PrerequisiteError(
+        "the Kubernetes configuration can't be used",
+        why=f"{path}: {why}",
+        fix="correct it until `kubectl version` works with it",
+    )
+
+
 def _from_pod() -> Access:
-    configuration = official.Configuration()
+    host = os.environ["KUBERNETES_SERVICE_HOST"]
+    port = os.environ.get("KUBERNETES_SERVICE_PORT", "443")
+    server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+    account = PodAccount(_ACCOUNT)
+    proxies = getproxies()
     try:
-        loader.load_incluster_config(  # type: ignore[no-untyped-call]
-            client_configuration=configuration
+        account.auth_settings()
+        return Access(
+            server=server,
+            namespace=(_ACCOUNT / "namespace").read_text().strip(),
+            credentials=Credentials(account),
+            tls=ssl.create_default_context(cafile=_ACCOUNT / "ca.crt"),
+            tls_server_name=None,
+            proxy=_proxy(proxies.get("https"), proxies.get("no"), server),
         )
-    except loader.ConfigException as error:
+    except OSError as error:  # an SSLError is an OSError
         raise PrerequisiteError(
             "this pod can't access its cluster",
             why=str(error),
             fix="give the pod a service account with `automountServiceAccountToken: true`",
         ) from error
-    return _access(configuration, namespace=_NAMESPACE_FILE.read_text().strip())
 
 
 def _access(configuration: official.Configuration, *, namespace: str) -> Access:
@@ -176,7 +221,7 @@ def _access(configuration: official.Configuration, *, namespace: str) -> Access:
         credentials=Credentials(configuration),
         tls=_tls(configuration) if server.startswith("https:") else None,
         tls_server_name=getattr(configuration, "tls_server_name", None),
-        proxy=_proxy(configuration, server),
+        proxy=_proxy(configuration.proxy, configuration.no_proxy, server),
     )
 
 
@@ -197,9 +242,8 @@ def _tls(configuration: official.Configuration) -> ssl.SSLContext:
     return context
 
 
-def _proxy(configuration: official.Configuration, server: str) -> str | None:
+def _proxy(proxy: str | None, no_proxy: str | None, server: str) -> str | None:
     """Return the proxy to use; some versions of the official client leave `no_proxy` to us."""
-    bypass = {"no": configuration.no_proxy or ""}
-    if not configuration.proxy or proxy_bypass(urlsplit(server).netloc, bypass):
+    if not proxy or proxy_bypass(urlsplit(server).netloc, {"no": no_proxy or ""}):
         return None
-    return configuration.proxy
+    return proxy

@@ -7,6 +7,7 @@ Status on channel 3: a socket that closes without one is a lost stream, never a 
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,17 +18,21 @@ from urllib.parse import quote, urlencode
 import aiohttp
 import msgspec
 
+from swe_rollout.cluster.api_error import UNDECODABLE, ApiError
 from swe_rollout.cluster.client import pods_path
+from swe_rollout.cluster.manifests import ResourceAttributes
 from swe_rollout.cluster.objects import Status
-from swe_rollout.errors import SandboxError
+from swe_rollout.errors import ClusterError, SandboxError, UnreachableError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from swe_rollout.cluster.client import ClusterClient
+from swe_rollout.cluster.client import ClusterClient
 
 V5 = "v5.channel.k8s.io"
 V4 = "v4.channel.k8s.io"
+_VERBS = ("get", "create")
+"""What an exec needs: WebSockets are GET requests, and since Kubernetes 1.35 it needs both."""
 
 
 class _Channel(IntEnum):
@@ -47,6 +52,7 @@ CHUNK_BYTES = 1 << 20
 STDERR_BYTES = 4096
 """How much of the end of the program's own stderr is kept, for diagnosis."""
 _CLOSE_S = 2.0
+_EXIT_CODE = re.compile(r"[0-9]{1,3}")
 _DATA_TYPES = (aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT)
 
 
@@ -71,9 +77,11 @@ async def open_exec(
     query += [("container", target.container), ("stdin", "true"), ("stdout", "true")]
     query += [("stderr", "true"), ("tty", "false")]
     path = f"{pods_path(target.namespace, target.pod)}/exec?{urlencode(query, quote_via=quote)}"
-    opened = await client.transport.websocket(
-        path, doing=f"exec in pod {target.pod}", protocols=(V5, V4)
-    )
+    doing = f"exec in pod {target.pod}"
+    try:
+        opened = await client.transport.websocket(path, doing=doing, protocols=(V5, V4))
+    except ApiError as error:
+        raise await _explained(error, client, target, doing) from error
     if opened.protocol not in (V5, V4):
         await opened.close()
         raise SandboxError(
@@ -83,6 +91,29 @@ async def open_exec(
             retryable=False,
         )
     return ExecStream(opened, pod=target.pod)
+
+
+async def _explained(
+    error: ApiError, client: ClusterClient, target: ExecTarget, doing: str
+) -> ApiError:
+    """Name the right that is missing, where the server does not.
+
+    It has no reason to give for the second verb that it asks for.
+    """
+    if not error.forbidden or error.lacks_right:
+        return error
+    with suppress(ClusterError, UnreachableError):
+        for verb in _VERBS:
+            wanted = ResourceAttributes(
+                verb=verb, resource="pods", subresource="exec", namespace=target.namespace
+            )
+            if not await client.is_allowed(wanted):
+                message = (
+                    f'User "{await client.user()}" cannot {verb} resource "pods/exec" in API group '
+                    f'"" in the namespace "{target.namespace}"'
+                )
+                return ApiError(doing, Status(reason=error.reason, message=message, code=403))
+    return error
 
 
 class ExecEndedError(SandboxError):
@@ -201,13 +232,13 @@ class ExecStream:
         """Convert the Status on channel 3 to an error; None for success."""
         try:
             status = msgspec.json.decode(data, type=Status)
-        except msgspec.DecodeError:
+        except UNDECODABLE:
             return self._lost(data[:500].decode(errors="replace"))
         if status.status == "Success":
             return None
         causes = (status.details.causes if status.details else None) or []
         code = next((cause.message for cause in causes if cause.reason == "ExitCode"), "")
-        if status.reason == "NonZeroExitCode" and code.isdigit():
+        if status.reason == "NonZeroExitCode" and _EXIT_CODE.fullmatch(code):
             return ExecEndedError(self._pod, int(code), self._stderr)
         return self._lost(f"{status.reason}: {status.message}")
 

@@ -18,7 +18,7 @@ from swe_rollout.cluster.objects import KubernetesCondition, Metadata  # noqa: T
 from swe_rollout.errors import PrerequisiteError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from swe_rollout.cluster.client import ClusterClient
     from swe_rollout.cluster.objects import Pod, Waiting
@@ -27,6 +27,7 @@ NAMESPACE: Final = "swe-rollout-system"
 OPERATOR: Final = "swe-rollout-operator"
 SELECTOR: Final = f"app.kubernetes.io/name={OPERATOR}"
 
+_DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _POLL_S = 0.5
 _SETTLE_S = 5.0
 """How long a fatal reason must persist: an image may just be being loaded."""
@@ -48,6 +49,8 @@ class _Status(msgspec.Struct, rename="camel", frozen=True):
     replicas: int = 0
     updated_replicas: int = 0
     available_replicas: int = 0
+    stored_versions: list[str] = []
+    """Of a definition: those in which objects may still be stored."""
 
 
 class _Object(msgspec.Struct, frozen=True):
@@ -76,9 +79,29 @@ class Installation:
         self._client = client
         self._namespace = namespace
 
+    async def check_stored_versions(self, definition: str, known: Collection[str]) -> None:
+        """Refuse a definition that lacks a version in which jobs are stored, before it is applied.
+
+        That is an installation of an older version of swe-rollout over a newer one.
+        """
+        path = f"{_DEFINITIONS}/{quote(definition)}"
+        try:
+            found = await self._read(path, f"read the definition {definition}")
+        except ApiError as error:
+            if error.not_found:
+                return
+            raise
+        unknown = sorted({*found.status.stored_versions} - {*known})
+        if unknown:
+            raise PrerequisiteError(
+                f"jobs of this cluster are stored as {', '.join(unknown)}",
+                why=f"this version of swe-rollout knows {', '.join(sorted(known))} only",
+                fix="install with the newer version of swe-rollout that was here last",
+            )
+
     async def wait_until_served(self, definition: str, *, timeout_s: float) -> None:
         """Wait until the cluster serves the kind of the CRD `definition`."""
-        path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{quote(definition)}"
+        path = f"{_DEFINITIONS}/{quote(definition)}"
         end = time.monotonic() + timeout_s
         while True:
             found = await self._read(path, f"read the definition {definition}")

@@ -15,6 +15,7 @@ from urllib.parse import quote
 import msgspec
 from pydantic import ValidationError
 
+from swe_rollout.cluster.api_error import UNDECODABLE
 from swe_rollout.cluster.manifests import OwnerReference
 from swe_rollout.cluster.objects import Decoded, Metadata
 from swe_rollout.errors import ClusterError
@@ -67,7 +68,7 @@ class JobObject:
         """Decode a job from JSON; raises ClusterError when that fails."""
         try:
             return cls._from_raw(msgspec.json.decode(data, type=_RawJob))
-        except (msgspec.DecodeError, RecursionError) as error:
+        except UNDECODABLE as error:
             raise unreadable_job(error) from error
 
     @classmethod
@@ -75,7 +76,7 @@ class JobObject:
         """Decode a list of jobs and sort it by name; raises ClusterError when that fails."""
         try:
             found = msgspec.json.decode(data, type=_RawJobList).items or []
-        except (msgspec.DecodeError, RecursionError) as error:
+        except UNDECODABLE as error:
             raise unreadable_job(error) from error
         found.sort(key=lambda each: each.metadata.name)
         return tuple(cls._from_raw(each) for each in found)
@@ -134,7 +135,7 @@ async def read_cluster_job(client: ClusterClient, namespace: str, name: str) -> 
     data = await client.transport.request("GET", path, doing=doing)
     try:
         raw = msgspec.json.decode(data, type=_WholeJob)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise unreadable_job(error) from error
     document = {
         "apiVersion": API_VERSION,

@@ -91,10 +91,10 @@ class PodSpec(_Manifest, frozen=True):
     termination_grace_period_seconds: int
     active_deadline_seconds: int
     dns_policy: str
-    dns_config: DnsConfig
     tolerations: tuple[Toleration, ...]
     security_context: PodSecurityContext
     containers: tuple[Container, ...]
+    dns_config: DnsConfig | None = None
     runtime_class_name: str | None = None
 
 

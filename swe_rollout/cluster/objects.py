@@ -36,13 +36,15 @@ class Waiting(Decoded, frozen=True):
 class Running(Decoded, frozen=True):
     """The state of a container that runs."""
 
-    started_at: str = ""
+    started_at: str | None = None
 
 
 class Terminated(Decoded, frozen=True):
     exit_code: int = 0
     reason: str = ""
     message: str = ""
+    finished_at: str | None = None
+    """RFC 3339; none where the kubelet lost track of the container, as after an eviction."""
 
 
 class ContainerState(Decoded, frozen=True):
@@ -192,6 +194,20 @@ class AccessReviewStatus(Decoded, frozen=True):
 
 class AccessReview(Decoded, frozen=True):
     status: AccessReviewStatus = AccessReviewStatus()
+
+
+class UserInfo(Decoded, frozen=True):
+    username: str = ""
+
+
+class IdentityStatus(Decoded, frozen=True):
+    user_info: UserInfo = UserInfo()
+
+
+class Identity(Decoded, frozen=True):
+    """Who the API server takes us for."""
+
+    status: IdentityStatus = IdentityStatus()
 
 
 class NetworkPolicyRules(Decoded, frozen=True):

@@ -3,15 +3,23 @@
 Requests are in `client`, watches in `watch`, exec streams in `exec`. A request that fails for load
 or for the network is repeated for up to `retry_timeout_s`, so every request must be repeatable:
 creates are by their fixed names, deletes by the uid they name.
+
+An API server that restarts listens before it has read its roles and CRDs, and refuses for a moment
+what it allowed before. For `SETTLING_S` after a connection has failed, a request that is refused so
+is repeated as well.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from contextlib import asynccontextmanager
+import time
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from functools import partial
 from http import HTTPStatus
+from ssl import SSLCertVerificationError
 from typing import TYPE_CHECKING, ParamSpec, TypedDict, TypeVar
 
 import aiohttp
@@ -24,6 +32,7 @@ from swe_rollout.errors import ClusterError, UnreachableError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from ssl import SSLContext
+    from types import SimpleNamespace
 
     from swe_rollout.cluster.config import Access
 
@@ -40,12 +49,19 @@ REQUESTS_AT_ONCE = 32
 HANDSHAKES_AT_ONCE = 64
 """Exec bypasses the API server's own flow control: nothing else protects it and the kubelets."""
 MAX_BACKOFF_S = 15.0
+SETTLING_S = 30.0
+"""An API server needs seconds; the mass of its clients reconnects in that time."""
+MAX_RETRY_AFTER_S = 60
+"""A server, or a proxy before it, that asks for more is asked again after this time."""
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 APPLY = "application/apply-patch+yaml"
 """A server-side apply; JSON is YAML too."""
+_MOST_DIGITS = 10
+_OUT_OF_DATE = frozenset({9, 10})
+"""OpenSSL's codes of certificates that are not valid yet, or no more."""
 _NETWORK_ERRORS = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError)
 
 
@@ -61,11 +77,18 @@ class _ConnectionOptions(TypedDict):
 class Transport:
     """Requests, event streams and WebSockets to one API server."""
 
-    def __init__(self, access: Access, *, retry_timeout_s: float = 60.0) -> None:
-        """Retry a request for `retry_timeout_s` before its failure is raised."""
+    def __init__(
+        self, access: Access, *, retry_timeout_s: float = 60.0, settling_s: float = 0.0
+    ) -> None:
+        """Retry a request for `retry_timeout_s` before its failure is raised.
+
+        `settling_s`: how long the server is taken for one that has just started, from now on.
+        """
         self.access = access
+        self._settles_until = time.monotonic() + settling_s
         self._retry_timeout_s = retry_timeout_s
         self._session: aiohttp.ClientSession | None = None
+        self._date = ""
         self._closed = False
         self._requests = asyncio.Semaphore(REQUESTS_AT_ONCE)
         self._handshakes = asyncio.Semaphore(HANDSHAKES_AT_ONCE)
@@ -86,16 +109,19 @@ class Transport:
     @asynccontextmanager
     async def lines(self, path: str, *, doing: str) -> AsyncIterator[aiohttp.StreamReader]:
         """Open a streamed response; silence raises TimeoutError, a lost connection ClientError."""
-        timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_S, sock_read=WATCH_SILENCE_S)
-        async with self._open().get(
-            self._url(path), timeout=timeout, **await self._connection_options()
-        ) as response:
-            if response.status != HTTPStatus.OK:
-                raise api_error(doing, response.status, await response.read())
+        opening = AsyncRetrying(
+            retry=retry_if_exception(self._is_premature), wait=_backoff_s, reraise=True
+        )
+        try:
+            response: aiohttp.ClientResponse = await opening(self._stream, path, doing)
             try:
                 yield response.content
             finally:
                 _abort(response)
+                response.close()
+        except _NETWORK_ERRORS:
+            self._has_broken()
+            raise
 
     async def websocket(
         self, path: str, *, doing: str, protocols: tuple[str, ...]
@@ -109,6 +135,18 @@ class Transport:
             return await self._with_retries(timeout_s, self._handshake, path, doing, protocols)
         except UnreachableError as error:
             raise ClusterError(f"got no response to {doing}", why=error.why) from error
+        except ApiError as error:
+            if not self._is_premature(error):
+                raise
+            raise ClusterError(f"got no answer to {doing} to rely on", why=error.why) from error
+
+    def now(self) -> datetime:
+        """Return when the last response was sent, by the server's clock: ours may be off."""
+        try:
+            found = parsedate_to_datetime(self._date[:64])
+        except ValueError:
+            return datetime.now(UTC)  # a proxy may have taken the header away
+        return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
     async def aclose(self) -> None:
         """Close every connection, for good."""
@@ -122,7 +160,7 @@ class Transport:
     ) -> T:
         """Make the call until it succeeds, fails permanently, or `timeout_s` is over."""
         retrying = AsyncRetrying(
-            retry=retry_if_exception(_is_transient),
+            retry=retry_if_exception(lambda e: _is_transient(e) or self._is_premature(e)),
             stop=stop_after_delay(timeout_s),
             wait=_backoff_s,
             reraise=True,
@@ -138,17 +176,31 @@ class Transport:
         timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_S, sock_read=RESPONSE_S)
         options = await self._connection_options()
         options["headers"] = {**options["headers"], "Accept": JSON, "Content-Type": content_type}
-        async with (
-            self._requests,
-            self._open().request(
-                method, self._url(path), data=body or None, timeout=timeout, **options
-            ) as response,
-        ):
-            data = await response.read()
-            if response.status < HTTPStatus.BAD_REQUEST:
-                return data
-            retry_after = response.headers.get("Retry-After", "")
-            raise api_error(doing, response.status, data, retry_after_s=_seconds(retry_after))
+        try:
+            async with (
+                self._requests,
+                self._open().request(
+                    method, self._url(path), data=body or None, timeout=timeout, **options
+                ) as response,
+            ):
+                data = await response.read()
+                self._date = response.headers.get("Date", "")
+        except _NETWORK_ERRORS:
+            self._has_broken()
+            raise
+        if response.status < HTTPStatus.BAD_REQUEST:
+            return data
+        retry_after = response.headers.get("Retry-After", "")
+        raise api_error(doing, response.status, data, retry_after_s=_seconds(retry_after))
+
+    async def _stream(self, path: str, doing: str) -> aiohttp.ClientResponse:
+        timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_S, sock_read=WATCH_SILENCE_S)
+        options = await self._connection_options()
+        response = await self._open().get(self._url(path), timeout=timeout, **options)
+        if response.status == HTTPStatus.OK:
+            return response
+        async with response:
+            raise api_error(doing, response.status, await response.read())
 
     async def _handshake(
         self, path: str, doing: str, protocols: tuple[str, ...]
@@ -163,7 +215,37 @@ class Transport:
                     **await self._connection_options(),
                 )
         except aiohttp.WSServerHandshakeError as error:
-            raise api_error(doing, error.status, error.message.encode()) from error
+            raise await self._refused_handshake(path, doing, error) from error
+        except _NETWORK_ERRORS:
+            self._has_broken()
+            raise
+
+    async def _refused_handshake(
+        self, path: str, doing: str, error: aiohttp.WSServerHandshakeError
+    ) -> ApiError:
+        """Build the error of a refused handshake, whose reason a client of WebSockets drops.
+
+        A plain request of the path is refused for the same reason, and starts nothing.
+        """
+        if error.status == HTTPStatus.FORBIDDEN:
+            try:
+                with suppress(*_NETWORK_ERRORS):
+                    await self._request("GET", path, doing, b"", JSON)
+            except ApiError as refused:
+                if refused.forbidden:
+                    return refused
+        return api_error(doing, error.status, error.message.encode())
+
+    def _has_broken(self) -> None:
+        """Note that a connection failed: the server may have been started again."""
+        self._settles_until = max(self._settles_until, time.monotonic() + SETTLING_S)
+
+    def _is_premature(self, error: BaseException) -> bool:
+        """Whether a server that has just started may not mean it."""
+        is_settling = time.monotonic() < self._settles_until
+        if not (is_settling and isinstance(error, ApiError)):
+            return False
+        return error.may_be_premature or error.is_unexplained
 
     def _open(self) -> aiohttp.ClientSession:
         if self._closed:
@@ -175,8 +257,25 @@ class Transport:
             )
         if self._session is None:
             # Watches and exec streams hold a connection each: the pool itself must not be bounded.
-            self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0), trace_configs=[self._tracing()]
+            )
         return self._session
+
+    def _tracing(self) -> aiohttp.TraceConfig:
+        """Notice connections that fail unseen: aiohttp repeats a request once by itself."""
+
+        async def connected(
+            _: aiohttp.ClientSession, seen: SimpleNamespace, *_more: object
+        ) -> None:
+            if getattr(seen, "is_connected", False):
+                self._has_broken()
+            seen.is_connected = True
+
+        tracing = aiohttp.TraceConfig()
+        tracing.on_connection_create_end.append(connected)
+        tracing.on_connection_reuseconn.append(connected)
+        return tracing
 
     def _url(self, path: str) -> URL:
         return URL(self.access.server + path, encoded=True)
@@ -190,10 +289,13 @@ class Transport:
         )
 
     def _unreachable(self, error: Exception) -> UnreachableError:
+        fix = "check it with `kubectl version`; choose a cluster by `sandbox.pod.context`"
+        if _is_of_the_clock(error):
+            fix = "look at this machine's clock (`date -u`); if it is right, renew the certificate"
         return UnreachableError(
             f"the Kubernetes API server {self.access.server} does not respond",
             why=f"{type(error).__name__}: {error}" if str(error) else type(error).__name__,
-            fix="check it with `kubectl version`; choose a cluster by `sandbox.pod.context`",
+            fix=fix,
         )
 
 
@@ -207,10 +309,18 @@ def _abort(response: aiohttp.ClientResponse) -> None:
 def _is_transient(error: BaseException) -> bool:
     """Whether the same request may succeed a little later."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return False
+        return _is_of_the_clock(error)
     return isinstance(error, _NETWORK_ERRORS) or (
         isinstance(error, ApiError) and error.code in TRANSIENT
     )
+
+
+def _is_of_the_clock(error: BaseException) -> bool:
+    """Whether a certificate is not valid at this time: the clock may be set meanwhile."""
+    if not isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return False
+    found = error.certificate_error
+    return isinstance(found, SSLCertVerificationError) and found.verify_code in _OUT_OF_DATE
 
 
 def _backoff_s(state: RetryCallState) -> float:
@@ -222,4 +332,8 @@ def _backoff_s(state: RetryCallState) -> float:
 
 
 def _seconds(header: str) -> float:
-    return float(header) if header.isdigit() else 0.0
+    return float(min(int(header), MAX_RETRY_AFTER_S)) if _is_number(header) else 0.0
+
+
+def _is_number(header: str) -> bool:
+    return header.isascii() and header.isdigit() and len(header) < _MOST_DIGITS

@@ -10,17 +10,18 @@ from __future__ import annotations
 import asyncio
 import random
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import aiohttp
 import msgspec
 import structlog
 from tenacity import AsyncRetrying, retry_if_exception, wait_random_exponential
 
-from swe_rollout.cluster.api_error import TRANSIENT, ApiError, api_error
+from swe_rollout.cluster.api_error import TRANSIENT, UNDECODABLE, ApiError, api_error
 from swe_rollout.cluster.client import pods_path
 from swe_rollout.cluster.objects import Pod, Status
-from swe_rollout.errors import UnreachableError
+from swe_rollout.errors import ClusterError, UnreachableError
+from swe_rollout.logs import shared_context
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from swe_rollout.cluster.client import ClusterClient
 
 log = structlog.get_logger()
+
+_T = TypeVar("_T")
 
 _DOING = "watch pods"
 _PAUSE_S = 1.0
@@ -44,6 +47,10 @@ class WatchEvent(msgspec.Struct):
     object: msgspec.Raw
 
 
+class UnreadableWatchError(UnreachableError):
+    """Something else than an API server wrote into a watch."""
+
+
 class PodFollower:
     """The current state of one pod, as the watch sees it."""
 
@@ -53,10 +60,10 @@ class PodFollower:
         self.gone = False
         """Whether it was deleted for good."""
         self._changed = asyncio.Event()
-        self._error: ApiError | None = None
+        self._error: ClusterError | None = None
 
     async def changed(self) -> None:
-        """Wait for the next change; raises ApiError when the watch can't continue."""
+        """Wait for the next change; raises ClusterError when the watch can't continue."""
         if self._error is None:
             await self._changed.wait()
             self._changed.clear()
@@ -69,7 +76,7 @@ class PodFollower:
         self.gone = pod is None
         self._changed.set()
 
-    def fail(self, error: ApiError) -> None:
+    def fail(self, error: ClusterError) -> None:
         """Make this and every later `changed` raise `error`."""
         self._error = error
         self._changed.set()
@@ -86,11 +93,14 @@ class PodWatch:
         self._followers: dict[str, PodFollower] = {}
         self._version = ""
         self._task: asyncio.Task[None] | None = None
+        self._error: ClusterError | None = None
 
     async def start(self) -> None:
         """List once, so that refusals are raised here, then watch in the background."""
         await self._list()
-        self._task = asyncio.create_task(self._keep_watching(), name="pod-watch")
+        self._task = asyncio.create_task(
+            self._keep_watching(), name="pod-watch", context=shared_context()
+        )
 
     def pod(self, uid: str) -> Pod | None:
         """Return the newest state of the pod; None when the watch does not know it (any more)."""
@@ -100,6 +110,8 @@ class PodWatch:
     def follow(self, uid: str) -> Iterator[PodFollower]:
         """Follow one pod while the block runs."""
         follower = PodFollower(self._pods.get(uid))
+        if self._error is not None:
+            follower.fail(self._error)
         self._followers[uid] = follower
         try:
             yield follower
@@ -122,7 +134,7 @@ class PodWatch:
             )
             try:
                 await retrying(self._list_and_watch)
-            except ApiError as error:
+            except ClusterError as error:
                 self._fail(error)
                 return
 
@@ -164,11 +176,16 @@ class PodWatch:
             },
         )
         async with self._client.transport.lines(path, doing=_DOING) as stream:
-            async for event in read_events(stream, doing=_DOING):
-                self._process(event)
+            try:
+                async for event in read_events(stream, doing=_DOING):
+                    self._process(event)
+            except UnreadableWatchError:
+                # What it said is lost: list, to see what there is now.
+                self._version = ""
+                raise
 
     def _process(self, event: WatchEvent) -> None:
-        pod = msgspec.json.decode(event.object, type=Pod)
+        pod = _decoded(event.object, Pod)
         self._version = pod.metadata.resource_version
         match event.type:
             case "ADDED" | "MODIFIED":
@@ -190,8 +207,9 @@ class PodWatch:
         if follower is not None:
             follower.update(None)
 
-    def _fail(self, error: ApiError) -> None:
+    def _fail(self, error: ClusterError) -> None:
         log.error("pod_watch_refused", reason=str(error))
+        self._error = error
         for follower in self._followers.values():
             follower.fail(error)
 
@@ -209,13 +227,27 @@ def _log_interruption(state: RetryCallState) -> None:
 
 
 async def read_events(stream: aiohttp.StreamReader, *, doing: str) -> AsyncIterator[WatchEvent]:
-    """Decode a watch; raises the ApiError that the server sends in its stream."""
+    """Decode a watch; raises the ApiError that the server sends in its stream.
+
+    Raises UnreadableWatchError for a line that is no event, such as a proxy's page.
+    """
     async for line in read_lines(stream):
-        event = msgspec.json.decode(line, type=WatchEvent)
+        event = _decoded(line, WatchEvent)
         if event.type == "ERROR":
-            status = msgspec.json.decode(event.object, type=Status)
+            status = _decoded(event.object, Status)
             raise api_error(doing, status.code, bytes(event.object))
         yield event
+
+
+def _decoded(data: bytes | msgspec.Raw, kind: type[_T]) -> _T:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except UNDECODABLE as error:
+        raise UnreadableWatchError(
+            "a watch of the Kubernetes API can't be read",
+            why=f"{type(error).__name__}: {error}"[:300],
+            fix="look for a proxy between here and the API server",
+        ) from error
 
 
 async def read_lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:

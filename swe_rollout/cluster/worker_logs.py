@@ -80,11 +80,15 @@ class _Tail:
         self._client = jobs.client
         self._namespace = namespace
         self._pod = pod.metadata.name
+        self.has_predecessor = pod.container is not None and pod.container.restart_count > 0
+        """Whether its container was restarted in place."""
         self._seen = ""
 
-    async def lines(self, *, follow: bool) -> AsyncIterator[LogLine]:
+    async def lines(self, *, follow: bool, of_predecessor: bool = False) -> AsyncIterator[LogLine]:
         """Yield the lines after the last one seen; none while the container has not started."""
         query = {"container": CONTAINER, "timestamps": "true", "follow": str(follow).lower()}
+        if of_predecessor:
+            query["previous"] = "true"
         if self._seen:
             query["sinceTime"] = self._seen
         path = f"{pods_path(self._namespace, self._pod)}/log?{urlencode(query, quote_via=quote)}"
@@ -135,9 +139,14 @@ async def _until_discovery(running: Sequence[asyncio.Task[None]]) -> None:
 
 
 async def _collect(tail: _Tail, limit: asyncio.Semaphore) -> list[LogLine]:
+    async with limit:
+        earlier = await _collected(tail, of_predecessor=True) if tail.has_predecessor else []
+        return [*earlier, *await _collected(tail)]
+
+
+async def _collected(tail: _Tail, *, of_predecessor: bool = False) -> list[LogLine]:
     try:
-        async with limit:
-            return [line async for line in tail.lines(follow=False)]
+        return [line async for line in tail.lines(follow=False, of_predecessor=of_predecessor)]
     except ApiError as error:
         # A container that waits to start has no log yet; the log of a deleted pod is gone.
         if error.invalid or error.not_found:

@@ -5,13 +5,21 @@ Used by `release_pairs`. Nothing from an archive is run.
 
 from __future__ import annotations
 
+import lzma
 import shutil
 import tarfile
 import tempfile
 import zipfile
+import zlib
 from pathlib import Path, PurePosixPath
+from typing import Final
 
 from swe_rollout.errors import DatasetError, Problem
+
+MAX_BYTES: Final = 2 << 30
+"""Of all members of an archive together."""
+DAMAGE: Final = (EOFError, OSError, ValueError, zlib.error, lzma.LZMAError)
+"""What the standard library raises for archives that are damaged, or have names that are none."""
 
 
 def unpack_sdist(archive: Path, into: Path, *, folder: str = "") -> None:
@@ -20,9 +28,12 @@ def unpack_sdist(archive: Path, into: Path, *, folder: str = "") -> None:
     with tempfile.TemporaryDirectory(dir=into.parent, prefix=".unpack-") as scratch:
         try:
             with tarfile.open(archive) as tar:
+                left = MAX_BYTES
                 for member in tar:
+                    left -= member.size
+                    _check_room(archive, left)
                     _extract(tar, member, Path(scratch), archive)
-        except (tarfile.TarError, EOFError, OSError) as error:
+        except (tarfile.TarError, *DAMAGE) as error:
             raise _unreadable(archive, str(error)) from error
         tops = list(Path(scratch).iterdir())
         source = tops[0] / folder if len(tops) == 1 else Path(scratch, "absent")
@@ -52,8 +63,13 @@ def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, into: Path, archive:
 
 def _check_inside(archive: Path, name: str) -> None:
     path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts or "\\" in name:
+    if not name or path.is_absolute() or ".." in path.parts or "\\" in name:
         raise _unreadable(archive, f"a member lies outside the archive: {name[:80]!r}")
+
+
+def _check_room(archive: Path, left: int) -> None:
+    if left < 0:
+        raise _unreadable(archive, f"more than {MAX_BYTES >> 30} GiB come out of it")
 
 
 def unpack_wheel(archive: Path, into: Path) -> None:
@@ -62,8 +78,10 @@ def unpack_wheel(archive: Path, into: Path) -> None:
         with zipfile.ZipFile(archive) as wheel:
             for name in wheel.namelist():
                 _check_inside(archive, name)
+            _check_room(archive, MAX_BYTES - sum(each.file_size for each in wheel.infolist()))
             wheel.extractall(into)  # noqa: S202 - the members were checked above
-    except zipfile.BadZipFile as error:
+    except (zipfile.BadZipFile, *DAMAGE, NotImplementedError, RuntimeError) as error:
+        # Also a compression that is not known, and a file that is encrypted.
         raise _unreadable(archive, str(error)) from error
 
 

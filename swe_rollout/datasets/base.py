@@ -5,14 +5,16 @@ A source says which tasks there are; which of them a job takes is decided here.
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from swe_rollout.datasets import DATASETS
 from swe_rollout.datasets.images import ImageRules
+from swe_rollout.datasets.quarantine import Quarantine
 from swe_rollout.datasets.source import NamedSource
 from swe_rollout.errors import DatasetError, InternalError, Problem
 from swe_rollout.instance import Instance
@@ -31,6 +33,10 @@ class LoadedDataset:
     instances: tuple[Instance, ...]
     problems: tuple[Problem, ...] = ()
     """Empty unless the dataset has `skipBadRows`."""
+    quarantined: Mapping[str, str] = field(default_factory=dict)
+    """Ids of tasks that are in quarantine, and the checks they failed."""
+    notes: tuple[str, ...] = ()
+    """For people: what the quarantine left out."""
 
 
 async def load(
@@ -42,21 +48,34 @@ async def load(
     there is no such source, DatasetError with every problem at once, and when no task is left.
     """
     source = _source(dataset)
-    found = await source.read(base_dir=base_dir, on_progress=on_progress)
+    results = await source.read(base_dir=base_dir, on_progress=on_progress)
     if dataset.images is not None:
         rules = await ImageRules.load(dataset.images, base_dir=base_dir)
-        found = tuple(rules.applied(r) if isinstance(r, Instance) else r for r in found)
-    instances = [result for result in found if isinstance(result, Instance)]
-    problems = tuple(result for result in found if isinstance(result, Problem))
+        results = tuple(rules.applied(r) if isinstance(r, Instance) else r for r in results)
+    instances = [result for result in results if isinstance(result, Instance)]
+    problems = tuple(result for result in results if isinstance(result, Problem))
     if problems and not dataset.skip_bad_rows:
         raise DatasetError(
-            f"{len(problems)} of {len(found)} tasks can't be read",
+            f"{len(problems)} of {len(results)} tasks can't be read",
             problems,
-            fix="correct them, or leave them out with `--skip-bad-rows` (`skipBadRows: true`)",
+            fix="correct them (docs/how-to/datasets.md has the fields of a row), or leave them out "
+            "with `--skip-bad-rows` (`skipBadRows: true`)",
         )
     if not instances:
         raise DatasetError(f"the dataset source {source.name} has no usable task", problems)
-    return LoadedDataset(_chosen(dataset, instances), problems)
+    chosen = _chosen(dataset, instances)
+    if dataset.quarantine is None:
+        return LoadedDataset(chosen, problems)
+    quarantine = await Quarantine.load(dataset.quarantine, base_dir=base_dir)
+    found = await asyncio.to_thread(quarantine.sort, chosen)
+    notes = tuple(found.notes(dataset.quarantine))
+    if not found.kept:
+        raise DatasetError(
+            "no task is left",
+            [Problem("dataset.quarantine", "", note) for note in notes],
+            fix="take other tasks, or another quarantine file",
+        )
+    return LoadedDataset(found.kept, problems, found.left_out, notes)
 
 
 def _source(dataset: Dataset) -> NamedSource:

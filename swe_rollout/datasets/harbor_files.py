@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from swe_rollout.datasets.archives import DAMAGE
 from swe_rollout.errors import DatasetError, Problem
 from swe_rollout.paths import why_missing
 from swe_rollout.store.bucket import read_object
@@ -111,7 +112,7 @@ def _of_archive(uri: str, data: bytes) -> dict[str, TaskFolder | Problem]:
     try:
         with tarfile.open(fileobj=io.BytesIO(data)) as tar:
             return _of_members(tar)
-    except (tarfile.TarError, EOFError, OSError, ValueError) as error:
+    except (tarfile.TarError, *DAMAGE) as error:
         raise _none(uri, f"the archive can't be read: {error}") from error
 
 

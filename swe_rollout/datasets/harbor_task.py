@@ -61,6 +61,7 @@ class _Environment(_Part):
     os: str = "linux"
     gpus: int | None = None
     env: Environment = Field(default_factory=dict)
+    allow_internet: bool | None = None
 
 
 class _Artifact(_Part):
@@ -124,6 +125,7 @@ def _instance(task: TaskFolder, image: str, keep: Sequence[str]) -> Instance:
             timeout_s=min(config.verifier.timeout_sec, _MAX_TIMEOUT_S),
         ),
         rule=Rule.REWARD_FILE,
+        wants_network=config.environment.allow_internet,
         folder=FolderTask(
             kept=_distinct([workdir, *artifacts, *map(posixpath.normpath, keep)]),
             start=() if dockerfile else _files(task, "environment/", f"{workdir}/"),

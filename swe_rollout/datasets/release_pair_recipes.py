@@ -19,7 +19,7 @@ from swe_rollout.instance import Expected
 
 WORKDIR = "/testbed"
 SITE = "/opt/testbed/site"
-_BUILD = 1
+_BUILD = 2
 """Version of the way images are built; part of every digest."""
 
 

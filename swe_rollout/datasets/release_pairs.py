@@ -9,7 +9,9 @@ of the package's folder to release N+1, the hidden tests are the difference of i
 from __future__ import annotations
 
 import asyncio
+import compileall
 import difflib
+import py_compile
 import shutil
 import tempfile
 from dataclasses import dataclass
@@ -130,6 +132,7 @@ def _build(pair: Pair) -> None:
         archives.unpack_sdist(pair.new.path, new)
         for artifact, part in pair.site:
             archives.unpack_dependency(artifact.path, image / "site", folder=part)
+        _compile(image / "site")
         built = _Built(
             testbed.make_repository(image / "testbed"),
             testbed.diff(image / "testbed", new, [pair.recipe.source], scratch=scratch),
@@ -138,6 +141,21 @@ def _build(pair: Pair) -> None:
         save_image(_image(pair), image)
         _write(_record(pair), msgspec.json.encode(built), scratch=scratch)
         _move(image, folder)
+
+
+def _compile(site: Path) -> None:
+    """Add the bytecode of the dependencies, which a sandbox reads and can't write.
+
+    It is bound to its sources by their hashes: a copy of the image may give files another time.
+    """
+    # Some packages hold templates that are not valid Python; those stay as they are.
+    compileall.compile_dir(
+        site,
+        quiet=2,
+        stripdir=str(site),
+        prependdir=SITE,
+        invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH,
+    )
 
 
 def _image(pair: Pair) -> LocalImage:

@@ -21,6 +21,7 @@ from swe_rollout.datasets.official_parsers import PARSERS, parser_of
 from swe_rollout.datasets.row_files import MAX_ROW_BYTES, Row
 from swe_rollout.datasets.source import is_instance_id
 from swe_rollout.errors import Problem
+from swe_rollout.visible import visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -210,7 +211,18 @@ def checked(row: Row, model: type[RowT], columns: Columns) -> RowT | Problem:
     try:
         return model.model_validate(columns)
     except ValidationError as error:
-        return problem_of(row, [_fault(detail) for detail in error.errors(include_url=False)])
+        details = error.errors(include_url=False)
+        return problem_of(row, [_meant(_fault(each), columns) for each in details])
+
+
+def _meant(fault: Fault, columns: Columns) -> Fault:
+    """Return the fault of a missing column, with the one that may be it by another name."""
+    if fault.message != "missing":
+        return fault
+    by_lower = {name.lower(): name for name in columns}
+    close = difflib.get_close_matches(fault.field.lower(), list(by_lower), n=1, cutoff=0.75)
+    hint = f"; is it {visible(by_lower[close[0]])}?" if close else ""
+    return Fault(fault.field, f"missing{hint}")
 
 
 def columns_of(row: Row) -> Columns | Problem:
@@ -219,7 +231,8 @@ def columns_of(row: Row) -> Columns | Problem:
     A column without a value is an absent column: Parquet has no other way to leave one out.
     """
     if not isinstance(row.content, dict):
-        return Problem(row.place, "", f"expected an object; found {shown(row.content)}")
+        hint = "; a file of one list is named .json" if isinstance(row.content, list) else ""
+        return Problem(row.place, "", f"expected an object; found {shown(row.content)}{hint}")
     size = sum(_size(value) for value in row.content.values())
     if size > MAX_ROW_BYTES:
         return Problem(row.place, "", f"a row of {size} characters; at most {MAX_ROW_BYTES}")

@@ -14,7 +14,8 @@ import re
 import threading
 import zlib
 from dataclasses import dataclass
-from itertools import takewhile
+from difflib import get_close_matches
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -34,9 +35,13 @@ if TYPE_CHECKING:
 MAX_FILE_BYTES = 4 << 30
 """Size limit of a file after decompression."""
 MAX_ROW_BYTES = 16 << 20
+_MOST_SEEN = 10_000
+"""Names of a folder that are compared with one that is missing there."""
 _TOO_BIG = f"more than {MAX_FILE_BYTES >> 30} GiB come out of it; split it"
+_LFS = b"version https://git-lfs.github.com/spec/"
 _ZSTD_CHUNK = 16 << 10
 """Compressed bytes at a time, which bounds the growth of one step."""
+_GZIP_PART = 1 << 20
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w-]*/[\w.-]+(?:@[\w./-]+)?")
 """`organisation/name`; `@` and a revision may follow."""
 _FILE_ENDINGS = (".jsonl", ".ndjson", ".json", ".parquet", ".zst", ".gz")
@@ -71,6 +76,12 @@ async def read_rows(
     name = uri.rsplit("/", 1)[-1]
     if not data:
         return (Problem(name, "", "the file is empty"),)
+    if data.startswith(_LFS):
+        raise DatasetError(
+            f"the rows at {uri} are not here",
+            [Problem(name, "", "a pointer of Git LFS, in place of the file itself")],
+            fix="run `git lfs pull` in its repository, or download the file",
+        )
     abandoned = threading.Event()
     rows = takewhile(lambda _: not abandoned.is_set(), _parse(name, data))
     try:
@@ -80,8 +91,11 @@ async def read_rows(
         abandoned.set()
 
 
-async def read_bytes(uri: str, base_dir: Path) -> bytes:
-    """Read a file of a dataset: a path, `file://` or an object. Raises DatasetError."""
+async def read_bytes(uri: str, base_dir: Path, *, field: str = "dataset.swebench.uri") -> bytes:
+    """Read a file of a dataset: a path, `file://` or an object; `field` names it in a job.
+
+    Raises DatasetError.
+    """
     scheme = re.match(r"[A-Za-z][A-Za-z0-9+.-]*(?=://)", uri)
     try:
         match scheme[0].lower() if scheme else "file":
@@ -91,18 +105,19 @@ async def read_bytes(uri: str, base_dir: Path) -> bytes:
             case "s3" | "gs" | "az":
                 return await read_object(uri)
             case other:
-                problem = Problem("dataset.swebench.uri", "", f"{other}:// can't be read")
+                problem = Problem(field, "", f"{other}:// can't be read")
                 raise DatasetError(
                     f"{uri} is not an address of a file of rows",
                     [problem],
-                    fix="use a path, file://, s3://, gs:// or az://",
+                    fix="use a path, file://, s3://, gs:// or az://, organisation/name for a "
+                    "dataset on the hub, or download the file first",
                 )
     except FileNotFoundError as error:
-        raise _no_file(uri, _why_missing(uri, base_dir), base_dir) from error
+        raise _no_file(field, uri, _why_missing(uri, base_dir), base_dir) from error
     except OSError as error:
-        raise _no_file(uri, error.strerror or str(error), base_dir) from error
+        raise _no_file(field, uri, error.strerror or str(error), base_dir) from error
     except RuntimeError as error:  # `~name` of a user that does not exist
-        raise _no_file(uri, str(error), base_dir) from error
+        raise _no_file(field, uri, str(error), base_dir) from error
 
 
 def _why_missing(uri: str, base_dir: Path) -> str:
@@ -110,12 +125,25 @@ def _why_missing(uri: str, base_dir: Path) -> str:
     return (is_path and why_missing(base_dir / Path(uri).expanduser())) or "no such file"
 
 
-def _no_file(uri: str, why: str, base_dir: Path) -> DatasetError:
+def _no_file(field: str, uri: str, why: str, base_dir: Path) -> DatasetError:
     return DatasetError(
         f"the rows at {uri} can't be read",
-        [Problem("dataset.swebench.uri", uri, why)],
-        fix=f"relative paths start at {base_dir}",
+        [Problem(field, uri, why)],
+        fix=f"{_file_meant(uri, base_dir)}relative paths start at {base_dir}",
     )
+
+
+def _file_meant(uri: str, base_dir: Path) -> str:
+    """Return which file or name may have been meant; empty: none comes to mind."""
+    if "://" in uri:
+        return ""
+    path = base_dir / Path(uri).expanduser()
+    is_there = path.parent.is_dir()
+    near = [each.name for each in islice(path.parent.iterdir(), _MOST_SEEN)] if is_there else []
+    rows = [name for name in near if name.endswith(_FILE_ENDINGS)]
+    own = ["release-pairs"] if path.parent == base_dir else []
+    close = get_close_matches(path.name, [*rows, *own], n=1)
+    return f"did you mean {Path(uri).with_name(close[0])}? " if close else ""
 
 
 def _read_local(name: str, base_dir: Path) -> bytes:
@@ -149,7 +177,9 @@ def _parse(name: str, data: bytes) -> Iterator[Row | Problem]:
         case "parquet":
             yield from _parquet(name, data)
         case _:
-            yield Problem(name, "", f"unknown file type: expected {_FILE_TYPES}")
+            yield Problem(
+                name, "", f"unknown file type: expected {_FILE_TYPES}; convert it to one of them"
+            )
 
 
 def _unzstd(data: bytes) -> bytes:
@@ -173,11 +203,16 @@ def _unzstd(data: bytes) -> bytes:
 
 
 def _gunzip(data: bytes) -> bytes:
+    # In pieces: one call for all of it allocates as much as there may be.
+    parts: list[bytes] = []
+    size = 0
     with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
-        content = stream.read(MAX_FILE_BYTES + 1)
-    if len(content) > MAX_FILE_BYTES:
-        raise OSError(_TOO_BIG)
-    return content
+        while part := stream.read(_GZIP_PART):
+            parts.append(part)
+            size += len(part)
+            if size > MAX_FILE_BYTES:
+                raise OSError(_TOO_BIG)
+    return b"".join(parts)
 
 
 def _json_lines(name: str, data: bytes) -> Iterator[Row | Problem]:

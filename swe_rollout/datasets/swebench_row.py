@@ -65,6 +65,7 @@ class SwebenchRow(RowModel):
     test_cmd: Commands | None = None
     test_timeout_s: Annotated[float, Field(gt=0, le=86_400, strict=False)] = 1800.0
     workdir: Workdir = "/testbed"
+    allow_internet: bool | None = None
 
 
 def instance(row: Row, columns: Columns) -> Instance | Problem:
@@ -95,6 +96,7 @@ def instance(row: Row, columns: Columns) -> Instance | Problem:
         image=image or projects.image_of(record.instance_id, record.repo),
         base_commit=record.base_commit,
         workdir=record.workdir,
+        wants_network=record.allow_internet,
         gold_patch=record.patch,
         test_patch=record.test_patch,
         evaluation=Evaluation(record.eval_script, commands, record.test_timeout_s),

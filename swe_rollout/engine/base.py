@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from swe_rollout.deadline import Deadline
+    from swe_rollout.generation import Generation
     from swe_rollout.spec.policy import Sampling
     from swe_rollout.tokens.log import InputIds
     from swe_rollout.tokens.replay import ReplayRequest
-    from swe_rollout.trajectory import EpisodeId, Generation
+    from swe_rollout.trajectory import EpisodeId
 
 
 @dataclass(frozen=True, slots=True)

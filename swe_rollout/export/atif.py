@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 from swe_rollout.export.chat import branches_of, call_ids, opening
 from swe_rollout.export.files import FolderFormat, line
 from swe_rollout.tokens.log import SegmentKind
-from swe_rollout.trajectory import CallStatus
+from swe_rollout.turn import CallStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from swe_rollout.export.chat import Reading, TurnText
-    from swe_rollout.trajectory import Observation, ToolCall, Trajectory, Turn
+    from swe_rollout.trajectory import Trajectory
+    from swe_rollout.turn import Observation, ToolCall, Turn
 
 SCHEMA_VERSION = "ATIF-v1.7"
 """The oldest with every field that is written here."""
@@ -80,6 +81,7 @@ def _result(trajectory: Trajectory) -> dict[str, object]:
         "reward": None if reward is None else reward.value,
         "verdict": None if verdict is None else verdict.status,
         "stop_reason": trajectory.stop_reason,
+        **({"stop_evidence": shown} if (shown := trajectory.stop_evidence) else {}),
         "failure": None if failure is None else failure.type,
         "patch": trajectory.patch,
         "finished_at": trajectory.finished_at,

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from swe_rollout.errors import TaskError
 from swe_rollout.export.files import FileFormat, line
-from swe_rollout.trajectory import CallStatus, ChatLine
+from swe_rollout.trajectory import ChatLine
+from swe_rollout.turn import CallStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from swe_rollout.trajectory import ToolCall, Trajectory, Turn
+    from swe_rollout.trajectory import Trajectory
+    from swe_rollout.turn import ToolCall, Turn
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import msgspec
 
 from swe_rollout.errors import TaskError, UsageError
+from swe_rollout.trajectory_json import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
@@ -61,7 +62,7 @@ async def export_file(
         await asyncio.to_thread(file.write, form.head)
         async for trajectory in trajectories:
             try:
-                part = form.part(trajectory)
+                part = form.part(without_secrets(trajectory))
             except TaskError as error:
                 left_out.append((trajectory.episode, str(error)))
                 continue
@@ -79,7 +80,7 @@ async def export_folder(
     async with _complete_folder(out) as folder:
         async for trajectory in trajectories:
             try:
-                files = tuple(form.files(trajectory))
+                files = tuple(form.files(without_secrets(trajectory)))
             except TaskError as error:
                 left_out.append((trajectory.episode, str(error)))
                 continue

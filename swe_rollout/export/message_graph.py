@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from swe_rollout.export.chat import branches_of, call_ids, opening
 from swe_rollout.export.files import encode
 from swe_rollout.tokens.log import SegmentKind
-from swe_rollout.trajectory import CallStatus
+from swe_rollout.turn import CallStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from swe_rollout.export.chat import Reading
     from swe_rollout.tokens.branch import Branch
     from swe_rollout.tokens.log import SamplingUsed
-    from swe_rollout.trajectory import ToolCall, Trajectory, Turn
+    from swe_rollout.trajectory import Trajectory
+    from swe_rollout.turn import ToolCall, Turn
 
 
 @dataclass(slots=True)
@@ -55,7 +56,7 @@ def message_graph(trajectory: Trajectory, reading: Reading) -> list[MessageNode]
     """
     nodes: list[MessageNode] = []
     used = frozenset(branches_of(trajectory))
-    for branch in trajectory.samples:
+    for branch in trajectory.trained:
         if branch.index in used or branch.sampled:
             _add_branch(nodes, trajectory, branch, reading)
     return nodes

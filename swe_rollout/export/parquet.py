@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from swe_rollout.errors import UsageError
+from swe_rollout.trajectory_json import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
@@ -62,6 +63,18 @@ class Row:
         return sum(turn.branch == self.branch.index for turn in self.trajectory.turns)
 
 
+def _origin(row: Row) -> str | None:
+    """Return where a fork began, as `job/instance/sample@turn`."""
+    fork = row.trajectory.forked_from
+    return None if fork is None else f"{fork.episode}@{fork.turn}"
+
+
+def _inherited(row: Row) -> int:
+    """Count the first tokens of a row that are another episode's."""
+    fork = row.trajectory.forked_from
+    return 0 if fork is None or row.branch.parent is not None else fork.tokens
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """One column: its name, its type, and the function that reads its values."""
@@ -75,7 +88,8 @@ COLUMNS = (
     Column("episode", pa.string(), lambda r: str(r.trajectory.episode)),
     Column("job", pa.string(), lambda r: r.trajectory.episode.job),
     Column("instance_id", pa.string(), lambda r: r.trajectory.episode.instance),
-    Column("sample", pa.int32(), lambda r: r.trajectory.episode.sample),
+    # Sessions of trainers number theirs beyond 32 bits.
+    Column("sample", pa.int64(), lambda r: r.trajectory.episode.sample),
     Column("policy", pa.string(), lambda r: r.trajectory.policy),
     Column("token_ids", pa.list_(pa.int32()), lambda r: r.branch.token_ids),
     Column("loss_mask", pa.list_(pa.uint8()), lambda r: r.branch.loss_mask),
@@ -107,6 +121,8 @@ COLUMNS = (
     Column("prompt_length", pa.int32(), lambda r: r.branch.prompt_length),
     Column("temperatures", pa.list_(pa.float32()), lambda r: r.branch.temperatures),
     Column("weight_versions", pa.list_(pa.string()), lambda r: r.branch.weight_versions),
+    Column("forked_from", pa.string(), _origin),
+    Column("inherited_tokens", pa.int32(), _inherited),
 )
 """All columns, in order. `turns` is of the row's branch. `group_size`, `group_mean` and `group_std`
 are over graded samples that are not masked."""
@@ -158,13 +174,14 @@ async def _with_tokens(trajectories: AsyncIterator[Trajectory]) -> AsyncIterator
                 fix="play the job with a policy that samples tokens, such as sglang; the messages "
                 "are in the record's `chat`",
             )
-        yield trajectory
+        yield without_secrets(trajectory)
 
 
 def _rows_of(trajectory: Trajectory) -> Iterator[Branch]:
     """Yield the main branch, and the others in which something was sampled."""
-    yield trajectory.main_branch
-    yield from (branch for branch in trajectory.branches if branch.sampled)
+    main, *others = trajectory.trained
+    yield main
+    yield from (branch for branch in others if branch.sampled)
 
 
 async def _groups(trajectories: AsyncIterator[Trajectory]) -> AsyncIterator[list[Trajectory]]:

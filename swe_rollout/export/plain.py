@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from swe_rollout.export.files import FileFormat
-from swe_rollout.trajectory import to_json
+from swe_rollout.trajectory_json import to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from swe_rollout.trajectory import Observation, ToolCall, Trajectory, Turn
+    from swe_rollout.trajectory import Trajectory
+    from swe_rollout.turn import Observation, ToolCall, Turn
 
 JSON = FileFormat(to_json, head=b"[\n", between=b",\n", tail=b"\n]\n")
 """One array of records (docs/reference/trajectory.md)."""
@@ -53,6 +54,8 @@ def _lines(trajectory: Trajectory) -> Iterator[str]:
 def _ending(trajectory: Trajectory) -> str:
     failure, reward = trajectory.failure, trajectory.reward
     ended = f"failed: {failure.type}: {failure.message}" if failure else trajectory.stop_reason
+    if trajectory.stop_evidence:
+        ended = f"{ended} ({trajectory.stop_evidence})"
     earned = "no reward" if reward is None else f"reward {reward.value:g}"
     return f"{ended}, {earned}, {len(trajectory.turns)} turns, {len(trajectory.token_ids)} tokens"
 

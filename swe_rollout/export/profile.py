@@ -13,11 +13,13 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from swe_rollout.export.files import FileFormat, encode
+from swe_rollout.tokens.branch import BranchKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from swe_rollout.trajectory import Observation, ToolCall, Trajectory, Turn
+    from swe_rollout.trajectory import Trajectory
+    from swe_rollout.turn import ToolCall, Turn
 
 
 class EventType(StrEnum):
@@ -52,12 +54,16 @@ class Event:
     """Whether the start is recorded; otherwise it is the earliest possible one."""
     detail: str = ""
     """Such as the status of a call; may be a policy's text."""
+    branch: int | None = None
+    """Of a turn and what is in it: its branch. None: it is the episode's own."""
 
 
 _READS = frozenset({"view", "view_file", "file_read", "ls"})
 _SEARCHES = frozenset({"search", "search_code", "search_files", "grep"})
 _SHELLS = frozenset({"bash", "execute_bash", "bash_executor", "k8s_bash"})
 _MICROSECONDS = 1e6
+_WHOLE = 0
+"""The id of the episode's own event."""
 
 
 def events(trajectory: Trajectory) -> Iterator[Event]:
@@ -77,12 +83,11 @@ def events(trajectory: Trajectory) -> Iterator[Event]:
     if timing.start_s:
         name, kind = "sandbox start and preparation", EventType.POD_CREATION
         yield Event(names.next(), whole, kind, name, 0.0, timing.start_s, start_is_exact=True)
-    at = timing.start_s
+    places = _Places(trajectory)
     for turn in trajectory.turns:
-        yield from _turn(turn, at, whole, names)
-        at += turn.engine_s + turn.tools_s
+        yield from _turn(turn, places.take(turn), whole, names)
     if timing.grade_s:
-        start = max(0.0, timing.total_s - timing.grade_s)
+        start = max(timing.start_s, timing.total_s - timing.grade_s)
         kind = EventType.CUSTOM
         yield Event(
             names.next(), whole, kind, "grading", start, timing.grade_s, start_is_exact=True
@@ -92,7 +97,10 @@ def events(trajectory: Trajectory) -> Iterator[Event]:
 def unaccounted_s(trajectory: Trajectory) -> float:
     """Return the seconds that no phase and no turn accounts for: rendering, parsing, the diff."""
     timing = trajectory.timing
-    turns = sum(turn.engine_s + turn.tools_s for turn in trajectory.turns)
+    # A sub-agent's turns are within the call that asked for it.
+    nested = {each.index for each in trajectory.branches if each.kind is BranchKind.SUB_AGENT}
+    own = (turn for turn in trajectory.turns if turn.branch not in nested)
+    turns = sum(turn.engine_s + turn.tools_s for turn in own)
     return max(0.0, timing.total_s - timing.start_s - timing.grade_s - turns)
 
 
@@ -107,6 +115,33 @@ class _Ids:
         return self.last
 
 
+class _Places:
+    """Places turns: in each branch one behind the other, a sub-agent's within its parent's call."""
+
+    def __init__(self, trajectory: Trajectory) -> None:
+        self._begins_s = trajectory.timing.start_s
+        self._branches = {branch.index: branch for branch in trajectory.branches}
+        self._ends_s: dict[int, float] = {}
+        self._calls_s: dict[int, float] = {}
+        """When the calls of a branch's last turn began."""
+
+    def take(self, turn: Turn) -> float:
+        """Return the start of the next turn in the record, in seconds since the attempt began."""
+        start = self._ends_s.get(turn.branch)
+        if start is None:
+            start = self._first(turn.branch)
+        self._calls_s[turn.branch] = start + turn.engine_s
+        self._ends_s[turn.branch] = start + turn.engine_s + turn.tools_s
+        return start
+
+    def _first(self, index: int) -> float:
+        branch = self._branches.get(index)
+        if branch is None or branch.parent is None:
+            return self._begins_s
+        is_nested = branch.kind is BranchKind.SUB_AGENT
+        return (self._calls_s if is_nested else self._ends_s).get(branch.parent, self._begins_s)
+
+
 def _turn(turn: Turn, at: float, parent: int, names: _Ids) -> Iterator[Event]:
     step = names.next()
     yield Event(
@@ -117,6 +152,7 @@ def _turn(turn: Turn, at: float, parent: int, names: _Ids) -> Iterator[Event]:
         at,
         turn.engine_s + turn.tools_s,
         start_is_exact=False,
+        branch=turn.branch,
     )
     yield Event(
         names.next(),
@@ -127,24 +163,22 @@ def _turn(turn: Turn, at: float, parent: int, names: _Ids) -> Iterator[Event]:
         turn.engine_s,
         start_is_exact=False,
         detail=str(turn.finish_reason),
+        branch=turn.branch,
     )
     at += turn.engine_s
     for call, seen in zip(turn.tool_calls, turn.observations, strict=False):
-        yield _call(call, seen, at, step, names)
+        yield Event(
+            names.next(),
+            step,
+            _kind(call),
+            call.name or "call",
+            at,
+            seen.duration_s,
+            start_is_exact=False,
+            detail="timed out" if seen.timed_out else str(call.status),
+            branch=turn.branch,
+        )
         at += seen.duration_s
-
-
-def _call(call: ToolCall, seen: Observation, at: float, parent: int, names: _Ids) -> Event:
-    return Event(
-        names.next(),
-        parent,
-        _kind(call),
-        call.name or "call",
-        at,
-        seen.duration_s,
-        start_is_exact=False,
-        detail="timed out" if seen.timed_out else str(call.status),
-    )
 
 
 def _kind(call: ToolCall) -> EventType:
@@ -165,7 +199,11 @@ def _kind(call: ToolCall) -> EventType:
 
 
 def chrome_trace_format() -> FileFormat:
-    """Return the format of Chrome's trace viewer and Perfetto: a process for each episode."""
+    """Return the format of Chrome's trace viewer and Perfetto.
+
+    An episode is a process with a thread for its phases, and one for the turns of each branch. In a
+    thread, spans lie within each other or behind each other, as these viewers want it.
+    """
     count = iter(range(1, 1 << 62))
 
     def part(trajectory: Trajectory) -> bytes:
@@ -183,20 +221,35 @@ STARTS = (
 
 
 def _trace(trajectory: Trajectory, process: int) -> Iterator[dict[str, object]]:
-    name = {"name": str(trajectory.episode)}
-    yield {"ph": "M", "name": "process_name", "pid": process, "tid": 0, "args": name}
-    began = _began(trajectory)
+    yield _named("process_name", str(trajectory.episode), process, 0)
+    yield _named("thread_name", "phases", process, 0)
+    for branch in sorted({turn.branch for turn in trajectory.turns}):
+        yield _named("thread_name", f"turns of branch {branch}", process, branch + 1)
+    began = round(_began(trajectory) * _MICROSECONDS)
+    ends: dict[int, int] = {}
     for event in events(trajectory):
+        thread = 0 if event.branch is None else event.branch + 1
+        start = began + round(event.start_s * _MICROSECONDS)
+        end = began + round((event.start_s + event.duration_s) * _MICROSECONDS)
+        if event.parent is not None and (event.branch is None or event.parent != _WHOLE):
+            # Sums of durations differ from each other by their rounding.
+            end = min(end, ends[event.parent])
+            start = min(start, end)
+        ends[event.id] = end
         yield {
             "ph": "X",
             "name": event.name,
             "cat": event.type,
-            "ts": round((began + event.start_s) * _MICROSECONDS),
-            "dur": max(1, round(event.duration_s * _MICROSECONDS)),
+            "ts": start,
+            "dur": end - start,
             "pid": process,
-            "tid": 0,
+            "tid": thread,
             "args": {"detail": event.detail, "start_is_exact": event.start_is_exact},
         }
+
+
+def _named(kind: str, name: str, process: int, thread: int) -> dict[str, object]:
+    return {"ph": "M", "name": kind, "pid": process, "tid": thread, "args": {"name": name}}
 
 
 def _began(trajectory: Trajectory) -> float:

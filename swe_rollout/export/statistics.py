@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 from math import ceil, sqrt
 from typing import TYPE_CHECKING
 
+from swe_rollout.sketch import DurationSketch
 from swe_rollout.spec.outcomes import OutcomeCounts
-from swe_rollout.trajectory import CallStatus
+from swe_rollout.turn import CallStatus
 
 if TYPE_CHECKING:
-    from swe_rollout.trajectory import ToolCall, Trajectory, Turn
+    from swe_rollout.trajectory import Trajectory
+    from swe_rollout.turn import ToolCall, Turn
 
 NO_TOOL = "(no such tool)"
 """Stands for every name that no call with status `ok` had."""
@@ -141,23 +143,33 @@ class JobStatistics:
         self.cached_tokens = 0
         self.prompt_tokens = 0
         """Of all requests together; a turn's request holds all turns before it."""
+        self.turns = {"engine_s": DurationSketch(), "tools_s": DurationSketch()}
+        """Seconds of each turn, in the engine and in tools; quantiles are within 4 %."""
+        self.owners: Counter[str] = Counter()
+        """Failed episodes by the part that failed."""
+        self._rewards_of: dict[str, tuple[float, float]] = {}
         self._tools: dict[str, ToolStatistics] = {}
         self._ran: set[str] = set()
 
     def add(self, trajectory: Trajectory) -> None:
         """Count an episode."""
         self.outcomes.add(trajectory.outcome)
-        if trajectory.verdict is not None:
+        if trajectory.verdict is not None and not trajectory.masked:
             self.verdicts[trajectory.verdict.status] += 1
         if trajectory.reward is not None and not trajectory.masked:
             self.rewards.add(trajectory.reward.value)
+            instance, value = trajectory.episode.instance, trajectory.reward.value
+            least, most = self._rewards_of.get(instance, (value, value))
+            self._rewards_of[instance] = min(least, value), max(most, value)
+        if trajectory.failure is not None:
+            self.owners[trajectory.failure.boundary.value] += 1
         for turn in trajectory.turns:
             self._turn(turn)
         timing = trajectory.timing
         values = (
             len(trajectory.turns),
             sum(turn.completion_tokens for turn in trajectory.turns),
-            len(trajectory.token_ids),
+            trajectory.token_count,
             sum(len(turn.tool_calls) for turn in trajectory.turns),
             len(trajectory.patch.encode(errors="replace")),
             timing.start_s,
@@ -168,6 +180,21 @@ class JobStatistics:
         )
         for name, value in zip(_QUANTITIES, values, strict=True):
             self.episodes[name].add(value)
+
+    @property
+    def groups(self) -> int:
+        """Tasks that have a graded sample."""
+        return len(self._rewards_of)
+
+    @property
+    def groups_with_signal(self) -> int:
+        """Those of them whose rewards differ: the others move no weight in training."""
+        return sum(most > least for least, most in self._rewards_of.values())
+
+    @property
+    def cached_share(self) -> float | None:
+        """Share of prompt tokens that the engine found in its prefix cache; None of nothing."""
+        return self.cached_tokens / self.prompt_tokens if self.prompt_tokens else None
 
     @property
     def tools(self) -> dict[str, ToolStatistics]:
@@ -185,15 +212,20 @@ class JobStatistics:
             "episodes": outcomes.committed,
             "resolved": outcomes.resolved,
             "unresolved": outcomes.unresolved,
+            "tampered": outcomes.tampered,
             "masked": outcomes.masked,
             "stop_reasons": dict(sorted(outcomes.stop_reasons.items())),
             "failures": dict(sorted(outcomes.failures.items())),
+            "failure_owners": dict(sorted(self.owners.items())),
+            "groups": {"graded": self.groups, "with_signal": self.groups_with_signal},
             "verdicts": dict(sorted(self.verdicts.items())),
             "finish_reasons": dict(sorted(self.finish_reasons.items())),
             "reward": self.rewards.to_dict(),
             "per_episode": {name: each.to_dict() for name, each in self.episodes.items()},
+            "per_turn": {name: each.to_dict() for name, each in self.turns.items()},
             "prompt_tokens": self.prompt_tokens,
             "cached_tokens": self.cached_tokens,
+            "cached_share": self.cached_share,
             "tools": {name: each.to_dict() for name, each in self.tools.items()},
         }
 
@@ -201,6 +233,8 @@ class JobStatistics:
         self.finish_reasons[turn.finish_reason] += 1
         self.prompt_tokens += turn.request.length
         self.cached_tokens += turn.cached_tokens
+        self.turns["engine_s"].add(turn.engine_s)
+        self.turns["tools_s"].add(turn.tools_s)
         for position, call in enumerate(turn.tool_calls):
             tool = self._tool(call)
             tool.statuses[call.status] += 1

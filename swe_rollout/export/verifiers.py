@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 from swe_rollout.errors import TaskError
 from swe_rollout.export.files import FileFormat, line
 from swe_rollout.export.message_graph import message_graph
-from swe_rollout.trajectory import FinishReason, StopReason
+from swe_rollout.generation import FinishReason
+from swe_rollout.trajectory import StopReason
 
 if TYPE_CHECKING:
     from swe_rollout.export.chat import Reading
     from swe_rollout.export.message_graph import MessageNode
-    from swe_rollout.trajectory import Trajectory, Turn
+    from swe_rollout.trajectory import Trajectory
+    from swe_rollout.turn import Turn
 
 TRACE_VERSION = 1
 _STOPS = {

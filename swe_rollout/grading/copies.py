@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from swe_rollout.errors import SandboxError
+from swe_rollout.grading import leftovers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -47,25 +48,48 @@ class _Change:
     removed: set[str] = field(default_factory=set)
 
 
-async def find_copies(sandbox: Sandbox, instance: Instance) -> tuple[str, ...]:
-    """Return the paths of files, beside the fixed ones themselves, that may hold the fix."""
+async def find_copies(
+    sandbox: Sandbox, instance: Instance, base_commit: str = "HEAD"
+) -> tuple[str, ...]:
+    """Return the paths of files, beside the fixed ones themselves, that may hold the fix.
+
+    `base_commit` has the files that belong to the task.
+    """
     if sandbox.workdir != instance.workdir:
         return ()  # A plain directory on this machine: there, everything can be reached anyway.
     found: set[str] = set()
     changes = list(_changes(instance.gold_patch))
+    added, known = set[str](), set[str]()
     for change in changes:
         own = posixpath.join(sandbox.workdir, change.path)
         base = await _lines(sandbox, own)
+        added |= change.added
+        known |= base
+        words = leftovers.new_words(change.added, "\n".join(base))
         candidates = await _search(sandbox, _same_names(change.path))
         for path in candidates[:_MOST_FILES]:
             if path.endswith(".pyc"):
-                is_copy = _source(path) not in {*candidates, own}
+                is_copy = _source(path) not in {*candidates, own} or (
+                    leftovers.is_compiled_from_fix(await _bytes(sandbox, path), words)
+                )
             else:
                 is_copy = path != own and _holds(await _lines(sandbox, path), change, base)
             if is_copy:
                 found.add(path)
     found.update(await _search(sandbox, _archives(instance, changes)))
+    lines = leftovers.distinctive(added, known)
+    extensions = {posixpath.splitext(change.path)[1].lstrip(".") for change in changes}
+    found.update(await leftovers.find_lines(sandbox, base_commit, lines, _plain(extensions)))
+    found.update(await leftovers.find_history(sandbox, base_commit, lines))
+    named = leftovers.metadata_patterns(_spelled(instance, changes))
+    installed = await _search(sandbox, list(named), test="-ipath")
+    found.update(await leftovers.newer_versions(sandbox, installed[:_MOST_FILES]))
     return tuple(sorted(found))
+
+
+def _plain(extensions: set[str]) -> set[str]:
+    """Return the extensions that can stand in a shell command."""
+    return {each for each in extensions if re.fullmatch(r"[A-Za-z0-9_+-]+", each)}
 
 
 def _changes(patch: str) -> Iterator[_Change]:
@@ -127,35 +151,45 @@ def _source(compiled: str) -> str:
 
 def _archives(instance: Instance, changes: list[_Change]) -> list[str]:
     """Return patterns of archives of the project, whatever their versions."""
-    names = {posixpath.basename(instance.repo or "")}
-    for change in changes:
-        names |= {part for part in change.path.split("/")[:2] if "." not in part}
-    spelled = {re.sub(r"[-_.]+", "[-_.]", name) for name in names - _NOT_PROJECTS}
+    spelled = _spelled(instance, changes)
     return [f"*/{name}-[0-9]*.{ending}" for name in sorted(spelled) for ending in _ARCHIVES]
 
 
-async def _search(sandbox: Sandbox, patterns: list[str]) -> list[str]:
+def _spelled(instance: Instance, changes: list[_Change]) -> set[str]:
+    """Return patterns of the names that the project's packages may have."""
+    names = {posixpath.basename(instance.repo or "")}
+    for change in changes:
+        names |= {part for part in change.path.split("/")[:2] if "." not in part}
+    return {re.sub(r"[-_.]+", "[-_.]", name) for name in names - _NOT_PROJECTS}
+
+
+async def _search(sandbox: Sandbox, patterns: list[str], *, test: str = "-path") -> list[str]:
     """Find files by patterns of their whole paths."""
     if not patterns:
         return []
     command = ["find", "/", "(", *_either(_KERNEL), ")", "-prune", "-o", "-type", "f"]
     done = await sandbox.exec(
-        [*command, "(", *_either(patterns), ")", "-print"], cwd="/", timeout_s=_SEARCH_S
+        [*command, "(", *_either(patterns, test), ")", "-print"], cwd="/", timeout_s=_SEARCH_S
     )
     if done.exit_code == _NOT_FOUND:
         log.warning("image_not_searched", why="it has no find")
     return [path for path in done.stdout.decode("utf-8", "replace").splitlines() if path]
 
 
-def _either(patterns: Iterable[str]) -> list[str]:
-    words = [word for pattern in patterns for word in ("-o", "-path", pattern)]
+def _either(patterns: Iterable[str], test: str = "-path") -> list[str]:
+    words = [word for pattern in patterns for word in ("-o", test, pattern)]
     return words[1:]
+
+
+async def _bytes(sandbox: Sandbox, path: str) -> bytes:
+    """Read a file; empty when it can't be read."""
+    try:
+        return await sandbox.read_file(path, max_bytes=_LARGEST_FILE_BYTES)
+    except (OSError, SandboxError):
+        return b""
 
 
 async def _lines(sandbox: Sandbox, path: str) -> set[str]:
     """Read a file's lines, without indentation; none when it can't be read."""
-    try:
-        data = await sandbox.read_file(path, max_bytes=_LARGEST_FILE_BYTES)
-    except (OSError, SandboxError):
-        return set()
+    data = await _bytes(sandbox, path)
     return {line.strip() for line in data.decode("utf-8", "replace").splitlines()} - {""}

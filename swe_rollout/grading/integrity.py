@@ -1,12 +1,10 @@
-"""Find signs that a patch tampers with its own grading. Pure.
+"""Find signs that a log does not describe the run that happened. Pure.
 
-Findings inform people and policies. One kind also decides, as in the official harness: an exit
-code that reports a failed test under a log that names none. The grader applies that one.
+Findings inform people and policies; the grader says which of them decide.
 """
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from swe_rollout.verdict import TestStatus
@@ -16,45 +14,24 @@ if TYPE_CHECKING:
 
     from swe_rollout.grading.parsers.base import Result
 
-_PROTECTED = (
-    "conftest.py",
-    "pytest.ini",
-    ".pytest.ini",
-    "tox.ini",
-    "setup.cfg",
-    "pyproject.toml",
-    "sitecustomize.py",
-    "usercustomize.py",
-    "*.pth",
-)
 _SHOWN = 10
 _BAD = frozenset({TestStatus.FAILED, TestStatus.ERROR})
 
 
-def of_paths(
-    touched: Collection[str], *, gold: Collection[str], hidden: Collection[str]
-) -> tuple[str, ...]:
-    """Find edits of files that steer the tests and that the gold patch lacks, and undone edits."""
-    steering = (
-        f"edits {path}, which steers how tests run"
-        for path in touched
-        if _is_protected(path) and path not in gold and path not in hidden
-    )
-    undone = (f"edits {path}, a graded test file; undone" for path in touched if path in hidden)
-    return _shown(steering) + _shown(undone)
-
-
-def of_results(results: Iterable[Result], expected: Collection[str]) -> tuple[str, ...]:
+def contradictions(results: Iterable[Result], expected: Collection[str]) -> frozenset[str]:
     """Find expected tests that the log reports both as passed and as failed."""
     seen: dict[str, set[TestStatus]] = {}
     for result in results:
         if result.test in expected:
             seen.setdefault(result.test, set()).add(result.status)
-    return _shown(
-        f"reports {test} as both passed and failed"
-        for test, statuses in seen.items()
-        if TestStatus.PASSED in statuses and statuses & _BAD
+    return frozenset(
+        test for test, statuses in seen.items() if TestStatus.PASSED in statuses and statuses & _BAD
     )
+
+
+def of_contradictions(tests: Iterable[str]) -> tuple[str, ...]:
+    """Say so."""
+    return shown(f"reports {test} as both passed and failed" for test in sorted(tests))
 
 
 def of_exit(statuses: Mapping[str, TestStatus], exit_code: int) -> tuple[str, ...]:
@@ -64,12 +41,8 @@ def of_exit(statuses: Mapping[str, TestStatus], exit_code: int) -> tuple[str, ..
     return ()
 
 
-def _is_protected(path: str) -> bool:
-    name = path.rpartition("/")[2]
-    return any(fnmatchcase(name, pattern) for pattern in _PROTECTED)
-
-
-def _shown(findings: Iterable[str]) -> tuple[str, ...]:
+def shown(findings: Iterable[str]) -> tuple[str, ...]:
+    """Return the first findings, and the number of the others."""
     known = tuple(findings)
     more = len(known) - _SHOWN
     return (*known[:_SHOWN], f"and {more} more like the last one") if more > 0 else known

@@ -7,6 +7,7 @@ What an official script does before its tests goes to stderr.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from swe_rollout.errors import TaskError
@@ -29,13 +30,26 @@ exit "$swe_rollout_code"
 """
 
 
-def program(evaluation: Evaluation) -> str:
-    """Return the shell program that runs the tests. Raises TaskError when there is none.
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The shell program that runs the tests, in two parts."""
 
-    Its exit code is that of the last test command, at most 128.
-    """
+    setup: str
+    """What an official script does before its tests; its output belongs to no log."""
+    tests: str
+    """The test commands; all they write is the log."""
+
+    @property
+    def text(self) -> str:
+        """The whole program. Its exit code is that of the last test command, at most 128."""
+        setup = f"{{\n:\n{self.setup}\n}} >&2\n" if self.setup else ""
+        return _NO_INPUT + setup + _TESTS.format(self.tests)
+
+
+def program(evaluation: Evaluation) -> Program:
+    """Return the program that runs the tests. Raises TaskError when there is none."""
     if evaluation.script is None and evaluation.commands:
-        return _NO_INPUT + _TESTS.format("\n".join(evaluation.commands))
+        return Program("", "\n".join(evaluation.commands))
     script = evaluation.script or ""
     begin = _BEGIN.search(script)
     end = _END.search(script, begin.end()) if begin else None
@@ -49,5 +63,4 @@ def program(evaluation: Evaluation) -> str:
             retryable=False,
         )
     # What follows the tests only tidies up a sandbox that is thrown away.
-    setup, tests = script[: begin.start()], script[begin.end() : end.start()]
-    return f"{_NO_INPUT}{{\n:\n{setup}\n}} >&2\n{_TESTS.format(tests)}"
+    return Program(script[: begin.start()], script[begin.end() : end.start()])

@@ -15,11 +15,14 @@ from typing import TYPE_CHECKING
 from swe_rollout.errors import TaskError
 from swe_rollout.grading import integrity
 from swe_rollout.grading.program import program
+from swe_rollout.grading.steering import Task
 from swe_rollout.sandbox import delta, folders
 from swe_rollout.sandbox.patch_text import touched_paths
 from swe_rollout.verdict import TestReport, TestStatus, Verdict, VerdictStatus
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from swe_rollout.grading.rewards import RewardInput
     from swe_rollout.instance import Instance
     from swe_rollout.sandbox.base import ExecResult, Sandbox
@@ -87,6 +90,8 @@ class FolderRun:
     delta: str
     """Empty: the untouched base."""
     timeout_s: float
+    on_log: Callable[[bytes], None] = lambda _: None
+    """Called with the log of the tests."""
 
     async def verdict(self, sandbox: Sandbox) -> Verdict:
         """Make the changes, run the tests, judge. Raises what breaks aside from the changes."""
@@ -103,8 +108,11 @@ class FolderRun:
             return self._judged(VerdictStatus.PATCH_FAILED, refusal, 0.0, {})
         await self._lay_out_tests(sandbox)
         result = await sandbox.exec(
-            program(self.instance.evaluation), timeout_s=self.timeout_s, max_output=_MAX_LOG_BYTES
+            program(self.instance.evaluation).text,
+            timeout_s=self.timeout_s,
+            max_output=_MAX_LOG_BYTES,
         )
+        self.on_log(result.stdout)
         if result.timed_out:
             return self._judged(VerdictStatus.TESTS_TIMED_OUT, _tail(result), result.duration_s, {})
         await sandbox.end_processes()
@@ -146,7 +154,9 @@ class FolderRun:
         scores: dict[str, float],
         problem: str = "",
     ) -> Verdict:
-        findings = integrity.of_paths(touched_paths(self.delta), gold=(), hidden=())
+        # Such files stay here: a task in folders has no gold patch that says which belong to it.
+        steering = Task(frozenset(), frozenset(), "").undone(touched_paths(self.delta))
+        findings = integrity.shown(each.why for each in steering)
         statuses = {
             name: TestStatus.PASSED if value >= RESOLVED_AT else TestStatus.FAILED
             for name, value in scores.items()

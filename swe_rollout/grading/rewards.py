@@ -1,6 +1,6 @@
 """Score graded episodes: a reward is the weighted sum of named terms.
 
-`REWARD_TERMS` has the built-in term and those that users bring. A term that breaks is a failure of
+`REWARD_TERMS` has the built-in terms and those that users bring. A term that breaks is a failure of
 grading and never a score: the episode is recorded without a reward.
 """
 
@@ -10,19 +10,23 @@ import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from inspect import isawaitable
-from typing import TYPE_CHECKING, SupportsFloat
+from typing import TYPE_CHECKING, Final, Protocol, SupportsFloat, runtime_checkable
 
 from swe_rollout.errors import EpisodeError, GraderError
 from swe_rollout.extension import ExtensionPoint
-from swe_rollout.spec.job import RewardUse
-from swe_rollout.verdict import Reward, RewardTerm
+from swe_rollout.spec.grading import RewardUse
+from swe_rollout.verdict import Reward, RewardTerm, VerdictStatus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from swe_rollout.instance import Instance
-    from swe_rollout.trajectory import StopReason, ToolCall, Turn
+    from swe_rollout.trajectory import StopReason
+    from swe_rollout.turn import ToolCall, Turn
     from swe_rollout.verdict import Verdict
+
+_MODEL_CHARS: Final = 256
+_ANSWER_CHARS: Final = 4000
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +51,33 @@ class RewardInput:
         return sum(turn.completion_tokens for turn in self.turns)
 
 
-ScoreFunction = Callable[[RewardInput], float | Awaitable[float]]
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A score that a model gave, with what makes it auditable in the record."""
+
+    value: float
+    model: str = ""
+    """Who gave it, as its API names it."""
+    answer: str = ""
+    """What it said; of a long answer, the record keeps the end."""
+
+
+ScoreFunction = Callable[[RewardInput], float | Score | Awaitable[float | Score]]
 """A reward term: scores a graded episode, sync or async."""
+
+
+@runtime_checkable
+class ServedTerm(Protocol):
+    """A reward term that needs a service, such as a model as judge."""
+
+    async def check(self) -> None:
+        """Raise UnreachableError when the service is not there. Called before any episode."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close connections. Nothing is called afterwards."""
+        ...
+
 
 REWARD_TERMS: ExtensionPoint[ScoreFunction] = ExtensionPoint(
     "reward term",
@@ -58,6 +87,11 @@ REWARD_TERMS: ExtensionPoint[ScoreFunction] = ExtensionPoint(
     builtin={
         "resolved": "swe_rollout.grading.rewards:resolved",
         "reward_file": "swe_rollout.grading.reward_file:score",
+        "fraction": "swe_rollout.grading.reward_terms:Fraction",
+        "length": "swe_rollout.grading.reward_terms:Length",
+        "turns": "swe_rollout.grading.reward_terms:Turns",
+        "format": "swe_rollout.grading.reward_terms:Format",
+        "judge": "swe_rollout.grading.judge:Judge",
     },
     one_argument=True,
 )
@@ -84,13 +118,20 @@ class NamedTerm:
     async def score(self, given: RewardInput) -> RewardTerm:
         """Score an episode. Raises GraderError when the term breaks."""
         try:
-            returned = self.function(given)
-            score = _number(await returned if isawaitable(returned) else returned)
+            called = self.function(given)
+            returned = await called if isawaitable(called) else called
+            score = returned if isinstance(returned, Score) else Score(_number(returned))
+            return RewardTerm(
+                self.name,
+                _number(score.value),
+                self.weight,
+                model=str(score.model)[:_MODEL_CHARS],
+                answer=str(score.answer)[-_ANSWER_CHARS:],
+            )
         except EpisodeError:
             raise
         except Exception as error:
             raise _broken(self.name, f"{type(error).__name__}: {error}") from error
-        return RewardTerm(self.name, score, self.weight)
 
 
 class Rewards:
@@ -100,8 +141,27 @@ class Rewards:
         """Raises ExtensionError when a term can't be made."""
         self._terms = tuple(NamedTerm.load(use) for use in terms)
 
+    async def check(self) -> None:
+        """Raise UnreachableError when a service that a term needs is not there."""
+        for term in self._served():
+            await term.check()
+
+    async def aclose(self) -> None:
+        """Close what the terms have opened."""
+        for term in self._served():
+            await term.aclose()
+
+    def _served(self) -> list[ServedTerm]:
+        functions: list[object] = [term.function for term in self._terms]
+        return [each for each in functions if isinstance(each, ServedTerm)]
+
     async def score(self, given: RewardInput) -> Reward:
-        """Score an episode by every term. Raises GraderError when one breaks."""
+        """Score an episode by every term. Raises GraderError when one breaks.
+
+        A verdict that was tampered with earns 0, whatever the terms say.
+        """
+        if given.verdict.status is VerdictStatus.TAMPERED:
+            return Reward(tuple(RewardTerm(term.name, 0.0, term.weight) for term in self._terms))
         reward = Reward(tuple([await term.score(given) for term in self._terms]))
         if not math.isfinite(reward.value):
             raise _broken(", ".join(term.name for term in reward.terms), "their sum is not finite")

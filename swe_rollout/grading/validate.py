@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from swe_rollout.errors import gather_all
+from swe_rollout.sandbox.repository import Patch
 from swe_rollout.trajectory import EpisodeId
 
 if TYPE_CHECKING:
@@ -31,6 +32,10 @@ class Validation:
     """Of the base, whose tests were run."""
     copies: tuple[str, ...] = ()
     """Files of the image from which an agent could copy the fix."""
+    watched: int = 0
+    """Tests to fix that a twin watches; of the others, forged results are found less often."""
+    patch: Verdict | None = None
+    """Of a further patch that was to be graded."""
 
     @property
     def valid(self) -> bool:
@@ -38,8 +43,11 @@ class Validation:
         return self.gold.resolved and not self.empty.resolved and not self.copies
 
 
-async def validate(instance: Instance, grader: Grader) -> Validation:
-    """Grade the gold patch and the base, and look for copies. Raises what the grader raises."""
+async def validate(instance: Instance, grader: Grader, *, diff: str | None = None) -> Validation:
+    """Grade the gold patch and the base, and look for copies. Raises what the grader raises.
+
+    `diff` is a further patch to grade.
+    """
     gold = await grader.grade_reference(
         instance, episode=EpisodeId("validate", instance.instance_id, 0)
     )
@@ -49,7 +57,14 @@ async def validate(instance: Instance, grader: Grader) -> Validation:
     copies = await grader.find_copies(
         instance, episode=EpisodeId("validate", instance.instance_id, 2)
     )
-    return Validation(instance.instance_id, gold, empty, copies)
+    proof = await grader.prove(instance, episode=EpisodeId("validate", instance.instance_id, 0))
+    watched = len(proof.telling & frozenset(instance.expected.fail_to_pass))
+    patch = None
+    if diff is not None:
+        patch = await grader.grade(
+            instance, Patch(diff), episode=EpisodeId("validate", instance.instance_id, 3)
+        )
+    return Validation(instance.instance_id, gold, empty, copies, watched, patch)
 
 
 async def validate_dataset(
@@ -58,18 +73,20 @@ async def validate_dataset(
     *,
     parallelism: int,
     on_result: Callable[[Validation], None],
+    diff: str | None = None,
 ) -> tuple[Validation, ...]:
     """Validate instances, `parallelism` at a time; return results in their order.
 
-    `on_result` is called with each as it is ready. Raises ExtensionError when a log parser is
-    missing, and the first EpisodeError: a sandbox that breaks says nothing about the task.
+    `on_result` is called with each as it is ready; `diff` is graded as well. Raises ExtensionError
+    when a log parser is missing, and the first EpisodeError: a sandbox that breaks says nothing
+    about the task.
     """
     grader.require(instances)
     slots = asyncio.Semaphore(parallelism)
 
     async def one(instance: Instance) -> Validation:
         async with slots:
-            result = await validate(instance, grader)
+            result = await validate(instance, grader, diff=diff)
         on_result(result)
         return result
 

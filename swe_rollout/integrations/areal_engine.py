@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from areal.api import ModelRequest
-from areal.api.cli_args import GenerationHyperparameters
-
 from swe_rollout.engine.base import EngineInfo, TokenEngine
 from swe_rollout.errors import UsageError
 from swe_rollout.integrations.engine_answer import generation_of
+from swe_rollout.integrations.needed import needed
+
+with needed("areal"):
+    from areal.api import ModelRequest
+    from areal.api.cli_args import GenerationHyperparameters
 
 if TYPE_CHECKING:
     from areal.api import InferenceEngine
 
     from swe_rollout.engine.base import GenerateRequest
-    from swe_rollout.trajectory import Generation
+    from swe_rollout.generation import Generation
 
 _ALL = 100_000_000
 """AReaL's `top_k` for the whole vocabulary."""

@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from swe_rollout.errors import EngineError
-from swe_rollout.trajectory import FinishReason, Generation, WeightSpan
+from swe_rollout.generation import FinishReason, Generation, WeightSpan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

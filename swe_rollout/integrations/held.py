@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import structlog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Collection, Hashable
     from contextlib import AbstractAsyncContextManager
 
 log = structlog.get_logger()
@@ -50,9 +50,10 @@ async def held(key: Hashable, opening: Callable[[], AbstractAsyncContextManager[
     return result
 
 
-async def let_go() -> None:
-    """Close all that this event loop holds."""
-    keepers = [each.keeper for each in _HELD.get(asyncio.get_running_loop(), {}).values()]
+async def let_go(keys: Collection[Hashable] | None = None) -> None:
+    """Close what this event loop holds under these keys; None: everything."""
+    of_loop = _HELD.get(asyncio.get_running_loop(), {})
+    keepers = [each.keeper for key, each in of_loop.items() if keys is None or key in keys]
     for keeper in keepers:
         keeper.cancel()
     await asyncio.gather(*keepers, return_exceptions=True)

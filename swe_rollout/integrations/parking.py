@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from swe_rollout.engine.base import TokenEngine
 from swe_rollout.errors import EngineError
-from swe_rollout.trajectory import FinishReason, Generation
+from swe_rollout.generation import FinishReason, Generation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence

@@ -13,14 +13,18 @@ mean and deviation are those of the graded ones; SkyRL's advantages need no rewa
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from skyrl.train.generators.base import GeneratorInterface
-
 from swe_rollout.errors import UsageError, gather_all
-from swe_rollout.integrations.shared_session import SharedSession
+from swe_rollout.integrations.held import held, let_go
+from swe_rollout.integrations.needed import needed
+from swe_rollout.integrations.trainer_session import trainer_session
 from swe_rollout.training.samples import SampleStatus, TrainingSample, training_samples
+
+with needed("skyrl"):
+    from skyrl.train.generators.base import GeneratorInterface
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -73,15 +77,17 @@ class SweGenerator(GeneratorInterface):  # type: ignore[misc]  # untyped here
         self, job: RolloutJob, *, engine: TokenEngine | None = None, column: str = "instance_id"
     ) -> None:
         """`column` of SkyRL's dataset names the job's task; `engine` is as in `job.session`."""
-        self._session = SharedSession(job, engine)
+        self._job = job
+        self._open = partial(trainer_session, job, engine=engine)
         self._column = column
 
     async def generate(self, input_batch: GeneratorInput) -> GeneratorOutput:
         """Play one episode for each prompt; the rows come in the order of the prompts.
 
-        Raises UsageError for prompts without a task of the job, and for a batch without a grade.
+        Raises UsageError for prompts without a task of the job, and for a batch without a grade;
+        FailureRateError when too many of the last episodes failed.
         """
-        session = await self._session.get()
+        session = await held(self, self._open)
         ids, extras = input_batch["trajectory_ids"], input_batch["env_extras"]
         if ids is None or extras is None or any(self._column not in each for each in extras):
             raise UsageError(
@@ -89,9 +95,9 @@ class SweGenerator(GeneratorInterface):  # type: ignore[misc]  # untyped here
                 why="it names the task of the job that a prompt stands for",
                 fix="add it, or name another: SweGenerator(job, column=…)",
             )
-        sampling = sampling_of(input_batch["sampling_params"], session.job.spec.sampling)
+        sampling = sampling_of(input_batch["sampling_params"], self._job.spec.sampling)
         trajectories = await gather_all(
-            session.run_episode(str(extra[self._column]), sampling=sampling) for extra in extras
+            session.run_sample(str(extra[self._column]), sampling=sampling) for extra in extras
         )
         return generator_output(
             [Played(each, found) for each, found in zip(ids, trajectories, strict=True)]
@@ -99,7 +105,7 @@ class SweGenerator(GeneratorInterface):  # type: ignore[misc]  # untyped here
 
     async def aclose(self) -> None:
         """Close the job's session."""
-        await self._session.aclose()
+        await let_go([self])
 
 
 def sampling_of(params: Mapping[str, Any] | None, default: Sampling) -> Sampling:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from skyrl.backends.skyrl_train.inference_servers.base import InferenceEngineInterface
 
     from swe_rollout.engine.base import GenerateRequest
-    from swe_rollout.trajectory import Generation
+    from swe_rollout.generation import Generation
 
 
 class SkyRLEngine(TokenEngine):

@@ -21,10 +21,12 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from swe_rollout.errors import UsageError
+from swe_rollout.integrations import slime_async
 from swe_rollout.integrations.held import held
 from swe_rollout.integrations.slime_rewards import has_reward, reward_post_process
 from swe_rollout.integrations.slime_samples import fill, fill_parked, notes_of, reset, say
 from swe_rollout.integrations.slime_session import job_of, open_slime, router_of
+from swe_rollout.training.failure_rate import FailureRateError
 from swe_rollout.training.samples import training_samples
 
 if TYPE_CHECKING:
@@ -49,7 +51,8 @@ async def generate(
     Return it, or a list with one `rollout_id` where the episode has several branches. It is ABORTED
     without a reward where infrastructure failed. Where slime stops it is ABORTED with its tokens so
     far, and under `--partial-rollout` goes on in the same sandbox when it comes back. Raises
-    UsageError for a job or a sample that can't be played.
+    UsageError for a job or a sample that can't be played, and FailureRateError when too many of the
+    last episodes failed.
     """
     slime = await held(
         ("slime", job_of(args), router_of(args)),
@@ -60,6 +63,9 @@ async def generate(
         trajectory = await episode.result(slime.engine)
     except asyncio.CancelledError:
         slime.episodes.end(episode)
+        raise
+    except FailureRateError as error:
+        slime_async.note(args, error)
         raise
     is_partial = bool(getattr(args, "partial_rollout", False))
     if trajectory is None:

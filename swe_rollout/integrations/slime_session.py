@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from swe_rollout.engine.pool.pool import EnginePool
 from swe_rollout.errors import UsageError
 from swe_rollout.integrations.parking import Episodes, ParkingEngine, RunningEpisode
+from swe_rollout.integrations.trainer_session import trainer_session
 from swe_rollout.launcher.job import RolloutJob
 from swe_rollout.spec.policy import (
     Policy,
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from swe_rollout.engine.base import TokenEngine
+    from swe_rollout.integrations.trainer_session import TrainerSession
     from swe_rollout.worker.session import Session
 
 ENVIRONMENT: Final = "SWE_ROLLOUT_JOB"
 PARK_S: Final = 600.0
 """By default. Sandboxes outlive their episode's own time by as much."""
-_NUMBERS: Final = 2**40
 
 
 class SlimeArgs(Protocol):
@@ -48,13 +48,21 @@ class SlimeArgs(Protocol):
 class SlimeSession:
     """An open job, and the episodes that slime has started."""
 
-    session: Session
+    trainer: TrainerSession
     engine: ParkingEngine
     episodes: Episodes
 
+    @property
+    def session(self) -> Session:
+        """The open job."""
+        return self.trainer.session
+
     def start(self, instance: str, sampling_params: Mapping[str, Any]) -> RunningEpisode:
-        """Start an episode of a task; raises UsageError for one that the job does not have."""
-        number = secrets.randbelow(_NUMBERS)
+        """Start an episode of a task.
+
+        Its task raises UsageError for one that the job does not have, and FailureRateError.
+        """
+        number = self.session.new_samples(instance)
         episode = EpisodeId(self.session.job.metadata.name, instance, number)
         sampling = Sampling(
             temperature=sampling_params.get("temperature", 1.0),
@@ -63,7 +71,7 @@ class SlimeSession:
             min_p=sampling_params.get("min_p", 0.0),
             seed=sampling_params.get("sampling_seed"),
         )
-        play = self.session.run_episode(instance, sample=number, sampling=sampling)
+        play = self.trainer.run_episode(instance, sample=number, sampling=sampling)
         return self.episodes.start(
             episode, play, response_tokens=sampling_params.get("max_new_tokens")
         )
@@ -114,7 +122,7 @@ async def open_slime(
         context_tokens=getattr(args, "rollout_max_context_len", None),
     )
     try:
-        async with job.session(engine=parking) as session:
+        async with trainer_session(job, engine=parking) as session:
             park_s = float(getattr(args, "swe_rollout_park_seconds", PARK_S))
             episodes = Episodes(parking, park_s=park_s, most=spec.parallelism)
             try:

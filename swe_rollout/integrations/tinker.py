@@ -14,11 +14,14 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
-import tinker
 
 from swe_rollout.errors import UsageError
+from swe_rollout.integrations.needed import needed
 from swe_rollout.tokens.log import SegmentKind
 from swe_rollout.training.samples import training_samples
+
+with needed("tinker"):
+    import tinker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -87,7 +90,7 @@ def cookbook_trajectory(trajectory: Trajectory) -> CookbookTrajectory:
     from tinker_cookbook.completers import TokensWithLogprobs  # noqa: PLC0415 - as above
     from tinker_cookbook.rl.types import Trajectory, Transition  # noqa: PLC0415 - as above
 
-    actions = [(branch, run) for branch in trajectory.samples for run in _sampled_runs(branch)]
+    actions = [(branch, run) for branch in trajectory.trained for run in _sampled_runs(branch)]
     transitions = [
         Transition(
             ob=tinker.ModelInput.from_ints(list(branch.token_ids[:start])),
@@ -104,8 +107,12 @@ def cookbook_trajectory(trajectory: Trajectory) -> CookbookTrajectory:
 
 
 def _sampled_runs(branch: Branch) -> Iterator[tuple[int, int]]:
-    """Yield where the tokens of each turn begin and end; aborts and new weights do not end one."""
-    sampled = (each for each in branch.segments if each.kind is SegmentKind.SAMPLED)
+    """Yield where the tokens of each turn begin and end; aborts and new weights do not end one.
+
+    What is not trained on, such as turns that a fork inherited, is part of what is read.
+    """
+    kinds = (each for each in branch.segments if each.kind is SegmentKind.SAMPLED)
+    sampled = (each for each in kinds if branch.loss_mask[each.start])
     for _, run in groupby(sampled, key=lambda segment: segment.turn):
         first, *others = run
         yield first.start, (others or [first])[-1].end

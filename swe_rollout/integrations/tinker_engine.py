@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import tinker
-
 from swe_rollout.engine.base import EngineInfo, TokenEngine
 from swe_rollout.errors import UsageError
 from swe_rollout.integrations.engine_answer import generation_of
+from swe_rollout.integrations.needed import needed
+
+with needed("tinker"):
+    import tinker
 
 if TYPE_CHECKING:
     from swe_rollout.engine.base import GenerateRequest
-    from swe_rollout.trajectory import Generation
+    from swe_rollout.generation import Generation
 
 
 class TinkerEngine(TokenEngine):

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypedDict
 
-from verifiers.v1.trace import WireTrace
-
 from swe_rollout.export.verifiers import trace
+from swe_rollout.integrations.needed import needed
 from swe_rollout.training.samples import training_samples
+
+with needed("verifiers"):
+    from verifiers.v1.trace import WireTrace
 
 if TYPE_CHECKING:
     from swe_rollout.export.chat import Reading

@@ -8,36 +8,43 @@ its group goes on without it. The older one takes exactly one, so a failure ther
 from __future__ import annotations
 
 import os
-import secrets
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from verl.experimental.agent_loop.agent_loop import AgentLoopBase, register
-
 from swe_rollout.errors import UsageError
 from swe_rollout.integrations.held import held
+from swe_rollout.integrations.needed import needed
+from swe_rollout.integrations.trainer_session import trainer_session
 from swe_rollout.integrations.verl_engine import VerlEngine
 from swe_rollout.integrations.verl_outputs import outputs
 from swe_rollout.launcher.job import RolloutJob
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.trajectory import EpisodeId
 
+with needed("verl"):
+    from verl.experimental.agent_loop.agent_loop import AgentLoopBase, register
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
+    from swe_rollout.integrations.trainer_session import TrainerSession
     from swe_rollout.worker.session import Session
 
 ENVIRONMENT: Final = "SWE_ROLLOUT_JOB"
-_NUMBERS: Final = 2**40
 
 
 @dataclass(frozen=True, slots=True)
 class VerlSession:
     """An open job, and verl's servers as its engine."""
 
-    session: Session
+    trainer: TrainerSession
     engine: VerlEngine
+
+    @property
+    def session(self) -> Session:
+        """The open job."""
+        return self.trainer.session
 
 
 @register("swe_rollout")
@@ -53,8 +60,9 @@ class SweRolloutLoop(AgentLoopBase):  # type: ignore[misc] # verl has no types
         """Play the task that `extra_info["instance_id"]` names.
 
         Return its `AgentLoopOutput`, or under verl's v1 trainer a list with one for each branch,
-        empty where infrastructure failed. Raises UsageError for what can't be played, and
-        RolloutFailedError where verl takes no empty list.
+        empty where infrastructure failed. Raises UsageError for what can't be played,
+        RolloutFailedError where verl takes no empty list, and FailureRateError when too many of
+        this worker's last episodes failed.
         """
         if not self._job:
             raise UsageError(
@@ -63,8 +71,8 @@ class SweRolloutLoop(AgentLoopBase):  # type: ignore[misc] # verl has no types
                 "the file of agent.agent_loop_config_path",
             )
         verl = await held(("verl", self._job, id(self.server_manager)), self._open)
-        number = secrets.randbelow(_NUMBERS)
         instance = _instance_of(kwargs)
+        number = verl.session.new_samples(instance)
         episode = EpisodeId(verl.session.job.metadata.name, instance, number)
         sampling = Sampling(
             temperature=sampling_params.get("temperature", 1.0),
@@ -73,7 +81,7 @@ class SweRolloutLoop(AgentLoopBase):  # type: ignore[misc] # verl has no types
         )
         lane = verl.engine.begin(episode)
         try:
-            trajectory = await verl.session.run_episode(instance, sample=number, sampling=sampling)
+            trajectory = await verl.trainer.run_episode(instance, sample=number, sampling=sampling)
         finally:
             verl.engine.end(episode)
         return outputs(
@@ -95,7 +103,7 @@ class SweRolloutLoop(AgentLoopBase):  # type: ignore[misc] # verl has no types
             tokenizer=self.tokenizer.name_or_path,
             context_tokens=rollout.get("max_model_len"),
         )
-        async with RolloutJob.from_yaml(self._job).session(engine=engine) as session:
+        async with trainer_session(RolloutJob.from_yaml(self._job), engine=engine) as session:
             yield VerlSession(session, engine)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from swe_rollout.engine.base import EngineInfo, TokenEngine
 from swe_rollout.errors import EngineError
-from swe_rollout.trajectory import FinishReason, Generation, WeightSpan
+from swe_rollout.generation import FinishReason, Generation, WeightSpan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

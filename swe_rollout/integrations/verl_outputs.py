@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import structlog
-from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
 
 from swe_rollout.errors import SweRolloutError
 from swe_rollout.integrations.columns import Columns
+from swe_rollout.integrations.needed import needed
 from swe_rollout.training.samples import SampleStatus, TrainingSample, training_samples
+
+with needed("verl"):
+    from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
 
 if TYPE_CHECKING:
     from swe_rollout.integrations.verl_engine import Seen

@@ -21,9 +21,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from verl.tools.base_tool import BaseTool
-from verl.tools.schemas import OpenAIFunctionToolSchema, ToolResponse
-
 from swe_rollout.agent.tools import toolbox
 from swe_rollout.agent.tools.base import ToolContext
 from swe_rollout.agent.tools.state import ToolState
@@ -31,17 +28,24 @@ from swe_rollout.context import Attempt
 from swe_rollout.engine.base import EngineInfo, TokenEngine
 from swe_rollout.errors import InternalError, UsageError
 from swe_rollout.integrations.held import held
+from swe_rollout.integrations.needed import needed
+from swe_rollout.integrations.trainer_session import block_by_chance
 from swe_rollout.launcher.job import RolloutJob
 from swe_rollout.sandbox import repository
 from swe_rollout.testing.tiny import tokenizer_path
-from swe_rollout.trajectory import CallStatus, EpisodeId, ToolCall
+from swe_rollout.trajectory import EpisodeId
+from swe_rollout.turn import CallStatus, ToolCall
+
+with needed("verl"):
+    from verl.tools.base_tool import BaseTool
+    from verl.tools.schemas import OpenAIFunctionToolSchema, ToolResponse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from swe_rollout.engine.base import GenerateRequest
+    from swe_rollout.generation import Generation
     from swe_rollout.sandbox.base import Sandbox
-    from swe_rollout.trajectory import Generation
     from swe_rollout.worker.session import Session
 
 ENVIRONMENT: Final = "SWE_ROLLOUT_JOB"
@@ -108,7 +112,7 @@ class Workplaces:
         instance = next((i for i in session.instances if i.instance_id == instance_id), None)
         if instance is None:
             raise UsageError(f"the job has no task {instance_id}")
-        number = secrets.randbelow(2**40)
+        number = session.new_samples(instance_id)
         episode = EpisodeId(session.job.metadata.name, instance_id, number)
         sandbox = await session.context.start_sandbox(Attempt(episode, instance, number=1))
         await repository.prepare(sandbox, instance)
@@ -170,7 +174,8 @@ class SweRolloutTool(BaseTool):  # type: ignore[misc] # verl has no types
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[Workplaces]:
-        async with RolloutJob.from_yaml(self._job).session(engine=_Unused()) as session:
+        job = RolloutJob.from_yaml(self._job)
+        async with job.session(engine=_Unused(), first_sample=block_by_chance()) as session:
             places = Workplaces(session)
             try:
                 yield places

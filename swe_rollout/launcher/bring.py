@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Protocol, TypedDict, TypeVar
 
 from swe_rollout.agent.program import AGENTS
@@ -9,11 +11,13 @@ from swe_rollout.agent.tools import TOOLS
 from swe_rollout.datasets import DATASETS
 from swe_rollout.engine.chat.function import CHAT_ENGINES
 from swe_rollout.errors import UsageError
+from swe_rollout.extension import ExtensionError
 from swe_rollout.grading.parsers import LOG_PARSERS
 from swe_rollout.grading.rewards import REWARD_TERMS
+from swe_rollout.spec.agent import AgentSpec, ToolUse
 from swe_rollout.spec.dataset import Dataset
-from swe_rollout.spec.job import AgentSpec, RewardUse, ToolUse
-from swe_rollout.spec.model import Use
+from swe_rollout.spec.grading import RewardUse
+from swe_rollout.spec.model import REFERENCE, Use
 from swe_rollout.spec.policy import Policy
 from swe_rollout.spec.sandbox import SandboxSpec
 from swe_rollout.worker.engines import ENGINES
@@ -62,7 +66,9 @@ def bring(job: RolloutJob, given: Extensions) -> RolloutJob:
     Raises ExtensionError for a name that is taken, TypeError for an unknown argument.
     """
     for unknown in given.keys() - Extensions.__annotations__.keys():
-        raise TypeError(f"from_yaml() got an unexpected keyword argument {unknown!r}")
+        close = get_close_matches(unknown, Extensions.__annotations__, n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise TypeError(f"from_yaml() got an unexpected keyword argument {unknown!r}{hint}")
     spec, changed = job.spec, dict[str, object]()
     agent, grading = dict[str, object](), dict[str, object]()
     own = spec.agent
@@ -72,10 +78,12 @@ def bring(job: RolloutJob, given: Extensions) -> RolloutJob:
         said = {name: getattr(own, name) for name in own.model_fields_set}
         own = AgentSpec.model_validate({**said, "use": found.use, "with_": found.with_})
     if tools := given.get("tools"):
-        agent["tools"] = (*own.tools, *(_use(TOOLS, ToolUse, each) for each in tools))
+        agent["tools"] = (*own.tools, *_tools(tools))
     changed["agent"] = own.model_copy(update=agent)
     if (dataset := given.get("dataset")) is not None:
-        kept = spec.dataset.model_dump(include={"include", "exclude", "slice", "skip_bad_rows"})
+        kept = spec.dataset.model_dump(
+            include={"include", "exclude", "slice", "quarantine", "skip_bad_rows"}
+        )
         changed["dataset"] = Dataset(source=_use(DATASETS, Use, dataset), **kept)
     if (engine := given.get("engine")) is not None:
         same = {"tokenizer", "chat_template_kwargs", "template_date"}
@@ -92,6 +100,14 @@ def bring(job: RolloutJob, given: Extensions) -> RolloutJob:
         grading["log_parser"] = _use(LOG_PARSERS, Use, log_parser)
     changed |= {"grading": spec.grading.model_copy(update=grading)} if grading else {}
     return job.model_copy(update={"spec": spec.model_copy(update=changed)})
+
+
+def _tools(given: Sequence[object]) -> list[ToolUse]:
+    if isinstance(given, str):
+        raise UsageError(
+            "tools are no list", why="one text was given", fix=f"put it into a list: [{given!r}]"
+        )
+    return [_use(TOOLS, ToolUse, each) for each in given]
 
 
 def require_shippable(job: RolloutJob) -> None:
@@ -113,6 +129,8 @@ def _uses(job: RolloutJob) -> Iterator[tuple[str, Locality, str]]:
         yield "the tool", TOOLS, tool.use
     for term in spec.grading.reward:
         yield "the reward term", REWARD_TERMS, term.use
+        if (chat := term.chat) is not None:
+            yield "the judge", CHAT_ENGINES, chat.use
     if spec.grading.log_parser is not None:
         yield "the log parser", LOG_PARSERS, spec.grading.log_parser.use
     if spec.dataset.source is not None:
@@ -126,4 +144,17 @@ def _uses(job: RolloutJob) -> Iterator[tuple[str, Locality, str]]:
 def _use(point: ExtensionPoint[T], kind: type[U], value: object) -> U:
     if isinstance(value, kind):
         return value
-    return kind(use=point.reference(value))
+    if not (isinstance(value, str) or callable(value) or hasattr(value, "spec")):
+        raise ExtensionError(
+            f"{value!r:.60} is no {point.kind}",
+            why=f"it is of the type {type(value).__name__}",
+            fix="give a function, an object or a name (docs/how-to/extend.md)",
+        )
+    name = point.reference(value)
+    if not re.match(REFERENCE, name):
+        raise ExtensionError(
+            f"the {point.kind} {name} has no name to call it by",
+            why="a job names its extensions, so that a worker finds them; a lambda has no name",
+            fix="define it by `def` at the top of a module",
+        )
+    return kind(use=name)

@@ -12,7 +12,8 @@ from swe_rollout.launcher.uploads import LocalFile, name_files
 from swe_rollout.spec.job import ExtensionFile
 
 if TYPE_CHECKING:
-    from swe_rollout.spec.job import RolloutJob, ToolUse
+    from swe_rollout.spec.agent import ToolUse
+    from swe_rollout.spec.job import RolloutJob
 
 USE: Final = "bundle"
 

@@ -8,13 +8,14 @@ for trajectory in job.trajectories(): ...
 from __future__ import annotations
 
 import json
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import structlog
 from pydantic import PrivateAttr
 
+from swe_rollout.launcher.logged_progress import LoggedProgress
 from swe_rollout.launcher.sync import run_sync
 from swe_rollout.logs import log_to_stderr
 from swe_rollout.spec import job as models
@@ -24,15 +25,18 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
     from swe_rollout.engine.base import TokenEngine
+    from swe_rollout.export.frame import FrameLibrary
     from swe_rollout.launcher.bring import Extensions
     from swe_rollout.launcher.group_stream import GroupStream
     from swe_rollout.launcher.launched_job import LaunchedJob
+    from swe_rollout.launcher.notebook import NotebookProgress
     from swe_rollout.launcher.run_result import RunResult
+    from swe_rollout.launcher.stored_job import StoredJob
     from swe_rollout.launcher.uploads import LocalFile, LocalRows
-    from swe_rollout.progress import Phase, Progress
+    from swe_rollout.observer import Observer
+    from swe_rollout.progress import Progress
     from swe_rollout.spec.model import OneOf
     from swe_rollout.training.staleness import Staleness
-    from swe_rollout.trajectory import EpisodeId, Failure, Trajectory, Turn
     from swe_rollout.worker.live_groups import LiveGroups, StreamOptions
     from swe_rollout.worker.session import Session
 
@@ -53,6 +57,23 @@ class RolloutJob(models.RolloutJob):
         return f"<RolloutJob {self.metadata.name}: {episodes}, {where}, to {spec.store.uri}>"
 
     __str__ = __repr__
+
+    def _repr_html_(self) -> str:
+        """Show the job as a card in a notebook; nothing is read."""
+        from swe_rollout.cards import card
+
+        spec, limits = self.spec, self.spec.limits
+        facts = {
+            "tasks": f"{_chosen(spec.dataset)} × {spec.samples} samples",
+            "policy": _chosen(spec.policy),
+            "agent": spec.agent.use,
+            "sandbox": _chosen(spec.sandbox),
+            "parallelism": str(spec.parallelism),
+            "limits": f"{limits.turns} turns",
+            "store": f"{spec.store.uri}/{self.metadata.name}",
+            "digest": self.digest,
+        }
+        return card(f"RolloutJob {self.metadata.name}", facts)
 
     _base_dir: Path = PrivateAttr(default_factory=Path.cwd)
     """The folder that relative dataset paths start from."""
@@ -145,24 +166,57 @@ class RolloutJob(models.RolloutJob):
         """
         return run_sync(self._launch(namespace, context))
 
-    def run(self, *, progress: Progress | None = None, rerun_damaged: bool = False) -> RunResult:
+    def run(
+        self,
+        *,
+        progress: Progress | None = None,
+        observer: Observer | None = None,
+        rerun_damaged: bool = False,
+    ) -> RunResult:
         """Roll out the job in this process; episodes committed earlier are not repeated.
 
         Iterate over the result to read the trajectories, of earlier runs too. With `rerun_damaged`,
-        records that can't be read are moved aside, and their episodes run again.
+        records that can't be read are moved aside, and their episodes run again. Without a
+        `progress`, a notebook shows it in its cell, and elsewhere it is logged. `observer` is told
+        what happens (docs/how-to/observe.md).
 
         for trajectory in job.run(): ...
         """
-        return run_sync(self._run(progress or LoggedProgress(), rerun_damaged=rerun_damaged))
+        shown = progress or self._notebook_progress() or LoggedProgress()
+        return run_sync(self._run(shown, observer, rerun_damaged=rerun_damaged))
+
+    def frame(self, library: FrameLibrary | None = None) -> Any:
+        """Return the episodes that the job's store holds as a data frame, as `StoredJob.frame`."""
+        return self._stored().frame(library)
+
+    def _stored(self) -> StoredJob:
+        from swe_rollout.launcher.stored_job import StoredJob
+
+        return StoredJob(self.spec.store.uri, self.metadata.name)
+
+    def _notebook_progress(self) -> NotebookProgress | None:
+        from swe_rollout.launcher.notebook import notebook_progress
+        from swe_rollout.live.progress import LiveTitle
+
+        about, samples = (_chosen(self.spec.policy),), self.spec.samples
+        title = LiveTitle(self.metadata.name, about, group_size=lambda _: samples)
+        return notebook_progress(title)
 
     @asynccontextmanager
     async def session(
-        self, *, engine: TokenEngine | None = None, progress: Progress | None = None
+        self,
+        *,
+        engine: TokenEngine | None = None,
+        progress: Progress | None = None,
+        observer: Observer | None = None,
+        first_sample: int = 0,
     ) -> AsyncIterator[Session]:
         """Open the job to play single episodes, whose records are returned and not stored.
 
         `engine` samples in place of the one that `spec.policy` names, such as a trainer's own; it
-        is not closed at the end.
+        is not closed at the end. Samples are numbered from `first_sample` on: sessions that are
+        open at the same time need ranges of their own, since an episode's number is in the name of
+        its sandbox and in its seed. `observer` is told what happens (docs/how-to/observe.md).
 
         async with job.session() as session:
             trajectory = await session.run_episode("sqlparse-0.5.2", sample=3)
@@ -176,6 +230,8 @@ class RolloutJob(models.RolloutJob):
             progress=progress or LoggedProgress(),
             on_note=_note,
             engine=engine,
+            first_sample=first_sample,
+            observer=observer,
         ) as session:
             yield session
 
@@ -243,20 +299,24 @@ class RolloutJob(models.RolloutJob):
             )
         return LaunchedJob.of(found, context=context)
 
-    async def _run(self, progress: Progress, *, rerun_damaged: bool) -> RunResult:
+    async def _run(
+        self, progress: Progress, observer: Observer | None, *, rerun_damaged: bool
+    ) -> RunResult:
+        from swe_rollout.launcher.notebook import NotebookProgress
         from swe_rollout.launcher.run_result import RunResult
-        from swe_rollout.launcher.stored_job import StoredJob
         from swe_rollout.worker.job import run_job
 
         await self._put()
-        found = await run_job(
-            self,
-            base_dir=self._base_dir,
-            progress=progress,
-            on_note=_note,
-            rerun_damaged=rerun_damaged,
-        )
-        return RunResult(found, StoredJob(self.spec.store.uri, self.metadata.name))
+        async with progress.updating() if isinstance(progress, NotebookProgress) else nullcontext():
+            found = await run_job(
+                self,
+                base_dir=self._base_dir,
+                progress=progress,
+                on_note=_note,
+                rerun_damaged=rerun_damaged,
+                observer=observer,
+            )
+        return RunResult(found, self._stored())
 
     async def _put(self) -> None:
         """Write what only this process has to the store."""
@@ -282,34 +342,6 @@ class RolloutJob(models.RolloutJob):
         )
         copy._base_dir = base_dir  # noqa: SLF001 - its own class
         return copy
-
-
-class LoggedProgress:
-    """Logs the plan, retries and finished episodes; implements `Progress`."""
-
-    def planned(self, episodes: int, committed: int) -> None:
-        log.info("planned", episodes=episodes, committed=committed)
-
-    def earlier(self, trajectory: Trajectory) -> None:
-        """Log nothing: their number is in the plan."""
-
-    def phase(self, episode: EpisodeId, phase: Phase) -> None:
-        """Log nothing: phases are too frequent."""
-
-    def turn(self, episode: EpisodeId, turn: Turn) -> None:
-        """Log nothing: turns are too frequent."""
-
-    def retried(self, episode: EpisodeId, failure: Failure, attempt: int) -> None:
-        log.info("retried", episode=str(episode), attempt=attempt, failure=failure.message)
-
-    def done(self, trajectory: Trajectory) -> None:
-        log.info(
-            "episode_done",
-            episode=str(trajectory.episode),
-            stop_reason=trajectory.stop_reason,
-            reward=None if trajectory.reward is None else trajectory.reward.value,
-            failure=trajectory.failure.message if trajectory.failure else None,
-        )
 
 
 def _chosen(one: OneOf) -> str:

@@ -60,6 +60,7 @@ def summary_of(job: JobObject) -> JobSummary:
         committed=counts.committed,
         resolved=counts.resolved,
         unresolved=counts.unresolved,
+        tampered=counts.tampered,
         masked=counts.masked,
         mean_reward=status.reward_sum / graded if graded else None,
         stop_reasons=dict(sorted(status.stop_reasons.items())),

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from swe_rollout.cards import card
 from swe_rollout.launcher import remote
 from swe_rollout.launcher.job_result import summary_of
+from swe_rollout.launcher.notebook import open_cell
 from swe_rollout.launcher.stored_job import StoredJob
 from swe_rollout.launcher.sync import run_sync
+from swe_rollout.launcher.watched_job import WatchedJob, job_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
     from swe_rollout.cluster.job_objects import JobObject
     from swe_rollout.cluster.jobs import Jobs
+    from swe_rollout.export.frame import FrameLibrary
     from swe_rollout.spec.status import RolloutJobStatus
     from swe_rollout.store.summary import JobSummary
     from swe_rollout.trajectory import Trajectory
@@ -49,12 +53,20 @@ class LaunchedJob:
         """Wait until every episode is committed, and return the job's summary.
 
         Raises JobFailedError when the job failed or was deleted, JobRefusedError when the operator
-        can't carry it out, JobTimeoutError after `timeout_s`. ^C leaves the job running.
+        can't carry it out, JobTimeoutError after `timeout_s`. ^C leaves the job running. A notebook
+        shows the progress in its cell.
         """
+        shown = open_cell()
 
         async def wait(jobs: Jobs) -> JobObject:
             job = await jobs.get(self.namespace, self.name)
-            return await remote.wait_until_complete(jobs, job, timeout_s=timeout_s)
+            if shown is None:
+                return await remote.wait_until_complete(jobs, job, timeout_s=timeout_s)
+            watched = WatchedJob(job)
+            async with shown.updating(lambda: job_snapshot(watched)):
+                return await remote.wait_until_complete(
+                    jobs, job, timeout_s=timeout_s, on_state=watched.update
+                )
 
         return summary_of(_on_cluster(self.context, wait))
 
@@ -90,6 +102,23 @@ class LaunchedJob:
         Needs the store, not the cluster. A damaged one is left out, with a warning in the log.
         """
         return StoredJob(self.store_uri, self.name).trajectories()
+
+    def frame(self, library: FrameLibrary | None = None) -> Any:
+        """Return the committed episodes as a data frame, as `StoredJob.frame`."""
+        return StoredJob(self.store_uri, self.name).frame(library)
+
+    def __repr__(self) -> str:
+        return f"<LaunchedJob {self.namespace}/{self.name}: to {self.store_uri}>"
+
+    def _repr_html_(self) -> str:
+        """Show where the job is, as a card in a notebook; neither cluster nor store is asked."""
+        facts = {
+            "namespace": self.namespace,
+            "context": self.context or "the current one",
+            "store": self.store_uri,
+            "ask": "status(), wait(), suspend(), resume(), cancel(), frame(), trajectories()",
+        }
+        return card(f"LaunchedJob {self.name}", facts)
 
     def _set_suspended(self, *, suspended: bool) -> None:
         name = self.namespace, self.name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from swe_rollout.agent.tools.base import ToolError
 from swe_rollout.context import Attempt
 from swe_rollout.errors import EpisodeError, InternalError, UsageError, boundary
 from swe_rollout.instance import Instance
-from swe_rollout.launcher.job import LoggedProgress
+from swe_rollout.launcher.logged_progress import LoggedProgress
 from swe_rollout.launcher.sync import run_sync
 from swe_rollout.progress import Phase
 from swe_rollout.recorder import Recorder
@@ -27,12 +28,13 @@ from swe_rollout.trajectory import EpisodeId
 from swe_rollout.worker.assembly import assemble
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
     from typing import NoReturn
 
     from swe_rollout.context import JobContext
     from swe_rollout.sandbox.base import ExecResult, SandboxRequest
-    from swe_rollout.spec.job import AgentSpec, RolloutJob
+    from swe_rollout.spec.agent import AgentSpec
+    from swe_rollout.spec.job import RolloutJob
     from swe_rollout.trajectory import Trajectory
 
 log = structlog.get_logger()
@@ -57,6 +59,12 @@ def play(
     """
     if concurrency < 1:
         raise UsageError("concurrency must be at least 1", fix="leave it out, or raise it")
+    if isinstance(prompts, str | Mapping):
+        raise UsageError(
+            "prompts are no list",
+            why=f"one {type(prompts).__name__} was given, and each prompt is an item",
+            fix='put it into a list: play(["…"], spec=…)',
+        )
     job = _job(spec, name)
     tasks = [_task(prompt, job, index) for index, prompt in enumerate(prompts)]
     return run_sync(_play(job, tasks, concurrency)) if tasks else []
@@ -131,17 +139,17 @@ def _filled(prompts: Prompts, context: JobContext) -> Prompts:
 
 
 async def _episode(attempt: Attempt, context: JobContext) -> Trajectory:
-    record = Recorder(attempt, context)
-    try:
-        async with boundary(InternalError, "the episode"):
-            record.enter(Phase.AGENT)
-            record.agent = context.agent_context(attempt, _NoSandbox(), on_turn=record.turn)
-            record.stop_reason = await run_agent(context.program, record.agent)
-    except EpisodeError as error:
-        record.fail(error)
-    finally:
-        context.agent.engine.release(attempt.episode)
-    return record.trajectory()
+    with Recorder(attempt, context) as record:
+        try:
+            async with boundary(InternalError, "the episode"):
+                record.enter(Phase.AGENT)
+                record.agent = context.agent_context(attempt, _NoSandbox(), on_turn=record.turn)
+                record.stop_reason = await run_agent(context.program, record.agent)
+        except EpisodeError as error:
+            record.fail(error)
+        finally:
+            context.agent.engine.release(attempt.episode)
+        return record.trajectory()
 
 
 def _refuse() -> NoReturn:

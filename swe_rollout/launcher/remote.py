@@ -14,7 +14,7 @@ from tenacity import AsyncRetrying, retry_if_result, wait_fixed
 from swe_rollout.cluster.jobs import Jobs
 from swe_rollout.errors import UsageError
 from swe_rollout.launcher.job_result import JobFailedError, JobTimeoutError, is_complete
-from swe_rollout.launcher.uploads import local_rows, name_files
+from swe_rollout.launcher.uploads import local_rows, name_files, quarantine_in_file
 from swe_rollout.spec.dataset import SwebenchDataset
 from swe_rollout.spec.sandbox import PodSandbox, SandboxSpec
 
@@ -64,6 +64,13 @@ async def submit(
         if not dry_run:
             await rows.put()
             on_note(f"rows written to {rows.uri}")
+    if (uri := submitted.spec.dataset.quarantine) is not None:
+        quarantine = quarantine_in_file(uri, base_dir=base_dir, store_uri=store)
+        if quarantine is not None:
+            submitted = with_quarantine(submitted, quarantine)
+            if not dry_run:
+                await quarantine.put()
+                on_note(f"quarantine written to {quarantine.uri}")
     submitted = name_files(submitted, files)
     if not dry_run:
         for file in files:
@@ -71,8 +78,14 @@ async def submit(
     return await jobs.apply(target, submitted, dry_run=dry_run)
 
 
-async def wait_until_complete(jobs: Jobs, job: JobObject, *, timeout_s: float | None) -> JobObject:
-    """Wait until every episode is committed, and return the job.
+async def wait_until_complete(
+    jobs: Jobs,
+    job: JobObject,
+    *,
+    timeout_s: float | None,
+    on_state: Callable[[JobObject], None] | None = None,
+) -> JobObject:
+    """Wait until every episode is committed, and return the job; each state is passed on.
 
     Raises JobFailedError when it fails or is deleted, JobRefusedError when the operator can't carry
     it out, JobTimeoutError after `timeout_s`.
@@ -81,6 +94,8 @@ async def wait_until_complete(jobs: Jobs, job: JobObject, *, timeout_s: float | 
         async with asyncio.timeout(timeout_s):
             async with aclosing(follow(jobs, job)) as states:
                 async for found in states:
+                    if on_state is not None:
+                        on_state(found)
                     if is_complete(found):
                         return found
     except TimeoutError as error:
@@ -140,6 +155,12 @@ def with_dataset(job: RolloutJob, rows: LocalRows) -> RolloutJob:
     found = job.spec.dataset.model_copy(update={"swebench": swebench, "release_pairs": None})
     spec = job.spec.model_copy(update={"dataset": found})
     return job.model_copy(update={"spec": spec})
+
+
+def with_quarantine(job: RolloutJob, file: LocalRows) -> RolloutJob:
+    """The job with that quarantine file."""
+    found = job.spec.dataset.model_copy(update={"quarantine": file.uri})
+    return job.model_copy(update={"spec": job.spec.model_copy(update={"dataset": found})})
 
 
 def for_cluster(job: RolloutJob, *, on_note: Callable[[str], None]) -> RolloutJob:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from swe_rollout.export.frame import FrameLibrary
     from swe_rollout.launcher.stored_job import StoredJob
     from swe_rollout.store.summary import JobSummary
     from swe_rollout.trajectory import Trajectory
@@ -28,6 +29,10 @@ class RunResult:
         """Read the job's trajectories from its store while you iterate, earlier runs' included."""
         return self.stored.trajectories()
 
+    def frame(self, library: FrameLibrary | None = None) -> Any:
+        """Return the job's episodes as a data frame, as `StoredJob.frame`."""
+        return self.stored.frame(library)
+
     @property
     def summary(self) -> JobSummary:
         """The counts and means of all its episodes, as the store held them when the run ended."""
@@ -45,3 +50,8 @@ class RunResult:
 
     def __repr__(self) -> str:
         return f"<RunResult {self.summary!r}; {self.run}>"
+
+    def _repr_html_(self) -> str:
+        """Show the summary as a card in a notebook."""
+        store = f"{self.stored.store_uri}/{self.stored.name}"
+        return self.summary.card(f"Job {self.stored.name}", run=str(self.run), store=store)

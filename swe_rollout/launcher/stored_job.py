@@ -6,7 +6,7 @@ Synchronous, in scripts and in notebooks. Needs the store alone: no cluster, no 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -25,6 +25,7 @@ from swe_rollout.trajectory import EpisodeId
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from swe_rollout.export.frame import FrameLibrary
     from swe_rollout.store.claims import Claim, Claims
     from swe_rollout.store.summary import JobSummary
     from swe_rollout.training.staleness import Staleness
@@ -43,6 +44,27 @@ class StoredJob:
 
     def __iter__(self) -> Iterator[Trajectory]:
         return self.trajectories()
+
+    def __repr__(self) -> str:
+        return f"<StoredJob {self.name} in {self.store_uri}>"
+
+    def _repr_html_(self) -> str:
+        """Show where the job is, as a card in a notebook; the store is not read."""
+        from swe_rollout.cards import card
+
+        read = "summary() counts, frame() tabulates, trajectories() and groups() iterate"
+        return card(f"StoredJob {self.name}", {"store": self.store_uri, "read": read})
+
+    def frame(self, library: FrameLibrary | None = None) -> Any:
+        """Return a `pandas.DataFrame` or a `polars.DataFrame` with a row for each episode.
+
+        Without `library`: that of the two which is imported or else installed, pandas before
+        polars. Damaged records are left out, with a warning in the log. Raises PrerequisiteError
+        where neither is installed.
+        """
+        from swe_rollout.export.frame import choose_library, frame
+
+        return frame(self.trajectories(), choose_library(library))
 
     def trajectories(self) -> Iterator[Trajectory]:
         """Read the committed trajectories, by instance, then sample, while you iterate.

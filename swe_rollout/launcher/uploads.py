@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,12 +17,13 @@ from urllib.parse import unquote
 from pydantic import ValidationError
 
 from swe_rollout.errors import DatasetError, Problem, UsageError
+from swe_rollout.paths import why_missing
 from swe_rollout.spec.job import ExtensionFile
 from swe_rollout.store.bucket import create_object
 from swe_rollout.store.layout import dataset_key, extension_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from swe_rollout.spec.dataset import SwebenchDataset
     from swe_rollout.spec.job import RolloutJob
@@ -44,12 +46,26 @@ class LocalRows:
 
 def rows_of(rows: Sequence[Mapping[str, object]], *, store_uri: str) -> LocalRows:
     """The rows as JSON Lines; raises DatasetError with all their problems."""
+    if isinstance(rows, Mapping | str):
+        raise DatasetError(
+            "rows are no list",
+            [Problem("rows", "", f"expected a list of rows, found {type(rows).__name__}")],
+            fix="put the row into a list: [row]; a file of rows is named in a job file",
+        )
     if not rows:
-        raise DatasetError("there are no rows", [Problem("rows", "", "the list is empty")])
+        raise DatasetError(
+            "there are no rows",
+            [Problem("rows", "", "the list is empty")],
+            fix="give at least one row; a filter may have left none",
+        )
     found = list(_lines(rows))
     problems = [line for line in found if isinstance(line, Problem)]
     if problems:
-        raise DatasetError(f"{len(problems)} of {len(rows)} rows can't be read", problems)
+        raise DatasetError(
+            f"{len(problems)} of {len(rows)} rows can't be read",
+            problems,
+            fix="correct these rows; docs/how-to/datasets.md has the fields of a row",
+        )
     data = "".join(line for line in found if isinstance(line, str)).encode()
     return _object(data, ".jsonl", store_uri)
 
@@ -74,7 +90,23 @@ async def local_rows(
     return _object(data, ".jsonl", store_uri)
 
 
-def rows_in_file(uri: str, *, base_dir: Path, store_uri: str) -> LocalRows | None:
+def quarantine_in_file(uri: str, *, base_dir: Path, store_uri: str) -> LocalRows | None:
+    """The unchanged bytes of a local quarantine file; None for an object in a store.
+
+    Raises DatasetError when the file can't be read, with each line that is none.
+    """
+    from swe_rollout.datasets.quarantine import Quarantine
+
+    field = "spec.dataset.quarantine"
+    found = rows_in_file(uri, base_dir=base_dir, store_uri=store_uri, field=field)
+    if found is not None:
+        Quarantine.of(found.data, uri.rsplit("/", 1)[-1])
+    return found
+
+
+def rows_in_file(
+    uri: str, *, base_dir: Path, store_uri: str, field: str = "spec.dataset.swebench.uri"
+) -> LocalRows | None:
     """The unchanged bytes of a local file; None for an object in a store.
 
     Raises DatasetError when the file can't be read.
@@ -86,7 +118,7 @@ def rows_in_file(uri: str, *, base_dir: Path, store_uri: str) -> LocalRows | Non
     try:
         data = path.read_bytes()
     except OSError as error:
-        problem = Problem("spec.dataset.swebench.uri", uri, str(error.strerror))
+        problem = Problem(field, uri, str(error.strerror))
         raise DatasetError(
             f"the rows at {uri} can't be read", [problem], fix=f"relative paths start at {base_dir}"
         ) from error
@@ -137,7 +169,11 @@ def read_file(path: Path) -> LocalFile:
         with path.open("rb") as file:
             code = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        raise UsageError(f"{path} can't be read", why=str(error.strerror)) from error
+        raise UsageError(
+            f"{path} can't be read",
+            why=why_missing(path) or str(error.strerror),
+            fix=f"name a Python file that exists; relative paths start at {Path.cwd()}",
+        ) from error
     if len(code) > MAX_FILE_BYTES:
         raise UsageError(
             f"{path} is too large to travel with a job",

@@ -56,7 +56,7 @@ class Role(StrEnum):
 class SandboxRequest:
     """The sandbox to start: an image, for one attempt of an episode, in a role.
 
-    Episode, attempt and role together identify a sandbox; a job never asks for two at a time.
+    Episode, attempt, role and part together identify a sandbox; a job never asks for two at a time.
     """
 
     episode: EpisodeId
@@ -67,6 +67,12 @@ class SandboxRequest:
     attempt: int = 1
     deadline_s: float = 7200.0
     """The sandbox ends by itself after this time, even if no process is left to stop it."""
+    wants_network: bool = False
+    """Whether the task asks for a network. It has one only where the job gives it."""
+    part: int = 0
+    """Counts the sandboxes of a role that one attempt needs, one after another."""
+    snapshots: bool = False
+    """Whether `Snapshots` will be used: what its file system holds is recorded at hand-out."""
 
 
 @runtime_checkable
@@ -103,7 +109,9 @@ class Sandbox(Protocol):
     async def read_file(self, path: str, *, max_bytes: int = 64 << 20) -> bytes:
         """Read a file; FileNotFoundError, IsADirectoryError, PermissionError as usual.
 
-        Relative paths start at `workdir`. A file over `max_bytes` raises SandboxError.
+        Relative paths start at `workdir`. A file over `max_bytes` raises OSError (EFBIG), and so
+        does whatever else commands of the sandbox can bring about; SandboxError says that it is
+        lost.
         """
         ...
 
@@ -120,6 +128,109 @@ class Sandbox(Protocol):
 
     async def close(self) -> None:
         """End the sandbox and everything in it. Idempotent; never raises for a lost sandbox."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxDelta:
+    """What differs in a sandbox's file system since an earlier moment. Untrusted, as its files are.
+
+    True when there is something to apply. `docs/reference/supervisor.md` documents `data`.
+    """
+
+    number: int
+    """Counts the deltas of a sandbox from 1; a restored sandbox goes on counting."""
+    data: bytes = b""
+    """A compressed, versioned stream for `Snapshots.apply`; empty when nothing differs."""
+    files: int = 0
+    """Paths that are new or differ, of any kind."""
+    removed: int = 0
+    """Paths that are there no more."""
+    unsaved: tuple[str, ...] = ()
+    """What this delta lacks, each as `path: why`: such paths are missing where it is applied."""
+    processes: tuple[str, ...] = ()
+    """Command lines of processes that outlived their command: no delta brings them back."""
+
+    def __bool__(self) -> bool:
+        return bool(self.data)
+
+
+@runtime_checkable
+class Snapshots(Protocol):
+    """Sandboxes whose file system can be brought to a fresh sandbox of the same image.
+
+    Start them with `SandboxRequest.snapshots`. Files are carried with kind, mode, owner, content,
+    mtime and hard links; processes are not. Concurrent calls take turns.
+    """
+
+    async def changes(self, *, since: int | None = None) -> SandboxDelta:
+        """Return what differs since an earlier delta; the first is since hand-out.
+
+        `since` is the number of the last delta that is safe, 0 for none; without it, of the last
+        one that was returned. The sandbox remembers the last two moments, so a delta that was lost
+        on its way is asked for again, also by another process that re-attached.
+
+        What can't be carried is in `unsaved`, up to the whole file system (`/: why`); `since` then
+        stays the same. Raises SandboxError when the sandbox is lost, or `since` is older.
+        """
+        ...
+
+    async def apply(self, delta: SandboxDelta) -> None:
+        """Bring a fresh sandbox to the state that a delta describes; deltas are applied in order.
+
+        `changes` counts from there. Raises SandboxError, with the path, when an entry can't be
+        restored: use another sandbox then.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxMark:
+    """Where another process finds a sandbox, and how much had been done in it by then."""
+
+    name: str
+    uid: str
+    """No other sandbox ever has it."""
+    effects: int
+    """Operations that began and could change something. The same number: none has since."""
+
+
+@runtime_checkable
+class Markable(Protocol):
+    """Sandboxes that outlive the process that started them, for a while."""
+
+    async def mark(self) -> SandboxMark | None:
+        """Return a mark of this moment; none where no other process could use it.
+
+        Call it while no operation runs. Raises SandboxError when the sandbox is lost.
+        """
+        ...
+
+
+@runtime_checkable
+class Prewarmed(Protocol):
+    """Sandboxes that say whether they had been started before they were requested."""
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether `start` handed out one that waited."""
+        ...
+
+
+@runtime_checkable
+class Reattaching(Protocol):
+    """Providers that find a sandbox again which a process that died has started."""
+
+    async def attach(
+        self, request: SandboxRequest, mark: SandboxMark, *, life: int, delta: int
+    ) -> Sandbox | None:
+        """Return the sandbox in the very state of the mark; none where that can't be proved.
+
+        Then it may have been ended, and `start` serves the request. `life` is higher than that of
+        any process before that had the sandbox, or tried to have it. `delta` is the number of the
+        last one that was taken there, which `Snapshots` goes on from. Never raises for a sandbox
+        that is lost or a platform that does not respond.
+        """
         ...
 
 
@@ -160,8 +271,9 @@ class SandboxProvider(Protocol):
     async def delete_orphans(self, episodes: Collection[EpisodeId]) -> None:
         """End sandboxes of `episodes` that another process started and left running when it died.
 
-        Called once, before the first `start`. No other process works on these episodes any more, so
-        whatever runs for them is an orphan; leave sandboxes of other episodes alone. A provider
+        Called before the first `start` for these episodes, and after `Reattaching.attach`. No other
+        process works on them any more, so whatever one has left is an orphan; leave sandboxes that
+        this process started or attached to, and those of other episodes, alone. A provider
         whose sandboxes end with their process, or can't be found again, does nothing.
 
         Raises the errors of `start`.

@@ -33,14 +33,28 @@ CONTROL_PORTS: Final = (2379, 2380, 6443, 10248, 10249, 10250, 10255, 10256, 102
 is_worker: Final = ContextVar("is_worker", default=False)
 """Whether this is the worker of a job on a cluster, and not a person's own process."""
 _API_SERVER: Final = re.compile(r"kubernetes(\.default(\.svc(\..+)?)?)?")
+_PLACEHOLDER: Final = re.compile(
+    r"\$\{?[A-Za-z_][A-Za-z0-9_]*\}?|\$\([A-Za-z_][A-Za-z0-9_]*\)|\{\{.*?\}\}|<[A-Za-z][\w -]*>"
+)
+"""As shells, Kubernetes, Helm and people write them."""
 _NUMERIC: Final = re.compile(r"(0x[0-9a-f]*|[0-9]+)(\.(0x[0-9a-f]*|[0-9]+)){0,3}")
 _METADATA: Final = frozenset(map(ipaddress.ip_address, METADATA_IPS))
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
 _IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
+def require_filled(value: str) -> None:
+    """Raise ValueError for an address with a placeholder that nobody has filled in."""
+    if found := _PLACEHOLDER.search(value):
+        raise ValueError(
+            f"an address, and not the placeholder {found[0]}: variables are not expanded here, "
+            "write the value, or fill the file in before (envsubst)"
+        )
+
+
 def engine_address(value: str) -> str:
     """Return an engine's address; raises ValueError, whose text never repeats a password."""
+    require_filled(value)
     value = value.rstrip("/")
     if not re.fullmatch(r"https?://[^/\s]+\S*", value):
         raise ValueError("an http:// or https:// address")
@@ -64,6 +78,7 @@ HttpUrl = Annotated[
 
 def object_address(value: str) -> str:
     """Return the address of a folder or object; raises ValueError for one with credentials."""
+    require_filled(value)
     is_file = value.startswith("file://") or "://" not in value
     if not is_file and re.search("[@?#]", value):
         raise ValueError(

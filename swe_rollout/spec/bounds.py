@@ -13,6 +13,8 @@ from pydantic import Field, StringConstraints
 MAX_SAMPLES: Final = 10_000
 MAX_EPISODES: Final = 1_000_000
 """Tasks times samples of one job."""
+BUDGET_FLOOR: Final = 10
+"""While fewer episodes have finished, the failure budget is that of this many."""
 MAX_SECONDS: Final = 2_592_000
 """Thirty days: longer than any single wait makes sense."""
 MAX_JOB_SECONDS: Final = 31_536_000

@@ -81,6 +81,9 @@ class Dataset(OneOf):
     """Instance ids or globs to leave out."""
     slice: Annotated[str, StringConstraints(max_length=64)] = ""
     """A Python slice over what is left, such as `0:40` or `::10`."""
+    quarantine: Annotated[ObjectUrl | None, Field(exclude_if=lambda uri: uri is None)] = None
+    """A file of rows that `swe-rollout audit` has found to be bad: a path (relative to the job
+    file), `file://` or `s3://`. They are left out of what is left, unless they have changed."""
     skip_bad_rows: bool = False
     """Leave out rows that can't be read, with a line for each, instead of refusing the job."""
 

@@ -123,10 +123,14 @@ class _NodeReader:
                 merged |= self._merged(value, path)
             elif not isinstance(key, yaml.ScalarNode) or key.tag != _TAG + "str":
                 quoted = f"; write `'{key.value}'`" if isinstance(key, yaml.ScalarNode) else ""
+                if isinstance(key, yaml.MappingNode):
+                    quoted = "; is `{{ … }}` a template that was not filled in?"
                 self._refuse(key, path, f"a field name is text{quoted}")
             elif key.value in mine:
                 first = self.lines[*path, key.value]
-                self._refuse(key, (*path, key.value), f"repeated; first set on line {first}")
+                self._refuse(
+                    key, (*path, key.value), f"repeated; first set on line {first}; remove one"
+                )
             else:
                 self.lines[*path, key.value] = key.start_mark.line + 1
                 mine[key.value] = self.read(value, (*path, key.value))
@@ -171,10 +175,20 @@ def _syntax_problem(error: yaml.YAMLError, text: str, source: str) -> Problem:
             message = "its aliases expand without bound; write the values instead"
             return Problem(str(error), "", message)
         case yaml.composer.ComposerError(context=str(context)) if "single document" in context:
-            return Problem(_at(error, source), "", "a second document; a file contains one job")
+            return Problem(
+                _at(error, source),
+                "",
+                "a second document; a file has one job: put this one into a file of its own",
+            )
         case yaml.MarkedYAMLError():
             what = ": ".join(part for part in (error.context, error.problem) if part)
-            return Problem(_at(error, source), "", f"not YAML: {what}{_hint(error)}")
+            if "unexpected end of stream" in what and error.context_mark is not None:
+                place = f"{source}:{error.context_mark.line + 1}"
+                return Problem(place, "", "not YAML: a quote is opened and not closed")
+            hint = _hint(error)
+            if "{{" in text:
+                hint = "; is `{{ … }}` a template that was not filled in?"
+            return Problem(_at(error, source), "", f"not YAML: {what}{hint}")
         case yaml.reader.ReaderError():
             line = text.count("\n", 0, error.position) + 1
             return Problem(f"{source}:{line}", "", "a control character; expected text")
@@ -192,7 +206,7 @@ def _hint(error: yaml.MarkedYAMLError) -> str:
     if "'\\t'" in problem:
         return "; indent with spaces, not with tabs"
     if "mapping values are not allowed" in problem:
-        return "; put text that contains `: ` in quotes"
+        return "; align this line with its siblings, or put text that contains `: ` in quotes"
     if "block end" in problem or "':'" in problem:
         return "; check the indentation of this line and the previous one"
     return ""

@@ -49,6 +49,11 @@ def all_fields() -> tuple[SpecField, ...]:
     return tuple(_walk(RolloutJob, ()))
 
 
+def fields_of(model: type[BaseModel]) -> tuple[SpecField, ...]:
+    """Return the direct fields of a model that stands below a mapping of any fields."""
+    return tuple(field for field in _walk(model, ()) if len(field.path) == 1)
+
+
 def fields_in(parent: tuple[str, ...]) -> tuple[SpecField, ...]:
     """The direct fields of `parent`; none for a scalar."""
     return tuple(field for field in all_fields() if field.path[:-1] == parent)

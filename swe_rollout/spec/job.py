@@ -5,30 +5,32 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from swe_rollout.spec.addresses import ObjectUrl  # noqa: TC001 - pydantic reads annotations
+from swe_rollout.spec.agent import AgentSpec
 from swe_rollout.spec.bounds import (
     MAX_JOB_SECONDS,
     MAX_SAMPLES,
-    Seconds,
     ShortText,
-    Text,
 )
 from swe_rollout.spec.dataset import Dataset  # noqa: TC001 - pydantic reads annotations
+from swe_rollout.spec.grading import GradingSpec
+from swe_rollout.spec.limits import Limits
 from swe_rollout.spec.model import (
     Model,
     Name,
-    Reference,
-    ShortUse,
-    Use,
 )
-from swe_rollout.spec.pod_template import Labels, NodeLabels  # noqa: TC001 - pydantic reads it
+from swe_rollout.spec.pod_template import (  # noqa: TC001 - pydantic reads annotations
+    Labels,
+    NodeLabels,
+    PullSecret,
+    Toleration,
+)
 from swe_rollout.spec.policy import LARGEST_MASK, Policy, Sampling
-from swe_rollout.spec.presets import preset_of
+from swe_rollout.spec.retry import FailureBudget, Resume, RetrySpec
 from swe_rollout.spec.sandbox import LocalSandbox, Resources, SandboxSpec
 from swe_rollout.spec.tool_format import ToolFormat
 
@@ -39,8 +41,8 @@ API_VERSION: Final = "swe-rollout.dev/v1alpha1"
 KIND: Final = "RolloutJob"
 CRD_NAME: Final = "rolloutjobs.swe-rollout.dev"
 """Names the resource on a cluster."""
-_LEAST_CONTEXT: Final = 16
-"""Tokens."""
+_COMPARABLE: Final = frozenset({"policy", "sampling", "limits", "agent", "grading", "extensions"})
+"""The fields of a spec that trajectories depend on, wherever they begin."""
 _SERVED: Final = {"url", "api_key_env", "timeout_seconds", "concurrency", "retries"}
 _CONNECTION: Final = {
     "sglang": _SERVED | {"workers", "outage_seconds"},
@@ -51,155 +53,6 @@ _CONNECTION: Final = {
 """The fields of a policy that say how its engine is called, not what it samples."""
 
 
-class CutTurns(StrEnum):
-    """How a turn that used up `maxNewTokens` is handled. Nothing in it is ever run."""
-
-    END = "end"
-    """It ends the episode (`token_limit`)."""
-    ANSWER = "answer"
-    """The harness closes it, answers it with an error, and the episode goes on."""
-
-
-class Limits(Model):
-    """Limits of one episode. Reaching one ends it with a stop reason, not with an error."""
-
-    turns: Annotated[int, Field(ge=1, le=100_000)] = 50
-    """Generations per episode."""
-    context_tokens: Annotated[int, Field(ge=_LEAST_CONTEXT, le=2**24)] = 32768
-    """Prompt and completions together."""
-    max_new_tokens: Annotated[int, Field(ge=1, le=2**20)] = 4096
-    """Tokens of one generation."""
-    cut_turns: CutTurns = CutTurns.END
-    """A generation that reaches `maxNewTokens` ends the episode (`end`), or is closed and answered
-    with an error, and the episode goes on (`answer`). Nothing in it is run."""
-    episode_seconds: Seconds = 1800.0
-    """From the first turn to the end of the last one."""
-    tool_seconds: Seconds = 120.0
-    """Limit for one tool call."""
-    tool_output_bytes: Annotated[int, Field(ge=256, le=2**24)] = 16384
-    """Limit for one tool result; the middle of a longer one is cut and marked."""
-    format_errors: Annotated[int, Field(ge=1, le=100_000)] = 3
-    """Consecutive turns whose calls all failed to parse."""
-    repeated_turns: Annotated[int, Field(ge=2, le=100_000)] | None = None
-    """Consecutive turns with identical calls; none: not checked."""
-    compact_at: Annotated[
-        Annotated[float, Field(gt=0, le=2**24)] | None,
-        Field(exclude_if=lambda bound: bound is None),
-    ] = None
-    """A log longer than this is replaced by the policy's own summary, in a new branch: a share of
-    `contextTokens` (below 1) or a number of tokens; none: never."""
-
-    @property
-    def compact_at_tokens(self) -> int | None:
-        """`compact_at` in tokens."""
-        if self.compact_at is None:
-            return None
-        if self.compact_at < 1:
-            return int(self.compact_at * self.context_tokens)
-        return int(self.compact_at)
-
-    @model_validator(mode="after")
-    def _compacts_in_time(self) -> Self:
-        if self.compact_at is not None and 1 <= self.compact_at < _LEAST_CONTEXT:
-            raise ValueError(f"compactAt is a share below 1, or at least {_LEAST_CONTEXT} tokens")
-        if self.compact_at is not None and self.compact_at >= self.context_tokens:
-            raise ValueError("compactAt must be below contextTokens, or no summary fits")
-        return self
-
-
-_UNSET: Final = Field(default=None, exclude_if=lambda value: value is None)
-
-
-class ToolUse(ShortUse):
-    """A tool or toolset: its name, or `{use: module:attr, with: {…}}`, and how it is offered."""
-
-    name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")] | None = _UNSET
-    """What the policy calls it; none: its own name. Not for a toolset."""
-    description: Text | None = _UNSET
-    """What the policy reads about it; none: its own description. Not for a toolset."""
-    timeout_seconds: Seconds | None = _UNSET
-    """Limit for one call; none: `limits.toolSeconds`."""
-    output_bytes: Annotated[int, Field(ge=256, le=2**24)] | None = _UNSET
-    """Limit for one result; none: `limits.toolOutputBytes`."""
-
-
-class AgentSpec(Model):
-    """The agent: its program, tools and prompts."""
-
-    use: Annotated[Reference, Field(exclude_if=lambda use: use == "loop")] = "loop"
-    """The agent program: `loop` takes turns until the policy submits or a limit is reached;
-    `react`, `tool`, `coding`, `general` and `swe` are presets (docs/reference/agents.md) that bring
-    defaults for the fields below."""
-    with_: Annotated[
-        dict[str, Any], Field(alias="with", exclude_if=lambda parameters: not parameters)
-    ] = Field(default_factory=dict)
-    """Its parameters."""
-    tool_format: Reference = Field(
-        default_factory=lambda fields: preset_of(fields.get("use")).tool_format
-    )
-    """The format of tool calls: a name from docs/reference/parsers.md or `module:attr`; auto: the
-    one that the chat template shows. Presets may bring another."""
-    tools: Annotated[tuple[ToolUse, ...], Field(max_length=32)] = Field(
-        default_factory=lambda fields: tuple(
-            ToolUse(use=name) for name in preset_of(fields.get("use")).tools
-        )
-    )
-    """Tools and toolsets (docs/reference/tools.md) in the order they are offered: names, or
-    `{use: module:attr, with: {…}}`; `name`, `description`, `timeoutSeconds` and `outputBytes` say
-    how one is offered."""
-    system_prompt: Text | None = Field(
-        default_factory=lambda fields: preset_of(fields.get("use")).system_prompt
-    )
-    """Replaces the built-in system prompt; `{tools}` is filled in."""
-    instance_prompt: Text | None = Field(
-        default_factory=lambda fields: preset_of(fields.get("use")).instance_prompt
-    )
-    """Replaces the built-in task prompt; `{problem_statement}`, `{workdir}` and `{tools}` are
-    filled in."""
-    prompt_variables: Annotated[
-        dict[str, Text], Field(max_length=64, exclude_if=lambda variables: not variables)
-    ] = Field(default_factory=dict)
-    """Further `{name}`s of both prompts, and what is filled in for them."""
-    prompts_file: Annotated[ShortText | None, Field(exclude_if=lambda path: path is None)] = None
-    """A file of prompts beside the job's: YAML with `systemPrompt` and `instancePrompt`, or a text,
-    which is the system prompt. Read when the job file is; what the job says itself wins."""
-
-    @field_validator("prompt_variables")
-    @classmethod
-    def _has_names(cls, value: dict[str, str]) -> dict[str, str]:
-        if any(not name.isidentifier() or not name.isascii() for name in value):
-            raise ValueError("names of letters, digits and `_`, and a text for each")
-        return value
-
-
-class RewardUse(ShortUse):
-    """A reward term: its name, or `{use: module:attr, with: {…}, weight: 0.5}`."""
-
-    weight: Annotated[float, Field(ge=-1e6, le=1e6)] = 1.0
-    """Multiplies the term's score; the reward is the sum of all terms."""
-
-
-class GradingSpec(Model):
-    """How patches are graded."""
-
-    reward: Annotated[
-        tuple[RewardUse, ...],
-        Field(
-            min_length=1,
-            max_length=16,
-            exclude_if=lambda terms: terms == (RewardUse(use="resolved"),),
-        ),
-    ] = (RewardUse(use="resolved"),)
-    """Terms of the reward. `resolved`: 1 when the tests resolve the task, else 0."""
-    log_parser: Annotated[Use | None, Field(exclude_if=lambda parser: parser is None)] = None
-    """Reads the test log; none: the parser that each instance names."""
-
-    timeout_seconds: Seconds | None = None
-    """Of the test run; none: what the instance says."""
-    enabled: bool = True
-    """False: no reward is earned and none is written."""
-
-
 class StoreSpec(Model):
     """The store of trajectories."""
 
@@ -208,6 +61,10 @@ class StoreSpec(Model):
     `gs://bucket/prefix` or `az://container/prefix`. The job is a folder of its own in it.
     Credentials come from the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`); on a cluster, from
     `spec.workers.secrets`."""
+    keep_journals: Annotated[bool, Field(exclude_if=lambda keep: not keep)] = False
+    """True: the journal of an episode (what engine and sandbox answered, and the files that each
+    turn changed) stays beside its record, as one object, so that `swe-rollout fork` can begin new
+    episodes from its turns. False: it goes when the episode is committed."""
 
     @field_validator("uri")
     @classmethod
@@ -217,22 +74,28 @@ class StoreSpec(Model):
         return value.rstrip("/")
 
 
-class RetrySpec(Model):
-    """Retries after a failure that is not the policy's."""
+class ForkSpec(Model):
+    """A turn of a committed episode, whose job had `store.keepJournals`, to begin from."""
 
-    attempts: Annotated[int, Field(ge=1, le=100)] = 3
-    """Tries of one episode in all; after the last, it is recorded as masked."""
-    backoff_seconds: Annotated[float, Field(gt=0, le=3600)] = 2.0
-    """Before the second try; doubled for each further one."""
+    uri: ObjectUrl
+    """The job of that episode: its store, a slash, its name; `s3://bucket/prefix/demo`."""
+    instance: Annotated[str, Field(pattern=r"^[A-Za-z0-9._+-]+$", max_length=256)]
+    """The task of that episode: the only one of this job."""
+    sample: Annotated[int, Field(ge=0, le=999_999_999)]
+    """The number of that episode among those of the task."""
+    turn: Annotated[int, Field(ge=1, le=100_000)]
+    """The turn to sample anew, counted from 0 as in the record; those before it are inherited, with
+    the files that they left."""
+    train_inherited: Annotated[bool, Field(exclude_if=lambda trained: not trained)] = False
+    """False: what trainers get has loss mask 0 on the inherited tokens, which all episodes of the
+    job share. True: each episode trains them too."""
 
-
-class FailureBudget(Model):
-    """When to stop a job whose infrastructure fails."""
-
-    max_masked_fraction: Annotated[float, Field(ge=0, le=1)] = 0.2
-    """Of the episodes that a run or worker has finished, counted as ten while they are fewer, and
-    at the end of a run as they are; above it the job fails. 1: never. Lost machines mask few
-    episodes for good; broken services, and policies that end their own sandboxes, most of them."""
+    @field_validator("uri")
+    @classmethod
+    def _names_a_job(cls, value: str) -> str:
+        if not re.match(r"^(file|s3|gs|az)://\S*[^\s/]/[a-z0-9]([-a-z0-9]*[a-z0-9])?/?$", value):
+            raise ValueError("the address of a job, such as s3://bucket/prefix/demo")
+        return value.rstrip("/")
 
 
 class WorkersSpec(Model):
@@ -250,6 +113,11 @@ class WorkersSpec(Model):
     resources: Resources = Resources(cpu="250m", memory="1Gi", ephemeral_storage="1Gi")
     node_selector: NodeLabels = Field(default_factory=dict)
     """Labels of the nodes that may run workers."""
+    tolerations: Annotated[tuple[Toleration, ...], Field(max_length=16)] = ()
+    """Taints of your own nodes that workers tolerate."""
+    image_pull_secrets: Annotated[tuple[PullSecret, ...], Field(max_length=8)] = ()
+    """Secrets of the job's namespace with credentials of the registry of workers' image, marked as
+    those of `secrets` are. Programs in the worker can't read them."""
     labels: Labels = Field(default_factory=dict)
     """On the worker Job and its pods: names without dots and `/`, such as `team`, and Kueue's, such
     as `kueue.x-k8s.io/queue-name`."""
@@ -302,6 +170,9 @@ class RolloutJobSpec(Model):
     """When to stop a job whose infrastructure fails."""
     workers: WorkersSpec = WorkersSpec()
     """The pods that run episodes, on a cluster."""
+    fork: Annotated[ForkSpec | None, Field(exclude_if=lambda fork: fork is None)] = None
+    """Begin all episodes from a turn of another job's episode; none: from the task. Policy, agent,
+    limits, extensions and sampling, except its seed, have to be those of the other job."""
     extensions: Annotated[
         tuple[ExtensionFile, ...], Field(max_length=8, exclude_if=lambda files: not files)
     ] = ()
@@ -323,6 +194,8 @@ class RolloutJobSpec(Model):
             yield f"agent.tools[{index}]", tool.use
         for index, term in enumerate(self.grading.reward):
             yield f"grading.reward[{index}]", term.use
+            if (chat := term.chat) is not None:
+                yield f"grading.reward[{index}].with.chat", chat.use
         single = {
             "grading.logParser": self.grading.log_parser,
             "dataset.source": self.dataset.source,
@@ -331,6 +204,20 @@ class RolloutJobSpec(Model):
             "sandbox.backend": self.sandbox.backend,
         }
         yield from ((field, each.use) for field, each in single.items() if each is not None)
+
+    @property
+    def tasks(self) -> Dataset:
+        """The dataset; of a fork, the one task in it."""
+        if self.fork is None:
+            return self.dataset
+        only = {"include": (self.fork.instance,), "exclude": (), "slice": ""}
+        return self.dataset.model_copy(update=only)
+
+    @model_validator(mode="after")
+    def _has_journals_to_keep(self) -> Self:
+        if self.store.keep_journals and self.retry.resume is Resume.NEVER:
+            raise ValueError("store.keepJournals needs journals: set retry.resume to exact or best")
+        return self
 
     @model_validator(mode="after")
     def _mask_has_a_bound(self) -> Self:
@@ -398,7 +285,7 @@ class RolloutJob(Model):
         return self.spec.model_dump(
             mode="json",
             by_alias=True,
-            include={"policy", "sampling", "limits", "agent", "grading", "extensions"},
+            include={*_COMPARABLE, "fork"},
             exclude={"policy": _CONNECTION},
         )
 

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import json
+import re
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -32,10 +34,17 @@ def load_job(path: Path, overrides: Sequence[str] = ()) -> RolloutJob:
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise _error(str(path), [Problem(str(path), "", "not UTF-8 text")]) from error
+        raise _error(
+            str(path), [Problem(str(path), "", "not UTF-8 text; save it as UTF-8")]
+        ) from error
     except OSError as error:
-        message = f"can't be read: {why_missing(path) or error.strerror}"
-        raise _error(str(path), [Problem(str(path), "", message)]) from error
+        name = re.sub(r"^(\w+):/(?=[^/])", r"\1://", str(path))  # an address that became a path
+        why = "it is an address" if "://" in name else why_missing(path) or error.strerror
+        raise SpecError(
+            f"{name} is no file that can be read",
+            [Problem(name, "", f"can't be read: {why}")],
+            fix=_file_meant(path),
+        ) from error
     job = parse_job(text, source=str(path), overrides=overrides)
     return with_prompts_file(job, path.absolute().parent)
 
@@ -57,12 +66,26 @@ def parse_job(text: str, *, source: str, overrides: Sequence[str] = ()) -> Rollo
             _problem(details, document, changed, source)
             for details in error.errors(include_url=False)
             # A default that depends on a field with a problem of its own.
-            if details["type"] != "default_factory_not_called"
+            if details["type"] != "default_factory_not_called" and message_for(details)
         ]
         raise _error(source, problems) from None
     if problems:
         raise _error(source, problems)
     return job
+
+
+def _file_meant(path: Path) -> str:
+    """Return which file may have been meant."""
+    if str(path) == "-":
+        return "a job is read from a file and not from stdin: cat > job.yaml"
+    if path.parts[:1] and path.parts[0].endswith(":"):  # `https:/…`, as a path
+        return "a job is read from a file of this machine: download it first"
+    folder = path if path.is_dir() else path.parent
+    names = [each.name for each in folder.glob("*.y*ml")] if folder.is_dir() else []
+    close = get_close_matches("job.yaml" if path.is_dir() else path.name, names, n=1)
+    if close:
+        return f"did you mean {folder / close[0]}?"
+    return f"name a job file; `swe-rollout init {path.with_suffix('.yaml')}` writes one"
 
 
 def _error(source: str, problems: Sequence[Problem]) -> SpecError:
@@ -84,7 +107,8 @@ def _not_a_job(document: Document, source: str) -> Problem:
     if document.value is None:
         return Problem(source, "", "empty; `swe-rollout init` writes a job file to start from")
     found = "a list" if isinstance(document.value, list) else "plain text"
-    return Problem(f"{source}:1", "", f"expected the fields of a {KIND}, found {found}")
+    hint = "; remove the `- ` in front" if isinstance(document.value, list) else ""
+    return Problem(f"{source}:1", "", f"expected the fields of a {KIND}, found {found}{hint}")
 
 
 def _headers(value: object, source: str) -> Iterator[Problem]:

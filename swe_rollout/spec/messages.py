@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 _SHOWN_CHARS = 60
+_LARGEST_SHOWN = 10**9
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_SAID = {
+    **dict.fromkeys(("yes", "on", "y"), "true"),
+    **dict.fromkeys(("no", "off", "n"), "false"),
+}
 _EXPECTED = {
     "int": "an integer",
     "float": "a number",
@@ -33,19 +39,77 @@ _BOUNDS = {
 
 
 def message_for(details: ErrorDetails) -> str:
-    """One line for a finding."""
+    """One line for a finding; empty for one that others explain."""
     path = tuple(str(part) for part in details["loc"] if not isinstance(part, int))
+    found = details["input"]
     match details["type"]:
         case "extra_forbidden":
-            return _unknown_field(path)
+            text = _unknown_field(path)
         case "missing":
-            return _missing_field(path)
+            text = _missing_field(path)
         case "literal_error":
-            return _not_one_of(path, details["input"])
+            text = _not_one_of(path, found)
         case "value_error":
-            return _value_error(str(details["ctx"]["error"]), details["input"], path)
+            text = _value_error(str(details["ctx"]["error"]), found, path)
+        case "reward_options":
+            text = details["msg"]
+        case "too_short" if len(found) >= details["ctx"]["min_length"]:
+            text = ""  # its items have problems of their own
+        case kind:
+            hint = _fields_meant(path, found) if kind.startswith("model_") else ""
+            hint = hint or _hint(kind, found)
+            text = f"{_wanted(details, path)}, found {_shown(found)}{hint}"
+    return text
+
+
+def _hint(kind: str, found: object) -> str:
+    """Return how to write what was meant; empty: nothing comes to mind."""
+    better = ""
+    match kind, found:
+        case "int_type" | "float_type" | "finite_number", str():
+            better = _number_meant(found)
+        case "int_type", float() if abs(found) < _LARGEST_SHOWN:
+            better = f"write {round(found)}"
+        case "string_type", bool() | int() | float():
+            better = f'put it in quotes: "{_shown(found)}"'
+        case "tuple_type" | "list_type", str() if re.fullmatch(r"[\w.*/-]+", found):
+            better = f"write [{found}]"
+        case "tuple_type" | "list_type", dict():
+            better = "begin it with `- `"
+        case "bool_type", str() if found.lower() in _SAID:
+            better = f"write {_SAID[found.lower()]}"
+        case "model_type" | "dict_type" | "model_attributes_type", list() if len(found) == 1:
+            better = "one is meant, so remove the `- ` in front of it"
         case _:
-            return _wanted(details, path) + f", found {_shown(details['input'])}"
+            pass
+    return f"; {better}" if better else ""
+
+
+def _fields_meant(path: tuple[str, ...], found: object) -> str:
+    """Return how one value is written as the field that it is meant for."""
+    names = {field.name for field in fields_in(path)}
+    match found:
+        case str() if re.fullmatch(r"[\w.:-]+", found):
+            name = next((each for each in ("use", "name", "uri") if each in names), "")
+            return f"; write {{{name}: {found}}}" if name else ""
+        case bool() if "enabled" in names:
+            return f"; write {{enabled: {_shown(found)}}}"
+        case _:
+            return ""
+
+
+def _number_meant(text: str) -> str:
+    if re.fullmatch(r"-?\d+(\.\d+)?", text.strip()):
+        return "write it without quotes"
+    if re.fullmatch(r"\d{1,3}([_,]\d{3})+", text):
+        return f"write {re.sub('[_,]', '', text)}"
+    if share := re.fullmatch(r"(\d{1,3})%", text):
+        return f"write {int(share[1]) / 100:g}"
+    if thousands := re.fullmatch(r"(\d{1,6})[kK]", text):
+        return f"write all digits, such as {int(thousands[1]) * 1024}"
+    if time := re.fullmatch(r"(\d{1,6}) ?(s|m|min|h|d)", text):
+        return f"write seconds: {int(time[1]) * _SECONDS[time[2][0]]}"
+    return ""
 
 
 def _wanted(details: ErrorDetails, path: tuple[str, ...]) -> str:
@@ -134,13 +198,41 @@ def _pattern_words(path: tuple[str, ...], found: object) -> str:
 
 def _value_error(message: str, found: object, path: tuple[str, ...]) -> str:
     if not isinstance(found, dict):
-        return f"expected {message}, found {_shown(found)}"
+        return f"expected {message}, found {_shown(found)}{_meant(path, found, message)}"
     named = [name for name, value in found.items() if value is None]
     if named:
         return f"{message}; nothing is set under `{named[0]}`, write `{named[0]}: {{}}`"
     if "found none" in message or not path:
         return message
     return f"{message}; remove one"
+
+
+def _meant(path: tuple[str, ...], found: object, message: str) -> str:
+    """Return what was meant by an amount or an address of nearly the right form."""
+    if not isinstance(found, str) or "placeholder" in message:
+        return ""
+    if amount := re.fullmatch(r"([\d.]+) ?([KMGT])i?[Bb]", found):
+        return f"; write {amount[1]}{amount[2]}i"
+    if path[-2:] == ("store", "uri"):
+        return _store_meant(found)
+    if path[-1] == "url" and re.fullmatch(r"[\w.-]+(:\d+)?(/.*)?", found):
+        return f"; write http://{found}"
+    return ""
+
+
+def _store_meant(found: str) -> str:
+    if not found:
+        return "; leave it out for file://runs"
+    if "@" in found or "?" in found:  # it may hold a password
+        return ""
+    if "://" not in found and not re.match(r"(?i)(s3|gs|az|file):", found):
+        return f"; write file://{found}"
+    scheme, _, rest = found.partition(":")
+    is_root = scheme.lower() == "file" and rest.startswith("/")
+    if scheme.lower() not in ("s3", "gs", "az", "file"):
+        return ""
+    name = rest.strip("/")
+    return f"; write {scheme.lower()}://{'/' * is_root}{name}" if name else "; a bucket is missing"
 
 
 def _close(name: str, choices: list[str]) -> str | None:

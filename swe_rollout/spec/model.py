@@ -134,7 +134,8 @@ class ShortUse(Use):
     @model_serializer(mode="wrap")
     def _short(self, written: Any) -> object:
         long: dict[str, object] = written(self)
-        return long["use"] if len(long) == 1 or self == type(self)(use=self.use) else long
+        bare = type(self).model_construct(use=self.use)
+        return long["use"] if len(long) == 1 or self == bare else long
 
     @classmethod
     def __get_pydantic_json_schema__(

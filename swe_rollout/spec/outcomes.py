@@ -18,6 +18,8 @@ class EpisodeOutcome:
     stop_reason: str | None
     failure: str | None
     """The failure's type."""
+    tampered: bool = False
+    """The tests passed only because the patch tampers with them: not resolved."""
 
 
 @dataclass(slots=True)
@@ -29,6 +31,7 @@ class OutcomeCounts:
     masked: int = 0
     graded: int = 0
     reward_sum: float = 0.0
+    tampered: int = 0
     stop_reasons: Counter[str] = field(default_factory=Counter)
     failures: Counter[str] = field(default_factory=Counter)
 
@@ -37,6 +40,7 @@ class OutcomeCounts:
         self.committed += 1
         self.resolved += outcome.resolved and not outcome.masked
         self.masked += outcome.masked
+        self.tampered += outcome.tampered and not outcome.masked
         if outcome.reward is not None:
             self.graded += 1
             self.reward_sum += outcome.reward
@@ -50,6 +54,7 @@ class OutcomeCounts:
         self.committed += other.committed
         self.resolved += other.resolved
         self.masked += other.masked
+        self.tampered += other.tampered
         self.graded += other.graded
         self.reward_sum += other.reward_sum
         self.stop_reasons.update(other.stop_reasons)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from swe_rollout.errors import Problem
+from swe_rollout.errors import Problem, UsageError
 from swe_rollout.spec.document import read_document
 
 if TYPE_CHECKING:
@@ -26,15 +28,31 @@ class Overridden:
 
 def override(value: object, overrides: Sequence[str]) -> Overridden:
     """Set each `a.b=c` in order; the right side is YAML, and `null` removes a field."""
+    if isinstance(overrides, str | Mapping):
+        raise UsageError(
+            "overrides are no list",
+            why=f"one {type(overrides).__name__} was given",
+            fix='write a list of texts: ["spec.samples=4", "spec.limits.turns=20"]',
+        )
     result = value
     places: dict[FieldPath, str] = {}
     problems: list[Problem] = []
     for text in overrides:
         name, equals, right = text.partition("=")
         place = f"--set {name}"
-        path = tuple(name.split("."))
+        path = tuple(part.strip() for part in name.split("."))
+        if match := re.search(r"\[\d+\]", name):
+            whole = name[: match.start()]
+            message = f"a list is set as a whole: --set '{whole}=[…]'"
+            problems.append(Problem(f"--set {name}", "", message))
+            continue
         if not equals or not all(path):
             problems.append(Problem(f"--set {text}", "", "write it as path=value: spec.samples=4"))
+            continue
+        if not right.strip():
+            # Most often an empty variable of the shell, which must not remove the field unseen.
+            message = f"nothing behind `=`; write a value, or {name}=null to remove the field"
+            problems.append(Problem(place, "", message))
             continue
         document = read_document(right, source=place)
         problems += [Problem(place, "", problem.message) for problem in document.problems]

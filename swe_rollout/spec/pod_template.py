@@ -88,7 +88,7 @@ class TemplateMetadata(Model):
 
 
 class Toleration(Model):
-    """A taint of your own nodes that sandboxes tolerate."""
+    """A taint of your own nodes that pods tolerate."""
 
     key: Annotated[_Key, AfterValidator(_taint_key)]
     """The taint's key; none of Kubernetes' own."""

@@ -31,6 +31,19 @@ def size_bytes(size: str) -> int:
     return int(size[:-2]) * _UNITS[size[-2:]]
 
 
+class CheckoutSpec(Model):
+    """A repository and a Python environment of this machine, in place of a task's image."""
+
+    workdir: Annotated[str, StringConstraints(min_length=1, max_length=4096)]
+    """The checked-out repository, at the task's base commit. Sandboxes see a copy."""
+    python: Annotated[str, StringConstraints(min_length=1, max_length=4096)]
+    """The interpreter of the environment in which its tests run, such as `VENV/bin/python`."""
+
+
+Network = Literal["none", "requested"]
+"""Whether sandboxes of tasks that ask for a network have one; others never do."""
+
+
 class LocalSandbox(Model):
     """Namespaces on this machine."""
 
@@ -45,6 +58,11 @@ class LocalSandbox(Model):
     """Of the files that one sandbox writes, less than `memory`: they lie in memory."""
     processes: Annotated[int, Field(ge=16, le=1 << 20)] = 1024
     """The most processes and threads of one sandbox at a time."""
+    network: Network = Field(default="none", exclude_if=lambda value: value == "none")
+    """requested: sandboxes of tasks that ask for it share this machine's network, with all that
+    listens on it; none: no sandbox does."""
+    checkout: CheckoutSpec | None = Field(default=None, exclude_if=lambda value: value is None)
+    """For one task whose image is not here; none: images."""
 
     @model_validator(mode="after")
     def _memory_holds_files(self) -> Self:
@@ -99,6 +117,10 @@ class PodSandbox(Model):
     with the few capabilities that test suites use (level `baseline`)."""
     start_seconds: Seconds = 300.0
     """From creation to the first command."""
+    network: Network = Field(default="none", exclude_if=lambda value: value == "none")
+    """requested: pods of tasks that ask for it have DNS, and the label `swe-rollout.dev/network:
+    requested`, by which a NetworkPolicy of the namespace's administrator may allow traffic; none:
+    no pod does."""
     warm: WarmPods = WarmPods()
     """Pods kept ready for the next episodes."""
     template: PodTemplate | None = None

@@ -68,6 +68,8 @@ class EpisodeCounts(Model):
     """Committed, and the task is solved."""
     unresolved: int = 0
     """Committed, and the task is not solved."""
+    tampered: int = 0
+    """Of the unresolved: tests passed only because the patch tampers with them."""
     masked: int = 0
     """Committed with a failure: something broke, nothing was earned."""
 
@@ -118,6 +120,10 @@ class WorkerProgress(Model):
     unmet: tuple[UnmetCondition, ...] = ()
     """Conditions that are unmet now; empty when all is well."""
     finished: bool = False
+    planned: int = 0
+    """Episodes of the whole job, those of other shards included."""
+    masked_now: int = 0
+    """Of the masked ones, those that this worker itself has committed."""
 
 
 class UnmetCondition(Model):

@@ -17,7 +17,7 @@ from obstore.store import from_url
 
 from swe_rollout.errors import PrerequisiteError, UsageError
 from swe_rollout.redaction import register
-from swe_rollout.store.faults import reason
+from swe_rollout.store.faults import Advice, reason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,6 +47,10 @@ class Provider:
     """Any of them is enough to try. Without one, only machines of that cloud have an identity."""
     guide: str
     """What to set, for an error."""
+    create: str
+    """The command that creates a bucket, before its name."""
+    rights: Mapping[str, str]
+    """What each kind of call needs to be allowed."""
 
 
 PROVIDERS: Mapping[str, Provider] = {
@@ -63,6 +67,13 @@ PROVIDERS: Mapping[str, Provider] = {
             "AWS_SKIP_SIGNATURE",
         ),
         guide="export AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (profiles are not read)",
+        create="aws s3 mb s3://",
+        rights={
+            "read": "s3:GetObject and s3:ListBucket",
+            "write": "s3:PutObject",
+            "list": "s3:ListBucket",
+            "delete": "s3:DeleteObject",
+        },
     ),
     "gs": Provider(
         "Google Cloud Storage",
@@ -76,6 +87,13 @@ PROVIDERS: Mapping[str, Provider] = {
             "GOOGLE_BEARER_TOKEN",
         ),
         guide="export GOOGLE_APPLICATION_CREDENTIALS, the path of a key file",
+        create="gcloud storage buckets create gs://",
+        rights={
+            "read": "storage.objects.get",
+            "write": "storage.objects.create",
+            "list": "storage.objects.list",
+            "delete": "storage.objects.delete",
+        },
     ),
     "az": Provider(
         "Azure Blob Storage",
@@ -95,6 +113,10 @@ PROVIDERS: Mapping[str, Provider] = {
             "AZURE_STORAGE_USE_EMULATOR",
         ),
         guide="export AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
+        create="az storage container create --name ",
+        rights=dict.fromkeys(
+            ("read", "write", "list", "delete"), "the role Storage Blob Data Contributor"
+        ),
     ),
 }
 
@@ -111,6 +133,13 @@ def provider_of(uri: str) -> Provider:
     if not separator or scheme not in PROVIDERS or not re.match(r"[^/\s?#]", rest):
         raise UsageError(f"{uri} can't be opened as a store", fix=f"use {_SCHEMES}")
     return PROVIDERS[scheme]
+
+
+def advice_for(uri: str, verb: str) -> Advice:
+    """Return what helps where a call to the bucket of an address fails. Raises UsageError."""
+    provider = provider_of(uri)
+    bucket = uri.partition("://")[2].partition("/")[0]
+    return Advice(provider.guide, provider.create + bucket, provider.rights.get(verb, ""))
 
 
 def open_storage(uri: str) -> ObjectStore:

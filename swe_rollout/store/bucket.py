@@ -7,8 +7,9 @@ address.
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar
 
 from obstore.exceptions import BaseError
 from tenacity import (
@@ -21,21 +22,32 @@ from tenacity import (
 
 from swe_rollout.errors import UnreachableError, UsageError
 from swe_rollout.paths import why_missing
-from swe_rollout.store.address import open_storage, provider_of
+from swe_rollout.store.address import advice_for, open_storage
 from swe_rollout.store.calls import run_call
-from swe_rollout.store.faults import fault_of, is_missing_object, is_transient, reason
+from swe_rollout.store.faults import (
+    OF_ONE_FILE,
+    fault_of,
+    fix_of_folder,
+    is_missing_object,
+    is_transient,
+    reason,
+)
 from swe_rollout.store.objects import FolderObjects, StorageObjects
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from swe_rollout.store.objects import Objects
 
 T = TypeVar("T")
+CallListener: TypeAlias = "Callable[[str, UnreachableError | None], None]"
+"""Called with what a call did, such as `write`, and what it failed of; None: it succeeded."""
 
 _FILE = "file://"
 _ATTEMPTS = 5
 _RETRY_S = 60
+SLOW_S = 30.0
+"""A call that takes longer is reported, while it is waited for."""
 _PROBE_BYTES = 1 << 20
 """A create of at most this size is used to find out whether a storage keeps its conditions."""
 
@@ -46,6 +58,7 @@ class Bucket:
     def __init__(self, uri: str, objects: Objects) -> None:
         self.uri = uri
         self._objects = objects
+        self._listener: CallListener = _unheard
 
     @classmethod
     def open(cls, uri: str) -> Self:
@@ -58,6 +71,10 @@ class Bucket:
         if uri.startswith(_FILE):
             return cls(uri, FolderObjects(Path(uri.removeprefix(_FILE)).absolute()))
         return cls(uri, StorageObjects(open_storage(uri)))
+
+    def observe(self, listener: CallListener) -> None:
+        """Tell `listener` how each call has ended from now on, and of calls that take very long."""
+        self._listener = listener
 
     async def get(self, key: str) -> bytes:
         """Return the object's bytes. Raises FileNotFoundError when there is none."""
@@ -91,6 +108,11 @@ class Bucket:
         """Give an object another key, which has none yet. Raises FileNotFoundError."""
         await self._call("move", key, lambda: self._objects.move(key, to))
 
+    async def delete(self, keys: Sequence[str]) -> None:
+        """Delete objects. Those that are missing are no error."""
+        if keys:
+            await self._call("delete", keys[0], lambda: self._objects.delete(keys))
+
     def why_missing(self, key: str) -> str:
         """Say of a missing object what is missing: the bucket's folder, or the object itself."""
         is_folder = isinstance(self._objects, FolderObjects)
@@ -119,23 +141,41 @@ class Bucket:
             wait=wait_random_exponential(multiplier=0.4, max=5),
             reraise=True,
         )
+        slow = asyncio.get_running_loop().call_later(SLOW_S, self._is_slow, verb, key)
         try:
             result: T = await retrying(run_call, work)
         except FileNotFoundError as error:
             if is_missing_object(error):
+                self._listener(verb, None)
                 raise
-            raise self._unreachable(verb, key, error) from error
+            raise self._failed(verb, key, error) from error
         except (BaseError, OSError) as error:
-            raise self._unreachable(verb, key, error) from error
+            raise self._failed(verb, key, error) from error
+        finally:
+            slow.cancel()
+        self._listener(verb, None)
         return result
+
+    def _is_slow(self, verb: str, key: str) -> None:
+        error = UnreachableError(
+            f"the store takes long to {verb} {self.uri}/{key}",
+            why=f"no response for {SLOW_S:g} s",
+            fix="look at the storage, and at the network between it and this machine",
+        )
+        self._listener(verb, error)
+
+    def _failed(self, verb: str, key: str, error: Exception) -> UnreachableError:
+        unreachable = self._unreachable(verb, key, error)
+        if verb != "read" or not isinstance(error, OF_ONE_FILE):
+            self._listener(verb, unreachable)
+        return unreachable
 
     def _unreachable(self, verb: str, key: str, error: Exception) -> UnreachableError:
         what = f"the store can't {verb} {self.uri}/{key}"
         if not self.uri.startswith(_FILE):
-            fault = fault_of(error, guide=provider_of(self.uri).guide)
+            fault = fault_of(error, advice_for(self.uri, verb))
             return UnreachableError(what, why=fault.why, fix=fault.fix)
-        fix = "give this user access to the folder, or name another store"
-        return UnreachableError(what, why=reason(error), fix=fix)
+        return UnreachableError(what, why=reason(error), fix=fix_of_folder(error))
 
 
 async def read_object(uri: str) -> bytes:
@@ -154,6 +194,10 @@ async def create_object(uri: str, data: bytes) -> bool:
     """
     bucket, key = _split(uri)
     return await bucket.create(key, data)
+
+
+def _unheard(verb: str, error: UnreachableError | None) -> None:
+    del verb, error
 
 
 def _split(uri: str) -> tuple[Bucket, str]:

@@ -25,6 +25,7 @@ import msgspec
 
 from swe_rollout.errors import SweRolloutError, UsageError, gather_all
 from swe_rollout.store import layout
+from swe_rollout.store.damage import UNDECODABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -181,7 +182,7 @@ class Claims:
         try:
             step = msgspec.json.decode(await self._bucket.get(key), type=Claim)
             return replace(step, instance=instance, number=number)
-        except (FileNotFoundError, msgspec.DecodeError) as error:
+        except (FileNotFoundError, *UNDECODABLE) as error:
             # Nobody knows what was done with the group: it is not handed out again.
             why = f"{type(error).__name__}: {error}"[:200]
             return Claim(instance, number, ClaimState.CLAIMED, _NEVER, "unreadable", "", why)

@@ -23,6 +23,10 @@ _IDENTITY = re.compile(
 """Requests to a cloud's metadata service, which obstore makes when it has no credentials."""
 _TRANSIENT_STATUS = frozenset({408, 429, 500, 502, 503, 504})
 _REFUSED = frozenset({401, 403})
+_DENIED = frozenset({"AccessDenied", "AuthorizationPermissionMismatch", "AuthorizationFailure"})
+"""The key is known, and may not do this."""
+_CLOCK = re.compile(r"RequestTimeTooSkewed|Request date header too old")
+"""S3 and what speaks it; Azure. A signature has a time, which may be off by 15 minutes."""
 _CONFLICTS = frozenset({"ConditionalRequestConflict", "OperationAborted"})
 _NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|specified bucket does not exist")
 _WRONG_REGION = re.compile(
@@ -49,10 +53,19 @@ _PERMANENT_NETWORK = (
     "UnknownIssuer",
 )
 _RESOLVE_LATER = "failed to lookup address information: Temporary"
+_OF_FOLDERS = {
+    "No space left on device": "free space on its disk",
+    "Disk quota exceeded": "free space, or raise the quota of this user",
+    "Read-only file system": "mount it for writing; a disk with errors is mounted read-only",
+}
+"""What helps, by the operating system's words."""
+OF_ONE_FILE = (PermissionError, IsADirectoryError)
+"""What a folder raises for one of its files, not for all."""
 _MESSAGE_CHARS = 300
 _BODY_CHARS = 100
 
 _CHECK_ACCESS = "check the credentials in the environment and their permissions"
+_SET_CLOCK = "set the clock (`timedatectl set-ntp true`; `date -u` shows it); the call is repeated"
 _CHECK_ADDRESS = "check the store's address, and that it can be reached from here"
 
 
@@ -64,6 +77,18 @@ class Fault:
     fix: str
     transient: bool = False
     """Whether the same request may succeed later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What helps with a kind of storage and of call."""
+
+    guide: str = ""
+    """How to set credentials."""
+    create: str = ""
+    """The command that creates the bucket."""
+    right: str = ""
+    """What must be allowed."""
 
 
 def is_missing_object(error: FileNotFoundError) -> bool:
@@ -81,32 +106,55 @@ def is_transient(error: BaseException) -> bool:
     match error:
         case AlreadyExistsError():
             return is_conflict(error)
-        case FileNotFoundError() | PermissionDeniedError() | UnauthenticatedError():
+        case FileNotFoundError():
             return False
+        case PermissionDeniedError() | UnauthenticatedError():
+            return _CLOCK.search(_response(str(error))) is not None
         case BaseError():
-            return fault_of(error, guide="").transient
+            return fault_of(error, Advice()).transient
         case _:
             return False
 
 
-def fault_of(error: Exception, *, guide: str) -> Fault:
-    """Describe what obstore raised; `guide` says how to set credentials."""
+def fault_of(error: Exception, advice: Advice) -> Fault:
+    """Describe what obstore raised."""
     text = str(error)
     response, status = _response(text), _status(text)
     if _IDENTITY.search(text.partition("\n")[0]):
-        return Fault("there are no credentials, and this machine has no identity", guide)
+        return Fault("there are no credentials, and this machine has no identity", advice.guide)
     if _NO_BUCKET.search(response):
-        return Fault("the bucket does not exist", "create it, or correct its name")
+        create = f"create it (`{advice.create}`)" if advice.create else "create it"
+        return Fault("the bucket does not exist", f"{create}, or correct its name")
     if _WRONG_REGION.search(response):
         region = "set the bucket's region (AWS_REGION)"
         return Fault(f"the region is wrong: {reason(error)}", region)
     if status in _REFUSED:
-        return Fault(reason(error), f"{_CHECK_ACCESS}: {guide}" if guide else _CHECK_ACCESS)
+        return _refusal(error, response, advice)
     if status is not None:
         return Fault(reason(error), _CHECK_ADDRESS, transient=status in _TRANSIENT_STATUS)
     is_network = "HTTP error" in text.partition("\n")[0]
     is_permanent = _RESOLVE_LATER not in text and any(part in text for part in _PERMANENT_NETWORK)
     return Fault(reason(error), _CHECK_ADDRESS, transient=is_network and not is_permanent)
+
+
+def _refusal(error: Exception, response: str, advice: Advice) -> Fault:
+    if _CLOCK.search(response):
+        # The service that sets it may be at work, after the machine was suspended.
+        return Fault(f"this machine's clock is wrong: {reason(error)}", _SET_CLOCK, transient=True)
+    return Fault(reason(error), _fix_of_refusal(_code(response), advice))
+
+
+def _fix_of_refusal(code: str, advice: Advice) -> str:
+    if code in _DENIED and advice.right:
+        return f"give these credentials the permissions ({advice.right}), or correct the address"
+    return f"{_CHECK_ACCESS}: {advice.guide}" if advice.guide else _CHECK_ACCESS
+
+
+def fix_of_folder(error: Exception) -> str:
+    """Return what to do about an error of a store that is a folder."""
+    text = str(error)
+    found = (fix for words, fix in _OF_FOLDERS.items() if words in text)
+    return next(found, "give this user access to the folder, or name another store")
 
 
 def reason(error: Exception) -> str:

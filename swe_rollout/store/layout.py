@@ -5,6 +5,9 @@
 <job>/plans/<n>.json                                      the plan after it grew, from 2 on
 <job>/owner.json                                          the cluster and namespace it belongs to
 <job>/episodes/<instance>/<sample>/trajectory.json.zst    one committed episode
+<job>/episodes/<instance>/<sample>/test-<id>.log.zst      the whole log of its test run
+<job>/episodes/<instance>/<sample>/journal-<id>.msgpack.zst    what forks of it begin from
+<job>/journals/<instance>/<sample>/<n>/<chunk>.msgpack.zst    journal n of an episode that runs
 <job>/damaged/<instance>/<sample>/<id>                    a damaged one that was moved aside
 <job>/refills.json                                        how often a failed sample is replaced
 <job>/consumed/<trainer>/<instance>/<n>.json              what a trainer did with a group, step n
@@ -18,7 +21,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from swe_rollout.errors import UsageError
 from swe_rollout.trajectory import EpisodeId
@@ -30,10 +33,29 @@ _EPISODE_KEY = re.compile(
     r"(?P<job>[^/]+)/episodes/(?P<instance>[A-Za-z0-9._+-]+)/(?P<sample>0|[1-9][0-9]{0,8})/"
     + re.escape(TRAJECTORY)
 )
+_CHUNK_KEY = re.compile(
+    r"[^/]+/journals/(?P<instance>[A-Za-z0-9._+-]+)/(?P<sample>0|[1-9][0-9]{0,8})/"
+    r"(?P<journal>[1-9][0-9]{0,8})/(?P<chunk>0|[1-9][0-9]{0,8})\.msgpack\.zst"
+)
+_LOG_KEY = re.compile(
+    r"[^/]+/episodes/[A-Za-z0-9._+-]+/(?:0|[1-9][0-9]{0,8})/test-[0-9a-f]{16}\.log\.zst"
+)
+_KEPT_KEY = re.compile(
+    r"[^/]+/episodes/[A-Za-z0-9._+-]+/(?:0|[1-9][0-9]{0,8})/journal-[0-9a-f]{16}\.msgpack\.zst"
+)
 _CLAIM_KEY = re.compile(
     r"[^/]+/consumed/[^/]+/(?P<instance>[A-Za-z0-9._+-]+)/(?P<number>[1-9][0-9]{0,8})\.json"
 )
 _PLAN_KEY = re.compile(r"[^/]+/plans/(?P<revision>[1-9][0-9]{0,8})\.json")
+
+
+class ChunkKey(NamedTuple):
+    """The place of a chunk among the journals of a job."""
+
+    instance: str
+    sample: int
+    journal: int
+    chunk: int
 
 
 def segment(name: str) -> str:
@@ -42,9 +64,13 @@ def segment(name: str) -> str:
         raise UsageError(
             f"{name!r} can't be the name of a folder in a store",
             why="such names consist of letters, digits and . _ + -",
-            fix="rename the instance or the job",
+            fix=f"rename it, such as to {_slug(name)}",
         )
     return name
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._+-]+", "-", name).strip(".-") or "my-name"
 
 
 def job_key(job: str) -> str:
@@ -84,10 +110,63 @@ def trajectory_key(episode: EpisodeId) -> str:
     return f"{prefix}/{segment(episode.instance)}/{episode.sample}/{TRAJECTORY}"
 
 
+def log_key(episode: EpisodeId, sha256: str) -> str:
+    """Return the key of the log of a test run with that content, beside the episode's record."""
+    prefix = f"{episodes_prefix(episode.job)}/{segment(episode.instance)}/{episode.sample}"
+    return f"{prefix}/test-{sha256[:16]}.log.zst"
+
+
+def is_log_key(key: str) -> bool:
+    """Whether the key is that of a test run's log."""
+    return _LOG_KEY.fullmatch(key) is not None
+
+
+def kept_journal_key(episode: EpisodeId, sha256: str) -> str:
+    """Return the key of a journal with that content, beside the record of its episode."""
+    prefix = f"{episodes_prefix(episode.job)}/{segment(episode.instance)}/{episode.sample}"
+    return f"{prefix}/journal-{sha256[:16]}.msgpack.zst"
+
+
+def is_kept_journal_key(key: str) -> bool:
+    """Whether the key is that of a journal that was kept."""
+    return _KEPT_KEY.fullmatch(key) is not None
+
+
 def damaged_key(episode: EpisodeId, unique: str) -> str:
     """Return a key for a damaged trajectory of the episode, out of the way of its next one."""
     folder = f"{segment(episode.job)}/damaged/{segment(episode.instance)}/{episode.sample}"
     return f"{folder}/{segment(unique)}-{TRAJECTORY}"
+
+
+def journals_prefix(job: str) -> str:
+    """Return the folder of all journals of a job."""
+    return f"{segment(job)}/journals"
+
+
+def chunk_key(episode: EpisodeId, journal: int, chunk: int) -> str:
+    """Return the key of a chunk (from 0) of an episode's journal (from 1)."""
+    return f"{journals_of(episode)}/{journal}/{chunk}.msgpack.zst"
+
+
+def journals_of(episode: EpisodeId) -> str:
+    """Return the folder of the journals of an episode."""
+    return f"{journals_prefix(episode.job)}/{segment(episode.instance)}/{episode.sample}"
+
+
+def parse_chunk_key(key: str) -> ChunkKey | None:
+    """Return what a chunk's key says; none for every other object."""
+    match = _CHUNK_KEY.fullmatch(key)
+    if match is None or match["instance"] in (".", ".."):
+        return None
+    return ChunkKey(
+        match["instance"], int(match["sample"]), int(match["journal"]), int(match["chunk"])
+    )
+
+
+def damaged_chunk_key(episode: EpisodeId, unique: str, journal: int, chunk: int) -> str:
+    """Return a key for a chunk of a journal that can't be read, out of the way."""
+    folder = f"{segment(episode.job)}/damaged/{segment(episode.instance)}/{episode.sample}"
+    return f"{folder}/{segment(unique)}-journal-{journal}-{chunk}.msgpack.zst"
 
 
 def refills_key(job: str) -> str:

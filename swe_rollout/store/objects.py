@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import os
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 import obstore
@@ -17,10 +18,13 @@ from obstore.store import LocalStore
 from swe_rollout.store.faults import is_conflict
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from obstore.store import ObjectStore
 
+_MOST_DELETED = 1000
+"""Objects in one request, as S3 bounds it."""
 _STAGED = re.compile(r"#[0-9]+$")
 """The ending of a file that obstore has not finished."""
 
@@ -49,6 +53,10 @@ class Objects(Protocol):
 
     def move(self, key: str, to: str) -> None:
         """Give an object another key."""
+        ...
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Delete objects; those that are missing are no error."""
         ...
 
 
@@ -88,6 +96,29 @@ class FolderObjects:
         target.parent.mkdir(parents=True, exist_ok=True)
         (self._root / key).rename(target)
 
+    def delete(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            path = self._root / key
+            path.unlink(missing_ok=True)
+        for folder in {(self._root / key).parent for key in keys}:
+            self._remove_empty(folder)
+
+    def _remove_empty(self, folder: Path) -> None:
+        """Remove folders that hold nothing any more, as object storage has none.
+
+        What a process that was killed had staged beside the objects goes with the last of them.
+        """
+        while folder != self._root:
+            try:
+                left = [*folder.iterdir()]
+                if all(_STAGED.search(each.name) for each in left):
+                    for each in left:
+                        each.unlink(missing_ok=True)
+                folder.rmdir()
+            except OSError:  # another process has put something into it, or removed it
+                return
+            folder = folder.parent
+
 
 class StorageObjects:
     """Objects in object storage."""
@@ -113,6 +144,19 @@ class StorageObjects:
         obstore.copy(self._store, key, to)
         obstore.delete(self._store, key)
 
+    def delete(self, keys: Sequence[str]) -> None:
+        for start in range(0, len(keys), _MOST_DELETED):
+            some = keys[start : start + _MOST_DELETED]
+            try:
+                obstore.delete(self._store, list(some))
+            except FileNotFoundError:  # some clouds refuse what is gone already
+                self._delete_each(some)
+
+    def _delete_each(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            with suppress(FileNotFoundError):
+                obstore.delete(self._store, key)
+
 
 def _create(store: ObjectStore, key: str, data: bytes) -> bool:
     # obstore copies what it reads from a file. A connection would keep an object of Python's own
@@ -129,6 +173,8 @@ def _create(store: ObjectStore, key: str, data: bytes) -> bool:
 
 def _walk(top: Path) -> list[tuple[Path, list[str]]]:
     def stop(error: OSError) -> None:
-        raise error
+        # Folders go with their last object, which another process may delete meanwhile.
+        if not isinstance(error, FileNotFoundError):
+            raise error
 
     return [(top / folder, names) for folder, _, names in os.walk(top, onerror=stop)]

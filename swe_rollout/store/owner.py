@@ -6,8 +6,16 @@ Two namespaces may have jobs of one name; they are one job in a store only by mi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from swe_rollout.errors import UsageError
+from swe_rollout.store import layout
+from swe_rollout.store.damage import UNDECODABLE, damaged_file
+
+if TYPE_CHECKING:
+    from swe_rollout.store.bucket import Bucket
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,3 +38,29 @@ def owned_by_another(address: str, owner: Owner, now: Owner) -> UsageError:
         fix="give this job another metadata.name, or another store.uri; to hand the episodes over "
         f"to this namespace, delete {address}/owner.json first",
     )
+
+
+async def read_owner(bucket: Bucket, job: str) -> Owner | None:
+    """Return the owner of the job; none when no cluster has run it."""
+    key = layout.owner_key(job)
+    try:
+        return msgspec.json.decode(await bucket.get(key), type=Owner)
+    except FileNotFoundError:
+        return None
+    except UNDECODABLE as error:
+        fix = "restore it, or delete it if you know whose job it is"
+        raise damaged_file(f"{bucket.uri}/{key}", error, fix=fix) from error
+
+
+async def claim_job(bucket: Bucket, job: str, owner: Owner | None) -> tuple[str, ...]:
+    """Make the job the owner's. Raises UsageError when it is another's."""
+    address = f"{bucket.uri}/{job}"
+    key = layout.owner_key(job)
+    if owner is not None and await bucket.create(key, msgspec.json.encode(owner)):
+        return ()
+    there = await read_owner(bucket, job)
+    if owner is None:
+        return () if there is None else (f"{address} is a job of {there}; this run joins it",)
+    if there is not None and there != owner:
+        raise owned_by_another(address, there, owner)
+    return ()

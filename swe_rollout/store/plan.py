@@ -6,17 +6,18 @@ A plan may grow, and never shrinks: a run of fewer episodes leaves the others pl
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 from swe_rollout.errors import UsageError
-from swe_rollout.spec.job import RolloutJob
 from swe_rollout.store.layout import segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from swe_rollout.spec.job import RolloutJob
     from swe_rollout.trajectory import EpisodeId
 
 _FIELDS_SHOWN = 5
@@ -55,10 +56,21 @@ class Plan:
     job: dict[str, Any]
     """The resolved job, as in `job.yaml`; empty where it is not known."""
     schema: int = 2
+    quarantined: dict[str, str] = field(default_factory=dict)
+    """Tasks that the last run left out because an audit found them to be bad, and the checks they
+    failed. Episodes that were planned before stay planned."""
 
     @classmethod
-    def of(cls, job: RolloutJob, instances: Mapping[str, str]) -> Self:
-        """Plan a job over tasks, given as their ids and the digests of their content."""
+    def of(
+        cls,
+        job: RolloutJob,
+        instances: Mapping[str, str],
+        quarantined: Mapping[str, str] = MappingProxyType({}),
+    ) -> Self:
+        """Plan a job over tasks, given as their ids and the digests of their content.
+
+        `quarantined` are ids of tasks that are left out, and why.
+        """
         return cls(
             tuple(
                 PlannedInstance(segment(name), job.spec.samples, digest)
@@ -66,6 +78,7 @@ class Plan:
             ),
             job.digest,
             job.to_yaml_dict(),
+            quarantined={segment(name): why for name, why in quarantined.items()},
         )
 
     @property
@@ -73,10 +86,28 @@ class Plan:
         """The number of episodes."""
         return sum(instance.samples for instance in self.instances)
 
+    @property
+    def forked_from(self) -> str:
+        """Where its episodes begin, as `job/instance/sample, turn n`; empty: with their tasks."""
+        spec = self.job.get("spec")
+        fork = spec.get("fork") if isinstance(spec, dict) else None
+        if not isinstance(fork, dict):
+            return ""
+        name = str(fork.get("uri", "")).rpartition("/")[2]
+        return f"{name}/{fork.get('instance')}/{fork.get('sample')}, turn {fork.get('turn')}"
+
     def unplanned(self, episodes: frozenset[EpisodeId]) -> int:
         """Count those episodes that are not in the plan."""
         samples = {instance.id: instance.samples for instance in self.instances}
         return sum(each.sample >= samples.get(each.instance, 0) for each in episodes)
+
+    def missing(self, episodes: frozenset[EpisodeId]) -> int:
+        """Count the planned episodes that are not among these; tasks in quarantine are not run."""
+        samples = {each.id: each.samples for each in self.instances}
+        for name in self.quarantined:
+            samples.pop(name, None)
+        there = sum(each.sample < samples.get(each.instance, 0) for each in episodes)
+        return sum(samples.values()) - there
 
     def order(self) -> dict[str, int]:
         """Return the position of each task."""
@@ -98,20 +129,32 @@ class Plan:
             instance.extended(new.pop(instance.id, instance)) for instance in self.instances
         )
         instances = (*merged, *new.values())
-        is_same = instances == self.instances and bool(self.job)
+        is_same = instances == self.instances and self.quarantined == wanted.quarantined
+        is_same = is_same and bool(self.job)
         return self if is_same else replace(wanted, instances=instances)
 
     @property
     def _digest(self) -> str:
         """The digest of its spec; an earlier version may have computed another one."""
-        return RolloutJob.model_validate(self.job).digest if self.job else self.spec_digest
+        return _job_of(self).digest if self.job else self.spec_digest
 
     def _differences(self, wanted: Plan) -> list[str]:
         if not self.job:
             digests = f"{self.spec_digest}, this job has {wanted.spec_digest}"
             return [f"its trajectories have the spec digest {digests}"]
-        there = RolloutJob.model_validate(self.job)
-        return differences(there, RolloutJob.model_validate(wanted.job))
+        return differences(_job_of(self), _job_of(wanted))
+
+
+def _job_of(plan: Plan) -> RolloutJob:
+    # It takes a tenth of a second, and readers do without.
+    from swe_rollout.spec.job import RolloutJob  # noqa: PLC0415
+
+    return RolloutJob.model_validate(plan.job)
+
+
+def settings(job: Mapping[str, Any]) -> dict[str, str]:
+    """Return the settings of a resolved job by their paths, without passwords in addresses."""
+    return dict(_flat("spec", job.get("spec", {})))
 
 
 def differences(there: RolloutJob, now: RolloutJob) -> list[str]:

@@ -9,33 +9,44 @@ import asyncio
 import os
 import secrets
 from dataclasses import dataclass
+from difflib import get_close_matches
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
 
 import msgspec
-import yaml
-import zstandard
 
 from swe_rollout.errors import StoreError, UnreachableError, UsageError, gather_all
-from swe_rollout.spec.job import RolloutJob
 from swe_rollout.store import layout
 from swe_rollout.store.bucket import Bucket
 from swe_rollout.store.claims import Claims
-from swe_rollout.store.damage import DamagedRecord, DamagedRecordError, damaged_file
-from swe_rollout.store.owner import Owner, owned_by_another
-from swe_rollout.store.plan import Plan, PlannedInstance
-from swe_rollout.trajectory import EpisodeId, Trajectory, from_json, to_json
+from swe_rollout.store.damage import (
+    UNDECODABLE,
+    DamagedRecord,
+    DamagedRecordError,
+    damaged_file,
+)
+from swe_rollout.store.faults import OF_ONE_FILE
+from swe_rollout.store.journals import Journals
+from swe_rollout.store.kept_journals import keep_journal, read_journal
+from swe_rollout.store.owner import Owner, claim_job, read_owner
+from swe_rollout.store.packing import pack, unpack
+from swe_rollout.store.plan import Plan
+from swe_rollout.store.plans import extended_plan, newest_plan, plan_left_behind
+from swe_rollout.store.test_logs import keep_log, read_log
+from swe_rollout.trajectory_json import from_json, to_json
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
+    from swe_rollout.spec.job import RolloutJob
+    from swe_rollout.store.bucket import CallListener
     from swe_rollout.store.claims import Claimant
+    from swe_rollout.trajectory import EpisodeId, KeptJournal, Trajectory
+    from swe_rollout.verdict import TestLog
 
 _LEVEL = 6
 _READ_AHEAD = 8
-_OF_ONE_FILE = (PermissionError, IsADirectoryError)
-"""What a folder raises for one of its files, not for all."""
-_MOST_BYTES = 2 << 30
-"""Largest trajectory that is unpacked: an object of any size may claim to be one."""
+_MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,34 +85,51 @@ class Store:
         return self._bucket.uri
 
     async def begin(
-        self, job: RolloutJob, instances: Mapping[str, str], *, owner: Owner | None = None
+        self,
+        job: RolloutJob,
+        instances: Mapping[str, str],
+        *,
+        owner: Owner | None = None,
+        quarantined: Mapping[str, str] = MappingProxyType({}),
     ) -> Begun:
         """Write the job and its plan, or extend the plan that is there.
 
-        `instances` are ids and digests of content; an `owner` takes the job for itself. Raises
-        UsageError when the store has a job of that name that trajectories of this one can't join.
+        `instances` are ids and digests of content; `quarantined` are ids that are left out, and
+        why; an `owner` takes the job for itself. Raises UsageError when the store has a job of that
+        name that trajectories of this one can't join.
         """
         name = job.metadata.name
-        wanted, address = Plan.of(job, instances), f"{self.uri}/{name}"
+        wanted, address = Plan.of(job, instances, quarantined), f"{self.uri}/{name}"
         while True:
-            revision, there = await self._newest_plan(name)
-            before = there or await self._left_behind(name)
-            plan = wanted if before is None else self._extended(name, before, wanted)
-            notes = await self._claim(name, owner)
+            revision, there = await newest_plan(self._bucket, name)
+            before = there or await plan_left_behind(
+                self._bucket, name, self.trajectories(name, on_damage=lambda _: None)
+            )
+            plan = wanted if before is None else extended_plan(self._bucket, name, before, wanted)
+            notes = await claim_job(self._bucket, name, owner)
             # Of those that begin or extend it now, one is first; the others read its plan.
             if plan is there or await self._bucket.create(
                 layout.plan_key(name, revision + 1), msgspec.json.encode(plan)
             ):
                 break
+        import yaml  # noqa: PLC0415 - readers do without
+
         document = yaml.safe_dump(job.to_yaml_dict(), sort_keys=False, allow_unicode=True)
         await self._bucket.create(layout.job_key(name), document.encode())
         if before is not None and before.episodes != plan.episodes:
             notes += (f"{address} grows from {before.episodes} to {plan.episodes} episodes",)
+        if stopped := plan.quarantined.keys() & plan.order().keys():
+            tasks = f"{len(stopped)} tasks that {address} has planned, such as {min(stopped)},"
+            notes += (f"{tasks} are in quarantine: their episodes stay planned, none is run",)
         return Begun(plan, notes)
+
+    def observe(self, listener: CallListener) -> None:
+        """Tell `listener` how each call of the store has ended, also those of its journals."""
+        self._bucket.observe(listener)
 
     async def plan(self, job: str) -> Plan:
         """Return the job's plan. Raises UsageError when this store has no such job."""
-        _, plan = await self._newest_plan(job)
+        _, plan = await newest_plan(self._bucket, job)
         if plan is not None:
             return plan
         if await self.committed(job):
@@ -113,7 +141,8 @@ class Store:
         raise UsageError(
             f"the store {self.uri} has no job {job}",
             why=self._bucket.why_missing(layout.plan_key(job)),
-            fix="check the address: the store, a slash, the job's name",
+            fix=_instead(job, await self.jobs())
+            or "check the address: the store, a slash, the job's name",
         )
 
     async def set_refills(self, job: str, refills: int) -> None:
@@ -137,23 +166,20 @@ class Store:
             return msgspec.json.decode(await self._bucket.get(key), type=int)
         except FileNotFoundError:
             return 0
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             raise damaged_file(f"{self.uri}/{key}", error, fix="restore or delete it") from error
 
     def claims(self, job: str, claimant: Claimant) -> Claims:
         """Return what a trainer did with the groups of the job. Nothing is read yet."""
         return Claims(self._bucket, job, claimant)
 
+    def journals(self, job: str) -> Journals:
+        """Return the journals of the job's episodes. Nothing is read yet."""
+        return Journals(self._bucket, job)
+
     async def owner(self, job: str) -> Owner | None:
         """Return the owner of the job; none when no cluster has run it."""
-        key = layout.owner_key(job)
-        try:
-            return msgspec.json.decode(await self._bucket.get(key), type=Owner)
-        except FileNotFoundError:
-            return None
-        except msgspec.DecodeError as error:
-            fix = "restore it, or delete it if you know whose job it is"
-            raise damaged_file(f"{self.uri}/{key}", error, fix=fix) from error
+        return await read_owner(self._bucket, job)
 
     async def jobs(self) -> tuple[str, ...]:
         """Return the names of the store's jobs, sorted."""
@@ -167,11 +193,39 @@ class Store:
         StoreError when the store refuses or does not respond.
         """
         key = layout.trajectory_key(trajectory.episode)
-        data = await asyncio.to_thread(_compress, to_json(trajectory))
+        data = await asyncio.to_thread(pack, to_json(trajectory), level=_LEVEL)
         try:
             return await self._bucket.create(key, data)
         except UnreachableError as error:
             raise StoreError(error.what, why=error.why, fix=error.fix) from error
+
+    async def keep_log(self, episode: EpisodeId, data: bytes) -> TestLog:
+        """Write the log of a test run beside the place of its episode's record, before that.
+
+        Its key depends on its content: no log is ever replaced, whoever else plays the episode, and
+        the record names its own. Credentials in use are taken out. Raises StoreError.
+        """
+        return await keep_log(self._bucket, episode, data)
+
+    async def read_log(self, episode: EpisodeId) -> bytes:
+        """Return the log of a committed episode's test run.
+
+        Raises UsageError where its record names none, StoreError when it is not what the record
+        says.
+        """
+        trajectory = await self.read(episode)
+        return await read_log(self._bucket, trajectory)
+
+    async def keep_journal(self, episode: EpisodeId, data: bytes) -> KeptJournal:
+        """Write what forks of the episode begin from, before its record. Raises StoreError."""
+        return await keep_journal(self._bucket, episode, data)
+
+    async def read_journal(self, trajectory: Trajectory) -> bytes:
+        """Return what forks of a committed episode begin from.
+
+        Raises UsageError where its record names none, or what lies there is not what it says.
+        """
+        return await read_journal(self._bucket, trajectory)
 
     async def listing(self, job: str) -> Listing:
         """List the job's episodes, and whatever else lies among them."""
@@ -179,7 +233,7 @@ class Store:
         async for key in self._bucket.keys(layout.episodes_prefix(job)):
             if (episode := layout.parse_trajectory_key(key)) is not None:
                 episodes.add(episode)
-            else:
+            elif not (layout.is_log_key(key) or layout.is_kept_journal_key(key)):
                 strays.append(os.fsencode(key).decode(errors="backslashreplace"))
         return Listing(frozenset(episodes), tuple(sorted(strays)))
 
@@ -196,21 +250,33 @@ class Store:
         try:
             data = await self._bucket.get(key)
         except FileNotFoundError as error:
+            there = [str(each) for each in await self.committed(episode.job)]
             raise UsageError(
                 f"{episode} is not in the store",
                 why=f"{self.uri}/{key} does not exist",
-                fix="check the address; only committed episodes are in the store",
+                fix=_instead(str(episode), there)
+                or "check the address; only committed episodes are in the store",
             ) from error
         except UnreachableError as error:
-            if isinstance(error.__cause__, _OF_ONE_FILE):
+            if isinstance(error.__cause__, OF_ONE_FILE):
                 raise DamagedRecordError(self._damaged(episode, error.__cause__)) from error
             raise
         try:
             # Decoding stays on this thread: msgspec inspects a class at its first use, and two
             # threads doing that at once crash the interpreter.
-            return _of(episode, from_json(await asyncio.to_thread(_decompress, data)))
+            return _of(episode, from_json(await asyncio.to_thread(unpack, data)))
         except (ValueError, RecursionError) as error:
             raise DamagedRecordError(self._damaged(episode, error)) from error
+
+    async def find(self, episode: EpisodeId) -> Trajectory | None:
+        """Return the trajectory of an episode, none while it is not committed.
+
+        Raises DamagedRecordError when it can't be read.
+        """
+        try:
+            return await self.read(episode)
+        except UsageError:
+            return None
 
     async def records(
         self, episodes: Iterable[EpisodeId]
@@ -260,66 +326,6 @@ class Store:
         why = " ".join(str(error).split())[:300] or type(error).__name__
         return DamagedRecord(episode, f"{self.uri}/{layout.trajectory_key(episode)}", why)
 
-    async def _newest_plan(self, job: str) -> tuple[int, Plan | None]:
-        """Return the plan and its revision; 0 where there is none."""
-        keys = self._bucket.keys(layout.plans_prefix(job))
-        found = [n async for key in keys if (n := layout.parse_plan_key(key)) is not None]
-        revision = max(found, default=1)
-        key = layout.plan_key(job, revision)
-        try:
-            return revision, msgspec.json.decode(await self._bucket.get(key), type=Plan)
-        except FileNotFoundError:
-            return 0, None
-        except msgspec.DecodeError as error:
-            fix = f"another version wrote it, or it is damaged; {_MOVE_PLAN}"
-            raise damaged_file(f"{self.uri}/{key}", error, fix=fix) from error
-
-    def _extended(self, name: str, there: Plan, wanted: Plan) -> Plan:
-        try:
-            return there.extended(wanted, address=f"{self.uri}/{name}")
-        except ValueError as error:
-            key = layout.plan_key(name)
-            raise damaged_file(f"{self.uri}/{key}", error, fix=_MOVE_PLAN) from error
-
-    async def _left_behind(self, name: str) -> Plan | None:
-        """Make the plan of a job that has none any more from its spec and its trajectories."""
-        spec = await self._spec(name)
-        tasks, digests = dict[str, PlannedInstance](), set[str]()
-        async for record in self.records(await self.committed(name)):
-            if isinstance(record, Trajectory):
-                episode = record.episode
-                task = PlannedInstance(episode.instance, episode.sample + 1, record.instance_digest)
-                tasks[task.id] = tasks.get(task.id, task).extended(task)
-                digests.add(record.spec_digest)
-        if spec is None and not tasks:
-            return None
-        if spec is not None and digests <= {spec.digest}:
-            return Plan(tuple(tasks.values()), spec.digest, spec.to_yaml_dict())
-        return Plan(tuple(tasks.values()), " and ".join(sorted(digests)), {})
-
-    async def _spec(self, name: str) -> RolloutJob | None:
-        key = layout.job_key(name)
-        try:
-            return RolloutJob.model_validate(yaml.safe_load(await self._bucket.get(key)))
-        except FileNotFoundError:
-            return None
-        except (yaml.YAMLError, ValueError) as error:
-            fix = "another version wrote it, or it is damaged; move it away and run the job again"
-            raise damaged_file(f"{self.uri}/{key}", error, fix=fix) from error
-
-    async def _claim(self, job: str, owner: Owner | None) -> tuple[str, ...]:
-        """Make the job the owner's. Raises UsageError when it is another's."""
-        address = f"{self.uri}/{job}"
-        key = layout.owner_key(job)
-        if owner is not None and await self._bucket.create(key, msgspec.json.encode(owner)):
-            return ()
-        there = await self.owner(job)
-        if owner is None:
-            return () if there is None else (f"{address} is a job of {there}; this run joins it",)
-        if there is not None and there != owner:
-            raise owned_by_another(address, there, owner)
-        return ()
-
     async def _is_job(self, name: str) -> bool:
         try:
             await self._bucket.get(layout.plan_key(name))
@@ -334,17 +340,9 @@ def _of(episode: EpisodeId, found: Trajectory) -> Trajectory:
     return found
 
 
-_MOVE_PLAN = "move it away and run the job again: its plan is made anew from the trajectories"
-
-
-def _compress(data: bytes) -> bytes:
-    return zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress(data)
-
-
-def _decompress(data: bytes) -> bytes:
-    try:
-        if zstandard.frame_content_size(data) > _MOST_BYTES:
-            raise ValueError(f"it unpacks to more than {_MOST_BYTES >> 30} GiB")
-        return zstandard.ZstdDecompressor().decompress(data)
-    except zstandard.ZstdError as error:
-        raise ValueError(f"it is no whole zstd frame ({error})") from error
+def _instead(name: str, known: Iterable[str]) -> str:
+    """Return what may have been meant, or a few of what there is; empty: there is nothing."""
+    names = sorted(known)
+    if close := get_close_matches(name, names, n=1):
+        return f"did you mean {close[0]}?"
+    return f"it has {', '.join(names[:_MOST_NAMED])}" if names else ""

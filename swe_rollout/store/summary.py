@@ -6,17 +6,19 @@ are named, and count as not committed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from swe_rollout.cards import ROWS, Table, card
 from swe_rollout.spec.outcomes import OutcomeCounts
 from swe_rollout.store.damage import DamagedRecord
 from swe_rollout.store.store import Listing
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from swe_rollout.spec.outcomes import EpisodeOutcome
@@ -63,16 +65,24 @@ class JobSummary:
     """Records that can't be read."""
     strays: tuple[str, ...] = ()
     """Objects among the episodes that are no trajectories."""
+    tampered: int = 0
+    """Of the unresolved: tests passed only because the patch tampers with them."""
+    quarantined: dict[str, int] = field(default_factory=dict)
+    """Tasks that were left out because an audit found them to be bad, by the checks they failed."""
+    forked_from: str = ""
+    """Where its episodes begin, as `job/instance/sample, turn n`; empty: with their tasks."""
 
     def to_json(self) -> bytes:
-        """Return the summary as one JSON object, without the part by instance."""
+        """Return the summary as one JSON object."""
         return msgspec.json.encode(self.to_dict())
 
     def to_dict(self) -> dict[str, object]:
-        """Return the summary as plain values, without the part by instance."""
+        """Return the summary as plain values; the part by instance is `instances`."""
         record: dict[str, object] = msgspec.to_builtins(self)
-        del record["by_instance"]
         record["masked_share"] = self.masked / self.committed if self.committed else 0.0
+        record["instances"] = record.pop("by_instance")
+        if not self.forked_from:
+            del record["forked_from"]
         record["damaged"] = [
             {"episode": str(each.episode), "object": each.address, "why": each.why}
             for each in self.damaged
@@ -85,6 +95,37 @@ class JobSummary:
         damaged = f", {len(self.damaged)} damaged" if self.damaged else ""
         done = f"{self.committed}/{self.episodes} committed"
         return f"<JobSummary {self.job}: {done}, {counts}{damaged}>"
+
+    def _repr_html_(self) -> str:
+        """Show the summary as a card in a notebook."""
+        return self.card(f"Job {self.job}")
+
+    def card(self, title: str, **facts: str) -> str:
+        """Return the summary as a card, with further facts at its end."""
+        mean = "–" if self.mean_reward is None else f"{self.mean_reward:.2f}"
+        shown = {
+            "episodes": f"{self.committed:,} of {self.episodes:,} committed",
+            "resolved": f"{self.resolved:,}",
+            "tampered": f"{self.tampered:,}" if self.tampered else "",
+            "mean reward": mean,
+            "ended by": _counted(self.stop_reasons),
+            "masked": f"{self.masked:,}: {_counted(self.failures)}" if self.masked else "",
+            "damaged": str(len(self.damaged) or ""),
+        }
+        rows = [
+            [
+                each.instance,
+                str(each.samples),
+                str(each.resolved),
+                "–" if each.mean_reward is None else f"{each.mean_reward:.2f}",
+                str(each.masked),
+                f"{each.turns / max(each.samples, 1):.1f}",
+            ]
+            for each in self.by_instance[:ROWS]
+        ]
+        columns = ("instance", "samples", "resolved", "mean reward", "masked", "turns each")
+        table = Table(columns, rows, total=len(self.by_instance))
+        return card(title, shown | facts, table=table)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +144,8 @@ class JobTally:
         self._store = store
         self._job = job
         self._listing = Listing(frozenset(), ())
+        self._read: set[EpisodeId] = set()
+        """Those that were yielded, damaged, or left out."""
         self._damaged: list[DamagedRecord] = []
         self._ended: dict[EpisodeId, _Ended] = {}
 
@@ -111,11 +154,24 @@ class JobTally:
         """The episodes counted so far."""
         return self._ended.keys()
 
-    async def read_new(self) -> AsyncIterator[Trajectory]:
-        """Count the trajectories that were committed since the last call, and yield each."""
-        before = self._listing.episodes
+    @property
+    def listed(self) -> frozenset[EpisodeId]:
+        """The episodes that the store held at the last call, those that can't be read included."""
+        return self._listing.episodes
+
+    async def skip_listed(self) -> None:
+        """Leave out the trajectories that the store holds now."""
         self._listing = await self._store.listing(self._job)
-        async for record in self._store.records(self._listing.episodes - before):
+        self._read |= self._listing.episodes
+
+    async def read_new(self) -> AsyncIterator[Trajectory]:
+        """Count the trajectories that were committed since the last call, and yield each.
+
+        A call that is cancelled loses none: the next one yields what it did not get to.
+        """
+        self._listing = await self._store.listing(self._job)
+        async for record in self._store.records(self._listing.episodes - self._read):
+            self._read.add(record.episode)
             if isinstance(record, DamagedRecord):
                 self._damaged.append(record)
             else:
@@ -140,14 +196,21 @@ class JobTally:
             committed=total.committed,
             resolved=total.resolved,
             unresolved=total.unresolved,
+            tampered=total.tampered,
             masked=total.masked,
             mean_reward=total.mean_reward,
             stop_reasons=dict(sorted(total.stop_reasons.items())),
             failures=dict(sorted(total.failures.items())),
             by_instance=tuple(_instance(name, ended) for name, ended in groups.items()),
             damaged=tuple(self._damaged),
+            quarantined=dict(sorted(Counter(plan.quarantined.values()).items())),
             strays=self._listing.strays,
+            forked_from=plan.forked_from,
         )
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    return " · ".join(f"{name} {count:,}" for name, count in counts.items())
 
 
 async def summarise(store: Store, job: str) -> JobSummary:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from swe_rollout.spec.job import ToolUse
+from swe_rollout.spec.agent import ToolUse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

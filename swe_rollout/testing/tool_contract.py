@@ -27,7 +27,7 @@ from swe_rollout.agent.tools.base import Toolbox, ToolContext
 from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.testing.tool_cases import CASES
-from swe_rollout.trajectory import CallStatus, Observation, ToolCall
+from swe_rollout.turn import CallStatus, Observation, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

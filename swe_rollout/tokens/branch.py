@@ -7,7 +7,7 @@ exactly one branch, so training on all branches trains on each token once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
@@ -79,6 +79,27 @@ class Branch:
             lambda segment: segment.sampling.temperature if segment.sampling else None
         )
 
+    def untrained(self, length: int) -> Branch:
+        """Return it with nothing to train on in its first `length` tokens; the ids stay."""
+        cut = min(length, len(self.token_ids))
+        runs = (part for run in self.segments for part in _parted(run, cut))
+        return replace(
+            self,
+            loss_mask=(0,) * cut + self.loss_mask[cut:],
+            logprobs=(None,) * cut + self.logprobs[cut:],
+            segments=tuple(
+                replace(run, weight_version=None, sampling=None) if run.end <= cut else run
+                for run in runs
+            ),
+        )
+
     def _by_token(self, value: Callable[[Segment], _Value]) -> tuple[_Value, ...]:
         runs = ((value(run),) * (run.end - run.start) for run in self.segments)
         return tuple(chain.from_iterable(runs))
+
+
+def _parted(run: Segment, at: int) -> tuple[Segment, ...]:
+    """Return a run, or the parts of a sampled one that goes beyond a position."""
+    if run.kind is SegmentKind.SAMPLED and run.start < at < run.end:
+        return replace(run, end=at), replace(run, start=at)
+    return (run,)

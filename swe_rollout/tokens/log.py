@@ -6,7 +6,7 @@ Invariants, checked on every append and tested with random segmentations:
 - the mask is 1 only for ids the engine sampled, and each of those has a finite logprob;
 - the request of turn k+1 is the log after turn k plus the delta, bit for bit.
 
-Every append costs O(new tokens).
+Every append costs O(new tokens). numpy is imported where it is used: readers of records do without.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
 
 from swe_rollout.errors import InternalError
 from swe_rollout.tokens.replay import Replay, ReplayRequest
@@ -27,6 +26,7 @@ from swe_rollout.tokens.replay import Replay, ReplayRequest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from swe_rollout.tokens.replay import Recording
@@ -96,6 +96,8 @@ class InputIds:
     @classmethod
     def of(cls, ids: Sequence[int]) -> InputIds:
         """Build an input from ids. `TokenLog.input_ids` is faster for the ids of a log."""
+        import numpy as np  # noqa: PLC0415
+
         array_of_ids = np.array(ids, dtype=np.int32)
         array_of_ids.flags.writeable = False
         return cls(array_of_ids, encode_ids(ids))
@@ -172,6 +174,8 @@ class TokenLog:
         weight_version: str | None = None,
         sampling: SamplingUsed | None = None,
     ) -> None:
+        import numpy as np  # noqa: PLC0415
+
         if self._is_closed:
             raise InternalError("a branch that was closed is appended to")
         if not ids:
@@ -198,6 +202,8 @@ class TokenLog:
 
     def input_ids(self) -> InputIds:
         """Return the next request, which is everything so far, frozen."""
+        import numpy as np  # noqa: PLC0415
+
         ids = np.array(self._ids, dtype=np.int32)
         ids.flags.writeable = False
         return InputIds(ids, bytes(self._text))
@@ -225,11 +231,15 @@ class TokenLog:
     @property
     def loss_mask(self) -> NDArray[np.uint8]:
         """1 where the policy sampled, uint8 `[n]`."""
+        import numpy as np  # noqa: PLC0415
+
         return np.frombuffer(bytes(self._mask), dtype=np.uint8)
 
     @property
     def logprobs(self) -> NDArray[np.float32]:
         """Logprob of each sampled id in nats, NaN elsewhere, float32 `[n]`."""
+        import numpy as np  # noqa: PLC0415
+
         return np.array(self._logprobs, dtype=np.float32)
 
     @property

@@ -13,13 +13,12 @@ from array import array
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from swe_rollout.errors import InternalError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
 
 
@@ -83,6 +82,8 @@ class RoutedExperts:
 
     def array(self) -> NDArray[np.int32]:
         """Decode them, int32 `[rows, layers, topk]`."""
+        import numpy as np  # noqa: PLC0415
+
         flat = np.frombuffer(base64.b64decode(self.data), dtype=self.dtype)
         return flat.astype(np.int32).reshape(self.rows, self.layers, self.topk)
 
@@ -141,6 +142,8 @@ class Replay:
 
     def routed_experts(self) -> RoutedExperts | None:
         """Return the stored form of all rows, or None if there are none."""
+        import numpy as np  # noqa: PLC0415
+
         if not self._experts:
             return None
         rows = np.concatenate(self._experts)
@@ -160,6 +163,8 @@ class Replay:
 
     def prompt_logprobs(self, length: int) -> NDArray[np.float32] | None:
         """Return logprobs of the harness's tokens, NaN elsewhere, float32 `[length]`."""
+        import numpy as np  # noqa: PLC0415
+
         if not self._prompt_logprobs:
             return None
         whole = np.full(length, math.nan, dtype=np.float32)

@@ -14,6 +14,7 @@ from enum import StrEnum
 from itertools import chain
 from typing import TYPE_CHECKING, Protocol, Self
 
+from swe_rollout.cards import ROWS, Table, card
 from swe_rollout.errors import InternalError, UsageError
 from swe_rollout.tokens.log import SegmentKind
 from swe_rollout.training.samples import training_samples
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 EPSILON = 1e-6
 """Added to the deviation, as verl and slime do. TRL adds 1e-4."""
+_REWARDS_SHOWN = 64
 _LARGEST = 1e100
 """Of a reward: far above any, and the arithmetic can't overflow."""
 
@@ -124,6 +126,35 @@ class Group:
         marks = (", no signal" * (not self.has_signal)) + (", stale" * self.stale)
         return f"<Group {self.group_id}: {size}{marks}>"
 
+    def _repr_html_(self) -> str:
+        """Show the group as a card in a notebook."""
+        rewards = (
+            f"{each:g}" if each is not None else "–" for each in self.rewards[:_REWARDS_SHOWN]
+        )
+        facts = {
+            "samples": f"{len(self.trajectories)} of {self.wanted}",
+            "rewards": " · ".join(rewards),
+            "signal": "yes" if self.has_signal else "none: all rewards are equal",
+            "failed": " · ".join(f"{each.owner} {each.type}" for each in self.failed[:ROWS]),
+            "duplicates": str(self.duplicates or ""),
+            "lag": "" if self.lag is None else f"{self.lag} weight versions",
+            "stale": "yes" if self.stale else "",
+        }
+        rows = [
+            [
+                str(each.episode.sample),
+                str(each.stop_reason or ""),
+                str(each.verdict.status) if each.verdict else "–",
+                f"{each.reward.value:g}" if each.reward else "–",
+                str(len(each.turns)),
+                f"{each.token_count:,}",
+            ]
+            for each in self.trajectories[:ROWS]
+        ]
+        columns = ("sample", "ended", "verdict", "reward", "turns", "tokens")
+        table = Table(columns, rows, total=len(self.trajectories))
+        return card(f"Group {self.group_id}", facts, table=table)
+
     @property
     def instance(self) -> str:
         """The id of the task."""
@@ -163,13 +194,17 @@ class Group:
 
     @property
     def weight_versions(self) -> frozenset[str | None]:
-        """The versions that sampled its tokens; None among them if an engine named none."""
+        """The versions that sampled its tokens; None among them if an engine named none.
+
+        Tokens that a fork inherited and that are not trained on are left out.
+        """
         return frozenset(
             segment.weight_version
             for trajectory in self.trajectories
             for branch in trajectory.samples
             for segment in branch.segments
             if segment.kind is SegmentKind.SAMPLED
+            and (branch.index or segment.start >= trajectory.untrained_tokens)
         )
 
 
@@ -184,8 +219,10 @@ def grpo_advantages(
 
     None where the reward is None: do not train on that sample, at any weight. All samples of a
     rollout get its one advantage. It is exactly 0 in a group without signal: all rewards equal, or
-    only one. Raises UsageError for a reward that is no usable number, or two of one rollout.
+    only one. Raises UsageError for a reward that is no usable number, two of one rollout, and
+    what is no sample.
     """
+    _require_scored(samples)
     groups: dict[str, dict[str, float]] = {}
     for each in samples:
         if each.reward is not None:
@@ -206,14 +243,28 @@ def rollout_weights(samples: Sequence[Scored]) -> tuple[float, ...]:
     """Return the share of each sample in its rollout, for a loss that is a mean over samples.
 
     A rollout of k samples weighs 1 in all, 1/k each; one without reward weighs 0. A loss that is a
-    sum over tokens needs no weights: each sampled token stands in one sample.
+    sum over tokens needs no weights: each sampled token stands in one sample. Raises UsageError for
+    what is no sample.
     """
+    _require_scored(samples)
     graded = [(each.group_id, each.rollout_id) for each in samples if each.reward is not None]
     branches = Counter(graded)
     return tuple(
         0.0 if each.reward is None else 1 / branches[each.group_id, each.rollout_id]
         for each in samples
     )
+
+
+def _require_scored(samples: Sequence[object]) -> None:
+    """Raise UsageError where rewards alone were given, or trajectories in lists by group."""
+    wrong = next((each for each in samples if not hasattr(each, "rollout_id")), None)
+    if wrong is not None:
+        raise UsageError(
+            f"{type(wrong).__name__} is no sample",
+            why="a sample has a reward, and says which rollout and which group it is of",
+            fix="give the samples of all groups in one list: "
+            "[s for t in trajectories for s in training_samples(t)]",
+        )
 
 
 def has_signal(rewards: Collection[float | None]) -> bool:

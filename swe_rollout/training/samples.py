@@ -52,7 +52,8 @@ class TrainingSample:
     response_ids: tuple[int, ...]
     """Sampled tokens, and what the harness wrote between them."""
     loss_mask: tuple[int, ...]
-    """1 where the policy sampled the token of the response."""
+    """1 where the policy sampled the token of the response; 0 on what a fork inherited, unless
+    `spec.fork.trainInherited` says so."""
     logprobs: tuple[float, ...]
     """Of the response, in nats; 0.0 where the mask is 0."""
     weight_versions: tuple[str | None, ...]
@@ -93,10 +94,10 @@ def training_samples(trajectory: Trajectory) -> tuple[TrainingSample, ...]:
             why=f"{trajectory.policy} is a chat API, which returns text alone",
             fix="play the job with a policy that samples tokens, such as sglang",
         )
-    main = trajectory.main_branch
+    main, *_ = trained = trajectory.trained
     if trajectory.failure is not None:
         return (_sample(trajectory, main),)
-    sampled = [branch for branch in trajectory.samples if branch.sampled]
+    sampled = [branch for branch in trained if branch.sampled]
     return tuple(_sample(trajectory, branch) for branch in sampled or [main])
 
 

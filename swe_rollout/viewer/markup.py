@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from swe_rollout.viewer.visible import escaped
+from swe_rollout.visible import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

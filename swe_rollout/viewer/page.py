@@ -1,169 +1,178 @@
-"""Build one HTML file for a job or an episode, with style sheet and script inside.
+"""Build one HTML file for jobs or an episode, with data, style sheet and scripts inside.
 
-A content security policy allows the one script by its hash: if escaping failed, nothing else could
-run or load.
+All data is base64 in elements that no browser runs. A content security policy allows the one script
+and the one style sheet by their hashes, and forbids markup from text.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+from dataclasses import dataclass, field
+from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
-from swe_rollout.viewer.episode import anchor, episode_view, outcome
-from swe_rollout.viewer.markup import Markup, facts, join, table, tag
-from swe_rollout.viewer.visible import escaped
+from swe_rollout.export.job_comparison import JobSide, compare_jobs
+from swe_rollout.viewer.data import Row, episode_record, packed
+from swe_rollout.visible import escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Sequence
 
-    from swe_rollout.store.summary import InstanceSummary, JobSummary
-    from swe_rollout.trajectory import Trajectory
+    from swe_rollout.store.summary import JobSummary
+    from swe_rollout.trajectory import EpisodeId, Trajectory
+    from swe_rollout.viewer.token_text import TokenTexts
 
-_DAMAGED_SHOWN = 20
-DATA_BYTES = 48 << 20
-"""Size of all episodes in a job's page; browsers stay responsive below it."""
-
-
-def episode_page(trajectory: Trajectory) -> str:
-    """Return the page of one episode."""
-    heading = tag("h1", trajectory.episode.job)
-    return _page(str(trajectory.episode), join([heading, episode_view(trajectory)]))
+DATA_BYTES: Final = 48 << 20
+"""Size of all episodes in a page, as they are written; browsers open it at once."""
+_TWO: Final = 2
+_SCRIPTS: Final = ("base", "inflate", "tokens", "episode", "plots", "job", "compare", "main")
+_DATA: Final = "application/octet-stream;base64"
 
 
-class JobPage:
-    """The page of a job. Episodes are added one by one; only their markup is kept."""
+@dataclass(frozen=True, slots=True)
+class PageJob:
+    """A job in a page."""
 
-    def __init__(self, summary: JobSummary, *, data_bytes: int = DATA_BYTES) -> None:
-        self._summary = summary
-        self._room = data_bytes
-        self._rows: list[list[Markup | str]] = []
-        self._chips: dict[str, list[Markup]] = {}
-        self._views: list[Markup] = []
+    name: str
+    address: str
+    """As the command line takes it."""
+    rows: list[Row]
+    summary: dict[str, Any] | None = None
+    damaged: tuple[str, ...] = ()
+    tools: object = None
+    """The tools of the job's spec, if it lists any."""
+    complete: bool = True
+    """False: served, and further rows follow."""
 
-    def add(self, trajectory: Trajectory) -> None:
+
+@dataclass(frozen=True, slots=True)
+class PageContent:
+    """The index of a page; records are elements of their own, or are fetched."""
+
+    jobs: Sequence[PageJob]
+    start: str = ""
+    """The address in the page at which it opens."""
+    comparison: object = None
+    """Of two jobs, as `JobComparison.to_dict` returns it; None while their records are read."""
+
+
+@dataclass(slots=True)
+class Page:
+    """A page to which jobs and episodes are added. Only their packed form is kept."""
+
+    data_bytes: int = DATA_BYTES
+    jobs: list[PageJob] = field(default_factory=list)
+    _sides: list[JobSide] = field(default_factory=list)
+    _blobs: list[str] = field(default_factory=list)
+
+    def add_job(self, name: str, address: str, job: dict[str, Any] | None = None) -> PageJob:
+        """Add a job without episodes; `job` is the resolved one of its plan."""
+        added = PageJob(name, address, [], tools=tools_of(job or {}))
+        self.jobs.append(added)
+        self._sides.append(JobSide(job or {}))
+        return added
+
+    def add(self, job: PageJob, trajectory: Trajectory, texts: TokenTexts | None) -> None:
         """Add an episode: in full while there is room, then as a row of the table only."""
-        view = episode_view(trajectory)
-        size = len(view.html.encode(errors="replace"))
-        is_shown = size <= self._room
-        if is_shown:
-            self._room -= size
-            self._views.append(view)
-        href = f"#{anchor(trajectory.episode)}" if is_shown else ""
-        self._rows.append(_row(trajectory, href))
-        chips = self._chips.setdefault(trajectory.episode.instance, [])
-        chips.append(_chip(trajectory, href))
+        self._sides[self._place(job)].add(trajectory)
+        name = f"e{len(self._blobs)}"
+        is_shown = self.data_bytes > 0
+        blob = packed(episode_record(trajectory, texts)) if is_shown else ""
+        self.data_bytes -= len(blob)
+        if not is_shown or (self.data_bytes < 0 and self._blobs):
+            self.data_bytes = min(self.data_bytes, 0)
+            job.rows.append(Row.of(trajectory, None))
+            return
+        self._blobs.append(f'<script type="{_DATA}" id="{name}">{blob}</script>\n')
+        job.rows.append(Row.of(trajectory, name))
 
-    def html(self) -> str:
-        """Return the page with the episodes added so far."""
-        summary = self._summary
-        parts = [
-            tag("h1", summary.job),
-            facts(_job_facts(summary)),
-            self._left_out(),
-            _damaged(summary),
-            tag("h3", "Instances"),
-            table(
-                [
-                    "Instance",
-                    "Samples",
-                    "Resolved#",
-                    "Mean reward#",
-                    "Masked#",
-                    "Turns#",
-                    "Tokens#",
-                ],
-                [self._group(group) for group in summary.by_instance],
-            ),
-            tag("h3", "How episodes ended"),
-            table(["Ended by", "Episodes#"], _endings(summary)),
-            tag("h3", "Episodes"),
-            table(
-                ["Episode", "Verdict", "Reward#", "Ended by", "Turns#", "Tokens#", "Seconds#"],
-                self._rows,
-            ),
-            *self._views,
-        ]
-        return _page(summary.job, join(parts))
+    def summarise(self, job: PageJob, summary: JobSummary) -> None:
+        """Add the numbers of a job whose episodes are all added."""
+        self.jobs[self._place(job)] = PageJob(
+            job.name, job.address, job.rows, counts(summary), damages(summary), job.tools
+        )
 
-    def _left_out(self) -> Markup:
-        count = len(self._rows) - len(self._views)
-        if not count:
-            return Markup("")
-        text = f"{count} episodes do not fit on one page and are in the tables only; see one "
-        command = tag("code", f"swe-rollout view STORE/{self._summary.job}/INSTANCE/SAMPLE")
-        return tag("p", text, "with ", command, class_="dim")
+    def html(self, *, episodes: Sequence[EpisodeId] = ()) -> str:
+        """Return the page. It opens at the episode, or at two of them side by side."""
+        title = " · ".join(map(str, episodes) if episodes else (job.name for job in self.jobs))
+        start = start_at(episodes, jobs=len(self.jobs))
+        compared = None
+        if len(self._sides) == _TWO and not episodes:
+            compared = compare_jobs(*self._sides).to_dict()
+        return shell(title, PageContent(self.jobs, start, compared), blobs=self._blobs)
 
-    def _group(self, group: InstanceSummary) -> list[Markup | str]:
-        mean = "–" if group.mean_reward is None else f"{group.mean_reward:.2f}"
-        return [
-            group.instance,
-            join(self._chips.get(group.instance, [])),
-            f"{group.resolved}/{group.samples}",
-            mean,
-            str(group.masked),
-            f"{group.turns:,}",
-            f"{group.tokens:,}",
-        ]
+    def _place(self, job: PageJob) -> int:
+        return next(i for i, each in enumerate(self.jobs) if each is job)
 
 
-def _damaged(summary: JobSummary) -> Markup:
-    notes = [tag("p", str(each), class_="warn") for each in summary.damaged[:_DAMAGED_SHOWN]]
-    more = len(summary.damaged) - len(notes)
-    return join([*notes, tag("p", f"… and {more} more", class_="warn") if more else ""])
-
-
-def _job_facts(summary: JobSummary) -> Iterator[tuple[str, str]]:
-    mean = summary.mean_reward
-    yield "committed", f"{summary.committed}/{summary.episodes}"
-    yield "resolved", str(summary.resolved)
-    yield "unresolved", str(summary.unresolved)
-    yield "masked", str(summary.masked)
-    share = f" ({summary.masked} of {summary.committed} masked)" if summary.masked else ""
-    yield "mean reward", ("–" if mean is None else f"{mean:.2f}") + share
-
-
-def _endings(summary: JobSummary) -> Iterator[list[str]]:
-    for reason, count in summary.stop_reasons.items():
-        yield [reason.replace("_", " "), str(count)]
-    for failure, count in summary.failures.items():
-        yield [f"failure: {failure}", str(count)]
-
-
-def _row(trajectory: Trajectory, href: str) -> list[Markup | str]:
-    name = anchor(trajectory.episode)
-    reward = trajectory.reward
-    return [
-        tag("a", name, href=href) if href else name,
-        outcome(trajectory),
-        "–" if reward is None else f"{reward.value:g}",
-        str(trajectory.stop_reason or "failure").replace("_", " "),
-        str(len(trajectory.turns)),
-        f"{trajectory.token_count:,}",
-        f"{trajectory.timing.total_s:.1f}",
-    ]
-
-
-def _chip(trajectory: Trajectory, href: str) -> Markup:
-    kind = "warn" if trajectory.masked else "good" if trajectory.resolved else "bad"
-    title = f"sample {trajectory.episode.sample}: {trajectory.stop_reason or 'failure'}"
-    chip = tag("span", str(trajectory.episode.sample), class_=f"chip {kind}", title=title)
-    return tag("a", chip, href=href) if href else chip
-
-
-def _page(title: str, body: Markup) -> str:
-    folder = resources.files("swe_rollout.viewer")
-    style = folder.joinpath("style.css").read_text(encoding="utf-8")
-    script = folder.joinpath("keys.js").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+def shell(
+    title: str, content: PageContent, *, blobs: Iterable[str] = (), is_served: bool = False
+) -> str:
+    """Return the HTML around the data."""
+    style, script = _assets()
+    connect = "'self'" if is_served else "'none'"
+    policy = (
+        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
+        f"connect-src {connect}; base-uri 'none'; form-action 'none'; "
+        "require-trusted-types-for 'script'; trusted-types 'none'"
+    )
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escaped(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
-        f"{body.html}\n"
-        f'<div class="keys">j k turn · J K episode · o fold</div>\n'
-        f"<script>{script}</script>\n</body>\n</html>\n"
+        f'<meta name="referrer" content="no-referrer">\n'
+        f"<title>{escaped(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
+        '<header id="top"></header>\n<main id="main">Reading …</main>\n'
+        "<noscript>This page needs JavaScript to unpack its data; it loads nothing.</noscript>\n"
+        '<button id="keys" type="button">? keys</button>\n<dialog id="help"></dialog>\n'
+        f'<script type="{_DATA}" id="page">{packed(content)}</script>\n'
+        f"{''.join(blobs)}<script>{script}</script>\n</body>\n</html>\n"
     )
+
+
+def counts(summary: JobSummary) -> dict[str, Any]:
+    """Return the numbers of a job without those of its tasks, which a page makes from the rows."""
+    return {name: value for name, value in summary.to_dict().items() if name != "instances"}
+
+
+def damages(summary: JobSummary) -> tuple[str, ...]:
+    """Name the records that can't be read."""
+    return tuple(str(each) for each in summary.damaged)
+
+
+def tools_of(job: dict[str, Any]) -> object:
+    """Return the tools that a resolved job lists; none where it takes the agent's own."""
+    spec = job.get("spec")
+    agent = spec.get("agent") if isinstance(spec, dict) else None
+    return agent.get("tools") if isinstance(agent, dict) else None
+
+
+def start_at(episodes: Sequence[EpisodeId], *, jobs: int) -> str:
+    """Return the address in the page of an episode, or of two side by side; none: the job."""
+    match episodes:
+        case [first, second]:
+            return f"#/compare/0/{_part(first)}/{jobs - 1}/{_part(second)}"
+        case [one]:
+            return f"#/0/{_part(one)}"
+        case _:
+            return ""
+
+
+def _part(episode: EpisodeId) -> str:
+    # Names of instances are path segments of letters, digits and ._+-.
+    return f"{episode.instance.replace('+', '%2B')}/{episode.sample}"
+
+
+@cache
+def _assets() -> tuple[str, str]:
+    """Return the style sheet and the script, which has no name in common with the browser's."""
+    folder = resources.files("swe_rollout.viewer") / "assets"
+    style = (folder / "style.css").read_text(encoding="utf-8")
+    parts = [(folder / f"{name}.js").read_text(encoding="utf-8") for name in _SCRIPTS]
+    return style, '(() => {\n"use strict";\n' + "\n".join(parts) + "})();\n"
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from swe_rollout.export.files import FileFormat, FolderFormat
 from swe_rollout.export.profile import STARTS, EventType, events, summary, unaccounted_s
 from swe_rollout.viewer.markup import Markup, facts, join, table, tag
-from swe_rollout.viewer.visible import escaped, one_line
+from swe_rollout.visible import escaped, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

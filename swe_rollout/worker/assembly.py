@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from swe_rollout.agent.call_text import stands_in_words
+from swe_rollout.agent.first_prompt import find_long_prompts
+from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.agent.parts import AgentParts
 from swe_rollout.agent.presets.rounds import Behind, Preset
-from swe_rollout.agent.program import AGENTS
+from swe_rollout.agent.program import AGENTS, loop
 from swe_rollout.agent.prompts import Prompts, described, fill
 from swe_rollout.agent.tools import toolbox
 from swe_rollout.agent.tools.declared import require_no_controls
@@ -15,8 +18,11 @@ from swe_rollout.context import JobContext
 from swe_rollout.errors import PrerequisiteError
 from swe_rollout.grading.grader import Grader
 from swe_rollout.grading.rewards import Rewards
+from swe_rollout.observer import ObservedProgress, Observer, Observers
+from swe_rollout.telemetry.wrappers import ObservedSandboxes, observed_engine
 from swe_rollout.tokens.replay import ExpertShape, Recording
 from swe_rollout.worker.engines import EngineSetup, open_engine
+from swe_rollout.worker.forks import find_fork_point
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,10 +31,14 @@ if TYPE_CHECKING:
     from swe_rollout.agent.renderer import Renderer
     from swe_rollout.agent.tools.base import ToolSpec
     from swe_rollout.engine.base import TokenEngine
+    from swe_rollout.grading.grader import LogKeeper
     from swe_rollout.instance import Instance
     from swe_rollout.progress import Progress
     from swe_rollout.sandbox.base import SandboxProvider
-    from swe_rollout.spec.job import AgentSpec, GradingSpec, Limits, RolloutJob
+    from swe_rollout.spec.agent import AgentSpec
+    from swe_rollout.spec.grading import GradingSpec
+    from swe_rollout.spec.job import RolloutJob
+    from swe_rollout.spec.limits import Limits
     from swe_rollout.spec.policy import ReplaySpec
 
 
@@ -41,12 +51,16 @@ async def assemble(
     on_note: Callable[[str], None],
     stack: AsyncExitStack,
     engine: TokenEngine | None = None,
+    logs: LogKeeper | None = None,
+    observer: Observer | None = None,
 ) -> JobContext:
     """Assemble the shared parts of a job around its sandboxes; `stack` closes them.
 
-    `engine` takes the place of the one that `spec.policy` names, and is not closed.
+    `engine` takes the place of the one that `spec.policy` names, and is not closed. `logs` keeps
+    what tests print. `observer` is told of every call of the engine and the sandboxes.
     Raises PrerequisiteError when one of them is missing, ExtensionError when an extension can't be
-    made, UnreachableError when the engine does not respond.
+    made, UnreachableError when the engine or a reward's judge does not respond, UsageError where
+    `spec.fork` names a turn that can't be forked, or no task's prompt fits into the context.
     """
     spec = job.spec
     opened = await open_engine(EngineSetup(spec.policy, spec.agent, instances, stack, engine))
@@ -58,27 +72,47 @@ async def assemble(
             _require_messages(opened.renderer)
         if isinstance(program, Preset):
             _require_preset(program, opened.renderer, spec.agent)
-    return JobContext(
-        agent=AgentParts(
-            engine=opened.engine,
-            renderer=opened.renderer,
-            toolbox=tools,
-            prompts=prompts_of(spec.agent, tools.specs),
-            limits=_within(spec.limits, opened.info.context_tokens, on_note),
-            recording=_recording(spec.policy.sglang.record) if spec.policy.sglang else None,
-            chat_format=None if opened.renderer else _chat_format(spec.agent),
-        ),
+    rewards = Rewards(spec.grading.reward)
+    stack.push_async_callback(rewards.aclose)
+    if spec.grading.enabled:
+        await rewards.check()
+    engine_used = opened.engine
+    if observer is not None:
+        observer = Observers([observer])  # whatever it raises ends no episode
+        sandboxes = ObservedSandboxes(sandboxes, observer)
+        engine_used = observed_engine(engine_used, observer, opened.policy_of)
+        progress = ObservedProgress(progress, observer)
+    parts = AgentParts(
+        engine=engine_used,
+        renderer=opened.renderer,
+        toolbox=tools,
+        prompts=prompts_of(spec.agent, tools.specs),
+        limits=_within(spec.limits, opened.info.context_tokens, on_note),
+        recording=_recording(spec.policy.sglang.record) if spec.policy.sglang else None,
+        chat_format=None if opened.renderer else _chat_format(spec.agent),
+    )
+    # What other programs begin with is theirs.
+    if opened.renderer is not None and (program is loop or isinstance(program, Preset)):
+        long = await off_loop(find_long_prompts, parts, instances)
+        if long.tokens:
+            on_note(f"warning: {long}")
+    context = JobContext(
+        agent=parts,
         program=program,
         sampling=spec.sampling,
         sandboxes=sandboxes,
-        grader=_grader(spec.grading, instances, sandboxes) if spec.grading.enabled else None,
-        rewards=Rewards(spec.grading.reward),
+        grader=_grader(spec.grading, instances, sandboxes, logs) if spec.grading.enabled else None,
+        rewards=rewards,
         retry=spec.retry,
         progress=progress,
         policy=opened.policy_of,
         spec_digest=job.digest,
         extensions=spec.extensions,
+        observer=observer or Observer(),
     )
+    if spec.fork is None:
+        return context
+    return replace(context, fork=await find_fork_point(spec.fork, job, context, instances))
 
 
 def _chat_format(agent: AgentSpec) -> str | None:
@@ -119,8 +153,19 @@ def _require_preset(preset: Preset, renderer: Renderer, agent: AgentSpec) -> Non
             )
 
 
-def _grader(spec: GradingSpec, instances: Sequence[Instance], sandboxes: SandboxProvider) -> Grader:
-    grader = Grader(sandboxes, timeout_s=spec.timeout_seconds, log_parser=spec.log_parser)
+def _grader(
+    spec: GradingSpec,
+    instances: Sequence[Instance],
+    sandboxes: SandboxProvider,
+    logs: LogKeeper | None,
+) -> Grader:
+    grader = Grader(
+        sandboxes,
+        timeout_s=spec.timeout_seconds,
+        log_parser=spec.log_parser,
+        integrity=spec.integrity,
+        logs=logs,
+    )
     grader.require(instances)
     return grader
 

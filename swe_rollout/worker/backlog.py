@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from swe_rollout.context import Attempt
@@ -13,7 +14,7 @@ from swe_rollout.trajectory import EpisodeId
 from swe_rollout.worker.shard import WHOLE, Shard
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from swe_rollout.context import JobContext
     from swe_rollout.instance import Instance
@@ -58,6 +59,8 @@ class Backlog:
     """Those of the episodes that have a stored trajectory."""
     notes: tuple[str, ...] = ()
     """For people: what the job joined in its store."""
+    planned: int = 0
+    """Episodes of the whole job, those of other shards included."""
 
     @property
     def todo(self) -> Episodes:
@@ -72,15 +75,17 @@ async def begin(
     shard: Shard = WHOLE,
     *,
     owner: Owner | None = None,
+    quarantined: Mapping[str, str] = MappingProxyType({}),
 ) -> Backlog:
     """Record the job in its store, unless another worker did, and list the shard's episodes.
 
     Workers divide the tasks in the order of the plan, which all of them read, and which stays when
-    the job grows. Raises UsageError when the store has another job of that name, or for more
-    episodes than a job can have; UnreachableError when the store is down.
+    the job grows. `quarantined` are ids of tasks that are left out, and why. Raises UsageError when
+    the store has another job of that name, or for more episodes than a job can have;
+    UnreachableError when the store is down.
     """
     _check_size(len(instances), job.spec.samples)
-    begun = await store.begin(job, await _digests(instances), owner=owner)
+    begun = await store.begin(job, await _digests(instances), owner=owner, quarantined=quarantined)
     order = begun.plan.order()
     ordered = sorted(instances, key=lambda instance: order[instance.instance_id])
     tasks = shard.tasks(ordered)
@@ -90,7 +95,8 @@ async def begin(
         for episode in await store.committed(job.metadata.name)
         if episode.instance in names and episode.sample < samples
     )
-    return Backlog(Episodes(job.metadata.name, tasks, samples), committed, begun.notes)
+    episodes = Episodes(job.metadata.name, tasks, samples)
+    return Backlog(episodes, committed, begun.notes, planned=len(instances) * samples)
 
 
 async def _digests(instances: Sequence[Instance]) -> dict[str, str]:

@@ -19,9 +19,11 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wai
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.job_objects import read_cluster_job
 from swe_rollout.cluster.jobs import Jobs
+from swe_rollout.cluster.transport import SETTLING_S
 from swe_rollout.errors import ClusterError, PrerequisiteError, UnreachableError
 from swe_rollout.spec.addresses import is_worker
 from swe_rollout.store.owner import Owner
+from swe_rollout.worker.lives import Lives
 from swe_rollout.worker.progress_report import Reporter, ShardProgress
 from swe_rollout.worker.service_health import LONGEST_PAUSE_S, Conditions, back_off
 from swe_rollout.worker.shard import Shard
@@ -29,8 +31,10 @@ from swe_rollout.worker.startup import WorkerStartup, on_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+    from pathlib import Path
 
     from swe_rollout.cluster.job_objects import ClusterJob, JobObject
+    from swe_rollout.observer import Observer
     from swe_rollout.spec.job import RolloutJob
     from swe_rollout.spec.status import WorkerProgress
     from swe_rollout.worker.scheduler import EpisodeScheduler
@@ -55,6 +59,8 @@ class WorkerIdentity:
     """None: as many as the job's spec says."""
     pod: str
     """The pod this runs in, which carries the annotation."""
+    lives: Path | None = None
+    """The file that counts how often it was killed there; none: that is not counted."""
 
 
 class WorkerExit(StrEnum):
@@ -66,19 +72,27 @@ class WorkerExit(StrEnum):
     """It was told to stop, and episodes are left."""
 
 
-async def work(identity: WorkerIdentity, *, stop: asyncio.Event) -> WorkerExit:
+async def work(
+    identity: WorkerIdentity, *, stop: asyncio.Event, observer: Observer | None = None
+) -> WorkerExit:
     """Run this worker's shard of its job, or stop early when `stop` is set.
 
-    Raises the error that concerns the whole job: a spec, a dataset or a cluster that can't be used.
+    `observer` is told what happens.
+
+    Raises the error that concerns the whole job: a spec, a dataset or a cluster that can't be used;
+    KilledTooOftenError, which concerns this worker.
     """
     is_worker.set(True)
-    client = await ClusterClient.connect(retry_timeout_s=API_RETRY_TIMEOUT_S)
+    lives = Lives(identity.lives)
+    lives.begin()
+    # Its role was made a moment ago: the API server may not know it yet.
+    client = await ClusterClient.connect(retry_timeout_s=API_RETRY_TIMEOUT_S, settling_s=SETTLING_S)
     try:
         reading = read_cluster_job(client, identity.namespace, identity.job)
         found = await _unless_stopped(reading, stop)
         if found is None:
             return WorkerExit.DRAINED
-        return await _Worker(identity, found, client).run(stop)
+        return await _Worker(identity, found, client, observer, lives).run(stop)
     finally:
         await client.aclose()
 
@@ -86,7 +100,14 @@ async def work(identity: WorkerIdentity, *, stop: asyncio.Event) -> WorkerExit:
 class _Worker:
     """One life of a worker."""
 
-    def __init__(self, identity: WorkerIdentity, found: ClusterJob, client: ClusterClient) -> None:
+    def __init__(
+        self,
+        identity: WorkerIdentity,
+        found: ClusterJob,
+        client: ClusterClient,
+        observer: Observer | None,
+        lives: Lives,
+    ) -> None:
         self._identity = identity
         self._client = client
         self._conditions = Conditions()
@@ -97,6 +118,8 @@ class _Worker:
             store_owner=Owner(identity.namespace, client.cluster),
             conditions=self._conditions,
             is_wanted=self._is_wanted,
+            observer=observer,
+            on_progress=lives.progressed,
         )
         self._progress = ShardProgress(self._conditions)
         self._reporter = Reporter(

@@ -13,12 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.engine.base import EngineInfo, TokenEngine
 from swe_rollout.engine.chat.function import chat_engine
-from swe_rollout.engine.chat.http import (
-    ChatFormat,
-    HttpChatEngine,
-    anthropic_format,
-    openai_format,
-)
+from swe_rollout.engine.chat.http import http_engine
 from swe_rollout.engine.pool.pool import EnginePool
 from swe_rollout.engine.scripted.engine import ScriptedEngine
 from swe_rollout.engine.transformers.engine import TransformersEngine
@@ -28,7 +23,6 @@ from swe_rollout.extension import ExtensionPoint
 from swe_rollout.spec.model import Use
 from swe_rollout.spec.policy import (
     AnthropicPolicy,
-    ChatApi,
     OpenaiPolicy,
     Policy,
     ScriptedPolicy,
@@ -43,7 +37,7 @@ if TYPE_CHECKING:
 
     from swe_rollout.engine.chat.base import ChatEngine
     from swe_rollout.instance import Instance
-    from swe_rollout.spec.job import AgentSpec
+    from swe_rollout.spec.agent import AgentSpec
     from swe_rollout.trajectory import EpisodeId
 
 
@@ -115,11 +109,9 @@ async def open_engine(setup: EngineSetup) -> OpenEngine:
         case Policy(transformers=TransformersPolicy() as options):
             use, parameters = "transformers", {"options": options}
         case Policy(openai=OpenaiPolicy() as options):
-            urls = options.urls or (options.url,)
-            return await _open_api(setup, options, openai_format(options), urls=urls)
+            return await _open_chat(setup, http_engine(options), f"openai:{options.model}")
         case Policy(anthropic=AnthropicPolicy() as options):
-            form = anthropic_format(options)
-            return await _open_api(setup, options, form, urls=(options.url,))
+            return await _open_chat(setup, http_engine(options), f"anthropic:{options.model}")
         case Policy(chat=Use() as own):
             return await _open_chat(setup, chat_engine(own.use, own.with_), f"chat:{own.use}")
         case Policy(engine=Use() as own):
@@ -181,13 +173,6 @@ async def open_transformers(setup: EngineSetup, *, options: TransformersPolicy) 
     return OpenEngine(
         engine, renderer, await engine.info(), lambda _: f"transformers:{options.model}"
     )
-
-
-async def _open_api(
-    setup: EngineSetup, options: ChatApi, form: ChatFormat, *, urls: Sequence[str]
-) -> OpenEngine:
-    engine = HttpChatEngine(options, form, urls=urls)
-    return await _open_chat(setup, engine, f"{form.name}:{options.model}")
 
 
 async def _open_chat(setup: EngineSetup, engine: ChatEngine, name: str) -> OpenEngine:

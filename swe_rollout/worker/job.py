@@ -17,13 +17,17 @@ from swe_rollout.store.damage import DamagedRecord
 from swe_rollout.store.store import Store
 from swe_rollout.store.summary import JobSummary, JobTally
 from swe_rollout.worker.backlog import Sampler, begin
+from swe_rollout.worker.failure_budget import CountedBefore
+from swe_rollout.worker.resume import open_journals
 from swe_rollout.worker.scheduler import EpisodeScheduler
+from swe_rollout.worker.service_health import LOCAL_PATIENCE_S, EngineMonitor, StoreMonitor
 from swe_rollout.worker.session import open_session
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
+    from swe_rollout.observer import Observer
     from swe_rollout.progress import Progress
     from swe_rollout.spec.job import RolloutJob
     from swe_rollout.worker.backlog import Backlog
@@ -74,36 +78,46 @@ async def run_job(
     progress: Progress,
     on_note: Callable[[str], None],
     rerun_damaged: bool = False,
+    observer: Observer | None = None,
 ) -> RunSummary:
     """Roll out every episode of `job` that its store does not hold yet; the state at the end.
 
     `base_dir` is where relative dataset paths start. With `rerun_damaged`, records that can't be
-    read are moved aside, and their episodes run again. Raises UsageError, PrerequisiteError or
-    UnreachableError before any episode starts, and BudgetSpentError or UnreachableError (store)
-    while they run; whatever was committed stays.
+    read are moved aside, and their episodes run again. `observer` is told what happens. Raises
+    UsageError, PrerequisiteError or UnreachableError before any episode starts, and
+    BudgetSpentError or UnreachableError (store) while they run; whatever was committed stays.
     """
     store = Store.open(job.spec.store.uri)
-    async with open_session(job, base_dir=base_dir, progress=progress, on_note=on_note) as session:
+    async with open_session(
+        job,
+        base_dir=base_dir,
+        progress=progress,
+        on_note=on_note,
+        logs=store,
+        start_patience_s=LOCAL_PATIENCE_S,
+        observer=observer,
+    ) as session:
+        store.observe(StoreMonitor(session.conditions))
         backlog = await _begin(session, store, on_note, rerun_damaged=rerun_damaged)
-        progress.planned(len(backlog.attempts), len(backlog.committed))
+        session.context.progress.planned(len(backlog.attempts), len(backlog.committed))
         tally = JobTally(store, job.metadata.name)
-        earlier = 0
+        before = CountedBefore()
         async for trajectory in tally.read_new():
             if trajectory.episode in backlog.committed:
                 Sampler.of(trajectory).require_same(session.context)
-                progress.earlier(trajectory)
-                earlier += 1
-        ran = await _run(session, store, backlog, on_note)
+                session.context.progress.earlier(trajectory)
+                before = before.and_one(trajectory)
+        ran = await _run(session, store, backlog, before, on_note)
     summary = await tally.summary()
     left = sum(attempt.episode not in tally.episodes for attempt in backlog.attempts)
-    return RunSummary(summary, len(backlog.attempts), earlier, ran, left)
+    return RunSummary(summary, len(backlog.attempts), before.finished, ran, left)
 
 
 async def _begin(
     session: Session, store: Store, on_note: Callable[[str], None], *, rerun_damaged: bool
 ) -> Backlog:
     """Record the job in its store, and list its episodes; damaged ones are left to do if asked."""
-    backlog = await begin(store, session.job, session.instances)
+    backlog = await begin(store, session.job, session.instances, quarantined=session.quarantined)
     for note in backlog.notes:
         on_note(note)
     if not rerun_damaged:
@@ -118,19 +132,38 @@ async def _begin(
 
 
 async def _run(
-    session: Session, store: Store, backlog: Backlog, on_note: Callable[[str], None]
+    session: Session,
+    store: Store,
+    backlog: Backlog,
+    before: CountedBefore,
+    on_note: Callable[[str], None],
 ) -> int:
     """Roll out what is left of the backlog; return the number of episodes."""
     spec, context = session.job.spec, session.context
     if spec.suspend:
         on_note("spec.suspend is true: no episode is started")
         return 0
-    if not len(backlog.todo):
-        return 0
-    await context.sandboxes.delete_orphans(backlog.committed)
-    scheduler = EpisodeScheduler(context, store, budget=spec.failure_budget, size=spec.parallelism)
-    scheduler.add(backlog.todo)
-    await in_time(scheduler.work(), spec.active_deadline_seconds)
+    journals = await open_journals(store, session.job, backlog)
+    engine = EngineMonitor(
+        context.agent.engine,
+        session.conditions,
+        engine_patience_s=LOCAL_PATIENCE_S,
+        store_patience_s=LOCAL_PATIENCE_S,
+    )
+    scheduler = EpisodeScheduler(
+        context,
+        store,
+        budget=spec.failure_budget,
+        size=spec.parallelism,
+        services=engine,
+        journals=journals,
+        before=before,
+    )
+    if len(backlog.todo):
+        await context.sandboxes.delete_orphans(backlog.committed)
+        scheduler.add(backlog.todo)
+        async with engine.watching():
+            await in_time(scheduler.work(), spec.active_deadline_seconds)
     scheduler.check_budget()
     return len(backlog.todo) - scheduler.left
 

@@ -25,6 +25,7 @@ from swe_rollout.trajectory import EpisodeId
 from swe_rollout.worker.backlog import Sampler, begin
 from swe_rollout.worker.job import in_time
 from swe_rollout.worker.scheduler import EpisodeScheduler
+from swe_rollout.worker.service_health import LOCAL_PATIENCE_S
 from swe_rollout.worker.session import open_session
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
     from swe_rollout.store.claims import Claimant
     from swe_rollout.training.groups import Group
     from swe_rollout.training.staleness import Staleness
-    from swe_rollout.trajectory import Failure, Trajectory, Turn
+    from swe_rollout.trajectory import Failure, Trajectory
+    from swe_rollout.turn import Turn
 
 log = structlog.get_logger()
 
@@ -276,9 +278,15 @@ async def open_groups(
     spec = job.spec
     store = Store.open(spec.store.uri)
     async with open_session(
-        job, base_dir=base_dir, progress=progress, on_note=on_note, engine=engine
+        job,
+        base_dir=base_dir,
+        progress=progress,
+        on_note=on_note,
+        engine=engine,
+        logs=store,
+        start_patience_s=LOCAL_PATIENCE_S,
     ) as session:
-        backlog = await begin(store, job, session.instances)
+        backlog = await begin(store, job, session.instances, quarantined=session.quarantined)
         for note in backlog.notes:
             on_note(note)
         await store.set_refills(job.metadata.name, options.refills)

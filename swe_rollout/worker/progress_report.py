@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from swe_rollout.cluster.client import ClusterClient
     from swe_rollout.progress import Phase
-    from swe_rollout.trajectory import EpisodeId, Failure, Trajectory, Turn
+    from swe_rollout.trajectory import EpisodeId, Failure, Trajectory
+    from swe_rollout.turn import Turn
     from swe_rollout.worker.service_health import Conditions
 
 log = structlog.get_logger()
@@ -47,8 +48,14 @@ LAST_WRITE_S = 4.0
 class ShardProgress:
     """The `Progress` of a worker: counts everything committed of its shard."""
 
-    def __init__(self, conditions: Conditions) -> None:
+    def __init__(
+        self, conditions: Conditions, *, job: int = 0, on_commit: Callable[[], None] | None = None
+    ) -> None:
+        """`job`: the episodes of the whole job; `on_commit` is called after each of this worker."""
         self._conditions = conditions
+        self._job = job
+        self._on_commit = on_commit
+        self._masked_now = 0
         self._total = 0
         self._counts = OutcomeCounts()
 
@@ -77,6 +84,9 @@ class ShardProgress:
     def done(self, trajectory: Trajectory) -> None:
         """Count a trajectory that this worker committed."""
         self._counts.add(trajectory.outcome)
+        self._masked_now += trajectory.masked
+        if self._on_commit is not None:
+            self._on_commit()
 
     def snapshot(self, *, running: int, finished: bool) -> WorkerProgress:
         """Return everything in the form that the operator reads."""
@@ -88,6 +98,7 @@ class ShardProgress:
                 running=running,
                 resolved=counts.resolved,
                 unresolved=counts.unresolved,
+                tampered=counts.tampered,
                 masked=counts.masked,
             ),
             stop_reasons=dict(sorted(counts.stop_reasons.items())),
@@ -95,6 +106,8 @@ class ShardProgress:
             reward_sum=round(counts.reward_sum, 6),
             unmet=self._conditions.unmet,
             finished=finished,
+            planned=self._job,
+            masked_now=self._masked_now,
         )
 
 
@@ -171,7 +184,8 @@ class Reporter:
         if progress == self._written or time.monotonic() - self._wrote_at_s < BETWEEN_WRITES_S:
             return False
         covered = self._allowance.covers_one(progress.episodes.committed)
-        return covered or self._written.unmet != progress.unmet
+        urgent = (progress.unmet, progress.masked_now)  # the failure budget may be spent by it
+        return covered or urgent != (self._written.unmet, self._written.masked_now)
 
     async def _write(self, progress: WorkerProgress) -> None:
         self._wrote_at_s = time.monotonic()

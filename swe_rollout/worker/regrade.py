@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from swe_rollout.grading.grader import Grader
     from swe_rollout.instance import Instance
-    from swe_rollout.spec.job import RetrySpec
+    from swe_rollout.spec.retry import RetrySpec
     from swe_rollout.trajectory import Trajectory
 
 _MAX_WAIT_S = 30.0

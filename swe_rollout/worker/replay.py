@@ -18,7 +18,8 @@ from swe_rollout.errors import EpisodeError, SandboxError, boundary
 from swe_rollout.redaction import redact
 from swe_rollout.sandbox import workspace
 from swe_rollout.sandbox.base import Role, SandboxRequest
-from swe_rollout.trajectory import CallStatus, EpisodeId, Observation
+from swe_rollout.trajectory import EpisodeId
+from swe_rollout.turn import CallStatus, Observation
 from swe_rollout.worker.noise import without_noise
 
 if TYPE_CHECKING:
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
     from swe_rollout.instance import Instance
     from swe_rollout.sandbox.base import Sandbox, SandboxProvider
     from swe_rollout.sandbox.workspace import Base
-    from swe_rollout.spec.job import Limits
-    from swe_rollout.trajectory import ToolCall, Trajectory
+    from swe_rollout.spec.limits import Limits
+    from swe_rollout.trajectory import Trajectory
+    from swe_rollout.turn import ToolCall
 
 MARGIN_S = 3600.0
 """Added to an episode's own time for the deadline of the sandbox."""

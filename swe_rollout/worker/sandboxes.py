@@ -14,6 +14,8 @@ from swe_rollout.extension import ExtensionPoint
 from swe_rollout.sandbox.base import SandboxProvider
 from swe_rollout.sandbox.kodo.provider import KodoProvider
 from swe_rollout.sandbox.local.provider import LocalProvider
+from swe_rollout.sandbox.session.keys import SessionKeys
+from swe_rollout.worker.checkouts import open_checkout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -83,11 +85,27 @@ def open_sandboxes(
 
 def open_local(setup: SandboxSetup, *, options: LocalSandbox) -> SandboxProvider:
     """Open sandboxes in namespaces on this machine."""
-    provider = LocalProvider(options, harmless=setup.harmless)
-    provider.require({instance.image for instance in setup.instances})
+    _note_networks(setup, options.network, "spec.sandbox.local.network")
+    checkout = None
+    if options.checkout is not None:
+        checkout = open_checkout(options.checkout, setup.instances, setup.on_note)
+    provider = LocalProvider(options, harmless=setup.harmless, checkout=checkout)
+    if checkout is None:
+        provider.require({instance.image for instance in setup.instances})
     if provider.warning:
         setup.on_note(f"warning: {provider.warning}")
     return provider
+
+
+def _note_networks(setup: SandboxSetup, network: str, field: str) -> None:
+    """Say that tasks ask for a network that they don't get."""
+    wanting = [each.instance_id for each in setup.instances if each.wants_network]
+    if wanting and network == "none":
+        more = f" and {len(wanting) - 1} more" if wanting[1:] else ""
+        setup.on_note(
+            f"{wanting[0]}{more} may need a network, which sandboxes don't have: {field}: "
+            "requested would give one to the tasks that ask for it"
+        )
 
 
 def open_pods(setup: SandboxSetup, *, options: PodSandbox) -> SandboxProvider:
@@ -95,11 +113,13 @@ def open_pods(setup: SandboxSetup, *, options: PodSandbox) -> SandboxProvider:
     # Kubernetes' client takes most of a second to import.
     from swe_rollout.sandbox.pods.provider import PodProvider  # noqa: PLC0415
 
+    _note_networks(setup, options.network, "spec.sandbox.pod.network")
     return PodProvider(
         options,
         job=setup.job,
         owner=setup.owner,
         on_start_warning=setup.on_start_warning,
+        keys=SessionKeys.from_environment(),
     )
 
 

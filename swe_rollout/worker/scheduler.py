@@ -7,6 +7,7 @@ down, the scheduler waits and no episode loses an attempt: `Services` is its vie
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import structlog
@@ -25,29 +26,32 @@ from swe_rollout.errors import (
     UnreachableError,
     first_error,
 )
+from swe_rollout.journal.errors import TakenOverError
+from swe_rollout.observer import Service, waiting
+from swe_rollout.progress import Phase
 from swe_rollout.store.damage import DamagedRecordError
 from swe_rollout.worker.attempt_queue import AttemptQueue
 from swe_rollout.worker.attempts import play_attempts
+from swe_rollout.worker.failure_budget import CommittedCounts, CountedBefore
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from swe_rollout.context import Attempt, JobContext
-    from swe_rollout.spec.job import FailureBudget
+    from swe_rollout.spec.retry import FailureBudget
     from swe_rollout.store.store import Store
-    from swe_rollout.trajectory import Failure, Trajectory
+    from swe_rollout.trajectory import EpisodeId, Failure, Trajectory
     from swe_rollout.worker.attempt_queue import Attempts
+    from swe_rollout.worker.resume import ResumableEpisodes
 
 log = structlog.get_logger()
 _T = TypeVar("_T")
 _A = TypeVar("_A")
 
-BUDGET_FLOOR = 10
-"""While fewer episodes have finished, the failure budget is that of this many."""
-
-
-class BudgetSpentError(SweRolloutError):
-    """Too many episodes were masked: something breaks them, or the policy ends its sandboxes."""
+OWNER_POLL_S = 2.0
+"""Between two looks for an episode that another process has taken over."""
+OWNER_PATIENCE_S = 600.0
+"""How long that process may write nothing before it counts as dead: longer than a turn takes."""
 
 
 class Services(Protocol):
@@ -99,20 +103,24 @@ class EpisodeScheduler:
         budget: FailureBudget,
         size: int,
         services: Services | None = None,
+        journals: ResumableEpisodes | None = None,
+        before: CountedBefore | None = None,
     ) -> None:
-        """`size` is how many episodes run at a time; 0 starts none."""
+        """`size` is how many episodes run at a time; 0 starts none.
+
+        Without `journals`, an episode that is broken off begins anew.
+        """
         self._context = context
         self._store = store
-        self._budget = budget
+        self._counts = CommittedCounts(budget, before or CountedBefore())
         self._size = size
         self._services = services or Unmonitored()
+        self._journals = journals
         self._queue = AttemptQueue()
         self._tasks: dict[asyncio.Task[None], Attempt] = {}
         self._committing: set[asyncio.Task[None] | None] = set()
         self._changed = asyncio.Event()
         self._closed = False
-        self._finished = 0
-        self._masked = 0
         self._playing = 0
         self._one_ended = asyncio.Event()
 
@@ -182,14 +190,48 @@ class EpisodeScheduler:
 
     async def _play(self, first: Attempt) -> None:
         with structlog.contextvars.bound_contextvars(episode=str(first.episode)):
-            trajectory = await play_attempts(first, self._counted, self._context)
+            trajectory = await self._played(first)
             self._committing.add(asyncio.current_task())
+            if self._journals is not None:
+                keep = partial(self._journals.keep, fork=self._context.fork)
+                trajectory = await self._patiently(keep, trajectory)
             await self._commit(trajectory)
+            if self._journals is not None:
+                await self._journals.forget(trajectory.episode)
+
+    async def _played(self, first: Attempt) -> Trajectory:
+        """Return what the episode came to, here or in a process that has taken it over."""
+        if self._journals is None:
+            return await play_attempts(first, self._counted, self._context)
+        while True:
+            attempt = await self._patiently(self._journals.first, first)
+            try:
+                return await play_attempts(attempt, self._counted, self._context)
+            except TakenOverError as error:
+                log.warning("episode_taken_over", why=error.why, fix=error.fix)
+            if (found := await self._committed_by_owner(first.episode)) is not None:
+                return found
+            log.warning("episode_taken_back", why="its owner writes nothing any more")
+
+    async def _committed_by_owner(self, episode: EpisodeId) -> Trajectory | None:
+        """Wait for the process that has taken an episode over; none: it is at a standstill."""
+        seen, since_s = -1, 0.0
+        while since_s < OWNER_PATIENCE_S:
+            await asyncio.sleep(OWNER_POLL_S)
+            if (found := await self._patiently(self._store.find, episode)) is not None:
+                return found
+            chunks = await self._patiently(self._chunks, episode)
+            seen, since_s = chunks, (since_s + OWNER_POLL_S if chunks == seen else 0.0)
+        return None
+
+    async def _chunks(self, episode: EpisodeId) -> int:
+        return 0 if self._journals is None else await self._journals.chunks(episode)
 
     async def _counted(self, attempt: Attempt) -> Trajectory:
         """Run an attempt, again while it ends for a reason that does not count as one."""
         while True:
-            await self._services.ready()
+            with waiting(self._context.observer, Service.ENGINE):
+                await self._services.ready()
             trajectory = await self._run(attempt)
             failure = trajectory.failure
             if failure is None:
@@ -207,13 +249,16 @@ class EpisodeScheduler:
     async def _run(self, attempt: Attempt) -> Trajectory:
         self._playing += 1
         try:
-            return await run_episode(attempt, self._context)
+            if self._journals is None:
+                return await run_episode(attempt, self._context)
+            return await self._journals.play(attempt, self._context)
         finally:
             self._playing -= 1
             self._one_ended.set()
             self._one_ended = asyncio.Event()
 
     async def _commit(self, trajectory: Trajectory) -> None:
+        self._context.progress.phase(trajectory.episode, Phase.COMMIT)
         if not await self._patiently(self._store.commit, trajectory):
             # An earlier write got through unnoticed, or another process was first: that one counts.
             log.info("already_committed")
@@ -223,24 +268,11 @@ class EpisodeScheduler:
                 log.warning("damaged_record_found", why=str(error), fix=error.fix)
                 return
         self._context.progress.done(trajectory)
-        self._finished += 1
-        self._masked += trajectory.masked
-        self._check_budget(at_least=BUDGET_FLOOR)
+        self._counts.add(trajectory)
 
     def check_budget(self) -> None:
         """Raise BudgetSpentError when too many of the finished episodes were masked, few or not."""
-        self._check_budget(at_least=0)
-
-    def _check_budget(self, *, at_least: int) -> None:
-        allowed = self._budget.max_masked_fraction
-        if self._masked > allowed * max(self._finished, at_least):
-            raise BudgetSpentError(
-                "the failure budget is spent",
-                why=f"{self._masked} of {self._finished} episodes were masked, which have no "
-                f"reward; spec.failureBudget.maxMaskedFraction allows {allowed:g} of them",
-                fix="fix the cause (`swe-rollout status` lists the failures), then run again; "
-                "committed episodes stay",
-            )
+        self._counts.check()
 
     async def _patiently(self, call: Callable[[_A], Awaitable[_T]], argument: _A) -> _T:
         """Call the store until it responds."""
@@ -263,6 +295,8 @@ class EpisodeScheduler:
     def _store_failed(self, state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None
         if isinstance(error, SweRolloutError):
+            self._context.observer.store_failed(error)
+            self._context.observer.waited(Service.STORE, state.upcoming_sleep)
             self._services.store_failed(error)
 
 

@@ -7,7 +7,8 @@ engine is down and excuses attempts that failed for it; `MonitoredSandboxes` wat
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, TypeVar
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, retry_if_result
@@ -15,14 +16,15 @@ from tenacity.wait import wait_chain, wait_exponential, wait_fixed
 
 from swe_rollout.engine.sglang.protocol import UnavailableError
 from swe_rollout.errors import Boundary, EpisodeError, SweRolloutError, UnreachableError
+from swe_rollout.sandbox.base import Reattaching
 from swe_rollout.spec.status import ConditionType, UnmetCondition
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 
     from swe_rollout.engine.base import TokenEngine
     from swe_rollout.engine.chat.base import ChatEngine
-    from swe_rollout.sandbox.base import Sandbox, SandboxProvider, SandboxRequest
+    from swe_rollout.sandbox.base import Sandbox, SandboxMark, SandboxProvider, SandboxRequest
     from swe_rollout.trajectory import EpisodeId, Failure
 
 log = structlog.get_logger()
@@ -32,12 +34,21 @@ FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
 PROBE_S = 10.0
 """Between two probes of an engine that responds."""
+PAUSE_S = 60.0
+"""A pause that is longer is reported."""
 BUSY_S = 10.0
 """Before the next attempt on an engine that responds but accepts no calls."""
 STORE_PATIENCE_S = 3600.0
 """Finished episodes are kept in memory this long; there are no more of them than run at once."""
 _SANDBOXES = (Boundary.SANDBOX, Boundary.CLUSTER, Boundary.GRADER)
 _MESSAGE_CHARS = 1000
+_MET = {
+    ConditionType.STORAGE_READY: "the store takes what it is given",
+    ConditionType.MODEL_READY: "the engine responds",
+    ConditionType.SANDBOXES_READY: "sandboxes start",
+}
+LOCAL_PATIENCE_S = 300.0
+"""How long a run in this process waits for a service before it stops, for somebody watches it."""
 
 
 def back_off() -> wait_exponential:
@@ -48,8 +59,10 @@ def back_off() -> wait_exponential:
 class Conditions:
     """The conditions of a job that are unmet for this worker, at most one reason for each."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_note: Callable[[str], None] | None = None) -> None:
+        """`on_note` is called with a sentence for people, when one is unmet and when it is met."""
         self._by_condition: dict[ConditionType, UnmetCondition] = {}
+        self._on_note = on_note or _no_note
 
     @property
     def unmet(self) -> tuple[UnmetCondition, ...]:
@@ -72,6 +85,7 @@ class Conditions:
             log.warning(
                 "condition_unmet", condition=condition.value, reason=reason, message=message
             )
+            self._on_note(f"waiting: {_one_line(message)}")
         self._by_condition[condition] = UnmetCondition(
             condition=condition, reason=reason, message=_one_line(message)
         )
@@ -80,6 +94,7 @@ class Conditions:
         """Mark the condition as met."""
         if self._by_condition.pop(condition, None) is not None:
             log.info("condition_met", condition=condition.value)
+            self._on_note(f"going on: {_MET[condition]}")
 
     async def until_reached(
         self, condition: ConditionType, call: Callable[[], Awaitable[_T]]
@@ -102,23 +117,52 @@ class Conditions:
         return response
 
 
-class EngineMonitor:
-    """The `Services` of a scheduler on a cluster: no episode pays for an engine that is down."""
+@runtime_checkable
+class Pausable(Protocol):
+    """An engine that a trainer may pause."""
 
-    store_patience_s = STORE_PATIENCE_S
+    @property
+    def paused_s(self) -> float:
+        """For how long it has been paused; 0 while it is not."""
+        ...
+
+
+class EngineMonitor:
+    """The `Services` of a scheduler: no episode pays for an engine that is down."""
 
     def __init__(
         self,
         engine: TokenEngine | ChatEngine,
         conditions: Conditions,
         *,
-        is_wanted: Callable[[], Awaitable[bool]],
+        is_wanted: Callable[[], Awaitable[bool]] | None = None,
+        engine_patience_s: float | None = None,
+        store_patience_s: float = STORE_PATIENCE_S,
     ) -> None:
+        """`is_wanted`: whether the job still exists; None: nobody else ends its sandboxes.
+
+        An attempt waits `engine_patience_s` for the engine, beyond what its calls have waited;
+        None: for good.
+        """
+        self.store_patience_s = store_patience_s
+        self._patience_s = engine_patience_s
+        self._why_down = UnreachableError("the engine does not respond")
         self._engine = engine
         self._conditions = conditions
         self._is_wanted = is_wanted
         self._is_up = asyncio.Event()
         self._is_up.set()
+        self._is_paused = False
+
+    @asynccontextmanager
+    async def watching(self) -> AsyncIterator[None]:
+        """Probe the engine while the block runs."""
+        task = asyncio.create_task(self.run())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     async def run(self) -> None:
         """Probe the engine until cancelled, more often while it is down."""
@@ -130,15 +174,24 @@ class EngineMonitor:
             )(self._probe)
 
     async def ready(self) -> None:
-        """Return when the engine responded to its last probe."""
-        await self._is_up.wait()
+        """Return when the engine responded to its last probe.
+
+        Raises UnreachableError when it has not for too long.
+        """
+        try:
+            async with asyncio.timeout(self._patience_s):
+                await self._is_up.wait()
+        except TimeoutError:
+            raise UnreachableError(
+                self._why_down.what, why=self._why_down.why, fix=self._why_down.fix
+            ) from None
 
     async def excuses(self, failure: Failure) -> bool:
         """Whether the engine is down or accepts no calls, or the job is deleted with its sandboxes.
 
         Returns when another attempt may work.
         """
-        if failure.boundary in _SANDBOXES and not await self._is_wanted():
+        if failure.boundary in _SANDBOXES and not await self._is_still_wanted():
             # Kubernetes deletes in any order. This worker is next; its attempt counts for nothing.
             await asyncio.sleep(BUSY_S)
             return True
@@ -146,8 +199,8 @@ class EngineMonitor:
             return False
         if not await self._probe():
             return True
-        if failure.type != UnavailableError.__name__:
-            return False
+        if failure.type != UnavailableError.__name__ or self._patience_s is not None:
+            return False  # the call itself has waited, and a run must end
         # Not the failure's own message: it quotes what answered at the job's address.
         self._conditions.fail(
             ConditionType.MODEL_READY, UnavailableError("the engine accepts no more work")
@@ -163,17 +216,59 @@ class EngineMonitor:
         """Mark the store as well."""
         self._conditions.clear(ConditionType.STORAGE_READY)
 
+    async def _is_still_wanted(self) -> bool:
+        return self._is_wanted is None or await self._is_wanted()
+
     async def _probe(self) -> bool:
         try:
             await self._engine.info()
         except UnreachableError as error:
+            self._why_down = error
             self._is_up.clear()
             self._conditions.fail(ConditionType.MODEL_READY, error)
             return False
+        except Exception as error:  # noqa: BLE001 - of an engine of the user's own, which is there
+            log.warning("engine_probe_failed", why=f"{type(error).__name__}: {error}")
         if not self._is_up.is_set():
             self._is_up.set()
             self._conditions.clear(ConditionType.MODEL_READY)
+        self._note_pause()
         return True
+
+    def _note_pause(self) -> None:
+        """Say that the engine is paused for longer than an update of weights takes."""
+        was_paused = self._is_paused
+        self._is_paused = isinstance(self._engine, Pausable) and self._engine.paused_s > PAUSE_S
+        if self._is_paused:
+            self._conditions.mark(
+                ConditionType.MODEL_READY,
+                "EnginePaused",
+                f"the engine has been paused for more than {PAUSE_S:g} s, and samples nothing. "
+                "A trainer that died may have left it so: POST /continue_generation",
+            )
+        elif was_paused:
+            self._conditions.clear(ConditionType.MODEL_READY)
+
+
+class StoreMonitor:
+    """Keeps the condition of a store by how its calls end, whoever makes them.
+
+    Reads may succeed while a disk is full or a bucket is read-only, so each kind counts by itself.
+    """
+
+    def __init__(self, conditions: Conditions) -> None:
+        self._conditions = conditions
+        self._failing = set[str]()
+
+    def __call__(self, kind: str, error: UnreachableError | None) -> None:
+        """Note how a call of a kind, such as `write`, has ended, or that it takes very long."""
+        if error is not None:
+            self._failing.add(kind)
+            self._conditions.fail(ConditionType.STORAGE_READY, error)
+        elif kind in self._failing:
+            self._failing.discard(kind)
+            if not self._failing:
+                self._conditions.clear(ConditionType.STORAGE_READY)
 
 
 class MonitoredSandboxes:
@@ -192,6 +287,13 @@ class MonitoredSandboxes:
         self._conditions.clear(ConditionType.SANDBOXES_READY)
         return sandbox
 
+    async def attach(
+        self, request: SandboxRequest, mark: SandboxMark, *, life: int, delta: int
+    ) -> Sandbox | None:
+        if not isinstance(self._provider, Reattaching):
+            return None
+        return await self._provider.attach(request, mark, life=life, delta=delta)
+
     def prewarm(self, requests: Iterable[SandboxRequest]) -> None:
         self._provider.prewarm(requests)
 
@@ -200,6 +302,10 @@ class MonitoredSandboxes:
 
     async def aclose(self) -> None:
         await self._provider.aclose()
+
+
+def _no_note(text: str) -> None:
+    del text
 
 
 def _one_line(text: str) -> str:

@@ -7,10 +7,11 @@ itself. Every adapter of a trainer stands on `Session.run_episode`.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from difflib import get_close_matches
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from swe_rollout.agent.off_loop import settled_heap
@@ -24,15 +25,19 @@ from swe_rollout.worker.assembly import assemble
 from swe_rollout.worker.attempts import play_attempts
 from swe_rollout.worker.extensions import import_extensions
 from swe_rollout.worker.sandboxes import SandboxSetup, open_sandboxes
+from swe_rollout.worker.service_health import Conditions
+from swe_rollout.worker.start_guard import GuardedSandboxes
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from pathlib import Path
 
     from swe_rollout.agent.renderer import Renderer
     from swe_rollout.context import JobContext
     from swe_rollout.engine.base import TokenEngine
+    from swe_rollout.grading.grader import LogKeeper
     from swe_rollout.instance import Instance
+    from swe_rollout.observer import Observer
     from swe_rollout.progress import Progress
     from swe_rollout.spec.job import RolloutJob
     from swe_rollout.spec.policy import Sampling
@@ -43,13 +48,30 @@ if TYPE_CHECKING:
 class Session:
     """The tasks of a job, and what playing them takes."""
 
-    def __init__(self, job: RolloutJob, instances: Sequence[Instance], context: JobContext) -> None:
+    def __init__(
+        self,
+        job: RolloutJob,
+        instances: Sequence[Instance],
+        context: JobContext,
+        *,
+        quarantined: Mapping[str, str] = MappingProxyType({}),
+        first_sample: int = 0,
+        conditions: Conditions | None = None,
+    ) -> None:
+        """`quarantined` are ids of tasks that are left out, and why.
+
+        Samples that get no number from the caller are numbered from `first_sample` on. `conditions`
+        say which services are down.
+        """
         self.job = job
         self.instances = tuple(instances)
+        self.quarantined = quarantined
         self.context = context
+        self.conditions = conditions or Conditions()
         self._by_id = {each.instance_id: each for each in self.instances}
         self._places = asyncio.Semaphore(job.spec.parallelism)
-        self._next_sample: Counter[str] = Counter()
+        self._first_sample = first_sample
+        self._next_sample: dict[str, int] = {}
         self._playing: set[EpisodeId] = set()
 
     def __repr__(self) -> str:
@@ -64,6 +86,12 @@ class Session:
     def renderer(self) -> Renderer:
         """The renderer of the engine's model. Raises InternalError as `engine` does."""
         return self.context.agent.tokens.renderer
+
+    def new_samples(self, instance_id: str, count: int = 1) -> int:
+        """Take the numbers of samples that this session has not played; return the first."""
+        first = self._next_sample.get(instance_id, self._first_sample)
+        self._next_sample[instance_id] = first + count
+        return first
 
     async def run_episode(
         self,
@@ -81,14 +109,15 @@ class Session:
         the job does not have, and for an episode that is being played.
         """
         found = self._instance(instance) if isinstance(instance, str) else instance
-        number = self._next_sample[found.instance_id] if sample is None else sample
+        number = self.new_samples(found.instance_id) if sample is None else sample
         episode = EpisodeId(self.job.metadata.name, found.instance_id, number)
         if episode in self._playing:
             raise UsageError(
                 f"{episode} is being played",
                 fix="leave `sample` out, or give each episode of a task a number of its own",
             )
-        self._next_sample[found.instance_id] = max(self._next_sample[found.instance_id], number + 1)
+        following = self._next_sample.get(found.instance_id, self._first_sample)
+        self._next_sample[found.instance_id] = max(following, number + 1)
         context = self.context if sampling is None else replace(self.context, sampling=sampling)
         self._playing.add(episode)
         try:
@@ -114,8 +143,13 @@ class Session:
         """
         found = self._instance(instance) if isinstance(instance, str) else instance
         wanted = self.job.spec.samples if samples is None else samples
-        first = self._next_sample[found.instance_id]
-        self._next_sample[found.instance_id] += wanted * (1 + refills)
+        if wanted < 1 or refills < 0:
+            raise UsageError(
+                f"a group of {wanted} samples with {refills} refills can't be played",
+                why="a group has at least one sample, and no fewer than 0 refills",
+                fix="leave samples out for those of the job, or raise it",
+            )
+        first = self.new_samples(found.instance_id, wanted * (1 + refills))
         name = EpisodeId(self.job.metadata.name, found.instance_id, first).group
         group = Assembly(name, wanted=wanted, refills=refills, first=first)
 
@@ -131,10 +165,17 @@ class Session:
     def _instance(self, instance_id: str) -> Instance:
         if (found := self._by_id.get(instance_id)) is not None:
             return found
-        shown = ", ".join(each.instance_id for each in self.instances[:5])
+        names = [each.instance_id for each in self.instances]
+        close = get_close_matches(instance_id, names, n=1)
         raise UsageError(
-            f"the job has no task {instance_id}", why=f"it has {len(self.instances)}: {shown} …"
+            f"the job has no task {instance_id}",
+            why=f"it has {len(names)}: {', '.join(names[:_MOST_NAMED])}"
+            + " …" * (len(names) > _MOST_NAMED),
+            fix=f"did you mean {close[0]}?" if close else "name one of these, or widen `include`",
         )
+
+
+_MOST_NAMED = 5
 
 
 @asynccontextmanager
@@ -145,17 +186,27 @@ async def open_session(
     progress: Progress,
     on_note: Callable[[str], None],
     engine: TokenEngine | None = None,
+    first_sample: int = 0,
+    logs: LogKeeper | None = None,
+    start_patience_s: float | None = None,
+    observer: Observer | None = None,
 ) -> AsyncIterator[Session]:
     """Open the dataset, sandboxes, engine and grader of a job while the block runs.
 
     `base_dir` is where relative dataset paths start. `engine` takes the place of the one that
-    `spec.policy` names, and stays open. Raises UsageError, PrerequisiteError or UnreachableError.
+    `spec.policy` names, and stays open; `first_sample` is as in `Session`. `logs` keeps what tests
+    print: the store, where records are stored. While no sandbox starts, others wait for up to
+    `start_patience_s`; None: they don't, and whoever plays the episodes judges each failure.
+    `observer` is told what happens. Raises UsageError, PrerequisiteError or UnreachableError.
     """
     spec = job.spec
     await import_extensions(job)
-    loaded = await load(spec.dataset, base_dir=base_dir, on_progress=on_note)
+    loaded = await load(spec.tasks, base_dir=base_dir, on_progress=on_note)
     for problem in loaded.problems:
         on_note(f"left out: {problem}")
+    for note in loaded.notes:
+        on_note(note)
+    conditions = Conditions(on_note)
     async with AsyncExitStack() as stack:
         setup = SandboxSetup(
             loaded.instances,
@@ -164,14 +215,26 @@ async def open_session(
             # An engine of the caller's own may serve a model, whatever the policy names.
             harmless=spec.policy.scripted is not None and engine is None,
         )
+        sandboxes = open_sandboxes(spec.sandbox, setup, stack)
+        if start_patience_s is not None:
+            sandboxes = GuardedSandboxes(sandboxes, conditions, patience_s=start_patience_s)
         context = await assemble(
             job,
             loaded.instances,
-            sandboxes=open_sandboxes(spec.sandbox, setup, stack),
+            sandboxes=sandboxes,
             progress=progress,
             on_note=on_note,
             stack=stack,
             engine=engine,
+            logs=logs,
+            observer=observer,
         )
         stack.enter_context(settled_heap())
-        yield Session(job, loaded.instances, context)
+        yield Session(
+            job,
+            loaded.instances,
+            context,
+            quarantined=loaded.quarantined,
+            first_sample=first_sample,
+            conditions=conditions,
+        )

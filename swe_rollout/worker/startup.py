@@ -7,7 +7,6 @@ worker runs and ends is in `cluster_worker`.
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,35 +15,50 @@ from typing import TYPE_CHECKING
 import structlog
 
 from swe_rollout.datasets.base import load
-from swe_rollout.errors import PrerequisiteError, gather_all
+from swe_rollout.errors import PrerequisiteError, SweRolloutError, gather_all
 from swe_rollout.spec.sandbox import SandboxSpec
 from swe_rollout.spec.status import ConditionType
 from swe_rollout.store.damage import RERUN, DamagedRecord
 from swe_rollout.store.store import Store
+from swe_rollout.trajectory import EpisodeId
 from swe_rollout.worker.assembly import assemble
 from swe_rollout.worker.backlog import Sampler, begin
 from swe_rollout.worker.extensions import import_extensions
+from swe_rollout.worker.failure_budget import CountedBefore
 from swe_rollout.worker.progress_report import ShardProgress
+from swe_rollout.worker.resume import open_journals
 from swe_rollout.worker.sandboxes import SandboxSetup, open_sandboxes
 from swe_rollout.worker.scheduler import EpisodeScheduler
-from swe_rollout.worker.service_health import Conditions, EngineMonitor, MonitoredSandboxes
+from swe_rollout.worker.service_health import (
+    STORE_PATIENCE_S,
+    Conditions,
+    EngineMonitor,
+    MonitoredSandboxes,
+    StoreMonitor,
+)
+from swe_rollout.worker.start_guard import GuardedSandboxes
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
     from contextlib import AsyncExitStack
 
     from swe_rollout.cluster.manifests import OwnerReference
+    from swe_rollout.datasets.base import LoadedDataset
     from swe_rollout.instance import Instance
+    from swe_rollout.observer import Observer
     from swe_rollout.sandbox.base import SandboxProvider
     from swe_rollout.spec.job import RolloutJob
     from swe_rollout.store.owner import Owner
-    from swe_rollout.trajectory import EpisodeId, Trajectory
+    from swe_rollout.trajectory import Trajectory
     from swe_rollout.worker.backlog import Backlog
+    from swe_rollout.worker.resume import ResumableEpisodes
     from swe_rollout.worker.shard import Shard
 
 log = structlog.get_logger()
 
 _READ_AHEAD = 8
+_END_S = 3.0
+"""Of a worker that is told to stop; what is left then ends by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +72,8 @@ class WorkerResources:
     sandboxes: SandboxProvider
     progress: ShardProgress
     """Counts what earlier workers of the shard have committed already."""
+    journals: ResumableEpisodes | None = None
+    """Of episodes that run; none where the job wants none."""
     samplers: tuple[Sampler, ...] = ()
     """Who sampled that."""
 
@@ -77,6 +93,10 @@ class WorkerStartup:
     """Updated while a service is waited for."""
     is_wanted: Callable[[], Awaitable[bool]]
     """Whether the job still exists and is not suspended, asked when a sandbox was lost."""
+    observer: Observer | None = None
+    """Told what happens; none: nobody is."""
+    on_progress: Callable[[], None] | None = None
+    """Called after each turn of this worker that is durable, and each episode that it commits."""
 
     async def resources(self, stack: AsyncExitStack) -> WorkerResources:
         """List the backlog and open sandboxes, as soon as store and cluster respond.
@@ -84,19 +104,35 @@ class WorkerStartup:
         `stack` ends the sandboxes. Raises the errors that concern the whole job.
         """
         store = Store.open(self.job.spec.store.uri)
-        instances = await self.conditions.until_reached(ConditionType.STORAGE_READY, self._load)
-        beginning = partial(begin, store, self.job, instances, self.shard, owner=self.store_owner)
+        store.observe(StoreMonitor(self.conditions))
+        loaded = await self.conditions.until_reached(ConditionType.STORAGE_READY, self._load)
+        instances = loaded.instances
+        beginning = partial(
+            begin,
+            store,
+            self.job,
+            instances,
+            self.shard,
+            owner=self.store_owner,
+            quarantined=loaded.quarantined,
+        )
         backlog = await self.conditions.until_reached(ConditionType.STORAGE_READY, beginning)
         for note in backlog.notes:
             _note(note)
         progress, samplers = await self._counted(store, backlog)
         sandboxes = self._sandboxes(instances, stack)
-        # The shard has no other worker: whatever runs for it was left by a predecessor.
-        episodes = [attempt.episode for attempt in backlog.attempts]
+        opening = partial(open_journals, store, self.job, backlog, on_turn=self.on_progress)
+        journals = await self.conditions.until_reached(ConditionType.STORAGE_READY, opening)
+        # The shard has no other worker: whatever runs for it was left by a predecessor. Episodes
+        # that go on look at theirs themselves.
+        kept = journals.unplayed if journals else frozenset[EpisodeId]()
+        episodes = {attempt.episode for attempt in backlog.attempts} - kept
         await self.conditions.until_reached(
             ConditionType.SANDBOXES_READY, partial(sandboxes.delete_orphans, episodes)
         )
-        return WorkerResources(store, instances, backlog, sandboxes, progress, samplers)
+        if journals is not None:
+            stack.push_async_callback(_end_unplayed, journals, sandboxes)
+        return WorkerResources(store, instances, backlog, sandboxes, progress, journals, samplers)
 
     async def scheduler(
         self, resources: WorkerResources, stack: AsyncExitStack
@@ -110,30 +146,42 @@ class WorkerStartup:
             progress=resources.progress,
             on_note=_note,
             stack=stack,
+            logs=resources.store,
+            observer=self.observer,
         )
         context = await self.conditions.until_reached(ConditionType.MODEL_READY, assembling)
         for sampler in resources.samplers:
             sampler.require_same(context)
         engine = EngineMonitor(context.agent.engine, self.conditions, is_wanted=self.is_wanted)
-        await stack.enter_async_context(_background(engine.run()))
-        budget = self.job.spec.failure_budget
+        await stack.enter_async_context(engine.watching())
         scheduler = EpisodeScheduler(
-            context, resources.store, budget=budget, size=0, services=engine
+            context,
+            resources.store,
+            budget=self.job.spec.failure_budget,
+            size=0,
+            services=engine,
+            journals=resources.journals,
+            before=self._counted_before(resources),
         )
         scheduler.add(resources.backlog.todo)
         return scheduler
 
-    async def _load(self) -> Sequence[Instance]:
+    def _counted_before(self, resources: WorkerResources) -> CountedBefore:
+        counts = resources.progress.snapshot(running=0, finished=False)
+        others = counts.planned - counts.episodes.total
+        return CountedBefore(counts.episodes.committed, counts.episodes.masked, others)
+
+    async def _load(self) -> LoadedDataset:
         await import_extensions(self.job)
-        dataset = self.job.spec.dataset
+        dataset = self.job.spec.tasks
         loaded = await load(dataset, base_dir=Path.cwd(), on_progress=_note)
         for problem in loaded.problems:
             _note(f"left out: {problem}")
-        return loaded.instances
+        for note in loaded.notes:
+            _note(note)
+        return loaded
 
-    def _sandboxes(
-        self, instances: Sequence[Instance], stack: AsyncExitStack
-    ) -> MonitoredSandboxes:
+    def _sandboxes(self, instances: Sequence[Instance], stack: AsyncExitStack) -> GuardedSandboxes:
         setup = SandboxSetup(
             instances,
             self.job.metadata.name,
@@ -143,14 +191,21 @@ class WorkerStartup:
             on_start_warning=partial(self.conditions.fail, ConditionType.SANDBOXES_READY),
         )
         provider = open_sandboxes(self.job.spec.sandbox, setup, stack)
-        return MonitoredSandboxes(provider, self.conditions)
+        return GuardedSandboxes(
+            MonitoredSandboxes(provider, self.conditions),
+            self.conditions,
+            patience_s=STORE_PATIENCE_S,
+        )
 
     async def _counted(
         self, store: Store, backlog: Backlog
     ) -> tuple[ShardProgress, tuple[Sampler, ...]]:
         """Count what earlier workers of the shard have committed, and note who sampled it."""
-        progress, samplers = ShardProgress(self.conditions), list[Sampler]()
+        progress = ShardProgress(self.conditions, job=backlog.planned, on_commit=self.on_progress)
+        samplers = list[Sampler]()
         progress.planned(len(backlog.attempts), len(backlog.committed))
+        if self.observer is not None:
+            self.observer.planned(len(backlog.attempts), len(backlog.committed))
         committed = sorted(backlog.committed, key=str)
         for start in range(0, len(committed), _READ_AHEAD):
             reading = partial(_read, store, committed[start : start + _READ_AHEAD])
@@ -195,16 +250,16 @@ async def _read(
     return await gather_all([store.record(episode) for episode in episodes])
 
 
+async def _end_unplayed(journals: ResumableEpisodes, sandboxes: SandboxProvider) -> None:
+    """End the sandboxes of episodes that this worker would have gone on with."""
+    if not journals.unplayed:
+        return
+    try:
+        async with asyncio.timeout(_END_S):
+            await sandboxes.delete_orphans(journals.unplayed)
+    except (SweRolloutError, TimeoutError) as error:
+        log.warning("orphans_not_deleted", why=str(error))
+
+
 def _note(text: str) -> None:
     log.info("note", text=text)
-
-
-@asynccontextmanager
-async def _background(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
-    """Run `work` while the block runs, then cancel it."""
-    task = asyncio.create_task(work)
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)

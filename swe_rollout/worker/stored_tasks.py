@@ -108,7 +108,8 @@ async def load_tasks(
 ) -> StoredTasks:
     """Load the job's tasks, and run no code of its store."""
     chosen = other or OtherDataset(job.spec.dataset, base_dir)
-    everything = {"include": (), "exclude": (), "slice": "", "skip_bad_rows": True}
+    everything: dict[str, object] = {"include": (), "exclude": (), "slice": ""}
+    everything |= {"quarantine": None, "skip_bad_rows": True}
     loaded = await load(
         chosen.dataset.model_copy(update=everything),
         base_dir=chosen.base_dir,

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from swe_rollout.agent.recorded_text import RecordedText
     from swe_rollout.agent.tools.base import ToolSpec
-    from swe_rollout.trajectory import Trajectory, Turn
+    from swe_rollout.trajectory import Trajectory
+    from swe_rollout.turn import Turn
     from swe_rollout.worker.stored_tasks import StoredTasks
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from swe_rollout.cluster.client import ClusterClient
 
 
-async def until(true: Callable[[], Awaitable[bool] | bool], *, within_s: float = 30) -> None:
+async def until(true: Callable[[], Awaitable[bool] | bool], *, within_s: float = 120) -> None:
     """Return when the condition is true; AssertionError after `within_s`."""
     end = time.monotonic() + within_s
     while True:

@@ -52,10 +52,10 @@ def until(true: Callable[[], bool], *, within_s: float, details: Callable[[], st
 
 
 def until_established(crd: str) -> None:
-    """Wait until a CRD is served. `kubectl wait` fails at one that has no conditions yet."""
+    """Wait until a CRD is served. kubectl fails at one that has no conditions yet."""
     path = "jsonpath={.status.conditions[?(@.type=='Established')].status}"
     until(
-        lambda: kubectl("get", "crd", crd, "-o", path) == "True",
+        lambda: kubectl("get", "crd", crd, "-o", path, check=False) == "True",
         within_s=60,
         details=lambda: kubectl("get", "crd", crd, "-o", "yaml"),
     )
@@ -207,7 +207,7 @@ def job(name: str, scenarios: Sequence[str], **spec: object) -> Json:
         "kind": "RolloutJob",
         "metadata": {"name": name},
         "spec": {
-            "dataset": {"releasePairs": {"names": ["python-dotenv"]}},
+            "dataset": {"releasePairs": {"names": ["sqlparse"]}},
             "samples": len(scenarios),
             "parallelism": 4,
             "policy": {"scripted": {"scenarios": list(scenarios)}},

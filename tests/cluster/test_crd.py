@@ -160,6 +160,8 @@ def with_spec(**changes: object) -> dict[str, Any]:
 
 SGLANG: Final = {"scripted": None, "sglang": {"url": "http://sglang.team:30000"}}
 
+FORK: Final = {"uri": "s3://rollouts/demo", "instance": "a__b-1", "sample": 0, "turn": 3}
+
 REFUSED: Final[tuple[tuple[dict[str, Any], str], ...]] = (
     (with_spec(dataset=None), r"spec.dataset: Required value"),
     (
@@ -256,6 +258,14 @@ REFUSED: Final[tuple[tuple[dict[str, Any], str], ...]] = (
         with_spec(sandbox__pod__template={"spec": {"tolerations": [{"operator": "Exists"}]}}),
         r"template.spec.tolerations\[0\].key: Required value",
     ),
+    (
+        with_spec(workers={"tolerations": [{"key": "node.kubernetes.io/not-ready"}]}),
+        r"workers.tolerations\[0\].key: Forbidden: .*write a taint of your own",
+    ),
+    (
+        with_spec(workers={"imagePullSecrets": [{"name": "Bad_Name"}]}),
+        r"workers.imagePullSecrets\[0\].name: Invalid value",
+    ),
     (with_spec(store=None), r"spec.store.uri is missing: .*s3://bucket/prefix"),
     (with_spec(store={}), r"spec.store.uri is missing: .*s3://bucket/prefix"),
     (with_spec(store__uri="file:///data"), r"spec.store.uri: .*lost when it ends: write"),
@@ -263,6 +273,15 @@ REFUSED: Final[tuple[tuple[dict[str, Any], str], ...]] = (
     (with_spec(store__uri="s3://key:word@bucket"), r"spec.store.uri: .*credentials go into a Sec"),
     (with_spec(retry__attempts=0), r"spec.retry.attempts.*greater than or equal to 1"),
     (with_spec(failureBudget__maxMaskedFraction=2), r"maxMaskedFraction.*less than or equal to 1"),
+    (with_spec(fork=FORK | {"uri": None}), r"spec.fork.uri: Required value"),
+    (with_spec(fork=FORK | {"uri": "file:///runs/demo"}), r"spec.fork.uri: .*object storage"),
+    (with_spec(fork=FORK | {"uri": "s3://rollouts"}), r"spec.fork.uri: .*a slash and its name"),
+    (with_spec(fork=FORK | {"uri": "s3://me:key@rollouts/demo"}), r"fork.uri: .*s3://bucket/pre"),
+    (with_spec(fork=FORK | {"instance": "../a"}), r"spec.fork.instance.*should match"),
+    (with_spec(fork=FORK | {"sample": -1}), r"spec.fork.sample.*greater than or equal to 0"),
+    (with_spec(fork=FORK | {"turn": 0}), r"spec.fork.turn.*greater than or equal to 1"),
+    (with_spec(fork=FORK | {"turn": None}), r"spec.fork.turn: Required value"),
+    (with_spec(fork=FORK | {"turns": 3}), r'unknown field "spec.fork.turns"'),
     (with_spec(workers__count=0), r"spec.workers.count.*greater than or equal to 1"),
     (
         with_spec(workers__secrets=["AWS_SECRET=abc"]),
@@ -397,6 +416,14 @@ def test_samples_are_accepted(place: Place, sample: dict[str, Any]) -> None:
             }
         ),
         with_spec(workers={"secrets": ["my-s3"], "nodeSelector": {"disk": "ssd"}}),
+        with_spec(
+            workers={
+                "tolerations": [{"key": "pool", "value": "cpu", "effect": "NoSchedule"}],
+                "imagePullSecrets": [{"name": "registry"}],
+            }
+        ),
+        with_spec(fork=FORK),
+        with_spec(fork=FORK | {"uri": "gs://b/p/demo-1/", "trainInherited": True}),
         with_spec(sandbox__pod__resources={"cpu": "500m", "cpuLimit": "2", "memory": "1.5Gi"}),
     ],
 )
@@ -473,6 +500,7 @@ def test_extensions_are_kept_as_they_were_written_and_can_not_change(place: Plac
         ({"agent": {"tools": ["bash", {"use": "a:b", "with": {"c": 1}}]}}, "`agent` can't change"),
         ({"grading": {"reward": [{"use": "a:b"}]}}, "`grading` can't change"),
         ({"extensions": [{"name": "a.py", "sha256": "0" * 64}]}, "`extensions` can't change"),
+        ({"fork": FORK}, "spec.fork: .*`fork` can't change.*another metadata.name"),
         ({"workers": {"count": 3}}, "change spec.parallelism"),
     ],
 )
@@ -489,6 +517,15 @@ def test_fields_that_make_trajectories_comparable_are_immutable(
 def stored(place: Place) -> Job:
     """Create a job that no test changes."""
     return place.created(GOOD)
+
+
+def test_the_turn_that_a_job_begins_from_is_immutable(place: Place) -> None:
+    job = place.created(with_spec(fork=FORK))
+
+    for change in ({"turn": 4}, {"sample": 1}, {"trainInherited": True}, None):
+        done = job.patched({"spec": {"fork": change}})
+        assert done.returncode != 0, change
+        assert re.search(r"spec.fork: .*`fork` can't change.*same turn", done.stderr)
 
 
 def test_pace_sandboxes_and_retries_may_change(place: Place) -> None:

@@ -74,7 +74,7 @@ def succeed(root: Path, script: str, *arguments: str) -> str:
     return done.stdout
 
 
-def eventually(check: Callable[[], bool], *, seconds: float = 30) -> None:
+def eventually(check: Callable[[], bool], *, seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not check():
         assert time.monotonic() < deadline, "it did not happen in time"
@@ -309,6 +309,7 @@ def test_pods_reach_a_forwarded_port(cluster: Cluster) -> None:
     assert address == again == f"{NODE_ADDRESS}:{port}"
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_a_second_checkout_leaves_nothing(shared_root: Path, second_root: Path) -> None:
     succeed(second_root, "dev-cluster", "up", "--native")
@@ -338,6 +339,7 @@ def test_a_second_checkout_leaves_nothing(shared_root: Path, second_root: Path) 
     assert run(second_root, "dev-cluster", "status").returncode == 1
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_a_cluster_comes_back_after_a_crash(second_root: Path) -> None:
     succeed(second_root, "dev-cluster", "up", "--native")

@@ -138,6 +138,7 @@ async def test_a_connection_that_ends_is_replaced(proxy: FaultProxy, end: CutMod
         await survives(sandbox, cut)
 
 
+@pytest.mark.slow
 async def test_a_server_that_is_down_for_a_while_is_waited_for(proxy: FaultProxy) -> None:
     async def down() -> None:
         proxy.rules = FaultRules(accept=AcceptMode.REFUSED)
@@ -170,6 +171,7 @@ async def test_slow_handshakes(proxy: FaultProxy) -> None:
         await survives(sandbox, slow)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("keen")
 async def test_a_connection_that_falls_silent_is_replaced(proxy: FaultProxy) -> None:
     async def silence() -> None:
@@ -314,6 +316,7 @@ async def test_a_kubelet_that_pauses_is_waited_for(on_node: Path) -> None:
         await survives(sandbox, pause)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("keen")
 async def test_a_kubelet_that_pauses_until_its_stream_is_given_up(
     on_node: Path,

@@ -234,6 +234,7 @@ async def test_processes_that_use_up_the_memory_end_before_the_supervisor() -> N
             assert (await sandbox.exec("echo well")).stdout == b"well\n"
 
 
+@pytest.mark.slow
 async def test_exceeding_the_disk_request_ends_the_pod_with_a_reason() -> None:
     async with started(spec()) as sandbox:
         with pytest.raises(SandboxError, match=r"Evicted|ephemeral"):

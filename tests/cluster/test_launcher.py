@@ -80,6 +80,7 @@ def cells() -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_the_example_runs_as_a_script(site: Site) -> None:
     done = subprocess.run(
         [sys.executable, str(EXAMPLE / "launch.py")],
@@ -99,6 +100,7 @@ def test_the_example_runs_as_a_script(site: Site) -> None:
     assert site.objects("rj") == []
 
 
+@pytest.mark.slow
 def test_the_example_runs_cell_by_cell_as_a_notebooks_kernel_does(
     site: Site, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -125,6 +127,7 @@ EXTENSIONS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", EXTENSIONS)
 def test_extensions_of_a_file_travel_with_the_job(example: str, site: Site) -> None:
     folder, template = ROOT / "examples" / example, job("x", ["gold", "empty"])["spec"]
@@ -159,8 +162,9 @@ def test_an_extension_that_does_not_exist_ends_the_job_with_what_does(site: Site
         LaunchedJob.find("unknown-tool").wait(timeout_s=120)
 
 
+@pytest.mark.slow
 def test_rows_of_this_process_are_rolled_out_on_the_cluster(site: Site) -> None:
-    lines = swe_rollout("datasets", "rows", "release-pairs", "--include", "python-dotenv*").stdout
+    lines = swe_rollout("datasets", "rows", "release-pairs", "--include", "sqlparse*").stdout
     rows = [json.loads(line) for line in lines.splitlines()]
     spec = job("rows", ["gold", "empty"])["spec"]
     del spec["dataset"]
@@ -187,10 +191,14 @@ def test_a_job_is_followed_described_and_named_by_the_cluster(site: Site, tmp_pa
     state = printed_json(followed)
     assert (state["committed"], state["resolved"]) == (2, 1)
     assert "state job=shown state=Complete" in followed.stderr
+    assert "planned episodes=2" in followed.stderr, "its records are read, too"
     assert printed_json(swe_rollout("watch", "shown", "--display", "none", "-o", "json")) == state
     assert printed_json(swe_rollout("status", "shown", "-o", "json")) == state
     assert printed_json(swe_rollout("status", f"{site.namespace}/shown", "-o", "json")) == state
-    assert printed_json(swe_rollout("status", "s3://rollouts/shown", "-o", "json")) == state
+    read = printed_json(swe_rollout("status", "s3://rollouts/shown", "-o", "json"))
+    # Only the store knows the episodes of each task.
+    assert [each["samples"] for each in read["instances"]] == [2]
+    assert {**read, "instances": []} == state
     (listed,) = [j for j in printed_json(swe_rollout("status", "-o", "json"))["jobs"] if j == state]
     assert listed["job"] == "shown"
     reasons = {
@@ -209,6 +217,7 @@ def test_a_job_is_followed_described_and_named_by_the_cluster(site: Site, tmp_pa
     assert exported.stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_an_interrupt_leaves_the_job_running_and_says_how_to_end_it(
     site: Site, tmp_path: Path
 ) -> None:

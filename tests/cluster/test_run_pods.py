@@ -16,6 +16,7 @@ import pytest
 from e2e.command import COMMAND, Job, job_writer, printed_json, swe_rollout
 from e2e.records import check, read_bytes
 from swe_rollout.store.bucket import Bucket
+from swe_rollout.store.layout import parse_trajectory_key
 
 pytestmark = pytest.mark.cluster
 SCENARIOS = ["gold", "wrong", "malformed", "empty"]
@@ -35,7 +36,7 @@ def stored(job: Job) -> dict[str, bytes]:
     async def load() -> dict[str, bytes]:
         bucket = Bucket.open(job.store)
         keys = [key async for key in bucket.keys(f"{job.name}/episodes")]
-        return {key: await bucket.get(key) for key in sorted(keys)}
+        return {key: await bucket.get(key) for key in sorted(keys) if parse_trajectory_key(key)}
 
     return asyncio.run(load())
 
@@ -52,7 +53,7 @@ def outcomes(objects: dict[str, bytes]) -> list[tuple[str, str, str, list[int]]]
 def test_pods_and_s3_give_the_verdicts_of_local_sandboxes(
     tmp_path: Path, job_file: Callable[..., Job]
 ) -> None:
-    names = ["python-dotenv", "sqlparse"]
+    names = ["semver", "sqlparse"]
     job = job_file(names=names, scenarios=SCENARIOS)
     local = job_writer(tmp_path / "local", store=f"file://{tmp_path}/store")(
         names=names, scenarios=SCENARIOS

@@ -68,6 +68,7 @@ def work(site: Site, name: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.threat(point=27)
 @pytest.mark.threat(point=20)
 def test_a_job_belongs_to_its_namespace_and_grows_when_it_comes_back(

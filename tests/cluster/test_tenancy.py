@@ -553,6 +553,7 @@ def test_deleting_all_pods_deletes_none_of_others(scene: Scene, pods: dict[str, 
         {"metadata": {"labels": {"swe-rollout.dev/role": "worker"}}},
         {"metadata": {"labels": {"swe-rollout.dev/role": None}}},
         {"metadata": {"labels": {"swe-rollout.dev/job-uid": "x"}}},
+        {"metadata": {"labels": {"swe-rollout.dev/run": None}}},
         {"metadata": {"labels": {"app": "web"}}},
         {"metadata": {"annotations": {"cni.projectcalico.org/ipAddrs": "x"}}},
         {"spec": {"containers": [{"name": "sandbox", "image": "evil"}]}},
@@ -572,7 +573,11 @@ def test_a_sandbox_stays_what_it_was(
 def test_a_worker_claims_a_waiting_sandbox(scene: Scene, pods: dict[str, str]) -> None:
     patch = {
         "metadata": {
-            "labels": {"swe-rollout.dev/role": "grader", "swe-rollout.dev/sample": "7"},
+            "labels": {
+                "swe-rollout.dev/role": "grader",
+                "swe-rollout.dev/sample": "7",
+                "swe-rollout.dev/run": "the-next-process",
+            },
             "annotations": {"swe-rollout.dev/address": "job/one/7"},
         },
         "spec": {"activeDeadlineSeconds": 900},
@@ -664,6 +669,8 @@ def naming(scene: Scene, name: str, where: str) -> Json:
     """Build a job that names the Secret."""
     if where == "workers":
         return scene.job(workers={"secrets": [name]})
+    if where == "workers' image":
+        return scene.job(workers={"imagePullSecrets": [{"name": name}]})
     template = {"spec": {"imagePullSecrets": [{"name": name}]}}
     return scene.job(sandbox={"pod": {"template": template}})
 
@@ -679,9 +686,9 @@ def until_refused(scene: Scene, document: Json) -> None:
 
 
 @pytest.mark.threat(point=25)
-@pytest.mark.parametrize("where", ["workers", "template"])
+@pytest.mark.parametrize("where", ["workers", "workers' image", "template"])
 def test_a_job_gets_marked_secrets_only(scene: Scene, where: str) -> None:
-    name = f"prod-{where}"
+    name = f"prod-{where}".replace("' ", "-")
     secret(scene, name, marked=False)
     document = naming(scene, name, where)
     until_refused(scene, document)
@@ -819,12 +826,49 @@ def operator_refused(scene: Scene, *arguments: str, document: object = None) -> 
 
 
 @pytest.mark.threat(point=25)
-def test_the_operator_deletes_no_pod_but_sandboxes(scene: Scene, pods: dict[str, str]) -> None:
-    assert "sandboxes of RolloutJobs only" in operator_refused(
-        scene, "delete", "pod", pods["foreign"], "--dry-run=server"
+def test_the_operator_deletes_no_pod_but_sandboxes_and_workers(
+    scene: Scene, pods: dict[str, str]
+) -> None:
+    workers = worker_job(scene)
+    workers["metadata"]["name"] = "one-with-pods"
+    workers["spec"]["suspend"] = True
+    made = json.loads(
+        admin("-n", scene.namespace, "create", "-f", "-", "-o", "json", document=workers)
     )
-    done = _run_admin(scene, "--as", OPERATOR, "delete", "pod", pods["own"], "--dry-run=server")
-    assert done.returncode == 0, done.stderr
+    own = f"swe-rollout-worker-{scene.uid}"
+    for name, of, role in (
+        ("worker", own, "worker"),
+        ("no-worker", "default", "worker"),
+        ("no-role", own, "web"),
+    ):
+        pod = _worker_pod(name, scene.uid, owner=made["metadata"]["uid"], account=of)
+        pod["metadata"]["labels"]["swe-rollout.dev/role"] = role
+        admin("-n", scene.namespace, "create", "-f", "-", document=pod)
+
+    for name in (pods["foreign"], "no-worker", "no-role"):
+        assert "sandboxes and workers of RolloutJobs only" in operator_refused(
+            scene, "delete", "pod", name, "--dry-run=server"
+        )
+    for name in (pods["own"], "worker"):
+        done = _run_admin(scene, "--as", OPERATOR, "delete", "pod", name, "--dry-run=server")
+        assert done.returncode == 0, done.stderr
+
+
+def _worker_pod(name: str, job_uid: str, *, owner: str, account: str) -> Json:
+    reference = {"apiVersion": "batch/v1", "kind": "Job", "name": "one-with-pods", "uid": owner}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "labels": {"swe-rollout.dev/job-uid": job_uid},
+            "ownerReferences": [reference],
+        },
+        "spec": {
+            "serviceAccountName": account,
+            "containers": [{"name": "worker", "image": BUSYBOX, "command": ["sleep", "600"]}],
+        },
+    }
 
 
 def worker_job(scene: Scene, **pod: object) -> Json:

@@ -115,6 +115,7 @@ def test_uninstall_asks_first_then_removes_everything_and_may_be_repeated(site: 
     assert "not found" in swe_rollout("uninstall").stdout
 
 
+@pytest.mark.slow
 def test_jobs_may_stay_and_go_on_with_the_next_operator(site: Site, image: str) -> None:
     before = {each["metadata"]["uid"] for each in owned(site)}
 
@@ -131,6 +132,7 @@ def test_jobs_may_stay_and_go_on_with_the_next_operator(site: Site, image: str) 
     )
 
 
+@pytest.mark.slow
 def test_kubectl_deletes_the_manifests_with_jobs_present(site: Site) -> None:
     kubectl("delete", "-k", str(ROOT / "manifests"), "--timeout=90s")
 
@@ -138,6 +140,7 @@ def test_kubectl_deletes_the_manifests_with_jobs_present(site: Site) -> None:
     until(lambda: owned(site) == [], within_s=60, details=lambda: str(owned(site)))
 
 
+@pytest.mark.slow
 def test_a_job_that_somebody_holds_is_named_and_install_waits_for_what_is_being_deleted(
     site: Site, image: str
 ) -> None:

@@ -36,7 +36,9 @@ pytestmark = [
     ),
 ]
 
-PAIR = "python-dotenv"
+PAIR = "sqlparse"
+UNRESOLVED = {"policy": {"scripted": {"scenarios": ["wrong"]}}}
+"""A policy whose tests run once: a task that it resolved would run them again as twins."""
 CARRIER = "swe-rollout/busybox:local"
 
 
@@ -151,7 +153,7 @@ def slow(site: Site, row: Json, seconds: float) -> Json:
 def test_two_workers_share_a_job_and_publish_their_progress(site: Site, tmp_path: Path) -> None:
     scenarios = ["gold", "wrong", "empty"]
     spec: Json = {
-        "dataset": {"releasePairs": {"names": [PAIR, "sqlparse", "tomlkit"]}},
+        "dataset": {"releasePairs": {"names": [PAIR, "semver", "tomlkit"]}},
         "policy": {"scripted": {"scenarios": scenarios}},
         "samples": 3,
     }
@@ -165,7 +167,7 @@ def test_two_workers_share_a_job_and_publish_their_progress(site: Site, tmp_path
             check(record)
         # Tasks 0 and 2 are the first worker's, task 1 is the second's.
         counts = [pair.progress(index)["episodes"] for index in (0, 1)]
-        zeros = {"running": 0, "masked": 0}
+        zeros = {"running": 0, "tampered": 0, "masked": 0}
         assert counts == [
             {"total": 6, "committed": 6, "resolved": 2, "unresolved": 4, **zeros},
             {"total": 3, "committed": 3, "resolved": 1, "unresolved": 2, **zeros},
@@ -175,10 +177,11 @@ def test_two_workers_share_a_job_and_publish_their_progress(site: Site, tmp_path
         pair.until_no_pods(within_s=20)
 
 
+@pytest.mark.slow
 def test_parallelism_is_followed_up_and_down_while_running(
     site: Site, row: Json, tmp_path: Path
 ) -> None:
-    spec: Json = {"dataset": slow(site, row, 4), "samples": 24, "parallelism": 1}
+    spec: Json = {"dataset": slow(site, row, 4), "samples": 24, "parallelism": 1, **UNRESOLVED}
     with workers(site, tmp_path, spec, name="scaled") as job:
         job.start(0)
         job.until_progress(lambda progress: progress["episodes"]["running"] == 1, within_s=30)
@@ -199,10 +202,11 @@ def test_parallelism_is_followed_up_and_down_while_running(
         assert {record["attempt"] for record in stored(job).values()} == {1}
 
 
+@pytest.mark.slow
 def test_the_successor_of_a_killed_worker_repeats_nothing(
     site: Site, row: Json, tmp_path: Path
 ) -> None:
-    spec: Json = {"dataset": slow(site, row, 8), "samples": 6, "parallelism": 2}
+    spec: Json = {"dataset": slow(site, row, 8), "samples": 6, "parallelism": 2, **UNRESOLVED}
     with workers(site, tmp_path, spec, name="killed") as job:
         job.start(0)
         until(lambda: len(stored(job)) >= 2, within_s=60, details=job.words)
@@ -220,10 +224,11 @@ def test_the_successor_of_a_killed_worker_repeats_nothing(
         assert len(after) == 6
         assert before.items() <= after.items()
         assert job.progress()["episodes"]["committed"] == 6
-        assert job.progress()["episodes"]["resolved"] == 6
+        assert job.progress()["episodes"]["unresolved"] == 6
         job.until_no_pods(within_s=20)
 
 
+@pytest.mark.slow
 def test_suspend_ends_sandboxes_and_resume_continues(site: Site, row: Json, tmp_path: Path) -> None:
     spec: Json = {"dataset": slow(site, row, 3), "samples": 6, "parallelism": 3}
     with workers(site, tmp_path, spec, name="paused") as job:
@@ -244,6 +249,7 @@ def test_suspend_ends_sandboxes_and_resume_continues(site: Site, row: Json, tmp_
         assert {record["failure"] for record in stored(job).values()} == {None}
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_stopped_leaves_no_sandbox_and_publishes_its_progress(
     site: Site, row: Json, tmp_path: Path
 ) -> None:
@@ -252,11 +258,9 @@ def test_a_worker_that_is_stopped_leaves_no_sandbox_and_publishes_its_progress(
         job.start(0)
         until(lambda: len(stored(job)) >= 1, within_s=60, details=job.words)
 
-        began = time.monotonic()
         job.running[0].terminate()
 
-        assert job.running[0].wait(30) == 143, job.words()
-        assert time.monotonic() - began < 20
+        assert job.running[0].wait(120) == 143, job.words()
         progress = job.progress()
         assert not progress["finished"]
         assert progress["episodes"]["running"] == 0
@@ -285,6 +289,7 @@ def test_an_image_that_does_not_exist_is_reported_within_seconds_and_masks_the_e
         assert job.progress()["failures"] == {"ImageUnavailableError": 1}
 
 
+@pytest.mark.slow
 def test_an_engine_that_is_down_is_waited_for_and_costs_no_attempt(
     site: Site, tmp_path: Path
 ) -> None:
@@ -362,6 +367,7 @@ class RestartableEngine:
         self._process = None
 
 
+@pytest.mark.slow
 def test_a_template_adds_to_the_pods_and_they_belong_to_the_job(
     site: Site, row: Json, tmp_path: Path
 ) -> None:

@@ -29,6 +29,8 @@ class CutChannel:
         self._is_cut = asyncio.Event()
         self.left: int | None = None
         """Bytes that still pass, in either direction; None: no limit."""
+        self.way: type[StreamLostError] = StreamLostError
+        """What a cut is taken for by who reads."""
 
     async def send(self, data: bytes) -> None:
         assert self.process.stdin is not None
@@ -55,7 +57,7 @@ class CutChannel:
                 return passed
         reading.cancel()
         if self._is_cut.is_set():
-            raise StreamLostError("cut", why="while receiving")
+            raise self.way("cut", why="while receiving")
         raise await self._end()
 
     async def close(self) -> None:
@@ -107,6 +109,9 @@ class CutStreamOpener:
         self.program.chmod(0o755)
         self.socket = f"swe-rollout-test-{secrets.token_hex(8)}"
         self.channels: list[CutChannel] = []
+        self.reachable = asyncio.Event()
+        """Unset: calls wait."""
+        self.reachable.set()
         self.refusals = 0
         """How many of the next calls fail with a network error."""
         self.folder = folder
@@ -118,6 +123,7 @@ class CutStreamOpener:
         return await self._run(bootstrap.serve_arguments(orphan_s=orphan_s, socket=self.socket))
 
     async def open(self) -> CutChannel:
+        await self.reachable.wait()
         if self.refusals:
             self.refusals -= 1
             raise StreamLostError("refused", why="the network is down")

@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from swe_rollout.observer import Observer
 from swe_rollout.sandbox.base import Role, SandboxRequest
 from swe_rollout.sandbox.local import bubblewrap
 from swe_rollout.sandbox.local.images import LocalImage, Mount, image_folder, save_image
 from swe_rollout.sandbox.local.provider import LocalProvider
 from swe_rollout.spec.sandbox import LocalSandbox
+from swe_rollout.telemetry.wrappers import ObservedSandboxes
 from swe_rollout.testing.sandbox_contract import SandboxContract
 from swe_rollout.trajectory import EpisodeId
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from swe_rollout.sandbox.base import Sandbox
+    from swe_rollout.sandbox.base import Sandbox, SandboxProvider
 
 _REQUEST = SandboxRequest(
     episode=EpisodeId(job="contract", instance="one", sample=0),
@@ -38,8 +40,10 @@ def images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "images"
 
 
-async def _local(spec: LocalSandbox) -> AsyncIterator[Sandbox]:
-    provider = LocalProvider(spec)
+async def _local(spec: LocalSandbox, observer: Observer | None = None) -> AsyncIterator[Sandbox]:
+    provider: SandboxProvider = LocalProvider(spec)
+    if observer is not None:
+        provider = ObservedSandboxes(provider, observer)
     sandbox = await provider.start(_REQUEST)
     yield sandbox
     await sandbox.close()
@@ -62,4 +66,16 @@ class TestPlainDirectory(SandboxContract):
     @pytest.fixture
     async def sandbox(self, images: Path) -> AsyncIterator[Sandbox]:
         async for sandbox in _local(LocalSandbox(images=str(images), isolation="none")):
+            yield sandbox
+
+
+class TestObserved(SandboxContract):
+    """A sandbox of whose commands an observer is told is a sandbox like any other."""
+
+    has_bash = shutil.which("bash") is not None
+
+    @pytest.fixture
+    async def sandbox(self, images: Path) -> AsyncIterator[Sandbox]:
+        spec = LocalSandbox(images=str(images), isolation="none")
+        async for sandbox in _local(spec, Observer()):
             yield sandbox

@@ -15,6 +15,7 @@ from rollout_operator.observed import (
     WorkerJob,
     WorkerPod,
 )
+from rollout_operator.sightings import sights_of
 from swe_rollout.spec.status import (
     PROGRESS_ANNOTATION,
     EpisodeCounts,
@@ -112,11 +113,12 @@ def pod(
     deletion_requested_at: datetime | None = None,
     created_at: datetime = NOW,
     container: dict[str, object] | None = None,
+    last: dict[str, object] | None = None,
     conditions: list[dict[str, str]] | None = None,
     index_label: str | None = None,
     owner: str | None = WORKERS_UID,
 ) -> WorkerPod:
-    """Build a worker pod; `container` is the state of its container."""
+    """Build a worker pod; `container` is the state of its container, `last` the one before."""
     metadata: dict[str, object] = {
         "name": f"demo-workers-{index}-abcde",
         "uid": f"pod-{index}-{stamp(created_at)}",
@@ -135,7 +137,9 @@ def pod(
         metadata |= {"deletionTimestamp": stamp(end), "deletionGracePeriodSeconds": 60}
     status: dict[str, object] = {"phase": phase, "conditions": conditions or []}
     if container is not None:
-        status["containerStatuses"] = [{"name": "worker", "state": container}]
+        status["containerStatuses"] = [
+            {"name": "worker", "state": container, "lastState": last or {}}
+        ]
     return msgspec.convert({"metadata": metadata, "status": status}, WorkerPod)
 
 
@@ -149,8 +153,10 @@ def progress_of(
     finished: bool = False,
     reward_sum: float = 0.0,
     unmet: tuple[UnmetCondition, ...] = (),
+    planned: int = 0,
+    masked_now: int | None = None,
 ) -> WorkerProgress:
-    """Build the progress of a worker."""
+    """Build the progress of a worker, which has masked what is masked unless the test says else."""
     return WorkerProgress(
         episodes=EpisodeCounts(
             total=total,
@@ -165,20 +171,27 @@ def progress_of(
         reward_sum=reward_sum,
         unmet=unmet,
         finished=finished,
+        planned=planned,
+        masked_now=masked if masked_now is None else masked_now,
     )
 
 
 def observed(
-    *pods: WorkerPod, workers: WorkerJob | None = None, sandboxes_left: bool | None = None
+    *pods: WorkerPod,
+    workers: WorkerJob | None = None,
+    sandboxes_left: bool | None = None,
+    for_s: float = 0.0,
 ) -> Observed:
-    """Observe these objects as a controller would, with prerequisites applied."""
+    """Observe these objects as a controller that has seen them for so long, and the job over."""
+    sights = sights_of(job(), workers, pods, is_over=True)
     progress = {each.index: found for each in pods if (found := each.progress) is not None}
     return Observed(
         workers=workers,
         pods=pods,
         progress=progress,
         sandboxes_left=sandboxes_left,
-        prerequisites_applied_at=NOW,
+        seen_for_s=dict.fromkeys(sights, for_s),
+        prerequisites_applied_s=0.0,
     )
 
 

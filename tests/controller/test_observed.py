@@ -62,3 +62,12 @@ def test_the_operator_takes_no_other_word(capsys: pytest.CaptureFixture[str]) ->
         main(["--user-code", "maybe"])
 
     assert "invalid" in capsys.readouterr().err
+
+
+def test_a_field_of_a_newer_definition_stops_the_job_and_is_named() -> None:
+    newer = {"metadata": METADATA, "spec": {**BODY, "ofTomorrow": {"a": 1}}, "status": {}}
+
+    found = ObservedJob.of(newer)
+
+    assert found.spec is None
+    assert "spec.ofTomorrow" in found.problems

@@ -7,7 +7,6 @@ end, its clean-up and its time to live; deletion step by step; rounds that have 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import timedelta
 
 import pytest
 
@@ -25,7 +24,10 @@ from controller.builders import (
 from rollout_operator import actions
 from rollout_operator.observed import Observed, ObservedJob
 from rollout_operator.reconcile import (
-    DRAIN_TIMEOUT,
+    ACTIVE_INTERVAL_S,
+    DRAIN_S,
+    OVER_S,
+    STUCK_S,
     Plan,
     expects_no_sandboxes,
     reconcile,
@@ -33,8 +35,15 @@ from rollout_operator.reconcile import (
 from swe_rollout.spec.status import Condition, ConditionType
 
 SUSPENDED: dict[str, object] = {"suspend": True}
+DAY_S = 86_400.0
 QUEUED: dict[str, object] = {"workers": {"count": 2, "labels": {"kueue.x-k8s.io/queue-name": "q"}}}
-LONG_AGO = NOW - DRAIN_TIMEOUT - timedelta(seconds=1)
+
+
+SPENT = observed(
+    pod(0, progress=progress_of(9, masked=9)),
+    pod(1, progress=progress_of(9, masked=9)),
+    workers=worker_job(job()),
+)
 
 
 def plan(seen: ObservedJob, found: Observed) -> Plan:
@@ -53,6 +62,11 @@ def ended(seen: ObservedJob, *, ago_s: float = 0.0) -> ObservedJob:
         type=ConditionType.COMPLETE, status="True", reason="x", last_transition_time=moment
     )
     return with_status(seen, conditions=(complete,), completion_time=moment)
+
+
+def out_of_budget(seen: ObservedJob) -> ObservedJob:
+    """Return the job as it is once its failure was written down."""
+    return with_status(seen, conditions=plan(seen, SPENT).status.conditions)
 
 
 @dataclass(frozen=True)
@@ -75,11 +89,21 @@ def running(spec: dict[str, object] | None = None, **found: object) -> Observed:
     return replace(state, **found)  # type: ignore[arg-type]
 
 
-draining = observed(
-    pod(0, deletion_requested_at=NOW),
-    workers=worker_job(job(), suspended=True),
-    sandboxes_left=True,
-)
+def drains(for_s: float) -> Observed:
+    """Observe workers that have been seen to drain for so long."""
+    workers = worker_job(job(), suspended=True)
+    pods = pod(0, deletion_requested_at=NOW)
+    return observed(pods, workers=workers, sandboxes_left=True, for_s=for_s)
+
+
+def rebooted(for_s: float, **fields: object) -> Observed:
+    """Observe one worker at work, and one whose container ended so long ago in a pod that runs."""
+    over: dict[str, object] = {"terminated": {"exitCode": 137}}
+    pods = pod(0, progress=progress_of(1)), pod(1, container=over, **fields)  # type: ignore[arg-type]
+    return observed(*pods, workers=worker_job(job()), for_s=for_s)
+
+
+draining = drains(0.0)
 CASES = (
     Case(
         "a new job",
@@ -88,10 +112,30 @@ CASES = (
         ["ApplyPrerequisites", "CreateWorkers"],
     ),
     Case("a job at work", job(), running(), []),
+    Case("a worker begins again in its pod", job(), rebooted(STUCK_S), []),
+    Case("a worker never begins again", job(), rebooted(STUCK_S + 1), ["DeleteWorkerPod"]),
+    Case("a worker has ended", job(), rebooted(STUCK_S + 1, phase="Failed"), []),
+    Case(
+        "a worker is deleted that never begins again",
+        job(),
+        rebooted(STUCK_S + 1, deletion_requested_at=NOW),
+        [],
+    ),
+    Case(
+        "a worker waits before it begins again",
+        job(),
+        observed(
+            pod(0, container={"waiting": {}}, last={"terminated": {"exitCode": 137}}),
+            pod(1),
+            workers=worker_job(job()),
+            for_s=600.0,
+        ),
+        [],
+    ),
     Case(
         "prerequisites applied long ago",
         job(),
-        running(prerequisites_applied_at=at(-700)),
+        running(prerequisites_applied_s=700.0),
         ["ApplyPrerequisites"],
     ),
     Case("an invalid spec", job({"samples": 0}), Observed(), []),
@@ -100,9 +144,15 @@ CASES = (
     Case("suspend requested", job(SUSPENDED), running(sandboxes_left=True), ["AdjustWorkers"]),
     Case("suspending, workers drain", job(SUSPENDED), draining, []),
     Case(
+        "suspending, workers drain since a day, by a clock that has jumped",
+        job(SUSPENDED),
+        replace(draining, pods=(pod(0, deletion_requested_at=at(-DAY_S)),)),
+        [],
+    ),
+    Case(
         "suspending, workers take too long",
         job(SUSPENDED),
-        replace(draining, pods=(pod(0, deletion_requested_at=LONG_AGO),)),
+        drains(DRAIN_S + 1),
         ["DeleteSandboxes"],
     ),
     Case(
@@ -160,8 +210,34 @@ CASES = (
     Case(
         "over, its time to live too",
         ended(job({"ttlSecondsAfterFinished": 60}), ago_s=60),
-        observed(sandboxes_left=False),
+        observed(sandboxes_left=False, for_s=60),
         ["DeleteJob"],
+    ),
+    Case(
+        "over since a day, by a clock that has jumped",
+        ended(job({"ttlSecondsAfterFinished": 3600}), ago_s=DAY_S),
+        observed(sandboxes_left=False, for_s=OVER_S - 1),
+        [],
+    ),
+    Case(
+        "over since a day, and the operator began anew",
+        ended(job({"ttlSecondsAfterFinished": 3600}), ago_s=DAY_S),
+        observed(sandboxes_left=False, for_s=OVER_S),
+        ["DeleteJob"],
+    ),
+    Case(
+        "over tomorrow, by a clock that was put right",
+        ended(job({"ttlSecondsAfterFinished": 3600}), ago_s=-DAY_S),
+        observed(sandboxes_left=False, for_s=3600),
+        ["DeleteJob"],
+    ),
+    Case("budget spent, not yet written down", job(), SPENT, []),
+    Case("budget spent", out_of_budget(job()), SPENT, ["DeleteWorkers"]),
+    Case(
+        "budget spent, workers drain",
+        out_of_budget(job()),
+        replace(SPENT, workers=worker_job(job(), deleted=True)),
+        [],
     ),
     Case("over, kept for good", ended(job(), ago_s=1e6), observed(sandboxes_left=False), []),
     Case(
@@ -179,11 +255,7 @@ CASES = (
     Case(
         "deleted, workers take too long",
         job(deleted_at=NOW),
-        observed(
-            pod(0, deletion_requested_at=LONG_AGO),
-            workers=worker_job(job(), deleted=True),
-            sandboxes_left=True,
-        ),
+        replace(drains(DRAIN_S + 1), workers=worker_job(job(), deleted=True)),
         ["DeleteSandboxes"],
     ),
     Case(
@@ -200,6 +272,14 @@ CASES = (
         ["DeleteWorkers"],
     ),
 )
+
+
+def test_the_pod_that_is_deleted_is_the_stuck_one_and_the_next_round_is_soon() -> None:
+    found = rebooted(STUCK_S + 1)
+    (action,) = plan(job(), found).actions
+    assert isinstance(action, actions.DeleteWorkerPod)
+    assert action.uid == found.pods[1].metadata.uid
+    assert plan(job(), rebooted(0.0)).next_round_s == ACTIVE_INTERVAL_S
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -247,9 +327,10 @@ def test_sandboxes_are_checked_where_there_should_be_none() -> None:
 
 def test_a_finished_job_is_left_alone_until_its_time_to_live_is_over() -> None:
     clean = observed(sandboxes_left=False)
+    seen = observed(sandboxes_left=False, for_s=20)
 
     assert plan(ended(job()), clean).next_round_s is None
-    assert plan(ended(job({"ttlSecondsAfterFinished": 60}), ago_s=20), clean).next_round_s == 40
+    assert plan(ended(job({"ttlSecondsAfterFinished": 60}), ago_s=20), seen).next_round_s == 40
     assert plan(ended(job()), observed()).next_round_s == 2
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import msgspec
 import pytest
 
@@ -19,6 +21,11 @@ RICH: dict[str, object] = {
         "secrets": ["store-keys", "engine-key"],
         "resources": {"cpu": "1", "cpuLimit": "2", "memory": "3Gi", "ephemeralStorage": "4Gi"},
         "nodeSelector": {"pool": "cpu"},
+        "tolerations": [
+            {"key": "pool", "value": "cpu", "effect": "NoSchedule"},
+            {"key": "spot", "operator": "Exists"},
+        ],
+        "imagePullSecrets": [{"name": "registry"}],
         "labels": {"team": "rl"},
     },
     "activeDeadlineSeconds": 90.2,
@@ -50,6 +57,11 @@ def test_everything_of_the_workers_spec_is_in_the_worker_job() -> None:
     assert inside(made, "spec", "completions") == inside(made, "spec", "parallelism") == 3
     assert inside(made, "spec", "activeDeadlineSeconds") == 91
     assert inside(made, "spec", "template", "spec", "nodeSelector") == {"pool": "cpu"}
+    assert inside(made, "spec", "template", "spec", "tolerations") == [
+        {"key": "pool", "operator": "Equal", "value": "cpu", "effect": "NoSchedule"},
+        {"key": "spot", "operator": "Exists"},
+    ]
+    assert inside(made, "spec", "template", "spec", "imagePullSecrets") == [{"name": "registry"}]
     assert inside(made, "metadata", "labels", "team") == "rl"
     assert inside(made, "spec", "template", "metadata", "labels", "team") == "rl"
     assert inside(container, "image") == "registry.example/worker:2"
@@ -72,6 +84,50 @@ def test_a_worker_runs_its_command_in_the_operators_image_and_knows_its_own_pod(
         *("swe-rollout", "worker", "--namespace", "team", "--job", "demo")
     ]
     assert inside(container, "env", 0, "name") == "POD_NAME"
+
+
+def test_a_worker_serves_metrics_on_a_named_port() -> None:
+    """A variable says so: images of earlier versions know no such option, and ignore it."""
+    template = inside(manifest(), "spec", "template")
+    container = inside(template, "spec", "containers", 0)
+
+    port = resources.METRICS_PORT
+    assert inside(container, "ports") == [{"name": "metrics", "containerPort": port}]
+    assert inside(container, "env", 1) == {
+        "name": "SWE_ROLLOUT_WORKER_METRICS",
+        "value": f":{port}",
+    }
+    assert inside(template, "metadata", "annotations", "prometheus.io/port") == str(port)
+
+
+def test_a_worker_that_was_killed_begins_again_in_its_pod_and_no_other() -> None:
+    pod = inside(manifest(), "spec", "template", "spec")
+
+    assert inside(pod, "restartPolicy") == "Never"
+    assert inside(pod, "containers", 0, "restartPolicy") == "Never"
+    assert inside(pod, "containers", 0, "restartPolicyRules") == [
+        {"action": "Restart", "exitCodes": {"operator": "In", "values": [137]}}
+    ]
+    lives = inside(pod, "containers", 0, "env", 2)
+    assert lives == {"name": "SWE_ROLLOUT_WORKER_LIVES", "value": "/tmp/lives"}  # noqa: S108
+    assert inside(pod, "containers", 0, "volumeMounts", 0, "mountPath") == "/tmp"  # noqa: S108
+
+
+def test_an_older_cluster_gets_the_same_worker_job_without_restarts() -> None:
+    made = manifest(RICH)
+    text = json.dumps(made)
+
+    older = resources.without_restarts(made)
+
+    assert json.dumps(made) == text
+    container = inside(older, "spec", "template", "spec", "containers", 0)
+    assert isinstance(container, dict)
+    assert not {"restartPolicy", "restartPolicyRules"} & container.keys()
+    container |= {
+        name: inside(made, "spec", "template", "spec", "containers", 0, name)
+        for name in ("restartPolicy", "restartPolicyRules")
+    }
+    assert older == made
 
 
 def test_the_worker_job_and_its_pods_say_whose_they_are() -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 
 from controller.builders import NOW, at, job, observed, pod, progress_of, with_status, worker_job
 from rollout_operator.actions import EventType
 from rollout_operator.observed import Observed, ObservedJob
-from rollout_operator.status import FINAL_PROGRESS_TIMEOUT, events_of, next_status
+from rollout_operator.sightings import sights_of
+from rollout_operator.status import FINAL_PROGRESS_S, events_of, next_status
 from swe_rollout.spec.status import (
     Condition,
     ConditionType,
@@ -26,7 +26,10 @@ DOWN = UnmetCondition(
 
 
 def status(seen: ObservedJob, found: Observed, *, after_s: float = 0) -> RolloutJobStatus:
-    return next_status(seen, found, at(after_s))
+    """Return the status by what has been seen for so long."""
+    sights = sights_of(seen, found.workers, found.pods, is_over=False)
+    later = replace(found, seen_for_s=dict.fromkeys(sights, after_s))
+    return next_status(seen, later, at(after_s))
 
 
 def condition(of: RolloutJobStatus, kind: ConditionType) -> Condition | None:
@@ -133,14 +136,10 @@ def test_an_unmet_condition_of_a_worker_is_a_condition_of_the_job_until_it_is_me
 
 def test_the_final_progress_of_a_short_job_is_reported_before_it_is_complete() -> None:
     last = progress_of(10, masked=10, finished=True, unmet=(DOWN,))
-    workers = worker_job(
-        job({"workers": {"count": 1}}), conditions={"Complete": ""}, completed_at=NOW
-    )
+    seen = job({"workers": {"count": 1}, "failureBudget": {"maxMaskedFraction": 1}})
+    workers = worker_job(seen, conditions={"Complete": ""}, completed_at=NOW)
 
-    said = status(
-        job({"workers": {"count": 1}}),
-        observed(pod(0, progress=last, phase="Succeeded"), workers=workers),
-    )
+    said = status(seen, observed(pod(0, progress=last, phase="Succeeded"), workers=workers))
 
     assert reason(said, ConditionType.MODEL_READY) == ("False", "Unreachable")
     assert said.state is State.COMPLETE
@@ -160,10 +159,11 @@ def ended(code: int, why: str = "Error", message: str = "") -> dict[str, object]
     return {"terminated": {"exitCode": code, "reason": why, "message": message}}
 
 
+RESTARTING = waiting("CrashLoopBackOff")
+RUNNING: dict[str, object] = {"running": {"startedAt": "2026-11-20T12:00:00Z"}}
 NO_NODE = [
     {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}
 ]
-OLD = NOW - timedelta(seconds=6)
 
 
 @pytest.mark.parametrize(
@@ -177,9 +177,17 @@ OLD = NOW - timedelta(seconds=6)
         ),
         (pod(container=waiting("CreateContainerConfigError")), "", "WorkerStartFailed"),
         (pod(container=waiting("ContainerCreating"), phase="Pending"), "", ""),
-        (pod(conditions=NO_NODE, phase="Pending", created_at=OLD), "", "WorkerUnschedulable"),
-        (pod(conditions=NO_NODE, phase="Pending", created_at=NOW), "", ""),
+        (pod(conditions=NO_NODE, phase="Pending"), "", "WorkerUnschedulable"),
         (pod(container=ended(137, "OOMKilled"), phase="Failed"), "", "WorkerOutOfMemory"),
+        (pod(container=RESTARTING, last=ended(137, "OOMKilled")), "", "WorkerOutOfMemory"),
+        (pod(container=RESTARTING, last=ended(137)), "", "WorkerCrashed"),
+        (pod(container=RUNNING, last=ended(137, "OOMKilled")), "", ""),
+        (
+            pod(container=ended(5), last=ended(137, "OOMKilled"), phase="Failed"),
+            "",
+            "WorkerOutOfMemory",
+        ),
+        (pod(container=ended(5), last=ended(137), phase="Failed"), "", "WorkerCrashed"),
         (pod(container=ended(128, "StartError"), phase="Failed"), "", "WorkerCrashed"),
         (pod(container=ended(143), phase="Failed"), "", ""),
         (pod(container=ended(0), phase="Succeeded"), "", ""),
@@ -193,7 +201,7 @@ def test_workers_that_do_not_start_or_keep_running_have_a_typed_reason(
     pods = (worker,) if worker is not None else ()
     found = Observed(workers=worker_job(job()), pods=pods, refusal=refusal)  # type: ignore[arg-type]
 
-    said = condition(status(job(), found), ConditionType.SANDBOXES_READY)
+    said = condition(status(job(), found, after_s=6), ConditionType.SANDBOXES_READY)
 
     assert (said.reason if said is not None else "") == expected
     assert said is None or "spec.workers" in said.message or "kubectl logs" in said.message
@@ -232,6 +240,14 @@ def test_deadline_and_lost_workers_are_failures_with_a_fix() -> None:
     assert "raise spec.workers.resources.memory" in memory.message
 
 
+def test_a_clock_that_jumps_does_not_end_the_wait_for_the_final_progress() -> None:
+    """It would make a failure of a job whose episodes are all committed."""
+    workers = worker_job(job(), conditions={"Complete": ""}, completed_at=at(-86_400))
+    early = observed(pod(0, progress=progress_of(9)), workers=workers)
+
+    assert condition(status(job(), early), ConditionType.FAILED) is None
+
+
 def test_a_job_is_complete_when_the_final_progress_of_all_workers_is_counted() -> None:
     workers = worker_job(job(), conditions={"Complete": ""}, completed_at=NOW)
     early = observed(
@@ -246,12 +262,63 @@ def test_a_job_is_complete_when_the_final_progress_of_all_workers_is_counted() -
     )
 
     assert condition(status(job(), early), ConditionType.COMPLETE) is None
-    late = status(job(), early, after_s=FINAL_PROGRESS_TIMEOUT.total_seconds() + 1)
+    late = status(job(), early, after_s=FINAL_PROGRESS_S + 1)
     assert reason(late, ConditionType.FAILED) == ("True", "WorkersEndedEarly")
     assert "1 of 2 workers" in late.conditions[-1].message
     said = status(job(), counted)
     assert reason(said, ConditionType.COMPLETE) == ("True", "AllCommitted")
     assert (said.state, said.completion_time) == (State.COMPLETE, "2026-11-20T12:00:00Z")
+
+
+def spent(*reports: WorkerProgress, spec: dict[str, object] | None = None) -> bool:
+    """Whether a job fails whose workers report this, and says how much was masked."""
+    pods = [pod(index, progress=each) for index, each in enumerate(reports)]
+    said = status(job(spec), observed(*pods, workers=worker_job(job(spec))))
+    if said.state is not State.FAILED:
+        return False
+    assert reason(said, ConditionType.FAILED) == ("True", "BudgetSpent")
+    assert f"{said.episodes.masked} of {said.episodes.committed} episodes" in (
+        said.conditions[-1].message
+    )
+    return True
+
+
+def test_the_failure_budget_counts_over_all_workers() -> None:
+    def share(committed: int, masked: int = 0) -> WorkerProgress:
+        return progress_of(committed, total=20, masked=masked, planned=40)
+
+    # No worker alone is above a fifth of ten; both together are, or are not.
+    assert spent(share(5, 2), share(5, 1))
+    assert not spent(share(5, 1), share(5, 1))
+    # One worker's share fails as a whole, but not the job.
+    assert not spent(share(4, 4), share(18, 0))
+    assert spent(share(5, 5), share(18, 0))
+    # A worker that has reported nothing may have committed all of its share.
+    assert not spent(share(5, 5))
+    assert spent(share(6, 6))
+    assert not spent(share(9, 9), share(9, 9), spec={"failureBudget": {"maxMaskedFraction": 1}})
+
+
+def test_a_job_that_is_created_again_is_not_stopped_for_what_was_masked_before() -> None:
+    before = progress_of(9, total=20, masked=9, planned=40, masked_now=0)
+    assert not spent(before, before)
+    assert spent(before, before.model_copy(update={"masked_now": 1}))
+
+
+def test_a_spent_budget_outlives_the_workers_and_the_operator() -> None:
+    failing = progress_of(9, total=20, masked=9, planned=40)
+    found = observed(pod(0, progress=failing), pod(1, progress=failing), workers=worker_job(job()))
+    over = status(job(), found)
+    assert status(replace(job(), status=over), Observed(), after_s=60) == over
+
+
+def test_a_job_that_masked_too_many_at_its_end_is_not_complete() -> None:
+    workers = worker_job(job(), conditions={"Complete": ""}, completed_at=NOW)
+    share = progress_of(2, total=2, planned=4, finished=True)
+    failed = progress_of(2, total=2, masked=1, planned=4, finished=True)
+    said = status(job(), observed(pod(0, progress=share), pod(1, progress=failed), workers=workers))
+    assert reason(said, ConditionType.FAILED) == ("True", "BudgetSpent")
+    assert "1 of 4 episodes of all workers" in said.conditions[-1].message
 
 
 @pytest.mark.threat(point=29)
@@ -264,7 +331,7 @@ def test_workers_that_only_exit_with_0_have_done_nothing() -> None:
         workers=workers,
     )
 
-    late = status(job(), found, after_s=FINAL_PROGRESS_TIMEOUT.total_seconds() + 1)
+    late = status(job(), found, after_s=FINAL_PROGRESS_S + 1)
 
     assert reason(late, ConditionType.FAILED) == ("True", "WorkersEndedEarly")
     assert "spec.workers.image must be an image of swe-rollout" in late.conditions[-1].message

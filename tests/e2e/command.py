@@ -66,7 +66,7 @@ def job_writer(folder: Path, *, store: str) -> Callable[..., Job]:
     def write(
         *,
         scenarios: Sequence[str],
-        names: Sequence[str] = ("python-dotenv",),
+        names: Sequence[str] = ("sqlparse",),
         **spec: object,
     ) -> Job:
         job = {

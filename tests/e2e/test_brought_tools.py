@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import yaml
 
 from e2e.command import printed_json, swe_rollout
@@ -23,6 +24,7 @@ for line in sys.stdin:
 MANIFEST = "tools: [{name: look_around, description: Look around.}]"
 
 
+@pytest.mark.slow
 def test_a_bundle_and_a_server_s_pinned_tools_reach_the_prompt(tmp_path: Path) -> None:
     folder = tmp_path / "my-tools"
     folder.mkdir()

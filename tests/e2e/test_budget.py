@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -51,6 +52,15 @@ def test_a_job_of_masked_episodes_ends_with_1_and_says_why(
     status = swe_rollout("status", job.uri, "-o", "json")
     assert printed_json(status)["masked_share"] == 1.0
     assert "(100% masked)" in swe_rollout("status", job.uri).stderr
+    # What one process masked, the next one counts too.
+    again = swe_rollout("run", str(job.path), "--with", str(code), check=False)
+    assert again.returncode == 1, again.stderr
+    before, now = (
+        int(found[1])
+        for each in (done, again)
+        if (found := re.search(r"(\d+) of \d+ episodes were masked", each.stderr))
+    )
+    assert now == before == 2 if samples == 2 else now > before
 
 
 def test_a_budget_of_1_accepts_any_number_of_them(

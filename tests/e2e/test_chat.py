@@ -17,12 +17,13 @@ from aiohttp import web
 
 from e2e.command import Job, printed_json, swe_rollout
 from e2e.records import check, committed, read
+from pages import contents
 from unit.engine.chat.chat_parts import ANTHROPIC_BODY, OPENAI_BODY, api, sends
 
 KEY = "test-key-abcdefghij0123456789"
 FUNCTION = """
 from swe_rollout.engine.chat.base import AssistantMessage, ChatCall, ChatRequest, ChatResponse
-from swe_rollout.trajectory import FinishReason
+from swe_rollout.generation import FinishReason
 
 
 async def two_turns(request: ChatRequest) -> ChatResponse:
@@ -115,7 +116,9 @@ async def test_a_job_over_an_api(  # noqa: PLR0917
     assert not out.exists()
     page, episode = tmp_path / "page.html", committed(job.folder)[0].parent
     swe_rollout("view", f"{job.uri}/{episode.parent.name}/{episode.name}", "-O", str(page))
-    assert "A chat API played this episode" in page.read_text()
+    _, shown = contents(page.read_text())
+    assert shown["tokens"]["ids"] == []
+    assert shown["chat"]["models"] == [model]
 
 
 def test_a_job_over_a_function_of_ones_own(job_file: Callable[..., Job], tmp_path: Path) -> None:

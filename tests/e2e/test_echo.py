@@ -19,6 +19,7 @@ import zstandard
 from aiohttp import web
 
 from e2e.command import COMMAND, ROOT, Job
+from pages import contents
 from swe_rollout.testing.tiny import tokenizer_path
 
 pytestmark = pytest.mark.threat(point=9)
@@ -94,7 +95,7 @@ class Echo:
 async def scripted_server() -> AsyncIterator[str]:
     process = await asyncio.create_subprocess_exec(
         *COMMAND,
-        *("engine", "serve-scripted", "--include", "python-dotenv*", "--scenarios", "gold"),
+        *("engine", "serve-scripted", "--include", "sqlparse*", "--scenarios", "gold"),
         cwd=ROOT,
         stdout=asyncio.subprocess.PIPE,
     )
@@ -173,7 +174,7 @@ async def test_no_byte_of_an_echoed_key_is_printed_or_stored(
     failures = [record["failure"] for record in map(_trajectory, records) if record]
     assert len(failures) == 12
     assert len({failure["type"] for failure in failures if failure}) >= 4
-    texts = [*printed, *records, page.read_bytes() if page.exists() else b""]
+    texts = [*printed, *records, page.read_bytes(), repr(contents(page.read_text())).encode()]
     for form in FORMS:
         assert not any(form.encode() in text for text in texts), form
     assert any(b"[redacted]" in text for text in records)

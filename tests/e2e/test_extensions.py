@@ -39,6 +39,7 @@ def test_an_example_is_short(example: str) -> None:
     assert len((EXAMPLES / example / FILES[example]).read_text().splitlines()) <= 30
 
 
+@pytest.mark.slow
 def test_a_tool_of_ones_own_is_called(tmp_path: Path) -> None:
     gold, empty = run("03-custom-tool", tmp_path)
 
@@ -56,6 +57,7 @@ def test_a_reward_of_ones_own_is_added(tmp_path: Path) -> None:
     assert wrong["reward"] == 0.0
 
 
+@pytest.mark.slow
 def test_a_dataset_of_ones_own_is_played_and_validated(tmp_path: Path) -> None:
     gold, empty = run("05-custom-dataset", tmp_path)
 
@@ -70,6 +72,8 @@ def test_a_dataset_of_ones_own_is_played_and_validated(tmp_path: Path) -> None:
             "gold": "resolved",
             "empty": "unresolved",
             "copies": [],
+            "watched": 1,
+            "findings": [],
         }
     ]
 

@@ -17,15 +17,17 @@ from harbor_parts import TASKS, make_image
 from swe_rollout import RolloutJob
 from swe_rollout.datasets.base import load
 from swe_rollout.errors import TaskError
+from swe_rollout.grading.audit import Audit, audit
 from swe_rollout.grading.grader import Grader
 from swe_rollout.grading.rewards import RewardInput, Rewards
 from swe_rollout.grading.validate import validate_dataset
+from swe_rollout.grading.wrong_patches import Wrong
 from swe_rollout.sandbox.delta import Entry, Kind, write
 from swe_rollout.sandbox.local import bubblewrap
 from swe_rollout.sandbox.local.provider import LocalProvider
 from swe_rollout.sandbox.repository import Patch
 from swe_rollout.spec.dataset import Dataset
-from swe_rollout.spec.job import RewardUse
+from swe_rollout.spec.grading import RewardUse
 from swe_rollout.spec.sandbox import LocalSandbox
 from swe_rollout.trajectory import EpisodeId
 from swe_rollout.verdict import TestStatus, VerdictStatus
@@ -71,6 +73,23 @@ async def test_the_oracle_resolves_it_and_the_base_does_not(tmp_path: Path) -> N
     assert result.gold.scores == {"reward": 1.0, "report": 1.0, "folder": 1.0}
     assert result.empty.status is VerdictStatus.UNRESOLVED
     assert result.empty.report.fail_to_pass["report"] is TestStatus.FAILED
+
+
+async def test_an_audit_runs_the_oracle_each_time_and_has_no_repository_to_break(
+    tmp_path: Path,
+) -> None:
+    make_image(tmp_path)
+    loaded = await load(dataset(TASKS), base_dir=tmp_path, on_progress=print)
+    provider = LocalProvider(LocalSandbox(images=str(tmp_path)))
+    try:
+        found = await audit(loaded.instances[0], Grader(provider), runs=2)
+    finally:
+        await provider.aclose()
+    assert isinstance(found, Audit)
+    assert not found.is_bad
+    assert found.verdicts["gold"] == (VerdictStatus.RESOLVED,) * 2
+    assert found.verdicts["base"] == (VerdictStatus.UNRESOLVED,)
+    assert set(found.not_applicable) == {each.value for each in Wrong}
 
 
 async def test_half_of_the_work_is_half_of_the_reward(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ import asyncio
 import random
 import signal
 import time
+from collections import Counter
+from functools import partial
 from multiprocessing import get_context
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -14,6 +16,7 @@ from e2e.store_trainer import train, trained
 from swe_rollout import Claim, Trajectory, open_store
 from swe_rollout.store.store import Store
 from unit.training.group_parts import LOST, begin, sample
+from waits import block_until
 
 GROUPS, SAMPLES, RANKS, ROUNDS = 60, 2, 2, 7
 
@@ -51,12 +54,16 @@ def test_a_trainer_killed_at_random_moments_trains_each_group_exactly_once(tmp_p
         journal.touch()
     records = shuffled()
     size = len(records) // (ROUNDS + 1)
+    committed: Counter[str] = Counter()
     for epoch in range(ROUNDS):
+        committed.update(each.episode.instance for each in records[: size + 3])
         commit(store, records[:size])
         del records[:size]
         ranks = _start(store, epoch, journals)
         commit(store, records[:3])
         del records[:3]
+        if list(committed.values()).count(SAMPLES) > len(trained(journals)):
+            block_until(partial(_has_claimed, store, epoch))
         time.sleep(chance.uniform(0, 0.3))
         for rank in ranks:
             _kill(rank)
@@ -68,7 +75,7 @@ def test_a_trainer_killed_at_random_moments_trains_each_group_exactly_once(tmp_p
     found = trained(journals)
     assert len(found) == len(set(found)), "a group was trained twice"
     assert set(found) == {f"demo/task-{n}" for n in range(GROUPS)}, "a group was lost"
-    claims = open_store(store.uri).job("demo").claims("t1")
+    claims = _claims(store)
     assert {claim.state for claim in claims} == {"trained"}
     assert max(claim.number for claim in claims) > 2, "no kill fell between claim and ack"
 
@@ -82,18 +89,32 @@ def test_without_reclaim_nothing_is_trained_twice_and_what_is_missing_is_listed(
     journal = tmp_path / "journal"
     journal.touch()
     for delay in (0.1, 0.2, 0.3):
+        before = len(_claims(store))
         (rank,) = _start(store, 0, [journal])
+        block_until(partial(_has_more_claims, store, before))
         time.sleep(delay)
         _kill(rank)
     _end(_start(store, 0, [journal])[0])
 
     found = trained([journal])
     assert len(found) == len(set(found))
-    unfinished = [each for each in open_store(store.uri).job("demo").claims("t1") if _open(each)]
+    unfinished = [each for each in _claims(store) if _open(each)]
     lost = {f"demo/task-{n}" for n in range(GROUPS)} - set(found)
     assert lost <= {f"demo/{claim.instance}" for claim in unfinished}
     assert 1 <= len(unfinished) <= 3
     assert all(claim.process and claim.at for claim in unfinished)
+
+
+def _claims(store: Store) -> tuple[Claim, ...]:
+    return open_store(store.uri).job("demo").claims("t1")
+
+
+def _has_claimed(store: Store, epoch: int) -> bool:
+    return any(claim.epoch == epoch for claim in _claims(store))
+
+
+def _has_more_claims(store: Store, known: int) -> bool:
+    return len(_claims(store)) > known
 
 
 def _open(claim: Claim) -> bool:

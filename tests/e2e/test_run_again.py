@@ -10,6 +10,7 @@ import pytest
 
 from e2e.command import Job, printed_json, swe_rollout
 from e2e.records import committed
+from pages import contents
 from swe_rollout import RolloutJob, open_store, read_trajectories
 from swe_rollout.errors import UsageError
 
@@ -24,6 +25,7 @@ def without_run(printed: dict[str, object]) -> dict[str, object]:
     return {name: value for name, value in printed.items() if name != "run"}
 
 
+@pytest.mark.slow
 def test_a_job_grows_and_every_number_at_the_end_is_that_of_status(
     job_file: Callable[..., Job],
 ) -> None:
@@ -58,6 +60,7 @@ def test_a_job_grows_and_every_number_at_the_end_is_that_of_status(
     assert "spec.limits.turns: 40 there, 3 now" in refused.stderr
 
 
+@pytest.mark.slow
 def test_damage_is_named_left_out_and_rolled_out_again(job_file: Callable[..., Job]) -> None:
     job = job_file(scenarios=["gold", "empty"])
     swe_rollout("run", str(job.path))
@@ -78,7 +81,8 @@ def test_damage_is_named_left_out_and_rolled_out_again(job_file: Callable[..., J
         assert f"{first.parent.name}/trajectory.json.zst is damaged" in told
         assert "is no trajectory's name" in told
         assert "--rerun-damaged" in told
-    assert "is damaged" in page.read_text()
+    index, *_ = contents(page.read_text())
+    assert "is damaged" in index["jobs"][0]["damaged"][0]
 
     left = swe_rollout("run", str(job.path), "-o", "json", check=False)
     assert left.returncode == 1

@@ -20,7 +20,7 @@ ALL = tuple(SCENARIOS)
 
 
 def test_every_scenario_ends_as_it_says(job_file: Callable[..., Job]) -> None:
-    job = job_file(names=["python-dotenv", "sqlparse"], scenarios=ALL)
+    job = job_file(names=["semver", "sqlparse"], scenarios=ALL)
 
     state = printed_json(swe_rollout("run", str(job.path), "-o", "json"))
 
@@ -36,7 +36,10 @@ def test_every_scenario_ends_as_it_says(job_file: Callable[..., Job]) -> None:
         "failures",
         "damaged",
         "strays",
+        "tampered",
+        "quarantined",
         "masked_share",
+        "instances",
         "run",
     ]
     episodes = 2 * len(ALL)
@@ -61,6 +64,7 @@ def test_every_scenario_ends_as_it_says(job_file: Callable[..., Job]) -> None:
     assert printed_json(swe_rollout("status", job.uri, "-o", "json")) == state
 
 
+@pytest.mark.slow
 def test_the_same_command_again_changes_nothing(job_file: Callable[..., Job]) -> None:
     job = job_file(scenarios=["gold", "empty"])
     first = printed_json(swe_rollout("run", str(job.path), "-o", "json"))
@@ -137,12 +141,13 @@ spec:
     assert any(":7:" in line and "samples" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_bad_rows_stop_the_job_before_it_starts_or_are_skipped(
     tmp_path: Path, job_file: Callable[..., Job]
 ) -> None:
     good = swe_rollout("datasets", "rows", "release-pairs").stdout.splitlines()
     rows = {json.loads(line)["instance_id"]: json.loads(line) for line in good}
-    row = next(row for key, row in rows.items() if "dotenv" in key)
+    row = next(row for key, row in rows.items() if "semver" in key)
     missing = {key: value for key, value in row.items() if key != "problem_statement"}
     wrong = {**row, "instance_id": "wrong", "FAIL_TO_PASS": 7}
     huge = {**row, "instance_id": "huge", "problem_statement": "x" * (32 << 20)}
@@ -174,7 +179,7 @@ def test_bad_rows_stop_the_job_before_it_starts_or_are_skipped(
 
 def test_validate_says_gold_resolves_and_empty_does_not() -> None:
     done = swe_rollout(
-        "validate", "release-pairs", "--include", "python-dotenv*", "-o", "json", check=False
+        "validate", "release-pairs", "--include", "sqlparse*", "-o", "json", check=False
     )
 
     assert done.returncode == 0, done.stderr
@@ -192,11 +197,12 @@ def test_status_of_an_unknown_job_is_a_clear_error(address: str) -> None:
     assert "fix" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_job_against_the_scripted_engine_over_http_gives_the_same_tokens(
     job_file: Callable[..., Job],
 ) -> None:
     scenarios = ["gold", "malformed", "garbage"]
-    served = [*COMMAND, "engine", "serve-scripted", "--include", "python-dotenv*"]
+    served = [*COMMAND, "engine", "serve-scripted", "--include", "sqlparse*"]
     served += ["--scenarios", ",".join(scenarios), "--context-tokens", "131072"]
     server = subprocess.Popen(served, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
@@ -223,3 +229,25 @@ def test_a_job_against_the_scripted_engine_over_http_gives_the_same_tokens(
             assert [call["status"] for call in turn["tool_calls"]] == [
                 call["status"] for call in same["tool_calls"]
             ]
+
+
+def test_a_task_whose_prompt_does_not_fit_fails_alone(job_file: Callable[..., Job]) -> None:
+    """Nothing that the policy did: no reward, an owner, and a warning before it begins."""
+    job = job_file(
+        names=["semver", "sqlparse"],
+        scenarios=["gold"],
+        limits={"contextTokens": 1180},
+        failureBudget={"maxMaskedFraction": 1.0},
+    )
+
+    done = swe_rollout("run", str(job.path), "-o", "json")
+
+    assert "warning: the first prompt of 1 task will not fit into 1180 tokens" in done.stderr
+    assert "sqlparse-0.5.2 (1205 tokens)" in done.stderr
+    assert printed_json(done)["failures"] == {"PromptTooLongError": 1}
+    played, failed = map(read, committed(job.folder))
+    assert (played["failure"], played["reward"] is None) == (None, False)
+    assert played["turns"]
+    assert (failed["failure"]["boundary"], failed["reward"]) == ("dataset", None)
+    assert failed["stop_reason"] is None
+    assert failed["turns"] == []

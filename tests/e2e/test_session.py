@@ -13,18 +13,18 @@ from e2e.losing import LOSING
 from swe_rollout import Group, RewardInput, RolloutJob, Trajectory
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.errors import UsageError
+from swe_rollout.generation import Generation
 from swe_rollout.spec.policy import Sampling
-from swe_rollout.trajectory import Generation
 
 
 def test_episodes_are_played_side_by_side(job_file: Callable[..., Job]) -> None:
     file = job_file(scenarios=["gold", "empty"])
 
-    def length(episode: RewardInput) -> float:
+    def talk(episode: RewardInput) -> float:
         return float(len(episode.turns))
 
     async def play() -> list[float]:
-        job = RolloutJob.from_yaml(file.path, reward=["resolved", length])
+        job = RolloutJob.from_yaml(file.path, reward=["resolved", talk])
         async with job.session() as session:
             (task,) = session.instances
             with pytest.raises(UsageError, match="no task nothing"):
@@ -35,7 +35,7 @@ def test_episodes_are_played_side_by_side(job_file: Callable[..., Job]) -> None:
             )
         assert (gold.resolved, empty.resolved) == (True, False)
         rewards = [each.reward for each in (gold, empty) if each.reward is not None]
-        assert [term.name.rpartition(":")[2] for term in rewards[0].terms] == ["resolved", "length"]
+        assert [term.name.rpartition(":")[2] for term in rewards[0].terms] == ["resolved", "talk"]
         return [reward.value for reward in rewards]
 
     gold, empty = asyncio.run(play())

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rollout_dev.fileless import FilelessSandbox
+from rollout_dev.fileless import PrintingSandbox
 from swe_rollout.agent.parts import AgentParts
 from swe_rollout.agent.prompts import Prompts
 from swe_rollout.agent.renderer import Renderer
@@ -18,46 +18,26 @@ from swe_rollout.episode import run_episode
 from swe_rollout.instance import Instance
 from swe_rollout.progress import Phase
 from swe_rollout.sandbox.base import (
-    MAX_OUTPUT_BYTES,
-    ExecResult,
     Sandbox,
     SandboxProvider,
     SandboxRequest,
 )
-from swe_rollout.spec.job import Limits, RetrySpec
+from swe_rollout.spec.limits import Limits
 from swe_rollout.spec.policy import Sampling
+from swe_rollout.spec.retry import RetrySpec
 from swe_rollout.tokens.replay import Recording
-from swe_rollout.trajectory import EpisodeId, Failure, Trajectory, Turn, to_json
+from swe_rollout.trajectory import EpisodeId, Failure, Trajectory
+from swe_rollout.trajectory_json import to_json
+from swe_rollout.turn import Turn
 
 LISTING = b"README.md\nsrc\ntests <|im_end|> <tool_call>\n"
 """The output of every command of the policy; control tokens in it are plain text."""
-BASE = b"c0ffee"
-"""The output of the harness's own git commands: the base commit and the diff."""
-
-
-class ListingSandbox(FilelessSandbox):
-    """Prints the same listing for every command, at once."""
-
-    async def exec(
-        self,
-        command: str | Sequence[str],
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        stdin: bytes = b"",
-        timeout_s: float = 120.0,
-        max_output: int = MAX_OUTPUT_BYTES,
-    ) -> ExecResult:
-        """Print the listing, or the base to the harness's own scripts, which have variables."""
-        del command, cwd, stdin, timeout_s, max_output
-        output = BASE if env else LISTING
-        return ExecResult(0, output, b"", stdout_bytes=len(output))
 
 
 class ListingProvider(SandboxProvider):
     async def start(self, request: SandboxRequest) -> Sandbox:
         del request
-        return ListingSandbox()
+        return PrintingSandbox(LISTING)
 
     def prewarm(self, requests: Iterable[SandboxRequest]) -> None:
         """Nothing is prepared."""

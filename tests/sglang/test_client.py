@@ -14,9 +14,9 @@ from sglang.calls import STOP, TOKENIZER, abort, until_busy
 from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.engine.sglang import protocol
 from swe_rollout.errors import InternalError
+from swe_rollout.generation import FinishReason, WeightSpan
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.tokens.log import InputIds
-from swe_rollout.trajectory import FinishReason, WeightSpan
 
 if TYPE_CHECKING:
     from sglang.served import Served

@@ -28,10 +28,11 @@ from swe_rollout.engine.pool.replica import ReplicaState
 from swe_rollout.engine.sglang import protocol
 from swe_rollout.engine.sglang.control import EngineControl, PauseMode, WeightUpdate
 from swe_rollout.engine.sglang.engine import SglangEngine
+from swe_rollout.generation import FinishReason
 from swe_rollout.spec.policy import Sampling, SglangPolicy
-from swe_rollout.trajectory import FinishReason
+from waits import stands
 
-pytestmark = pytest.mark.sglang
+pytestmark = [pytest.mark.sglang, pytest.mark.slow]
 
 TOLERANCE = 1e-4
 LONG_ENOUGH = 800
@@ -94,7 +95,7 @@ async def test_a_paused_engine_holds_a_call_and_stops_its_clock(
     await control.pause(PauseMode.RETRACT)
     clock = Deadline(30.0)
     call = asyncio.create_task(pool.generate(replace(REQUEST, clock=clock)))
-    await until(lambda: state(pool) is ReplicaState.PAUSED)
+    await until(lambda: state(pool) is ReplicaState.PAUSED and stands(clock))
     left_s = clock.remaining_s
     await asyncio.sleep(1.0)
     assert not call.done()

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.sglang
 
 def job_for(url: str, folder: Path, **limits: object) -> Job:
     return job_writer(folder, store=f"file://{folder}/store")(
-        names=["python-dotenv", "sqlparse"],
+        names=["semver", "sqlparse"],
         scenarios=["unused"],
         samples=4,
         parallelism=4,

@@ -17,11 +17,11 @@ from sglang.served import MODEL, Breakable
 from sglang.wire_tap import WireTap
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.engine.pool.pool import EnginePool
-from swe_rollout.spec.job import CutTurns, Limits
+from swe_rollout.spec.limits import CutTurns, Limits
 from swe_rollout.spec.policy import Sampling, SglangPolicy
 from swe_rollout.trajectory import StopReason
 
-pytestmark = pytest.mark.sglang
+pytestmark = [pytest.mark.sglang, pytest.mark.slow]
 
 EPISODES, TURNS = 8, 10
 EPISODE_S = 30.0

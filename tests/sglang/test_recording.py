@@ -14,7 +14,7 @@ from sglang.episodes import EpisodeRunner, write
 from sglang.served import Served, teach
 from sglang.wire_tap import WireTap
 from swe_rollout.engine.pool.pool import EnginePool
-from swe_rollout.spec.job import CutTurns, Limits
+from swe_rollout.spec.limits import CutTurns, Limits
 from swe_rollout.spec.policy import Sampling, SglangPolicy
 from swe_rollout.tokens.replay import Recording
 

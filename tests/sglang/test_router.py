@@ -35,7 +35,7 @@ from swe_rollout.engine.sglang.engine import SglangEngine
 from swe_rollout.spec.policy import SglangPolicy
 from swe_rollout.tokens.log import InputIds
 
-pytestmark = pytest.mark.sglang
+pytestmark = [pytest.mark.sglang, pytest.mark.slow]
 
 EPISODES, TURNS = 8, 4
 TOKENS = 2000

@@ -57,7 +57,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def job_for(folder: Path, *, parallelism: int = 4, **sampling: object) -> Job:
     return job_writer(folder, store=f"file://{folder}/store")(
-        names=["python-dotenv", "sqlparse"],
+        names=["semver", "sqlparse"],
         scenarios=["unused"],
         samples=3,
         parallelism=parallelism,

@@ -12,8 +12,9 @@ from swe_rollout.context import Attempt, JobContext
 from swe_rollout.errors import Boundary
 from swe_rollout.grading.rewards import RewardInput, Rewards
 from swe_rollout.instance import Instance
+from swe_rollout.observer import Observer
 from swe_rollout.sandbox.repository import Patch
-from swe_rollout.spec.job import RewardUse
+from swe_rollout.spec.grading import RewardUse
 from swe_rollout.trajectory import EpisodeId, Trajectory
 from swe_rollout.verdict import Reward, RewardTerm, TestReport, Verdict, VerdictStatus
 
@@ -38,11 +39,13 @@ async def played(
         grade=grade,
         rewards=rewards,
         progress=quiet,
+        observer=Observer(),
         policy=lambda _: "played",
         sampling_for=lambda _: SimpleNamespace(seed=0),
         agent=SimpleNamespace(renderer=SimpleNamespace(path=None)),
         spec_digest="0",
         extensions=(),
+        fork=None,
     )
     attempt = Attempt(EpisodeId("demo", "one", 0), TASK, 1)
     return await episode.run_episode(attempt, cast("JobContext", context))
@@ -68,7 +71,7 @@ async def test_a_term_that_breaks_leaves_a_failure_and_no_reward(
     record = await played(monkeypatch, Rewards((RewardUse(use=f"{__name__}:broken"),)))
     assert record.masked
     assert record.reward is None
-    assert record.verdict is None
+    assert record.verdict == VERDICT, "what the tests have shown is not lost"
     assert record.failure is not None
     assert record.failure.boundary is Boundary.GRADER
     assert not record.failure.retryable

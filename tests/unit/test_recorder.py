@@ -11,7 +11,8 @@ from swe_rollout.context import Attempt
 from swe_rollout.errors import EngineError
 from swe_rollout.instance import Instance
 from swe_rollout.recorder import Recorder
-from swe_rollout.trajectory import Trajectory, from_json, to_json
+from swe_rollout.trajectory import Trajectory
+from swe_rollout.trajectory_json import from_json, to_json
 from unit.agent.agent_parts import EPISODE, SUBMIT, bash, loop_of, player
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def recorder() -> Recorder:
         agent=SimpleNamespace(renderer=SimpleNamespace(path=None)),
         spec_digest="0",
         extensions=(),
+        fork=None,
     )
     return Recorder(ATTEMPT, context)
 

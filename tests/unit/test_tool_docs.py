@@ -21,7 +21,7 @@ from swe_rollout.agent.tools.mcp import relay
 from swe_rollout.agent.tools.mcp.options import McpOptions
 from swe_rollout.agent.tools.mcp.pin import pinned
 from swe_rollout.agent.tools.mcp.stdio import StdioServer
-from swe_rollout.spec.job import ToolUse
+from swe_rollout.spec.agent import ToolUse
 from unit.agent.tools.bundle.bundle_parts import bundle_of
 from unit.agent.tools.conftest import started
 

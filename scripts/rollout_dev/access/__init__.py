@@ -76,7 +76,7 @@ REQUESTS: Final = (
     Request("get", "pods"),
     Request("create", "pods", limit=f"{_OWN}, hardened"),
     Request("patch", "pods", limit=f"{_OWN}, and progress on its own pod"),
-    Request("delete", "pods", limit=f"{_OWN}; operator: sandboxes"),
+    Request("delete", "pods", limit=f"{_OWN}; operator: sandboxes and workers"),
     Request("create", "pods", subresource="exec", limit=_OWN),
     Request("get", "pods", subresource="log"),
     Request("get", "secrets"),

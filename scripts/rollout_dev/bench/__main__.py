@@ -9,11 +9,19 @@ BENCHES = Programs(
     with_peers=("exec", "loop", "strands", "tokens"),
     others=(
         "api_writes",
+        "cli",
+        "fork",
         "image_change",
+        "journal",
+        "live",
         "local_start",
+        "observe",
+        "pod_loss",
         "publish",
         "sandbox_start",
+        "snapshot",
         "sessions",
+        "viewer",
     ),
 )
 

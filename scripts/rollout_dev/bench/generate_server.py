@@ -7,9 +7,9 @@ The prompt's ids are counted by their commas; nothing is decoded.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -80,11 +80,22 @@ def _response(turn: dict[str, object]) -> bytes:
     return json.dumps(response).encode().replace(b'"PROMPT"', b"PROMPT")
 
 
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How turns are sampled."""
+
+    pause_s: float = 0.0
+    """For each."""
+    count: Path | None = None
+    """A file that grows by a byte with each."""
+
+
 class _Server(asyncio.Protocol):
     """One connection, kept open."""
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, manner: Manner) -> None:
         self._script = script
+        self._manner = manner
         self._data = bytearray()
         self._body_at = 0
         self._end = 0
@@ -98,7 +109,7 @@ class _Server(asyncio.Protocol):
         """Respond to every complete request."""
         self._data += data
         while self._is_complete():
-            self._send(self._reply())
+            self._reply()
             del self._data[: self._end]
             self._end = 0
 
@@ -111,12 +122,24 @@ class _Server(asyncio.Protocol):
             self._end = self._body_at + _length(self._data[:at].lower())
         return len(self._data) >= self._end
 
-    def _reply(self) -> bytes:
+    def _reply(self) -> None:
         path = bytes(self._data[: self._data.index(b"\r")]).split(b" ")[1].split(b"?")[0]
         if path == b"/generate":
-            return _ok(self._script.respond(self._data[self._body_at : self._end]))
+            reply = _ok(self._script.respond(self._data[self._body_at : self._end]))
+            if self._manner.pause_s:
+                loop = asyncio.get_running_loop()
+                loop.call_later(self._manner.pause_s, self._sampled, reply)
+            else:
+                self._sampled(reply)
+            return
         known = _OPEN.get(path)
-        return _ok(json.dumps(known).encode()) if known is not None else _NOT_FOUND
+        self._send(_ok(json.dumps(known).encode()) if known is not None else _NOT_FOUND)
+
+    def _sampled(self, reply: bytes) -> None:
+        if self._manner.count is not None:
+            with self._manner.count.open("ab") as file:
+                file.write(b".")
+        self._send(reply)
 
     def _send(self, reply: bytes) -> None:
         if self._transport is not None:
@@ -141,13 +164,25 @@ _NOT_FOUND: Final = (
 )
 
 
-async def _serve(script: Script) -> None:
+async def _serve(script: Script, manner: Manner, listen: tuple[str, int]) -> None:
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: _Server(script), "127.0.0.1", 0, backlog=4096)
+    server = await loop.create_server(lambda: _Server(script, manner), *listen, backlog=4096)
     host, port = server.sockets[0].getsockname()
     print(f"http://{host}:{port}", flush=True)
     await server.serve_forever()
 
 
+def _main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("script", type=Path)
+    options.add_argument("--host", default="127.0.0.1")
+    options.add_argument("--port", type=int, default=0)
+    options.add_argument("--pause", type=float, default=0.0, help="seconds of each turn")
+    options.add_argument("--count", type=Path, help="a file that grows by a byte with each turn")
+    given = options.parse_args()
+    manner = Manner(given.pause, given.count)
+    asyncio.run(_serve(Script.read(given.script), manner, (given.host, given.port)))
+
+
 if __name__ == "__main__":
-    asyncio.run(_serve(Script.read(Path(sys.argv[1]))))
+    _main()

@@ -18,10 +18,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from rollout_dev.bench.large_image import LARGE_IMAGE, make_large_image
 from rollout_dev.report import Report, Row, parser, silence_logs
 from swe_rollout.sandbox.base import Role, SandboxRequest
 from swe_rollout.sandbox.local import bubblewrap
-from swe_rollout.sandbox.local.images import LocalImage, Mount, image_folder, save_image
 from swe_rollout.sandbox.local.provider import LocalProvider
 from swe_rollout.spec.sandbox import LocalSandbox
 from swe_rollout.trajectory import EpisodeId
@@ -34,9 +34,7 @@ PLAIN: Final = "swe-rollout, plain directory"
 BARE: Final = "bwrap true, no tree"
 COPY: Final = "cp -a --reflink=auto"
 GOAL_MS: Final = 200.0
-_IMAGE: Final = "bench:1"
 _FOLDERS: Final = 120
-_FILES: Final = 100
 _FILE_BYTES: Final = 25_000
 
 
@@ -49,24 +47,12 @@ def main(arguments: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="bench-local-") as home:
         os.environ["XDG_CACHE_HOME"] = home
         images = Path(home, "images")
-        tree = _make_image(images)
+        tree = make_large_image(images, folders=_FOLDERS, file_bytes=_FILE_BYTES)
         rounds = 3 if given.quick else 10
         samples = asyncio.run(_measure(images, tree, Path(home), rounds))
     report = _report(samples)
     print(report.to_json() if given.json else report.to_text())
     return 0 if report.ok else 1
-
-
-def _make_image(images: Path) -> Path:
-    """Make an image with a large working tree; return the tree."""
-    folder = image_folder(_IMAGE, images)
-    for number in range(_FOLDERS):
-        part = folder / "tree" / f"part{number}"
-        part.mkdir(parents=True)
-        for name in range(_FILES):
-            (part / f"file{name}.py").write_bytes(os.urandom(_FILE_BYTES))
-    save_image(LocalImage(_IMAGE, (Mount("tree", "/testbed", writable=True),), {}), folder)
-    return folder / "tree"
 
 
 async def _measure(images: Path, tree: Path, home: Path, rounds: int) -> dict[str, list[float]]:
@@ -93,7 +79,7 @@ async def _measure(images: Path, tree: Path, home: Path, rounds: int) -> dict[st
 
 
 async def _start(provider: LocalProvider, number: int) -> float:
-    wanted = SandboxRequest(EpisodeId("bench", "one", number), Role.AGENT, _IMAGE, "/testbed")
+    wanted = SandboxRequest(EpisodeId("bench", "one", number), Role.AGENT, LARGE_IMAGE, "/testbed")
     began = time.monotonic()
     sandbox = await provider.start(wanted)
     result = await sandbox.exec("echo x >>part0/file0.py")

@@ -9,7 +9,7 @@ import aiohttp
 
 from rollout_dev.bench.generate_server import CONTEXT
 from rollout_dev.bench.workload import FIRST, SYSTEM, TASK, TOOLS
-from rollout_dev.fileless import FilelessSandbox
+from rollout_dev.fileless import PrintingSandbox
 from rollout_dev.peers.plain_tokens import written_delta
 from swe_rollout.agent.context import AgentContext
 from swe_rollout.agent.parts import AgentParts
@@ -18,15 +18,19 @@ from swe_rollout.agent.prompts import Prompts
 from swe_rollout.agent.tools import toolbox
 from swe_rollout.engine.pool.pool import EnginePool
 from swe_rollout.instance import Instance
-from swe_rollout.sandbox.base import MAX_OUTPUT_BYTES, ExecResult
-from swe_rollout.spec.job import Limits
+from swe_rollout.progress import Phase
+from swe_rollout.sandbox.base import Role, SandboxRequest
+from swe_rollout.spec.limits import Limits
 from swe_rollout.spec.policy import Sampling, SglangPolicy
+from swe_rollout.telemetry.wrappers import ObservedSandbox, observed_engine
 from swe_rollout.trajectory import EpisodeId, StopReason
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from rollout_dev.bench.workload import Workload
+    from swe_rollout.engine.base import TokenEngine
+    from swe_rollout.engine.chat.base import ChatEngine
+    from swe_rollout.observer import Observer
+    from swe_rollout.sandbox.base import Sandbox
 
 
 class Client(Protocol):
@@ -45,32 +49,13 @@ class Client(Protocol):
         ...
 
 
-class CannedSandbox(FilelessSandbox):
-    """A sandbox in memory: every command prints the same."""
-
-    def __init__(self, output: bytes) -> None:
-        self._output = output
-
-    async def exec(
-        self,
-        command: str | Sequence[str],
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        stdin: bytes = b"",
-        timeout_s: float = 120.0,
-        max_output: int = MAX_OUTPUT_BYTES,
-    ) -> ExecResult:
-        del command, cwd, env, stdin, timeout_s, max_output
-        return ExecResult(0, self._output, b"", stdout_bytes=len(self._output))
-
-
 class Ours(Client):
     """The real agent on the real `EnginePool`."""
 
-    def __init__(self, work: Workload, url: str) -> None:
+    def __init__(self, work: Workload, url: str, observer: Observer | None = None) -> None:
         self._work = work
         self._url = url
+        self._observer = observer
         self._toolbox = toolbox(["bash"])
         self._pool: EnginePool | None = None
 
@@ -82,9 +67,17 @@ class Ours(Client):
         # As a worker plays it, without a real sandbox and without a grader.
         assert self._pool is not None  # noqa: S101 - opened before
         episode = EpisodeId("bench", f"task-{number}", 0)
+        engine: TokenEngine | ChatEngine = self._pool
+        sandbox: Sandbox = PrintingSandbox(self._work.result.encode())
+        if (observer := self._observer) is not None:
+            engine = observed_engine(engine, observer, lambda _: "sglang:bench")
+            request = SandboxRequest(episode, Role.AGENT, "image", sandbox.workdir)
+            sandbox = ObservedSandbox(sandbox, observer, request)
+            observer.attempt_began(episode, 1)
+            observer.phase(episode, Phase.AGENT)
         context = AgentContext(
             AgentParts(
-                engine=self._pool,
+                engine=engine,
                 renderer=self._work.renderer,
                 toolbox=self._toolbox,
                 prompts=Prompts(system=SYSTEM, instance="{problem_statement}"),
@@ -93,10 +86,12 @@ class Ours(Client):
             instance=Instance(instance_id=episode.instance, problem_statement=TASK, image="image"),
             episode=episode,
             sampling=Sampling(),
-            sandbox=CannedSandbox(self._work.result.encode()),
-            on_turn=lambda _: None,
+            sandbox=sandbox,
+            on_turn=lambda turn: observer.turn(episode, turn) if observer else None,
         )
         stop = await run_agent(loop, context)
+        if observer is not None:
+            observer.attempt_ended(episode, None)
         self._pool.release(episode)
         if stop is not StopReason.FINISHED or len(context.turns) != turns + 1:
             raise RuntimeError(f"ended after {len(context.turns)} turns: {stop}")

@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import statistics
 import sys
 import time
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
 from tenacity import AsyncRetrying, TryAgain, stop_after_delay, wait_fixed
 
+from rollout_dev.bench.times import Times
 from rollout_dev.exec_clients import ours
 from rollout_dev.exec_clients.base import leave, run_or_leave
 from rollout_dev.exec_clients.site import open_site
 from rollout_dev.exec_clients.streams import Stream
-from rollout_dev.report import Report, Row, parser, silence_logs
+from rollout_dev.report import Report, parser, silence_logs
 from swe_rollout.cluster.exec import ExecTarget
 from swe_rollout.cluster.watch import PodWatch
 from swe_rollout.sandbox.pods import diagnose, pod_spec
@@ -46,22 +45,6 @@ _POLL_S = 0.02
 _WARM_WITHIN_S = 60.0
 
 
-@dataclass(slots=True)
-class Times:
-    """Seconds by subject, and notes."""
-
-    by_subject: dict[str, list[float]] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-
-    def add(self, subject: str, seconds: float) -> None:
-        """Add one sample."""
-        self.by_subject.setdefault(subject, []).append(seconds)
-
-    def p50_s(self, subject: str) -> float:
-        """Return the median of a subject."""
-        return statistics.median(self.by_subject[subject])
-
-
 def main(arguments: Sequence[str]) -> NoReturn:
     """Measure and print; exit with 0 if the goal is met."""
     options = parser("scripts/bench sandbox_start", __doc__)
@@ -70,17 +53,19 @@ def main(arguments: Sequence[str]) -> NoReturn:
     options.add_argument("--image", default=IMAGE, help="of the pods, present on the nodes")
     given = options.parse_args(arguments)
     silence_logs()
-    times = run_or_leave(_measure(given.kubeconfig, given.image, 5 if given.quick else 15))
-    report = _report(times)
+    rounds = 5 if given.quick else 15
+    report = _report(*run_or_leave(_measure(given.kubeconfig, given.image, rounds)))
     print(report.to_json() if given.json else report.to_text())
     leave(0 if report.ok else 1)
 
 
-async def _measure(kubeconfig: str | None, image: str, rounds: int) -> Times:
+async def _measure(
+    kubeconfig: str | None, image: str, rounds: int
+) -> tuple[Times, tuple[str, ...]]:
+    """Return the samples, and what the reader has to know of them."""
     times = Times()
     async with open_site(kubeconfig, prefix="bench-start-") as site, AsyncExitStack() as stack:
         note = await ours.without_policy_if_forbidden(site)
-        times.notes += [note] if note else []
         provider = await stack.enter_async_context(ours.provider(site))
         selector = f"{pod_spec.RUN_LABEL}={_RUN}"
         watch = PodWatch(site.client, namespace=site.namespace, selector=selector)
@@ -93,7 +78,7 @@ async def _measure(kubeconfig: str | None, image: str, rounds: int) -> Times:
             await _ours(provider, image, numbers, times)
             await _bare(site, watch, image, times, name=f"bare-{number}")
         await _warm_claims(site, image, rounds, times)
-    return times
+    return times, (note,) if note else ()
 
 
 async def _ours(provider: PodProvider, image: str, numbers: Iterator[int], times: Times) -> None:
@@ -132,7 +117,7 @@ async def _warm_claims(site: Site, image: str, rounds: int, times: Times) -> Non
         for number in range(1, rounds + 1):
             sys.stderr.write(f"warm claim {number} of {rounds}\n")
             provider.prewarm([ours.request(image, number)])
-            await _one_is_warm(provider)
+            await until_warm(provider)
             await asyncio.sleep(_SETTLE_S)
             began = time.monotonic()
             pod = await ours.start(provider, image, number=number)
@@ -141,26 +126,16 @@ async def _warm_claims(site: Site, image: str, rounds: int, times: Times) -> Non
             await pod.close()
 
 
-async def _one_is_warm(provider: PodProvider) -> None:
+async def until_warm(provider: PodProvider, count: int = 1) -> None:
+    """Wait until so many pods wait for a request."""
     polling = AsyncRetrying(wait=wait_fixed(_POLL_S), stop=stop_after_delay(_WARM_WITHIN_S))
     async for attempt in polling:
         with attempt:
-            if not provider.warm:
+            if provider.warm < count:
                 raise TryAgain
 
 
-def _report(times: Times) -> Report:
-    rows = [
-        Row(
-            subject,
-            {
-                "p50_ms": round(statistics.median(samples) * 1e3, 1),
-                "max_ms": round(max(samples) * 1e3, 1),
-                "pods": len(samples),
-            },
-        )
-        for subject, samples in times.by_subject.items()
-    ]
+def _report(times: Times, notes: tuple[str, ...]) -> Report:
     ratios = {
         "ours_to_floor": round(times.p50_s(ours.NAME) / times.p50_s(READY), 3),
         "ours_to_bare_exec": round(times.p50_s(ours.NAME) / times.p50_s(READY_EXEC), 3),
@@ -169,11 +144,11 @@ def _report(times: Times) -> Report:
         ratios["warm_to_cold"] = round(times.p50_s(WARM) / times.p50_s(ours.NAME), 3)
     return Report(
         "sandbox_start",
-        tuple(rows),
+        times.rows("pods"),
         ok=ratios["ours_to_floor"] <= GOAL,
         ratios=ratios,
         notes=(
             f"goal: pod create to first command at most {GOAL:g} times bare create + wait",
-            *times.notes,
+            *notes,
         ),
     )

@@ -22,7 +22,7 @@ from swe_rollout.testing.tokens.segmentation import Segmenter
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from swe_rollout.trajectory import ToolCall
+    from swe_rollout.turn import ToolCall
 
 SYSTEM: Final = "You are a SWE agent."
 TASK: Final = "Fix the bug in the repository."

@@ -19,12 +19,17 @@ _KNOWN = {"apiVersion", "kind", "resources"}
 
 def bundle(kustomization: Path, generated: Mapping[Path, str]) -> str:
     """Join the documents that a kustomization lists; `generated` has files not written yet."""
+    paths = resources(kustomization)
+    texts = [generated.get(path) or path.read_text(encoding="utf-8") for path in paths]
+    return "---\n".join(_without_header(text) for text in texts)
+
+
+def resources(kustomization: Path) -> list[Path]:
+    """List the files of a kustomization that does nothing but list files."""
     base = yaml.safe_load(kustomization.read_text(encoding="utf-8"))
     if unknown := set(base) - _KNOWN:
         raise SystemExit(f"{kustomization}: only resources can be bundled, not {unknown}")
-    paths = [kustomization.parent / name for name in base["resources"]]
-    texts = [generated.get(path) or path.read_text(encoding="utf-8") for path in paths]
-    return "---\n".join(_without_header(text) for text in texts)
+    return [kustomization.parent / name for name in base["resources"]]
 
 
 def _without_header(text: str) -> str:

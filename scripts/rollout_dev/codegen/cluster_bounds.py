@@ -34,6 +34,7 @@ AMOUNTS: Final = tuple(
     f"{TEMPLATE}.spec.containers[].resources.{kind}" for kind in ("requests", "limits")
 )
 """Mappings from a resource's name to a quantity."""
+TOLERATIONS: Final = ("spec.workers.tolerations", f"{TEMPLATE}.spec.tolerations")
 LABELS: Final = ("spec.workers.labels", f"{TEMPLATE}.metadata.labels")
 LABEL_VALUES: Final = (
     *(f"{path}{{}}" for path in LABELS),

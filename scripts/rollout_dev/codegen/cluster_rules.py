@@ -21,6 +21,7 @@ from rollout_dev.codegen.cluster_bounds import (
     QUANTITIES,
     RESOURCES,
     TEMPLATE,
+    TOLERATIONS,
 )
 from swe_rollout.spec.addresses import CONTROL_PORTS, METADATA_HOSTS, METADATA_IPS
 from swe_rollout.spec.dataset import Dataset
@@ -302,12 +303,15 @@ def _template() -> tuple[ClusterRule, ...]:
             f"`/`, one of {KUEUE}, or {' or '.join(ANNOTATIONS)}",
             RuleReason.FORBIDDEN,
         ),
-        ClusterRule(
-            f"{TEMPLATE}.spec.tolerations[].key",
-            r"!self.matches(r'^([^/]*\.)?(kubernetes|k8s)\.io/')",
-            "Kubernetes' own taints keep pods off control planes and bad nodes: write a taint of "
-            "your own",
-            RuleReason.FORBIDDEN,
+        *(
+            ClusterRule(
+                f"{path}[].key",
+                r"!self.matches(r'^([^/]*\.)?(kubernetes|k8s)\.io/')",
+                "Kubernetes' own taints keep pods off control planes and bad nodes: write a taint "
+                "of your own",
+                RuleReason.FORBIDDEN,
+            )
+            for path in TOLERATIONS
         ),
         *(
             ClusterRule(
@@ -392,6 +396,12 @@ def _store() -> tuple[ClusterRule, ...]:
             "write an address in object storage, such as s3://bucket/prefix; credentials go into a "
             "Secret in spec.workers.secrets",
         ),
+        ClusterRule(
+            "spec.fork.uri",
+            r"self.matches(r'^(s3|gs|az)://[^@?#\s]*[^@?#\s/]/[a-z0-9]([-a-z0-9]*[a-z0-9])?/?$')",
+            "workers read the job that is forked from object storage: write its address there, "
+            "its store, a slash and its name, such as s3://bucket/prefix/demo",
+        ),
     )
 
 
@@ -422,6 +432,13 @@ def _changes() -> tuple[ClusterRule, ...]:
             "`extensions` can't change after creation, because all trajectories of a job must be "
             "comparable: create a job with another metadata.name, or delete this one first",
             field=".extensions",
+        ),
+        ClusterRule(
+            "spec",
+            "has(self.fork) == has(oldSelf.fork) && (!has(self.fork) || self.fork == oldSelf.fork)",
+            "`fork` can't change after creation, because all episodes of a job begin from the same "
+            "turn: create a job with another metadata.name",
+            field=".fork",
         ),
         ClusterRule(
             "spec.workers.count",

@@ -23,8 +23,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from swe_rollout.cli.live_progress import LiveProgress
-from swe_rollout.cli.run_display import RunTitle, run_screen
+from swe_rollout.cli.live_layout import draw
+from swe_rollout.live.progress import LiveProgress, LiveTitle
 from swe_rollout.spec.load import load_job
 from swe_rollout.worker.job import run_job
 
@@ -39,21 +39,22 @@ JOB = ROOT / "examples" / "01-release-pairs" / "job.yaml"
 IMAGES = ROOT / "docs" / "images"
 SHOWN_AFTER = 16
 """Finished episodes at the moment the live view is drawn."""
+HEIGHT = 40
 
 
 class Camera(LiveProgress):
     """Draws the live view once."""
 
-    def __init__(self, console: Console) -> None:
-        super().__init__()
+    def __init__(self, console: Console, samples: int) -> None:
+        about = ("scripted gold,wrong,malformed,loop",)
+        super().__init__(LiveTitle("rolloutjob/demo", about, group_size=lambda _: samples))
         self.console = console
 
     def done(self, trajectory: Trajectory) -> None:
         super().done(trajectory)
         if self.counts.committed == SHOWN_AFTER:
-            self.console.print(
-                run_screen(self, RunTitle("demo", "scripted gold,wrong,malformed,loop"))
-            )
+            lines = draw(self.snapshot(), width=self.console.width, height=HEIGHT)
+            self.console.print(*lines, sep="\n")
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -81,12 +82,18 @@ def main(arguments: Sequence[str]) -> None:
 
 def draw_local(console: Console) -> None:
     """Draw the live view in the middle of a run, and the table at its end."""
-    console.print(Text("$ make demo", "bold"), "\n", sep="")
+    typed = f"$ swe-rollout run {JOB.relative_to(ROOT)} --name demo"
+    console.print(Text(typed, "bold"), "\n", sep="")
     with tempfile.TemporaryDirectory() as store:
         overrides = ["metadata.name=demo", f"spec.store.uri=file://{store}"]
         job = load_job(JOB, overrides)
         found = asyncio.run(
-            run_job(job, base_dir=JOB.parent, progress=Camera(console), on_note=print)
+            run_job(
+                job,
+                base_dir=JOB.parent,
+                progress=Camera(console, job.spec.samples),
+                on_note=print,
+            )
         )
     console.print("\n…\n", _table(found.job))
 

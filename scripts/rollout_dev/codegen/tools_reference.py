@@ -17,7 +17,7 @@ from rollout_dev.codegen.reference import table
 from swe_rollout.agent.tools import toolbox
 from swe_rollout.agent.tools.base import Tool, Toolset, ToolSpec
 from swe_rollout.agent.tools.names import OTHER_NAMES, TOOL_NAMES, TOOLSET_NAMES
-from swe_rollout.spec.job import ToolUse
+from swe_rollout.spec.agent import ToolUse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

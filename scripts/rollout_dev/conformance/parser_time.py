@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Final, Self
 import numpy as np
 
 from rollout_dev import families
-from rollout_dev.bench.loop_clients import CannedSandbox
 from rollout_dev.families import FAMILIES
+from rollout_dev.fileless import PrintingSandbox
 from rollout_dev.parser_probes.degenerate import turn_ids, units
 from rollout_dev.report import Report, Row, parser, silence_logs
 from swe_rollout.agent.context import AgentContext
@@ -33,12 +33,13 @@ from swe_rollout.agent.prompts import Prompts
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.tools import toolbox
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
+from swe_rollout.generation import FinishReason, Generation
 from swe_rollout.instance import Instance
-from swe_rollout.spec.job import Limits
+from swe_rollout.spec.limits import Limits
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.spec.tool_format import ToolFormat
 from swe_rollout.testing.tiny import tokenizer_path
-from swe_rollout.trajectory import EpisodeId, FinishReason, Generation
+from swe_rollout.trajectory import EpisodeId
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -108,7 +109,7 @@ async def held_ms(renderer: Renderer, ids: Sequence[int]) -> float:
         instance=Instance(instance_id="i", problem_statement="It fails.", image="image"),
         episode=EpisodeId("job", "i", 0),
         sampling=Sampling(),
-        sandbox=CannedSandbox(b""),
+        sandbox=PrintingSandbox(b""),
         on_turn=lambda _turn: None,
     )
     async with Heartbeat() as heartbeat:

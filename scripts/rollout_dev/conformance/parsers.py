@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from rollout_dev.parser_probes.probes import ParserProbe
     from rollout_dev.peers.parser_base import PeerParser
-    from swe_rollout.trajectory import ToolCall
+    from swe_rollout.turn import ToolCall
 
 
 @dataclass(frozen=True, slots=True)

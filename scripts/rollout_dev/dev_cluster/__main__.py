@@ -87,8 +87,9 @@ def _run(arguments: argparse.Namespace, checkout: Checkout, progress: Progress) 
             running_kind(checkout)
             print(checkout.kubeconfig)
         case _:  # build
+            binaries.ensure_cluster(progress)
             for group in binaries.CLUSTER:
-                print(binaries.ensure(group, progress))
+                print(group.folder)
 
 
 def _up(arguments: argparse.Namespace, checkout: Checkout, progress: Progress) -> None:

@@ -104,6 +104,8 @@ class Api:
             response = self._request(connection, f"{path}?{query}")
             if response.status == _GONE:
                 raise ExpiredError
+            if response.status != http.client.OK:
+                raise ScriptError(f"GET {path}: {response.status}", why="the watch is refused")
             for line in response:
                 event: Json = json.loads(line)
                 if inner(event, "type") == "ERROR":

@@ -10,13 +10,14 @@ import fcntl
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import tempfile
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from rollout_dev.dev_cluster.checkout import SOURCES, cache_folder
 from rollout_dev.dev_cluster.errors import ScriptError
@@ -48,6 +49,8 @@ class Module:
     path: str
     version: str
     digest: str
+    replaced: tuple[tuple[str, str], ...] = ()
+    """Files of it that are built with another text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +72,9 @@ class Group:
             case Folder(path):
                 for file in sorted(p for p in path.rglob("*") if p.is_file()):
                     content.update(f"{file.relative_to(path)}\0".encode() + file.read_bytes())
-            case Module(path, version, digest):
+            case Module(path, version, digest, replaced):
                 content.update(f"{path}@{version} {digest}".encode())
+                content.update(repr(replaced).encode() if replaced else b"")
         return content.hexdigest()[:12]
 
     @property
@@ -110,12 +114,24 @@ CONTAINERD = Group(
     ),
     (("github.com/containerd/containerd/v2/version.Version", "v2.2.1"),),
 )
+_COREDNS_PLUGINS: Final = "".join(
+    (
+        "package plugin\n\nimport (\n",
+        *(
+            f'\t_ "github.com/coredns/coredns/plugin/{name}"\n'
+            for name in ("bind", "cache", "errors", "kubernetes")
+        ),
+        ")\n",
+    )
+)
 COREDNS = Group(
     "coredns",
     Module(
         "github.com/coredns/coredns",
         "v1.14.7",
         "h1:UPDkn4QN+xyNfjz3U5ldgoLszDYpMZEJoy3+ze9au4Q=",
+        # All but the plugins of the cluster's Corefile are most of its size.
+        (("core/plugin/zplugin.go", _COREDNS_PLUGINS),),
     ),
     (("coredns", "."),),
 )
@@ -132,6 +148,17 @@ VERSITYGW = Group(
     (("versitygw", "./cmd/versitygw"),),
     (("main.Version", "v1.8.0"),),
 )
+PROMETHEUS = Group(
+    "prometheus",
+    Module(
+        "github.com/prometheus/prometheus",
+        "v0.305.0",
+        "h1:UO/LsM32/E9yBDtvQj8tN+WwhbyWKR10lO35vmFLx0U=",
+        # Discoveries of clouds are most of its size, and tests name their targets.
+        (("plugins/plugins.go", "// Package plugins has none.\npackage plugins\n"),),
+    ),
+    (("prometheus", "./cmd/prometheus"), ("promtool", "./cmd/promtool")),
+)
 CLUSTER = (RUNTIME, CONTAINERD, COREDNS, KUBE)
 
 
@@ -145,6 +172,7 @@ def ensure(group: Group, progress: Progress) -> Path:
         go = find_go(progress)
         source = _source(go, group.source, progress)
         with tempfile.TemporaryDirectory(dir=group.folder.parent, prefix=".build-") as scratch:
+            source = _with_replaced(source, group.source, Path(scratch))
             built = Path(scratch) / "built"
             built.mkdir()
             for number, (program, package) in enumerate(group.programs, 1):
@@ -153,6 +181,20 @@ def ensure(group: Group, progress: Progress) -> Path:
                 _build(command, source, label, progress)
             built.rename(group.folder)
     return group.folder
+
+
+def ensure_cluster(progress: Progress) -> None:
+    """Build what the cluster lacks; say beforehand how long that takes, and how far it is."""
+    missing = [group for group in CLUSTER if not group.folder.is_dir()]
+    if missing:
+        names = ", ".join(group.name for group in missing)
+        progress.say(
+            f"building {names} from source, once for this user: "
+            "a quarter of an hour on two cores, up to 30 on a busy machine"
+        )
+    for number, group in enumerate(missing, 1):
+        progress.say(f"{group.name}: {number} of {len(missing)}")
+        ensure(group, progress)
 
 
 @contextmanager
@@ -178,9 +220,23 @@ def _source(go: Path, source: Folder | Module, progress: Progress) -> Path:
     match source:
         case Folder(path):
             return path
-        case Module(path, version, digest):
+        case Module(path, version, digest, _):
             progress.say(f"fetching {path} {version}")
             return _download(go, path, version, digest)
+
+
+def _with_replaced(folder: Path, source: Folder | Module, scratch: Path) -> Path:
+    """Return the sources with what is replaced in them: a copy, where anything is."""
+    if isinstance(source, Folder) or not source.replaced:
+        return folder
+    copy = scratch / "source"
+    shutil.copytree(folder, copy)
+    for name, text in source.replaced:
+        file = copy / name
+        for each in (file.parent, file):  # a module's files are read-only
+            each.chmod(0o755)
+        file.write_text(text, encoding="utf-8")
+    return copy
 
 
 def _download(go: Path, path: str, version: str, digest: str) -> Path:

@@ -38,8 +38,7 @@ def up(checkout: Checkout, progress: Progress) -> None:
     down(checkout, progress)
     _check_machine(checkout)
     packages.ensure(packages.CLUSTER, progress)
-    for group in binaries.CLUSTER:
-        binaries.ensure(group, progress)
+    binaries.ensure_cluster(progress)
     _fresh_logs(checkout)
     with _listen(found.port if found else checkout.preferred_port) as listener:
         port = int(listener.getsockname()[1])

@@ -9,6 +9,7 @@ Policies that allow some connections are not supported here; the CNIs of real cl
 
 from __future__ import annotations
 
+import http.client
 import queue
 import subprocess
 import sys
@@ -167,7 +168,7 @@ class Mirror:
                 self._follow_once()
             except ExpiredError:
                 continue
-            except (OSError, ValueError, ScriptError) as error:
+            except (OSError, ValueError, http.client.HTTPException, ScriptError) as error:
                 sys.stderr.write(f"{self.path}: {error}\n")
                 time.sleep(1)
 

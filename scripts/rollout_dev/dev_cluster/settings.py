@@ -82,6 +82,7 @@ def _kubelet(checkout: Checkout) -> str:
     state, pki = checkout.state, checkout.pki
     # failCgroupV1: kubelets of 1.35 and later refuse v1 by default.
     # oomScoreAdj: see restrict_oom_score_adj above.
+    # crashLoopBackOff: tests kill containers again and again; the usual pause grows to 5 minutes.
     return f"""\
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -111,6 +112,7 @@ registryPullQPS: 0
 eventRecordQPS: 0
 kubeAPIQPS: 100
 kubeAPIBurst: 200
+crashLoopBackOff: {{maxContainerRestartPeriod: 1s}}
 evictionHard: {{memory.available: 100Mi, nodefs.available: 2%, imagefs.available: 2%}}
 imageGCHighThresholdPercent: 99
 imageGCLowThresholdPercent: 98

@@ -69,7 +69,7 @@ async def provider(
         update={
             "context": context or site.context,
             "namespace": site.namespace,
-            "warm": WarmPods(cap=warm),
+            "warm": WarmPods(cap=warm, per_image=max(warm, 1)),
         }
     )
     made = PodProvider(spec, job=_JOB)

@@ -1,8 +1,9 @@
 """FaultProxy: a TCP proxy on loopback that injects network faults into connections.
 
 Bytes pass through untouched, TLS included, until a fault is set: `rules` apply to every connection,
-`ProxiedConnection.cut` and `.silence` to one open connection. `exec_proxy` adds faults inside exec
-streams. Used by cluster tests and by `scripts/conformance exec`.
+`ProxiedConnection.cut` and `.silence` to one open connection. With `TlsEnds`, the proxy ends TLS on
+both sides and sees what it carries. `exec_proxy` adds faults inside exec streams. Used by cluster
+tests, `scripts/conformance exec` and `scripts/conformance chaos`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Protocol, Self
 
 if TYPE_CHECKING:
+    import ssl
     from types import TracebackType
 
 _READ_BYTES = 1 << 16
@@ -55,6 +57,14 @@ class FaultRules:
     """Flip one bit after this many bytes to the client, once per connection."""
     stalled: bool = False
     """Read nothing from either side: buffers fill up, nothing is lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class TlsEnds:
+    """The contexts of a proxy that ends TLS: as the server of its clients, and as a client."""
+
+    server: ssl.SSLContext
+    client: ssl.SSLContext
 
 
 class StreamFilter(Protocol):
@@ -109,7 +119,17 @@ class ProxiedConnection:
 class FaultProxy:
     """A proxy in front of one address, open as long as its context."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        listen: tuple[str, int] = ("127.0.0.1", 0),
+        tls: TlsEnds | None = None,
+    ) -> None:
+        """`listen`: address and port; 0 takes a free one. `tls`: None passes TLS through."""
+        self._listen = listen
+        self._tls = tls
         self._rules = FaultRules()
         self._flowing = asyncio.Event()
         self._flowing.set()
@@ -122,7 +142,7 @@ class FaultProxy:
 
     @property
     def port(self) -> int:
-        """The port it listens on, on 127.0.0.1."""
+        """The port it listens on."""
         if self._server is None:
             raise RuntimeError("the proxy is not open: use `async with`")
         return int(self._server.sockets[0].getsockname()[1])
@@ -161,7 +181,9 @@ class FaultProxy:
             connection.silence()
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(
+            self._accept, *self._listen, ssl=self._tls.server if self._tls else None
+        )
         return self
 
     async def __aexit__(
@@ -182,7 +204,9 @@ class FaultProxy:
     ) -> tuple[ProxiedConnection, asyncio.StreamReader]:
         """Connect a new client to the server; return the connection and the server's bytes."""
         del reader
-        from_server, server = await asyncio.open_connection(self._host, self._port)
+        from_server, server = await asyncio.open_connection(
+            self._host, self._port, ssl=self._tls.client if self._tls else None
+        )
         return ProxiedConnection(writer, server, _ByteFaults(self)), from_server
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from rollout_dev.dev_cluster.checkout import Checkout, cache_folder
 from rollout_dev.dev_cluster.errors import ScriptError
 from rollout_dev.dev_cluster.loading import load_images
 from rollout_dev.dev_cluster.progress import Progress
-from rollout_dev.images import program, python, recipe, release_pairs, rootfs
-from rollout_dev.images.archive import ImageConfig, write_tagged_archive
+from rollout_dev.images import oci, program, python, recipe, release_pairs, rootfs
+from rollout_dev.images.archive import Image, ImageConfig, write_tagged_archive
 from rollout_dev.images.recipe import Application, Program, Python, Recipe
 
 RELEASE_PAIRS = "release-pairs"
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def main() -> int:
@@ -27,11 +24,20 @@ def main() -> int:
     parser.add_argument("name", nargs="*", help=f"{', '.join(known)}; all of them by default")
     parser.add_argument("--load", action="store_true", help="load them into the dev cluster")
     parser.add_argument("--layer", action="store_true", help="print the base layers' tars instead")
+    parser.add_argument(
+        "--oci",
+        type=Path,
+        metavar="DIR",
+        help="write OCI layouts to DIR/NAME and print NAME@DIGEST of each, as a registry has it",
+    )
     arguments = parser.parse_args()
     progress = Progress()
     try:
         chosen = list(dict.fromkeys(arguments.name or known))
         recipes = [recipe.read(name) for name in chosen if name != RELEASE_PAIRS]
+        if arguments.oci is not None:
+            _write_layouts(recipes, arguments.oci, progress)
+            return 0
         archives = [_archive(one, progress) for one in recipes]
         if RELEASE_PAIRS in chosen:
             base = recipe.base_recipe("base")
@@ -48,17 +54,31 @@ def main() -> int:
     return 0
 
 
-def _archive(one: Recipe | Application, progress: Progress) -> Path:
-    """The image's docker-archive, built unless the cache has it."""
+def _write_layouts(recipes: list[Recipe | Application], folder: Path, progress: Progress) -> None:
+    for one in recipes:
+        digest = oci.write_layout(_image(one, progress), folder / one.name)
+        print(f"{one.image}@{digest}")
+
+
+def _image(one: Recipe | Application, progress: Progress) -> Image:
+    """The image's layers, built unless the cache has them, and its configuration."""
     match one:
         case Recipe():
-            return _base(one, progress)
+            config = ImageConfig(workdir=one.workdir, cmd=one.cmd)
+            return Image(one.tags, (rootfs.layer(one, progress),), config)
         case Application(source=Program(name)):
-            return program.archive(one, name, progress)
+            return program.image(one, name, progress)
         case Application(source=Python() as source):
-            return python.archive(one, source, progress)
+            return python.image(one, source, progress)
         case _:
             raise ScriptError(f"{one.name}: nothing builds this kind of image.")
+
+
+def _archive(one: Recipe | Application, progress: Progress) -> Path:
+    """The image's docker-archive, built unless the cache has it."""
+    if isinstance(one, Recipe):
+        return _base(one, progress)
+    return program.archive(one.name, _image(one, progress), progress)
 
 
 def _base(one: Recipe, progress: Progress) -> Path:
@@ -66,8 +86,8 @@ def _base(one: Recipe, progress: Progress) -> Path:
     if path.exists():
         progress.say(f"{one.tags[0]}: built already")
         return path
-    config = ImageConfig(workdir=one.workdir, cmd=one.cmd)
-    digest = write_tagged_archive(one.tags, [rootfs.layer(one, progress)], config, path)
+    image = _image(one, progress)
+    digest = write_tagged_archive(image.names, image.layers, image.config, path)
     progress.say(f"{one.tags[0]}: {path.stat().st_size >> 20} MiB, {digest[:19]}")
     return path
 

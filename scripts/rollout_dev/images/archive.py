@@ -42,6 +42,18 @@ class ImageConfig:
     cmd: tuple[str, ...] = ("/bin/sh",)
     user: str = ""
     """`uid:gid`; empty: root."""
+    labels: tuple[tuple[str, str], ...] = ()
+    """Of the OCI image specification: `org.opencontainers.image.…`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """Everything of an image, before it is written in one of the formats."""
+
+    names: tuple[str, ...]
+    """Of the same content; the first one has the tag that no other content has."""
+    layers: tuple[Layer, ...]
+    config: ImageConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +92,7 @@ def write_tagged_archive(
     names: Sequence[str], layers: Sequence[Layer], config: ImageConfig, out: Path
 ) -> str:
     """Write the docker-archive of an image with several names; return the image's digest."""
-    body = _config_json(layers, config)
+    body = config_json(layers, config)
     digest = hashlib.sha256(body).hexdigest()
     files = [f"{layer.diff_id.removeprefix('sha256:')}.tar" for layer in layers]
     manifest = [{"Config": f"{digest}.json", "RepoTags": list(names), "Layers": files}]
@@ -96,11 +108,13 @@ def write_tagged_archive(
     return f"sha256:{digest}"
 
 
-def _config_json(layers: Sequence[Layer], config: ImageConfig) -> bytes:
+def config_json(layers: Sequence[Layer], config: ImageConfig) -> bytes:
+    """Return the configuration of an image, which Docker and OCI write alike."""
     env = {"PATH": _PATH} | dict(config.env)
     machine = platform.machine()
     created = "1970-01-01T00:00:00Z"
     user = {"User": config.user} if config.user else {}
+    labels = {"Labels": dict(config.labels)} if config.labels else {}
     return json.dumps(
         {
             "architecture": _ARCHITECTURES.get(machine, machine),
@@ -111,6 +125,7 @@ def _config_json(layers: Sequence[Layer], config: ImageConfig) -> bytes:
                 "WorkingDir": config.workdir,
                 "Cmd": list(config.cmd),
                 **user,
+                **labels,
             },
             "rootfs": {"type": "layers", "diff_ids": [layer.diff_id for layer in layers]},
             "history": [{"created": created} for _ in layers],

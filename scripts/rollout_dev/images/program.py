@@ -12,7 +12,12 @@ from rollout_dev.dev_cluster import binaries
 from rollout_dev.dev_cluster.checkout import cache_folder
 from rollout_dev.dev_cluster.errors import ScriptError
 from rollout_dev.images import rootfs
-from rollout_dev.images.archive import ImageConfig, layer_from_trees, write_tagged_archive
+from rollout_dev.images.archive import (
+    Image,
+    ImageConfig,
+    layer_from_trees,
+    write_tagged_archive,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,8 +31,8 @@ _KEPT = 2
 """Archives of one image to keep in the cache: the newest, and the one before it."""
 
 
-def archive(one: Application, program: str, progress: Progress) -> Path:
-    """Build the docker-archive of an image with this program in `/usr/local/bin`."""
+def image(one: Application, program: str, progress: Progress) -> Image:
+    """Build the layers of an image with this program in `/usr/local/bin`."""
     group = _PROGRAMS.get(program)
     if group is None:
         raise ScriptError(f"{one.name}: no such program: {program}", fix=", ".join(_PROGRAMS))
@@ -35,22 +40,33 @@ def archive(one: Application, program: str, progress: Progress) -> Path:
     layer = rootfs.cached(
         f"{one.name}-{program}", group.digest, build=lambda out: _layer(folder / program, out)
     )
-    return assemble(one, [rootfs.layer(one.base, progress), layer], progress)
+    return assembled(one, [rootfs.layer(one.base, progress), layer])
 
 
-def assemble(one: Application, layers: Sequence[Layer], progress: Progress) -> Path:
-    """Write the docker-archive of these layers, named by their digest; remove older ones."""
-    config = ImageConfig(env=one.environment, workdir=one.workdir, cmd=one.cmd, user=one.user)
+def assembled(one: Application, layers: Sequence[Layer]) -> Image:
+    """Return the image of these layers, with a tag of its content."""
+    config = ImageConfig(
+        env=one.environment,
+        workdir=one.workdir,
+        cmd=one.cmd,
+        user=one.user,
+        labels=one.labels,
+    )
     content = repr((config, [layer.diff_id for layer in layers]))
     digest = hashlib.sha256(content.encode()).hexdigest()[:12]
-    path = cache_folder() / "images" / f"{one.name}-{digest}.tar"
-    tags = (f"{one.image}:{digest}", f"{one.image}:local")
+    return Image((f"{one.image}:{digest}", f"{one.image}:local"), tuple(layers), config)
+
+
+def archive(name: str, made: Image, progress: Progress) -> Path:
+    """Write the docker-archive of an image, unless the cache has it; remove older ones."""
+    digest = made.names[0].rpartition(":")[2]
+    path = cache_folder() / "images" / f"{name}-{digest}.tar"
     if path.exists():
-        progress.say(f"{tags[0]}: built already")
+        progress.say(f"{made.names[0]}: built already")
     else:
-        write_tagged_archive(tags, layers, config, path)
-        progress.say(f"{tags[0]}: {path.stat().st_size >> 20} MiB")
-    remove_older(path, f"{one.name}-{'?' * len(digest)}.tar")
+        write_tagged_archive(made.names, made.layers, made.config, path)
+        progress.say(f"{made.names[0]}: {path.stat().st_size >> 20} MiB")
+    remove_older(path, f"{name}-{'?' * len(digest)}.tar")
     return path
 
 

@@ -6,6 +6,7 @@ A change of the code makes a new last layer of a few megabytes; the others come 
 from __future__ import annotations
 
 import asyncio
+import csv
 import fnmatch
 import hashlib
 import platform
@@ -13,7 +14,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,19 +21,20 @@ from rollout_dev.dev_cluster.checkout import Checkout
 from rollout_dev.dev_cluster.errors import ScriptError
 from rollout_dev.images import program, rootfs
 from rollout_dev.images.archive import layer_from_trees
+from rollout_dev.images.recipe import project
 from swe_rollout.datasets import release_pairs
 from swe_rollout.sandbox.local.images import cache_dir, image_folder
 
 if TYPE_CHECKING:
     from rollout_dev.dev_cluster.progress import Progress
-    from rollout_dev.images.archive import Layer
+    from rollout_dev.images.archive import Image, Layer
     from rollout_dev.images.recipe import Application, Python
 
-_FORMAT = 1
+_FORMAT = 2
 """Incremented when the builder makes something else of the same input."""
-_PACKAGES = "/usr/local/lib/python{python}/dist-packages"
+PACKAGES = "/usr/local/lib/python{python}/dist-packages"
 """Debian's Python looks here for packages that are not Debian's."""
-_COMMAND = """\
+COMMAND = """\
 #!/usr/bin/python3
 from swe_rollout.cli.main import main
 
@@ -41,15 +42,15 @@ main()
 """
 
 
-def archive(one: Application, source: Python, progress: Progress) -> Path:
-    """Build the docker-archive of the image; layers in the cache are reused."""
+def image(one: Application, source: Python, progress: Progress) -> Image:
+    """Build the layers of the image, or take them from the cache."""
     layers = [
         rootfs.layer(one.base, progress),
         _dependencies(one.name, source, progress),
         _datasets(one.name, dict(one.environment)["XDG_CACHE_HOME"], progress),
         _code(one.name, source, progress),
     ]
-    return program.assemble(one, layers, progress)
+    return program.assembled(one, layers)
 
 
 def _dependencies(name: str, source: Python, progress: Progress) -> Layer:
@@ -63,7 +64,7 @@ def _dependencies(name: str, source: Python, progress: Progress) -> Layer:
             _install(source, site)
             _leave_out(site, source.left_out)
             _compile(source, site)
-            return layer_from_trees({_PACKAGES.format(python=source.python): site}, out)
+            return layer_from_trees({PACKAGES.format(python=source.python): site}, out)
 
     layer = rootfs.cached(f"{name}-dependencies", _digest(*key), build=build)
     program.remove_older(layer.path, f"{name}-dependencies-*.layer.tar")
@@ -96,6 +97,19 @@ def _leave_out(site: Path, globs: tuple[str, ...]) -> None:
         name = path.relative_to(site).as_posix()
         if path.is_file() and any(fnmatch.fnmatch(name, glob) for glob in globs):
             path.unlink()
+    for record in sorted(site.glob("*.dist-info/RECORD")):
+        _forget_missing(record, site)
+
+
+def _forget_missing(record: Path, site: Path) -> None:
+    """Drop the rows of files that were left out.
+
+    Those of programs in bin/ have the hash of a file that names this machine's Python.
+    """
+    lines = record.read_text(encoding="utf-8").splitlines(keepends=True)
+    names = (row[0] for row in csv.reader(lines))
+    kept = [line for line, name in zip(lines, names, strict=True) if (site / name).exists()]
+    record.write_text("".join(kept), encoding="utf-8")
 
 
 def _datasets(name: str, cache: str, progress: Progress) -> Layer:
@@ -127,8 +141,8 @@ def _code(name: str, source: Python, progress: Progress) -> Layer:
         (package.name, str(path), hashlib.sha256((package / path).read_bytes()).hexdigest())
         for package, path in files
     ]
-    metadata = _metadata()
-    key = _digest(_FORMAT, content, metadata, _COMMAND, source.python, _bytecode(source))
+    described = metadata()
+    key = _digest(_FORMAT, content, described, COMMAND, source.python, _bytecode(source))
 
     def build(out: Path) -> Layer:
         progress.say(f"packing {len(files)} files of the package")
@@ -139,13 +153,13 @@ def _code(name: str, source: Python, progress: Progress) -> Layer:
                 shutil.copyfile(package / path, site / package.name / path)
             distribution = site / "swe_rollout.dist-info"
             distribution.mkdir()
-            (distribution / "METADATA").write_text(metadata)
+            (distribution / "METADATA").write_text(described)
             _compile(source, site)
             commands.mkdir()
-            (commands / "swe-rollout").write_text(_COMMAND)
+            (commands / "swe-rollout").write_text(COMMAND)
             (commands / "swe-rollout").chmod(0o755)
             trees = {
-                _PACKAGES.format(python=source.python): site,
+                PACKAGES.format(python=source.python): site,
                 "/usr/local/bin": commands,
             }
             return layer_from_trees(trees, out)
@@ -155,10 +169,9 @@ def _code(name: str, source: Python, progress: Progress) -> Layer:
     return layer
 
 
-def _metadata() -> str:
+def metadata() -> str:
     """What `importlib.metadata.version` reads: records name the version that made them."""
-    project = tomllib.loads((Checkout.here().root / "pyproject.toml").read_text())["project"]
-    return f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
+    return f"Metadata-Version: 2.1\nName: swe-rollout\nVersion: {project().version}\n"
 
 
 def _bytecode(source: Python) -> bool:
@@ -176,7 +189,7 @@ def _compile(source: Python, site: Path) -> None:
     command = [
         *(sys.executable, "-m", "compileall", "-q", "-j", "0"),
         *("--invalidation-mode", "unchecked-hash", "-x", source.not_compiled),
-        *("-s", str(site), "-p", _PACKAGES.format(python=source.python), str(site)),
+        *("-s", str(site), "-p", PACKAGES.format(python=source.python), str(site)),
     ]
     # Some packages contain templates that are not valid Python; those are not compiled.
     subprocess.run(command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -90,6 +90,23 @@ class Application:
     cmd: tuple[str, ...]
     user: str
     environment: tuple[tuple[str, str], ...]
+    labels: tuple[tuple[str, str], ...]
+    """Of the OCI image specification."""
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """What pyproject.toml says about this project."""
+
+    version: str
+    license: str
+
+
+def project() -> Project:
+    """Read pyproject.toml."""
+    text = (Checkout.here().root / "pyproject.toml").read_text(encoding="utf-8")
+    found = tomllib.loads(text)["project"]
+    return Project(version=found["version"], license=found["license"])
 
 
 def names() -> list[str]:
@@ -134,7 +151,21 @@ def read(name: str) -> Recipe | Application:
             )
     environment = tuple(value.get("environment", {}).items())
     base = base_recipe(source["base"])
-    return Application(name, image, base, over, workdir, cmd, value["user"], environment)
+    labels = _labels(image, value["description"], base)
+    return Application(name, image, base, over, workdir, cmd, value["user"], environment, labels)
+
+
+def _labels(image: str, description: str, base: Recipe) -> tuple[tuple[str, str], ...]:
+    """Neither a time nor a commit: the same content is the same image."""
+    ours = project()
+    labels = {
+        "base.name": base.tags[0],
+        "description": description,
+        "licenses": ours.license,
+        "title": image,
+        "version": ours.version,
+    }
+    return tuple((f"org.opencontainers.image.{key}", text) for key, text in labels.items())
 
 
 def base_recipe(name: str) -> Recipe:

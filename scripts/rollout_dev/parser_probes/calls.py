@@ -14,7 +14,7 @@ from swe_rollout.spec.tool_format import ToolFormat
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from swe_rollout.trajectory import ToolCall
+    from swe_rollout.turn import ToolCall
 
 
 def write_calls(tool_format: ToolFormat, calls: Sequence[ToolCall]) -> str:

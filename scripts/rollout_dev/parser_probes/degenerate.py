@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from rollout_dev.parser_probes.calls import write_calls
 from swe_rollout.agent.encoding import Scaffold
-from swe_rollout.trajectory import CallStatus, ToolCall
+from swe_rollout.turn import CallStatus, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

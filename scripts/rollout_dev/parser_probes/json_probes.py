@@ -14,7 +14,7 @@ from rollout_dev.parser_probes.calls import write_calls
 from rollout_dev.parser_probes.probes import ExpectedCall, ParserProbe
 from swe_rollout.agent.parsers.base import Reasoning
 from swe_rollout.spec.tool_format import ToolFormat
-from swe_rollout.trajectory import CallStatus, ToolCall
+from swe_rollout.turn import CallStatus, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -16,7 +16,7 @@ from swe_rollout.agent.tools.arguments import Arguments
 from swe_rollout.agent.tools.base import ToolSpec
 from swe_rollout.errors import UsageError
 from swe_rollout.spec.tool_format import ToolFormat  # noqa: TC001 - msgspec reads annotations
-from swe_rollout.trajectory import CallStatus
+from swe_rollout.turn import CallStatus
 
 BUILT_IN: Final = tuple(sorted(Path(__file__).parent.glob("probes*.json")))
 """Every file of built-in probes."""
@@ -91,8 +91,9 @@ def load_probes(*paths: Path) -> tuple[ParserProbe, ...]:
 def _load(path: Path) -> tuple[ParserProbe, ...]:
     try:
         file = msgspec.convert(_as_file(_decode(path.read_text("utf-8-sig"))), _ProbeFile)
+        shared = tuple(map(_tool_spec, file.tools))
         return tuple(
-            _parser_probe(probe, f"probe {number}", file.tools, path.parent)
+            _parser_probe(probe, f"probe {number}", shared, path.parent)
             for number, probe in enumerate(file.probes, 1)
         )
     except OSError as error:
@@ -132,19 +133,19 @@ def _as_file(value: object) -> object:
 
 
 def _parser_probe(
-    probe: _Probe, place: str, shared_tools: tuple[_Tool, ...], folder: Path
+    probe: _Probe, place: str, shared_tools: tuple[ToolSpec, ...], folder: Path
 ) -> ParserProbe:
     try:
         if probe.ids is None and probe.text is None:
             raise ValueError("it must have `text`, or `ids` with `tokenizer`")  # noqa: TRY301
         if probe.ids is not None and not probe.tokenizer:
             raise ValueError("`ids` need the `tokenizer` they belong to")  # noqa: TRY301
-        tools = shared_tools if probe.tools is None else probe.tools
+        tools = shared_tools if probe.tools is None else tuple(map(_tool_spec, probe.tools))
         marks = probe.reasoning or Reasoning()
         return ParserProbe(
             name=probe.name or place,
             tool_format=probe.format,
-            tools=tuple(map(_tool_spec, tools)),
+            tools=tools,
             text=probe.text or "",
             ids=probe.ids or (),
             tokenizer=None if probe.ids is None else folder / probe.tokenizer,

@@ -15,7 +15,7 @@ from swe_rollout.agent.encoding import Encoding
 from swe_rollout.agent.parsers import parser_for
 from swe_rollout.agent.parsers.base import Reasoning, SampledText
 from swe_rollout.errors import UsageError
-from swe_rollout.trajectory import CallStatus
+from swe_rollout.turn import CallStatus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from swe_rollout.agent.tools.base import ToolSpec
     from swe_rollout.spec.tool_format import ToolFormat
-    from swe_rollout.trajectory import ToolCall
+    from swe_rollout.turn import ToolCall
 
 STOPS = (
     *("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "</s>", "[e~["),

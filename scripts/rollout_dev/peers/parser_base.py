@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from swe_rollout.agent.parsers.base import checked
 from swe_rollout.spec.tool_format import ToolFormat
-from swe_rollout.trajectory import CallStatus, ToolCall
+from swe_rollout.turn import CallStatus, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

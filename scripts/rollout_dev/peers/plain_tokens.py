@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from swe_rollout.agent.prompts import Message
     from swe_rollout.agent.renderer import Renderer
     from swe_rollout.agent.tools.base import ToolSpec
-    from swe_rollout.trajectory import ToolCall
+    from swe_rollout.turn import ToolCall
 
 
 def floor(renderer: Renderer) -> Start:

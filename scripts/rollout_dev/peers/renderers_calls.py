@@ -20,7 +20,7 @@ from rollout_dev.peers.parser_base import (
     with_header,
 )
 from swe_rollout.spec.tool_format import ToolFormat
-from swe_rollout.trajectory import CallStatus, ToolCall
+from swe_rollout.turn import CallStatus, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from swe_rollout.agent.prompts import Message
     from swe_rollout.agent.renderer import Renderer
     from swe_rollout.agent.tools.base import ToolSpec
-    from swe_rollout.trajectory import ToolCall
+    from swe_rollout.turn import ToolCall
 
 _CONFIGS: Final[dict[str, str]] = {
     ToolFormat.HERMES: "Qwen3RendererConfig",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from rollout_dev.peers.parser_base import PeerCalls, PeerParser, checked_call, parse_each
 from swe_rollout.spec.tool_format import ToolFormat
-from swe_rollout.trajectory import CallStatus, ToolCall
+from swe_rollout.turn import CallStatus, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from swe_rollout.agent.parsers.strict_json import SPACE, read_json
 from swe_rollout.agent.tools.arguments import json_types
-from swe_rollout.trajectory import CallStatus, TokenSpan, ToolCall
+from swe_rollout.turn import CallStatus, TokenSpan, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

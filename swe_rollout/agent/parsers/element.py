@@ -34,7 +34,7 @@ from swe_rollout.agent.parsers.invoke import InvokeGrammar, InvokeParser
 from swe_rollout.agent.parsers.json_call import call_of_arguments, status_of
 from swe_rollout.agent.parsers.strict_json import read_json
 from swe_rollout.agent.parsers.tags import WS, ValueTags
-from swe_rollout.trajectory import CallStatus
+from swe_rollout.turn import CallStatus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from swe_rollout.agent.parsers.base import Reasoning, SampledText
     from swe_rollout.agent.parsers.tags import Values
     from swe_rollout.agent.tools.base import ToolSpec
-    from swe_rollout.trajectory import ToolCall
+    from swe_rollout.turn import ToolCall
 
 _CDATA = "<![CDATA["
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from swe_rollout.agent.parsers.base import not_run, pieces
-from swe_rollout.trajectory import CallStatus
+from swe_rollout.turn import CallStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         SampledText,
     )
     from swe_rollout.agent.parsers.tags import Values
-    from swe_rollout.trajectory import ToolCall
+    from swe_rollout.turn import ToolCall
 
 _BESIDE = not_run(
     "tags near it belong to no well-formed call, so it may be only part of a longer call"

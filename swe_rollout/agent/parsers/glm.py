@@ -31,7 +31,7 @@ from swe_rollout.agent.parsers.exact_calls import LeftOvers
 from swe_rollout.agent.parsers.hermes import CALL
 from swe_rollout.agent.parsers.strict_json import skip_space
 from swe_rollout.agent.parsers.tags import WS, ValueTags
-from swe_rollout.trajectory import CallStatus
+from swe_rollout.turn import CallStatus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from swe_rollout.agent.parsers.base import Reasoning, SampledText
     from swe_rollout.agent.parsers.tags import Values
     from swe_rollout.agent.tools.base import ToolSpec
-    from swe_rollout.trajectory import ToolCall
+    from swe_rollout.turn import ToolCall
 
 _KEY, _KEY_END = "<arg_key>", "</arg_key>"
 _VALUE, _VALUE_END = "<arg_value>", "</arg_value>"

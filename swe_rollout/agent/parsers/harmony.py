@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from swe_rollout.agent.parsers.base import Mark, ToolCallParser, not_run
 from swe_rollout.agent.parsers.json_call import call_of_text
 from swe_rollout.agent.parsers.strict_json import read_json
-from swe_rollout.trajectory import CallStatus, ToolCall
+from swe_rollout.turn import CallStatus, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -32,7 +32,7 @@ from swe_rollout.agent.parsers.base import (
 from swe_rollout.agent.parsers.exact_calls import LeftOvers
 from swe_rollout.agent.parsers.strict_json import read_json, skip_space
 from swe_rollout.agent.parsers.tags import WS, Offsets, ValueTags, parameters_of
-from swe_rollout.trajectory import CallStatus, ToolCall
+from swe_rollout.turn import CallStatus, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

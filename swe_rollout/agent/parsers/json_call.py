@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from swe_rollout.agent.parsers.base import checked, not_run
 from swe_rollout.agent.parsers.strict_json import JsonEndsError, read_json
-from swe_rollout.trajectory import CallStatus, ToolCall
+from swe_rollout.turn import CallStatus, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,7 +19,7 @@ from swe_rollout.agent.parsers.base import (
 )
 from swe_rollout.agent.parsers.json_call import call_of_object, status_of
 from swe_rollout.agent.parsers.strict_json import read_json, skip_space
-from swe_rollout.trajectory import CallStatus, ToolCall
+from swe_rollout.turn import CallStatus, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from swe_rollout.agent.parsers.base import Found, Mark, attempts, not_run
 from swe_rollout.agent.parsers.pythonic import STRING, python_calls
 from swe_rollout.agent.parsers.strict_json import skip_space
-from swe_rollout.trajectory import CallStatus, ToolCall
+from swe_rollout.turn import CallStatus, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

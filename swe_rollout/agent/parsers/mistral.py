@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from swe_rollout.agent.parsers.base import Found, Mark, OpenerParser, not_run
 from swe_rollout.agent.parsers.json_call import call_of_arguments, call_of_object, status_of
 from swe_rollout.agent.parsers.strict_json import SPACE, read_json, skip_space
-from swe_rollout.trajectory import CallStatus, ToolCall
+from swe_rollout.turn import CallStatus, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

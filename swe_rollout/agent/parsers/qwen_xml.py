@@ -33,7 +33,7 @@ from swe_rollout.agent.parsers.base import (
 from swe_rollout.agent.parsers.exact_calls import LeftOvers
 from swe_rollout.agent.parsers.hermes import CALL
 from swe_rollout.agent.parsers.tags import WS, Offsets, ValueTags, parameters_of
-from swe_rollout.trajectory import CallStatus
+from swe_rollout.turn import CallStatus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from swe_rollout.agent.parsers.base import Reasoning, SampledText
     from swe_rollout.agent.parsers.tags import Values
     from swe_rollout.agent.tools.base import ToolSpec
-    from swe_rollout.trajectory import ToolCall
+    from swe_rollout.turn import ToolCall
 
 _FUNCTION = re.compile(rf"{WS}<function=([^<>\n]*)>")
 _PARAMETER = re.compile(rf"{WS}(<parameter=([^<>\n]+)>)")

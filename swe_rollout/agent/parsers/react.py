@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from swe_rollout.agent.parsers.base import Found, Mark, ToolCallParser, attempts, not_run
 from swe_rollout.agent.parsers.json_call import call_of_arguments, status_of
 from swe_rollout.agent.parsers.strict_json import read_json, skip_space
-from swe_rollout.trajectory import CallStatus, ToolCall
+from swe_rollout.turn import CallStatus, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from swe_rollout.agent.parsers.base import Found, Mark, ToolCallParser
 from swe_rollout.agent.parsers.marked_lines import Refused, calls_at, python_call
-from swe_rollout.trajectory import CallStatus
+from swe_rollout.turn import CallStatus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from swe_rollout.agent.parsers.base import Reasoning, SampledText
     from swe_rollout.agent.tools.base import ToolSpec
-    from swe_rollout.trajectory import ToolCall
+    from swe_rollout.turn import ToolCall
 
 _NAME = re.compile(r"[ \t]*+([A-Za-z_][\w.]*)\(")
 

@@ -29,7 +29,7 @@ from swe_rollout.agent.parsers.exact_calls import is_unclosed, refuse_beside_res
 from swe_rollout.agent.parsers.strict_json import read_json
 from swe_rollout.agent.parsers.tags import Offsets
 from swe_rollout.agent.tools.arguments import json_types, types_in
-from swe_rollout.trajectory import CallStatus, ToolCall
+from swe_rollout.turn import CallStatus, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -14,7 +14,7 @@ from swe_rollout.trajectory import StopReason
 if TYPE_CHECKING:
     from swe_rollout.agent.context import AgentContext
     from swe_rollout.agent.taken_turn import SampledTurn
-    from swe_rollout.trajectory import Observation, ToolCall
+    from swe_rollout.turn import Observation, ToolCall
 
 
 class General(Preset):

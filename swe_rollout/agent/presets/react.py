@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from swe_rollout.agent.context import AgentContext
     from swe_rollout.agent.prompts import Message
     from swe_rollout.agent.taken_turn import SampledTurn
-    from swe_rollout.trajectory import Observation, ToolCall
+    from swe_rollout.turn import Observation, ToolCall
 
 _ANSWER = re.compile(r"^(?:Action:[ \t]*)?Final Answer:", re.MULTILINE)
 _REFLECT = """

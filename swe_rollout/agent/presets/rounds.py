@@ -16,14 +16,15 @@ from swe_rollout.agent import compaction
 from swe_rollout.agent.parsers.base import not_run
 from swe_rollout.agent.taken_turn import SampledTurn
 from swe_rollout.spec.model import Model
-from swe_rollout.trajectory import CallStatus, StopReason
+from swe_rollout.trajectory import StopReason
+from swe_rollout.turn import CallStatus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from swe_rollout.agent.context import AgentContext
     from swe_rollout.agent.prompts import Message
-    from swe_rollout.trajectory import Observation, ToolCall
+    from swe_rollout.turn import Observation, ToolCall
 
 Count = Annotated[int, Field(ge=1, le=100_000)]
 

@@ -10,7 +10,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from swe_rollout.trajectory import ToolCall
+    from swe_rollout.turn import ToolCall
 
 
 class Work(Enum):

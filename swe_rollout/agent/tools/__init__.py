@@ -8,7 +8,7 @@ from swe_rollout.agent.tools.base import Configurable, Tool, Toolbox, Toolset, T
 from swe_rollout.agent.tools.names import OTHER_NAMES, SOURCE_NAMES, TOOL_NAMES, TOOLSET_NAMES
 from swe_rollout.agent.tools.offered import Offered
 from swe_rollout.extension import ExtensionError, ExtensionPoint
-from swe_rollout.spec.job import ToolUse
+from swe_rollout.spec.agent import ToolUse
 from swe_rollout.spec.model import Use
 
 if TYPE_CHECKING:

@@ -19,14 +19,14 @@ from pydantic import ConfigDict
 from swe_rollout.agent.tools.arguments import Arguments
 from swe_rollout.agent.tools.state import ToolState
 from swe_rollout.errors import InternalError
-from swe_rollout.trajectory import Observation
+from swe_rollout.turn import Observation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from swe_rollout.sandbox.base import Sandbox
-    from swe_rollout.spec.job import ToolUse
-    from swe_rollout.trajectory import ToolCall
+    from swe_rollout.spec.agent import ToolUse
+    from swe_rollout.turn import ToolCall
 
 
 CONFIGURATION: Final = ConfigDict(extra="forbid", use_attribute_docstrings=True)
@@ -165,6 +165,18 @@ class Configurable(Protocol):
         ...
 
 
+@runtime_checkable
+class ActsOutside(Protocol):
+    """A tool that may act outside of the sandbox, and keeps nothing of an episode."""
+
+    @property
+    def acts_outside(self) -> bool:
+        """Whether it does: then a resumed episode is given what a call returned, and none is made
+        again.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Toolset:
     """Several tools under one name; a job that names it gets all of them, in this order."""
@@ -180,6 +192,11 @@ class Toolbox:
 
     def __init__(self, tools: Iterable[Tool]) -> None:
         self._tools = {tool.spec.name: tool for tool in tools}
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """The tools, in order."""
+        return tuple(self._tools.values())
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:

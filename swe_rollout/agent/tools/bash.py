@@ -21,7 +21,7 @@ from swe_rollout.agent.tools.base import (
 from swe_rollout.agent.tools.command_rules import NO_RULES, CommandRules
 from swe_rollout.agent.tools.outcome import program_observation
 from swe_rollout.agent.tools.shell_session import ShellSession
-from swe_rollout.trajectory import Observation
+from swe_rollout.turn import Observation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

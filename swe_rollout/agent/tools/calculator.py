@@ -25,7 +25,7 @@ from swe_rollout.agent.tools.base import (
     cut_middle,
     text_argument,
 )
-from swe_rollout.trajectory import Observation
+from swe_rollout.turn import Observation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

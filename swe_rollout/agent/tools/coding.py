@@ -21,7 +21,7 @@ from swe_rollout.agent.tools.bash import COMMAND, run_script
 from swe_rollout.agent.tools.editor import edit
 from swe_rollout.agent.tools.grep import Place, Text
 from swe_rollout.agent.tools.search import SKIPS, search_names, search_text
-from swe_rollout.trajectory import Observation
+from swe_rollout.turn import Observation
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

@@ -34,7 +34,7 @@ from swe_rollout.agent.tools.paths import PathInfo, PathKind, listing, look, rem
 from swe_rollout.agent.tools.skeleton import bodies
 from swe_rollout.agent.tools.undo import Edit, UndoHistory, digest_of
 from swe_rollout.errors import InternalError
-from swe_rollout.trajectory import Observation
+from swe_rollout.turn import Observation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from swe_rollout.agent.tools.base import Parameter, ParameterType, ToolSpec
@@ -33,6 +34,7 @@ _LINES: Final[Mapping[Command, str]] = {
 }
 
 
+@cache
 def editor_spec(name: str, commands: tuple[Command, ...], *, concise: bool) -> ToolSpec:
     """Return the schema of an editor with these commands; `concise`: it can show skeletons."""
     edits = len(commands) > 1 or Command.VIEW not in commands

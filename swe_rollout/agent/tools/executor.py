@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from swe_rollout.sandbox.base import Sandbox
-    from swe_rollout.trajectory import Observation
+    from swe_rollout.turn import Observation
 
 _MIN_S: Final = 0.1
 

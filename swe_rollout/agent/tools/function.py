@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
@@ -20,8 +21,9 @@ from pydantic.errors import PydanticUserError
 from swe_rollout.agent.tools import TOOLS
 from swe_rollout.agent.tools.base import Tool, ToolError, ToolSpec, cut_middle, readable
 from swe_rollout.agent.tools.signature import Signature
-from swe_rollout.errors import InternalError, SweRolloutError
-from swe_rollout.trajectory import Observation
+from swe_rollout.errors import Boundary, InternalError, SweRolloutError
+from swe_rollout.extension import ExtensionError
+from swe_rollout.turn import Observation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -35,6 +37,8 @@ _GRACE_S = 10.0
 
 class ToolFailedError(InternalError):
     """A tool raised something that is not meant for the policy: a bug in the tool."""
+
+    boundary = Boundary.EXTENSION
 
 
 class FunctionTool(Tool):
@@ -70,6 +74,11 @@ class FunctionTool(Tool):
     def name(self) -> str:
         """The name that the policy calls it by."""
         return self._spec.name
+
+    @property
+    def acts_outside(self) -> bool:
+        """Whether it is given nothing of the episode: then it can act only elsewhere."""
+        return not self._signature.harness
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -169,8 +178,21 @@ def tool(
     `ends_episode`: the policy hands in its work by calling it. Raises ExtensionError where the
     function can't be offered to a policy.
     """
+    if name is not None and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", name):
+        raise ExtensionError(
+            f"{name!r} is no name of a tool",
+            why="a policy calls it by letters, digits, `_` and `-`, at most 64",
+            fix="write it like look_up",
+        )
     if function is None:
         return partial(_registered, name=name, ends_episode=ends_episode)
+    if not inspect.isroutine(function):
+        raise ExtensionError(
+            f"{function!r:.60} can't be made a tool",
+            why="@tool takes a function",
+            fix="decorate a function; a class of your own is a `Tool` "
+            "(docs/how-to/extend/tools.md)",
+        )
     return _registered(function, name=name, ends_episode=ends_episode)
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import posixpath
 import re
-import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.agent.tools.base import ToolError, readable
+from swe_rollout.agent.tools.marks import new_mark
 from swe_rollout.agent.tools.paths import PathKind, look
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ async def excerpts(
         matches, size = matches + count, size + len(path)
     if not files:
         return []
-    mark = secrets.token_hex(16)
+    mark = new_mark(16)
     environment = {
         **text.environment(),
         "CONTEXT": f"-m {most}" + (f" -A {around} -B {around}" if around else ""),

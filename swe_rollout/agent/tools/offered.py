@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from swe_rollout.agent.tools.base import Tool, ToolContext, ToolSpec
+from swe_rollout.agent.tools.base import ActsOutside, Tool, ToolContext, ToolSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from swe_rollout.sandbox.base import Sandbox
-    from swe_rollout.spec.job import ToolUse
-    from swe_rollout.trajectory import Observation
+    from swe_rollout.spec.agent import ToolUse
+    from swe_rollout.turn import Observation
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,10 @@ class Offered(Tool):
         own = self.tool.spec
         name, description = self.name or own.name, self.description or own.description
         return replace(own, name=name, description=description)
+
+    @property
+    def acts_outside(self) -> bool:
+        return isinstance(self.tool, ActsOutside) and self.tool.acts_outside
 
     async def run(
         self, arguments: Mapping[str, object], sandbox: Sandbox, context: ToolContext

@@ -24,8 +24,8 @@ from swe_rollout.agent.tools.command_rules import CommandRules
 from swe_rollout.agent.tools.grep import Place, Text, search, shown_path
 from swe_rollout.agent.tools.search import SKIPS, search_text
 from swe_rollout.agent.tools.shell_session import ShellSession
-from swe_rollout.spec.job import ToolUse
-from swe_rollout.trajectory import Observation
+from swe_rollout.spec.agent import ToolUse
+from swe_rollout.turn import Observation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

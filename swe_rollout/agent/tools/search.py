@@ -32,7 +32,7 @@ from swe_rollout.agent.tools.grep import (
     shown_path,
 )
 from swe_rollout.errors import InternalError
-from swe_rollout.trajectory import Observation
+from swe_rollout.turn import Observation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -11,12 +11,12 @@ session harms that session alone: after a restart they lie elsewhere.
 
 from __future__ import annotations
 
-import secrets
 import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from swe_rollout.agent.tools.base import readable
+from swe_rollout.agent.tools.marks import new_mark
 
 if TYPE_CHECKING:
     from swe_rollout.sandbox.base import ExecResult, Sandbox
@@ -105,7 +105,7 @@ exit "$__session_status"
 class ShellSession:
     """One episode's session."""
 
-    token: str = field(default_factory=lambda: secrets.token_hex(8))
+    token: str = field(default_factory=lambda: new_mark(8))
     calls: int = 0
     saved: int = 0
     """The call whose state the next one begins with; 0: none, a new session."""
@@ -114,7 +114,7 @@ class ShellSession:
 
     def restart(self) -> None:
         """Begin anew, with nothing of what was."""
-        self.token, self.calls, self.saved, self.folder = secrets.token_hex(8), 0, 0, ""
+        self.token, self.calls, self.saved, self.folder = new_mark(8), 0, 0, ""
 
     async def run(
         self, sandbox: Sandbox, command: str, *, timeout_s: float

@@ -101,7 +101,10 @@ class _Function:
             elif parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
                 parameters.append(self._parameter(parameter, annotation))
             else:
-                raise _UnreadableError(f"the policy can't give the parameter {parameter} by name")
+                raise _UnreadableError(
+                    f"the policy can't give the parameter {parameter} by name; "
+                    "name each one, with its type"
+                )
         return Signature(description, tuple(parameters), configuration, harness)
 
     def _annotation(self, parameter: inspect.Parameter) -> object:

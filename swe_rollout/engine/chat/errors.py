@@ -27,7 +27,7 @@ from swe_rollout.engine.sglang.protocol import (
 
 if TYPE_CHECKING:
     from swe_rollout.errors import EngineError
-    from swe_rollout.trajectory import FinishReason
+    from swe_rollout.generation import FinishReason
 
 _ERROR_BYTES: Final = 65_536
 """Of an error body that is read as JSON; a longer one is text."""
@@ -67,13 +67,15 @@ class ApiError:
                 return cls(body[:_ERROR_BYTES].decode(errors="replace"))
 
 
-def error_from_response(status: int, body: bytes, *, retry_after: str | None = None) -> EngineError:
-    """Return the typed error of a response whose status is not 200."""
+def error_from_response(
+    status: int, body: bytes, *, retry_after: str | None = None, date: str | None = None
+) -> EngineError:
+    """Return the typed error of a response whose status is not 200, with two of its headers."""
     found = ApiError.parse(body)
     why = f"HTTP {status}: {quoted(found.message)}"
     match status:
         case 408 | 409 | 425 | 429 | 503 | 529 if not found.codes & _NO_QUOTA:
-            after_s = parse_retry_after(retry_after)
+            after_s = parse_retry_after(retry_after, date=date)
             return UnavailableError("the API accepts no more work", why=why, retry_after_s=after_s)
         case _ if status >= 500:  # noqa: PLR2004 - the class of HTTP statuses
             return EngineLostError("the API failed", why=why, fix="try again later")
@@ -114,19 +116,27 @@ def is_retryable(error: BaseException) -> bool:
             return isinstance(error, UnavailableError)
 
 
-def parse_retry_after(value: str | None) -> float | None:
-    """Read a Retry-After header in seconds: a number or a date; None for nonsense."""
+def parse_retry_after(value: str | None, *, date: str | None = None) -> float | None:
+    """Read a Retry-After header in seconds: a number or a date; None for nonsense.
+
+    `date`: the Date header beside it, whose clock the other one is of; this machine's may be off.
+    """
     if value is None:
         return None
     if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", value.strip()):
         return float(value)
-    try:
-        moment = parsedate_to_datetime(value[:64])
-    except ValueError:
+    if (moment := _moment(value)) is None:
         return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return max(0.0, (moment - datetime.now(UTC)).total_seconds())
+    now = _moment(date or "") or datetime.now(UTC)
+    return max(0.0, (moment - now).total_seconds())
+
+
+def _moment(header: str) -> datetime | None:
+    try:
+        found = parsedate_to_datetime(header[:64])
+    except (ValueError, OverflowError):
+        return None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
 def finish_reason(name: str | None, reasons: dict[str, FinishReason]) -> FinishReason:

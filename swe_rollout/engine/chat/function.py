@@ -14,7 +14,7 @@ from swe_rollout.engine.chat.decoding import checked_calls
 from swe_rollout.engine.sglang.protocol import InvalidAnswerError
 from swe_rollout.errors import EngineError, boundary
 from swe_rollout.extension import ExtensionPoint
-from swe_rollout.trajectory import FinishReason
+from swe_rollout.generation import FinishReason
 
 if TYPE_CHECKING:
     from swe_rollout.engine.chat.base import ChatRequest

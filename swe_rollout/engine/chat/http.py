@@ -31,7 +31,7 @@ from swe_rollout.engine.chat import anthropic, openai
 from swe_rollout.engine.chat.base import ChatEngine
 from swe_rollout.engine.chat.errors import error_from_response, is_retryable
 from swe_rollout.engine.pool.affinity import Affinity
-from swe_rollout.engine.pool.calls import stopped_clock
+from swe_rollout.engine.pool.calls import pausing
 from swe_rollout.engine.sglang.connection import OK, EngineConnection
 from swe_rollout.engine.sglang.protocol import (
     MAX_BODY_BYTES,
@@ -40,13 +40,13 @@ from swe_rollout.engine.sglang.protocol import (
     UnavailableError,
 )
 from swe_rollout.errors import EngineError, InternalError, UnreachableError
+from swe_rollout.spec.policy import AnthropicPolicy, OpenaiPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Callable, Sequence
 
-    from swe_rollout.deadline import Deadline
     from swe_rollout.engine.chat.base import ChatRequest, ChatResponse
-    from swe_rollout.spec.policy import AnthropicPolicy, ChatApi, OpenaiPolicy
+    from swe_rollout.spec.policy import ChatApi
     from swe_rollout.trajectory import EpisodeId
 
 log = structlog.get_logger()
@@ -104,6 +104,15 @@ def anthropic_format(policy: AnthropicPolicy) -> ChatFormat:
         key_header="x-api-key",
         headers=(("anthropic-version", anthropic.VERSION),),
     )
+
+
+def http_engine(policy: OpenaiPolicy | AnthropicPolicy) -> HttpChatEngine:
+    """Make the engine of an API. Raises PrerequisiteError when the key's variable is not set."""
+    match policy:
+        case OpenaiPolicy():
+            return HttpChatEngine(policy, openai_format(policy), urls=policy.urls or (policy.url,))
+        case AnthropicPolicy():
+            return HttpChatEngine(policy, anthropic_format(policy), urls=(policy.url,))
 
 
 class HttpChatEngine(ChatEngine):
@@ -175,7 +184,7 @@ class HttpChatEngine(ChatEngine):
         async for attempt in AsyncRetrying(
             stop=stop_after_attempt(self._policy.retries + 1),
             wait=self._wait_s,
-            sleep=_sleeper(request.clock),
+            sleep=pausing(request.clock),
             retry=retry_if_exception(is_retryable),
             reraise=True,
         ):
@@ -218,7 +227,10 @@ class HttpChatEngine(ChatEngine):
                 raise
         if response.status != OK:
             raise error_from_response(
-                response.status, response.body, retry_after=response.retry_after
+                response.status,
+                response.body,
+                retry_after=response.retry_after,
+                date=response.date,
             )
         found = self._form.decode(response.body)
         self._succeeded_at = time.monotonic()
@@ -238,14 +250,6 @@ class HttpChatEngine(ChatEngine):
             attempt=number,
             error=str(error),
         )
-
-
-def _sleeper(clock: Deadline | None) -> Callable[[float], Awaitable[None]]:
-    async def sleep(seconds: float) -> None:
-        with stopped_clock(clock):
-            await asyncio.sleep(seconds)
-
-    return sleep
 
 
 def _proxy_of(url: str) -> str | None:

@@ -22,7 +22,7 @@ from swe_rollout.engine.chat.base import (
 from swe_rollout.engine.chat.decoding import Tokens, checked_calls, decode
 from swe_rollout.engine.chat.errors import finish_reason
 from swe_rollout.engine.sglang.protocol import InvalidAnswerError
-from swe_rollout.trajectory import FinishReason
+from swe_rollout.generation import FinishReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

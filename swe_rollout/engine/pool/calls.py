@@ -13,16 +13,26 @@ from contextlib import ExitStack, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from swe_rollout.deadline import Deadline
-from swe_rollout.engine.sglang.protocol import CallLoss, EngineLostError
+from swe_rollout.engine.sglang.protocol import CallLoss, EngineLostError, UnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from contextlib import AbstractContextManager
 
 
 def stopped_clock(clock: Deadline | None) -> AbstractContextManager[None]:
     """Stop an episode's clock, where there is one, inside the block."""
     return nullcontext() if clock is None else clock.paused()
+
+
+def pausing(clock: Deadline | None) -> Callable[[float], Awaitable[None]]:
+    """Return how to sleep between two tries of a call: the episode's clock stands still."""
+
+    async def sleep(seconds: float) -> None:
+        with stopped_clock(clock):
+            await asyncio.sleep(seconds)
+
+    return sleep
 
 
 class InFlightCalls:
@@ -41,7 +51,7 @@ class InFlightCalls:
     async def track(self, clock: Deadline | None, *, timeout_s: float) -> AsyncIterator[None]:
         """Bound the block by the timeout of one call; raises EngineLostError when it is lost.
 
-        `clock` is the episode's; a lost call is refunded to it.
+        `clock` is the episode's; a call that is lost or refused for load is refunded to it.
         """
         call = _InFlightCall(clock, timeout_s)
         if self._paused:
@@ -55,7 +65,7 @@ class InFlightCalls:
                 raise
             call.refund()
             raise self._lost(call, timeout_s) from error
-        except EngineLostError:
+        except (EngineLostError, UnavailableError):
             call.refund()
             raise
         finally:

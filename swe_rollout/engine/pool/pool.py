@@ -24,14 +24,16 @@ from swe_rollout.engine.pool.replica import PoolTiming, Replica, ReplicaState
 from swe_rollout.engine.sglang.engine import SglangEngine
 from swe_rollout.engine.sglang.protocol import CallLoss, EngineLostError, UnavailableError
 from swe_rollout.errors import UnreachableError
+from swe_rollout.logs import shared_context
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from swe_rollout.engine.base import GenerateRequest
     from swe_rollout.errors import EngineError
+    from swe_rollout.generation import Generation
     from swe_rollout.spec.policy import SglangPolicy
-    from swe_rollout.trajectory import EpisodeId, Generation
+    from swe_rollout.trajectory import EpisodeId
 
 log = structlog.get_logger()
 
@@ -67,6 +69,12 @@ class EnginePool(TokenEngine):
             for url in dict.fromkeys(addresses)
         }
         """By address."""
+
+    @property
+    def paused_s(self) -> float:
+        """For how long every server that responds has been paused; 0 while one samples."""
+        replicas = [each for each in self.replicas.values() if each.state is not ReplicaState.DOWN]
+        return min((each.paused_s for each in replicas), default=0.0)
 
     async def info(self) -> EngineInfo:
         """Ask all servers; the context is the smallest, and one server that responds is enough."""
@@ -128,7 +136,10 @@ class EnginePool(TokenEngine):
         """Monitor the servers from the first call on."""
         if not self._monitors:
             replicas = self.replicas.values()
-            self._monitors = [asyncio.create_task(self._monitor(each)) for each in replicas]
+            self._monitors = [
+                asyncio.create_task(self._monitor(each), context=shared_context())
+                for each in replicas
+            ]
 
     async def _monitor(self, replica: Replica) -> None:
         await self._discover_workers(replica)

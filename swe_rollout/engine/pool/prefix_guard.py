@@ -20,7 +20,8 @@ from swe_rollout.tokens.log import encode_ids
 
 if TYPE_CHECKING:
     from swe_rollout.engine.base import GenerateRequest
-    from swe_rollout.trajectory import EpisodeId, Generation
+    from swe_rollout.generation import Generation
+    from swe_rollout.trajectory import EpisodeId
 
 _Key = tuple["EpisodeId", int]
 """An episode and one of its branches."""

@@ -20,6 +20,7 @@ import structlog
 from swe_rollout.engine.pool.calls import InFlightCalls
 from swe_rollout.engine.pool.probe import ProbeResult
 from swe_rollout.engine.sglang.protocol import CallLoss, EngineLostError
+from swe_rollout.logs import shared_context
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from swe_rollout.engine.base import GenerateRequest
     from swe_rollout.engine.pool.probe import HealthProbe
     from swe_rollout.engine.sglang.engine import SglangEngine
-    from swe_rollout.trajectory import Generation
+    from swe_rollout.generation import Generation
 
 log = structlog.get_logger()
 
@@ -89,6 +90,11 @@ class Replica:
     def url(self) -> str:
         return self.engine.url
 
+    @property
+    def paused_s(self) -> float:
+        """For how long it has been paused; 0 while it is not."""
+        return time.monotonic() - self._last_ready if self.state is ReplicaState.PAUSED else 0.0
+
     async def generate(self, request: GenerateRequest) -> Generation:
         """Sample one turn once there is a free slot."""
         async with self._slot(request):
@@ -103,7 +109,7 @@ class Replica:
     async def check(self) -> None:
         """Probe the server and update `state`; concurrent callers share one probe."""
         if self._checking is None or self._checking.done():
-            self._checking = asyncio.create_task(self._check())
+            self._checking = asyncio.create_task(self._check(), context=shared_context())
         await asyncio.shield(self._checking)
 
     async def monitor(self, *, loads: bool) -> None:

@@ -17,7 +17,7 @@ from aiohttp import web
 from swe_rollout.engine.sglang.control import PauseMode
 
 if TYPE_CHECKING:
-    from swe_rollout.trajectory import Generation
+    from swe_rollout.generation import Generation
 
 _NOT_READY = 503
 

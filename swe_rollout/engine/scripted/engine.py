@@ -15,8 +15,8 @@ from swe_rollout.engine.base import EngineInfo, TokenEngine
 from swe_rollout.engine.scripted.scenarios import Scenario, scenario
 from swe_rollout.engine.sglang.protocol import BadRequestError, ContextOverflowError
 from swe_rollout.errors import PrerequisiteError
+from swe_rollout.generation import FinishReason, Generation, WeightSpan
 from swe_rollout.hub import cached_file, check_source
-from swe_rollout.trajectory import FinishReason, Generation, WeightSpan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -22,16 +22,16 @@ from swe_rollout.engine.scripted.control import ScriptedControl, json_response, 
 from swe_rollout.engine.scripted.replay import RequestedReplay, replay_meta
 from swe_rollout.engine.sglang import protocol
 from swe_rollout.errors import EpisodeError
+from swe_rollout.generation import FinishReason, WeightSpan
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.tokens.log import InputIds
-from swe_rollout.trajectory import FinishReason, WeightSpan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from swe_rollout.engine.base import TokenEngine
+    from swe_rollout.generation import Generation
     from swe_rollout.tokens.replay import ExpertShape
-    from swe_rollout.trajectory import Generation
 
 _BODY_BYTES = 256 * 2**20
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import socket
 from dataclasses import dataclass
 from functools import partial
@@ -41,6 +42,7 @@ _IDLE_S = 3.0
 # Servers close idle connections after 5 s: kept for less, so that no call meets a closing one.
 OK = 200
 _SHOWN_CHARACTERS: Final = 60
+_PORT: Final = re.compile(r":?\d{2,5}")
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 _HEAD_BYTES: Final = 2**20
 """Until the body is read: the head, and what of the body arrives with it."""
@@ -56,6 +58,8 @@ class EngineResponse:
     """The header, unparsed."""
     content_type: str = ""
     """What it calls its body, without parameters: all that may be shown of a stranger's."""
+    date: str | None = None
+    """The header, unparsed: when it was sent, by the server's clock."""
 
 
 class _OversizedError(aiohttp.ClientError):
@@ -128,7 +132,13 @@ class EngineConnection:
         try:
             self.url = engine_address(url)
         except ValueError as error:
-            raise UsageError("this is no engine's address", why=f"expected {error}") from None
+            is_plain = re.fullmatch(r"[\w:/.-]+", url) is not None  # else it may hold a secret
+            shown = url if is_plain else "this"
+            raise UsageError(
+                f"{shown} is no engine's address",
+                why=f"expected {error}",
+                fix=f"write {_address_meant(url) if is_plain else 'http://HOST:PORT'}",
+            ) from None
         self._headers = {
             "Content-Type": "application/json",
             "Accept-Encoding": "identity",
@@ -192,6 +202,7 @@ class EngineConnection:
                     content,
                     response.headers.get("Retry-After"),
                     response.content_type[:_SHOWN_CHARACTERS],
+                    response.headers.get("Date"),
                 )
         except _OversizedError:
             raise self._oversized(max_bytes) from None
@@ -248,11 +259,23 @@ class EngineConnection:
         return self._session
 
 
+def _address_meant(url: str) -> str:
+    if "://" in url:
+        return "http://HOST:PORT"
+    return f"http://127.0.0.1:{url.removeprefix(':')}" if _PORT.fullmatch(url) else f"http://{url}"
+
+
 def _authorization(api_key_env: str | None, header: str) -> dict[str, str]:
     if api_key_env is None:
         return {}
     # A file's last line break often comes along.
     key = os.environ.get(api_key_env, "").strip()
+    if not api_key_env.isidentifier():
+        raise PrerequisiteError(  # it may be the key itself, so it is not shown
+            "apiKeyEnv holds no name of an environment variable",
+            why="it names the variable that holds the key, and is never the key itself",
+            fix="export ENGINE_KEY=..., and write `apiKeyEnv: ENGINE_KEY`",
+        )
     if not key:
         raise PrerequisiteError(
             f"the engine's key is missing: ${api_key_env} is not set",

@@ -139,7 +139,8 @@ class EngineControl:
             body = msgspec.json.encode(order)
             response = await self._connection.post(path, body, timeout_s=timeout_s)
         except EngineLostError as lost:
-            raise self._failed(f"did not respond to {path}", lost.why) from lost
+            fix = "start the server, or name its root: http://HOST:PORT"
+            raise self._failed(f"did not respond to {path}", lost.why, fix=fix) from lost
         if response.status == OK:
             return response
         text = quoted(ErrorBody.parse(response.body).message)

@@ -24,7 +24,7 @@ from tenacity import (
 )
 
 from swe_rollout.engine.base import EngineInfo, TokenEngine
-from swe_rollout.engine.pool.calls import InFlightCalls, stopped_clock
+from swe_rollout.engine.pool.calls import InFlightCalls, pausing, stopped_clock
 from swe_rollout.engine.sglang import protocol
 from swe_rollout.engine.sglang.connection import OK, EngineConnection
 from swe_rollout.engine.sglang.responses import decode_response
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from swe_rollout.engine.base import GenerateRequest
+    from swe_rollout.generation import Generation
     from swe_rollout.spec.policy import SglangPolicy
     from swe_rollout.tokens.log import InputIds
-    from swe_rollout.trajectory import Generation
 
 log = structlog.get_logger()
 _T = TypeVar("_T")
@@ -83,7 +83,9 @@ class SglangEngine(TokenEngine):
             raise UnreachableError(
                 f"no engine responds at {self.url}",
                 why=error.why,
-                fix="start the server, or set spec.policy.sglang to where it listens",
+                fix="write http:// if the server has no TLS"
+                if "WRONG_VERSION_NUMBER" in error.why
+                else "start the server, or set spec.policy.sglang.url to where it listens",
             ) from error
         except EngineError as error:
             raise UnreachableError(
@@ -99,6 +101,7 @@ class SglangEngine(TokenEngine):
             stop=stop_after_attempt(self._policy.retries + 1),
             wait=self._retry_wait_s,
             retry=retry_if_exception(_is_retryable),
+            sleep=pausing(request.clock),
             reraise=True,
         ):
             with attempt:

@@ -15,9 +15,9 @@ import msgspec
 from swe_rollout.engine.sglang import protocol
 from swe_rollout.engine.sglang.experts import DIRECT, decode_experts
 from swe_rollout.engine.sglang.protocol import InvalidAnswerError
+from swe_rollout.generation import FinishReason, Generation, WeightSpan
 from swe_rollout.redaction import redact
 from swe_rollout.tokens.replay import ReplayRows
-from swe_rollout.trajectory import FinishReason, Generation, WeightSpan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,7 +15,7 @@ from swe_rollout.engine.base import EngineInfo, TokenEngine
 from swe_rollout.engine.sglang.protocol import BadRequestError, ContextOverflowError
 from swe_rollout.engine.transformers.scheduler import Call, GenerationScheduler, Sampled
 from swe_rollout.errors import EngineError, UnreachableError
-from swe_rollout.trajectory import Generation, WeightSpan
+from swe_rollout.generation import Generation, WeightSpan
 
 if TYPE_CHECKING:
     from swe_rollout.engine.base import GenerateRequest

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import numpy as np
 
 from swe_rollout.errors import PrerequisiteError, as_prerequisite_error
-from swe_rollout.hub import check_source
+from swe_rollout.hub import check_source, hub_refusals
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -149,4 +149,5 @@ def _read(transformers: Any, policy: TransformersPolicy, *, dtype: str) -> Any:
     except (OSError, ValueError):
         # A folder that lacks something fails the same way again; a name may be on the hub.
         check_source(policy.model)
-        return read(cached_only=False)
+        with hub_refusals(policy.model):
+            return read(cached_only=False)

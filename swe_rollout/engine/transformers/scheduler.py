@@ -20,7 +20,7 @@ import numpy as np
 
 from swe_rollout.engine.transformers.sampling import LogitsError, TokenSampler
 from swe_rollout.errors import EngineError
-from swe_rollout.trajectory import FinishReason
+from swe_rollout.generation import FinishReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

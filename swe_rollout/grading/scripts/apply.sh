@@ -1,5 +1,6 @@
 # Apply the diff on standard input to the clean base $BASE, strictly first, then less so.
-# Prints the way that worked; exit 60: none did. $LOOSE: empty where patch(1) may not be used.
+# Prints the paths that this has changed, each ended by a NUL: found in the tree, whatever the diff
+# says. Exit 60: it does not apply. $LOOSE: empty where patch(1) may not be used.
 set -u
 cd "$(git rev-parse --show-toplevel)" || exit 1
 tmp=$(mktemp -d) || exit 1
@@ -7,13 +8,17 @@ trap 'rm -rf "$tmp"' EXIT
 cat >"$tmp/patch" || exit 1
 attempt() {
     if "$@" "$tmp/patch" >"$tmp/log" 2>&1; then
-        echo "$*"
+        find . -name .git -prune -o ! -type d -newer "$tmp/before" -print0 || exit 1
+        git -c core.quotePath=off diff --name-only --no-renames --diff-filter=D -z "$BASE" -- || exit 1
         exit 0
     fi
     { echo "$*:" && tail -n 20 "$tmp/log"; } >&2
     git reset --quiet --hard "$BASE" && git clean --force --quiet -d || exit 1
 }
 git update-index -q --refresh
+: >"$tmp/before"
+# Longer than the clock of any file system takes for a tick.
+sleep 0.05 2>/dev/null || sleep 1
 attempt git apply --verbose --whitespace=nowarn
 attempt git apply --3way --whitespace=nowarn
 if [ -n "$LOOSE" ] && command -v patch >/dev/null 2>&1; then

@@ -144,7 +144,8 @@ def _unpack(archive: Path, target: Path) -> None:
                 if size > MAX_BYTES or number > _MAX_FILES:
                     raise _too_large(str(target))
             tar.extractall(target, filter=_safe)  # noqa: S202 - the filter keeps it in
-    except tarfile.TarError as error:
+    except (tarfile.TarError, ValueError, KeyError, EOFError, OSError) as error:
+        # Also for names that this machine's folders can't have.
         raise SandboxError("the sandbox's archive can't be read", why=str(error)) from error
 
 

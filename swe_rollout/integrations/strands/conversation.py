@@ -22,10 +22,11 @@ from swe_rollout.agent.turn_reader import read_cut_turn, read_turn
 from swe_rollout.deadline import Deadline
 from swe_rollout.engine.sglang.protocol import ContextOverflowError
 from swe_rollout.errors import UsageError
+from swe_rollout.generation import FinishReason
 from swe_rollout.integrations.strands.exceptions import HistoryError
-from swe_rollout.spec.job import Limits
+from swe_rollout.spec.limits import Limits
 from swe_rollout.tokens.log import SegmentKind, TokenLog
-from swe_rollout.trajectory import EpisodeId, FinishReason
+from swe_rollout.trajectory import EpisodeId
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from swe_rollout.integrations.strands.messages import NewMessages
     from swe_rollout.integrations.strands.sampling import TurnSampling
     from swe_rollout.tokens.replay import Recording
-    from swe_rollout.trajectory import ToolCall
+    from swe_rollout.turn import ToolCall
 
 _ANEW = "call reset() and start the episode again"
 _SHORT_CHARACTERS = 4096

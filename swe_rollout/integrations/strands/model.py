@@ -7,40 +7,31 @@ holds the tokens of one episode.
 
 from __future__ import annotations
 
-import asyncio
-import json
-from contextlib import suppress
-from typing import TYPE_CHECKING, Final, TypedDict, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, TypeVar, Unpack, cast
 from weakref import WeakSet
 
 from pydantic import BaseModel
 from strands.models import Model
-from strands.types.exceptions import ContextWindowOverflowException, ModelThrottledException
 
-from swe_rollout.errors import EngineError, UnreachableError, UsageError
+from swe_rollout.errors import UsageError
+from swe_rollout.integrations.strands.calls import StrandsErrors, unless
+from swe_rollout.integrations.strands.config import SglangConfig, check_config, recording_of
 from swe_rollout.integrations.strands.conversation import Conversation, SaidTurn, TurnInput
 from swe_rollout.integrations.strands.events import events_of
-from swe_rollout.integrations.strands.exceptions import (
-    SGLangClientError,
-    SGLangContextLengthError,
-    SGLangDecodingError,
-    SGLangThrottledError,
-    client_error,
-)
 from swe_rollout.integrations.strands.loop import LoopHooks
 from swe_rollout.integrations.strands.messages import LastTurn, first_messages, new_messages
 from swe_rollout.integrations.strands.renderers import renderer_of
 from swe_rollout.integrations.strands.rollout import Rollout
 from swe_rollout.integrations.strands.sampling import read_sampling
+from swe_rollout.integrations.strands.structured import constrained, read_object
 from swe_rollout.integrations.strands.tool_parsers import ToolParser, get_tool_parser
 from swe_rollout.integrations.strands.tools import StrandsTool, read_tools
 from swe_rollout.tokens.log import TokenLog
-from swe_rollout.tokens.replay import ExpertShape, Recording
-from swe_rollout.trajectory import CallStatus
+from swe_rollout.turn import CallStatus
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -56,27 +47,6 @@ if TYPE_CHECKING:
     )
 
 _Output = TypeVar("_Output", bound=BaseModel)
-_POLL_S: Final = 0.25
-"""Between looks at a signal of another thread."""
-
-
-class SglangConfig(TypedDict, total=False):
-    """The configuration of a model."""
-
-    sampling_params: Mapping[str, object] | None
-    """Of each turn: max_new_tokens, temperature, top_p, top_k, min_p, seed."""
-    enable_thinking: bool | None
-    """A variable of some chat templates; None: not set."""
-    context_window_limit: int | None
-    """Prompt and completion together; None: what the engine holds."""
-    return_logprob: bool | None
-    """What was sampled has logprobs in any case."""
-    return_prompt_logprobs: bool | None
-    """Whether what is appended after the first turn gets logprobs too."""
-    return_routed_experts: tuple[int, int] | None
-    """Layers and experts per token of a mixture, whose choices are recorded; None: they are not."""
-    model_id: str | None
-    """For Strands' traces."""
 
 
 class SglangModel(Model):  # type: ignore[misc] # untyped where Strands is not installed
@@ -171,12 +141,7 @@ class SglangModel(Model):  # type: ignore[misc] # untyped where Strands is not i
 
         Raises UsageError for one that would not be honoured.
         """
-        unknown = sorted(set(model_config) - set(SglangConfig.__annotations__))
-        if unknown:
-            known = ", ".join(SglangConfig.__annotations__)
-            raise UsageError(f"a model has no option {unknown[0]!r}", fix=f"there are {known}")
-        read_sampling(model_config.get("sampling_params") or {}, self.renderer)
-        _recording(model_config)
+        check_config(model_config, self.renderer)
         self.config.update(model_config)
 
     def get_config(self) -> SglangConfig:
@@ -204,8 +169,8 @@ class SglangModel(Model):  # type: ignore[misc] # untyped where Strands is not i
             self._hook_into(invocation_state)
         given = self._given(messages, tool_specs or (), system_prompt or "")
         conversation = await self._of_episode()
-        with _StrandsErrors():
-            turn = await _unless(cancel_signal, conversation.say(given))
+        with StrandsErrors():
+            turn = await unless(cancel_signal, conversation.say(given))
         if turn is None:
             return
         self._note(turn, len(messages))
@@ -229,26 +194,11 @@ class SglangModel(Model):  # type: ignore[misc] # untyped where Strands is not i
             raise UsageError("structured output needs a client", why="engines don't constrain")
         given = self._given(prompt, (), system_prompt or "")
         conversation = await self._of_episode()
-        sampling = given.sampling.sampling
-        params = {
-            **sampling.model_dump(exclude={"seed"}),
-            **({} if sampling.seed is None else {"sampling_seed": sampling.seed}),
-            "max_new_tokens": given.sampling.max_new_tokens,
-            "json_schema": json.dumps(output_model.model_json_schema()),
-        }
+        params = constrained(given.sampling, output_model)
         ids = await conversation.prompt_of(given)
-        with _StrandsErrors():
+        with StrandsErrors():
             response = await self.client.generate(ids, sampling_params=params)
-        match response:
-            case {"text": str(text), "meta_info": {"finish_reason": {"type": "stop"}}}:
-                yield {"output": output_model.model_validate_json(text)}
-            case {"meta_info": {"finish_reason": {"type": str(reason)}}}:
-                raise SGLangDecodingError(
-                    f"the structured output did not end by itself, but by {reason}: "
-                    "raise sampling_params.max_new_tokens"
-                )
-            case _:
-                raise SGLangDecodingError("the response is not that of /generate")
+        yield {"output": read_object(response, output_model)}
 
     def _given(
         self,
@@ -278,7 +228,7 @@ class SglangModel(Model):  # type: ignore[misc] # untyped where Strands is not i
             assert self.client is not None  # noqa: S101 - see __init__
             engine = await self.client.engine(self.renderer.vocab_size)
         if self._conversation is None:
-            recording = _recording(self.get_config())
+            recording = recording_of(self.get_config())
             self._conversation = Conversation(engine, self.renderer, recording)
         self._conversation.use(engine)
         return self._conversation
@@ -298,64 +248,3 @@ class SglangModel(Model):  # type: ignore[misc] # untyped where Strands is not i
         if agent is not None and agent not in self._hooked:
             agent.hooks.add_hook(LoopHooks(self._problems))
             self._hooked.add(agent)
-
-
-def _recording(config: SglangConfig) -> Recording | None:
-    shape = config.get("return_routed_experts")
-    prompt = bool(config.get("return_prompt_logprobs"))
-    match shape:
-        case None | False:
-            return Recording(prompt_logprobs=True) if prompt else None
-        case (int(layers), int(topk)):
-            return Recording(experts=ExpertShape(layers, topk), prompt_logprobs=prompt)
-        case _:
-            raise UsageError(
-                "return_routed_experts needs the shape of the mixture",
-                fix="set it to (layers, experts per token) of the checkpoint's config.json",
-            )
-
-
-class _StrandsErrors:
-    """Turns an engine's errors into those that Strands and its users know."""
-
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: object
-    ) -> None:
-        match error:
-            case EngineError() | UnreachableError():
-                found = client_error(error)
-                found.__cause__ = error
-            case SGLangClientError():
-                found = error
-            case _:
-                return
-        match found:
-            case SGLangContextLengthError():
-                raise ContextWindowOverflowException(str(found)) from found
-            case SGLangThrottledError():
-                raise ModelThrottledException(str(found)) from found
-            case _ if found is not error:
-                raise found
-
-
-async def _unless(
-    signal: threading.Event | None, turn: Coroutine[object, object, SaidTurn]
-) -> SaidTurn | None:
-    """Return the turn, or None once the signal is set: then the call is ended."""
-    if signal is None:
-        return await turn
-    task = asyncio.ensure_future(turn)
-    try:
-        while not task.done():
-            await asyncio.wait((task,), timeout=_POLL_S)
-            if signal.is_set() and not task.done():
-                return None
-        return task.result()
-    finally:
-        if not task.done():
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pydantic import TypeAdapter, ValidationError
 
 from swe_rollout.errors import UsageError
-from swe_rollout.spec.job import Limits
+from swe_rollout.spec.limits import Limits
 from swe_rollout.spec.policy import Sampling
 
 if TYPE_CHECKING:

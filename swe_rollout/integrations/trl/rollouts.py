@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from swe_rollout.errors import UsageError
 from swe_rollout.integrations.trl.columns import columns, require_rollouts, sampling_of
-from swe_rollout.integrations.trl.refills import Refills
 from swe_rollout.integrations.trl.session_thread import SessionThread, all_of
 from swe_rollout.training.samples import TrainingSample, training_samples
 
@@ -58,7 +57,6 @@ class Rollouts:
         self._weights = weights
         self._sent: int | None = None
         self._thread = SessionThread(job, engine=engine)
-        self._refills = Refills(self._thread.session)
 
     def __enter__(self) -> Self:
         return self
@@ -109,7 +107,7 @@ class Rollouts:
         return await all_of(self._sample(each, sampling) for each in prompts)
 
     async def _sample(self, instance_id: str, sampling: Sampling) -> TrainingSample:
-        trajectory = await self._refills.play(instance_id, sampling)
+        trajectory = await self._thread.trainer.run_sample(instance_id, sampling=sampling)
         branches = training_samples(trajectory)
         if len(branches) != 1:
             raise UsageError(

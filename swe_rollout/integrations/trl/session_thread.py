@@ -7,10 +7,13 @@ import threading
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, TypeVar
 
+from swe_rollout.integrations.trainer_session import block_of_rank, trainer_session
+
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable
 
     from swe_rollout.engine.base import TokenEngine
+    from swe_rollout.integrations.trainer_session import TrainerSession
     from swe_rollout.launcher.job import RolloutJob
     from swe_rollout.worker.session import Session
 
@@ -54,7 +57,10 @@ class SessionThread:
     async def _serve(self) -> None:
         close = asyncio.Event()
         try:
-            async with self._job.session(engine=self._engine) as self.session:
+            # Accelerate's processes each open the job.
+            first = block_of_rank()
+            opening = trainer_session(self._job, engine=self._engine, first_sample=first)
+            async with opening as self.trainer:
                 self._opened.set_result((asyncio.get_running_loop(), close))
                 await close.wait()
                 await _cancel_others()
@@ -63,7 +69,12 @@ class SessionThread:
                 raise
             self._opened.set_exception(error)
 
-    session: Session
+    trainer: TrainerSession
+
+    @property
+    def session(self) -> Session:
+        """The open job."""
+        return self.trainer.session
 
 
 async def all_of(works: Iterable[Coroutine[object, object, T]]) -> list[T]:

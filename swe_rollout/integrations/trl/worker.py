@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 
 from swe_rollout.errors import InternalError
 from swe_rollout.integrations.trl.columns import rollout_samples, sampling_of
-from swe_rollout.integrations.trl.refills import Refills
 from swe_rollout.integrations.trl.session_thread import SessionThread, all_of
 
 if TYPE_CHECKING:
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from trl.experimental.async_grpo.async_rollout_worker import RolloutSample
 
     from swe_rollout.engine.base import TokenEngine
+    from swe_rollout.integrations.trainer_session import TrainerSession
     from swe_rollout.launcher.job import RolloutJob
     from swe_rollout.trajectory import Trajectory
 
@@ -88,15 +88,18 @@ class RolloutWorker:
 
     async def _produce(self, thread: SessionThread) -> None:
         """Keep as many groups in play as the job's parallelism has room for."""
-        refills = Refills(thread.session)
+        session = thread.trainer
         at_once = -(-self._job.spec.parallelism // self._generations)
         turns = cycle(instance.instance_id for instance in thread.session.instances)
-        await all_of(self._play_groups(turns, refills) for _ in range(at_once))
+        await all_of(self._play_groups(turns, session) for _ in range(at_once))
 
-    async def _play_groups(self, turns: Iterator[str], refills: Refills) -> None:
+    async def _play_groups(self, turns: Iterator[str], session: TrainerSession) -> None:
         while True:
             instance_id, version = next(turns), self._version
-            played = [refills.play(instance_id, self._sampling) for _ in range(self._generations)]
+            played = [
+                session.run_sample(instance_id, sampling=self._sampling)
+                for _ in range(self._generations)
+            ]
             trajectories = await all_of(map(self._noticed, played))
             group, self._groups = self._groups, self._groups + 1
             for row in rollout_samples(

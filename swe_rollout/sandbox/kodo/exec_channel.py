@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar
 
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
-from swe_rollout.errors import SandboxError, boundary
+from swe_rollout.errors import SandboxDestroyedError, SandboxError, boundary
 from swe_rollout.sandbox.session.channel import StreamLostError
 
 if TYPE_CHECKING:
@@ -227,9 +227,10 @@ def _taken(result: RunnerResult) -> _Taken:
 
 def _check(result: RunnerResult, good: Sequence[int]) -> None:
     if result.exit_code == _GONE:
-        raise SandboxError(
-            "the sandbox is lost",
-            why="its supervisor has ended, or its files were removed",
+        # This script itself has just run there: the container goes on.
+        raise SandboxDestroyedError(
+            "the sandbox was ended by what ran in it",
+            why="its supervisor has ended, or its files were removed, in a container that goes on",
             fix="if its memory ran out, give it more, or run fewer episodes at a time",
         )
     if result.exit_code not in good:

@@ -124,6 +124,8 @@ class KodoProvider:
             stack.push_async_callback(session.close)
             await session.check_workdir(f"looked for in a container of {request.image}")
             stack.pop_all()
+        if request.snapshots:
+            session.track()
         return session
 
     def _start_container(self, name: str, request: SandboxRequest) -> _Container:

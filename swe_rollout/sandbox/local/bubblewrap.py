@@ -56,6 +56,8 @@ _OWN_CONFIGURATION = {
     "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
     "resolv.conf": "",
 }
+_RESOLUTION = ("resolv.conf", "hosts", "nsswitch.conf")
+"""How names are resolved, for sandboxes with a network."""
 _WRITABLE = {"tmp": "/tmp", "home": "/root", "run": "/run", "vartmp": "/var/tmp"}  # noqa: S108
 
 
@@ -68,15 +70,20 @@ class Bind:
     writable: bool
 
 
-def arguments(binds: Sequence[Bind], env: Mapping[str, str]) -> list[str]:
-    """Return the arguments that run the command appended to them in a sandbox with this `env`."""
+def arguments(
+    binds: Sequence[Bind], env: Mapping[str, str], *, networked: bool = False
+) -> list[str]:
+    """Return the arguments that run the command appended to them in a sandbox with this `env`.
+
+    A `networked` one shares the machine's network.
+    """
     return [
         shutil.which("bwrap") or "bwrap",
         *_users(),
-        *_ISOLATION,
+        *(word for word in _ISOLATION if not (networked and word == "--unshare-net")),
         *_writable(),
         *machine.shown(),
-        *_configuration(),
+        *_configuration(_RESOLUTION if networked else ()),
         *_kernel(),
         *("--bind", "shm", "/dev/shm", "--remount-ro", "/dev"),  # noqa: S108
         *_mounts(binds),
@@ -137,8 +144,11 @@ def _writable() -> Iterator[str]:
         yield from ("--bind", name, target)
 
 
-def _configuration() -> Iterator[str]:
+def _configuration(more: Sequence[str]) -> Iterator[str]:
     yield from ("--bind", "etc", "/etc")
+    for name in more:
+        if (path := Path("/etc", name)).is_file():
+            yield from ("--ro-bind", str(path.resolve()), f"/etc/{name}")
     for name in _CONFIGURATION:
         if Path("/etc", name).exists():
             yield from ("--ro-bind", f"/etc/{name}", f"/etc/{name}")

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _PREFIX = "swe-rollout-"
 _CONTROLLERS = ("memory", "pids", "cpu")
 """With cpu, all processes of a sandbox together have the weight of one group."""
+_PORTION = 4 << 20
 _END_S = 10.0
 _ROUND_S = 0.01
 
@@ -65,6 +66,13 @@ class Group:
             raise
         return cls(tuple(made))
 
+    def evidence(self) -> str:
+        """Say that the kernel killed processes for the groups' own memory; empty if it did not.
+
+        Memory that ran out on the machine as a whole is none of the sandbox's doing.
+        """
+        return next(filter(None, map(_killed_for_memory, self.folders)), "")
+
     def remove(self) -> None:
         """End the processes that are left in the groups, and remove these; blocks a little."""
         over_at = time.monotonic() + _END_S
@@ -89,12 +97,22 @@ def find_parents() -> tuple[Parent, ...]:
 
 def remove_orphans(parents: tuple[Parent, ...]) -> None:
     """Remove the groups that processes which have ended left behind."""
+    for folder in orphans(parents):
+        with suppress(OSError):  # another process may be faster
+            folder.rmdir()
+
+
+def orphans(parents: tuple[Parent, ...]) -> Iterator[Path]:
+    """Yield the groups whose owner has ended, and in which no process is left.
+
+    One with processes is never an orphan: its owner may live in a container that numbers processes
+    otherwise.
+    """
     for parent in parents:
         for folder in parent.path.glob(f"{_PREFIX}*-*-*"):
             owner = folder.name.removeprefix(_PREFIX).rpartition("-")[0]
-            if has_ended(owner):
-                with suppress(OSError):  # another process may be faster
-                    folder.rmdir()
+            if has_ended(owner) and not _read(folder / "cgroup.procs").strip():
+                yield folder
 
 
 def _parents(groups: Path, mounts: Path) -> Iterator[Parent]:
@@ -170,6 +188,29 @@ def _without_swap(parent: Parent, limits: Limits) -> Mapping[str, int]:
 def _set(folder: Path, settings: Mapping[str, int]) -> None:
     for name, value in settings.items():
         (folder / name).write_text(str(value), "ascii")
+
+
+def _killed_for_memory(folder: Path) -> str:
+    """Say what a group of either version counts."""
+    counts = _counts(folder / "memory.events.local") or _counts(folder / "memory.events")
+    if counts:
+        limit = _read(folder / "memory.max").strip()
+        reached = counts.get("oom", 0) > 0
+    else:
+        counts = _counts(folder / "memory.oom_control")
+        limit = _read(folder / "memory.limit_in_bytes").strip()
+        most = _read(folder / "memory.max_usage_in_bytes").strip()
+        # Memory is charged in portions: the last one may not have fitted.
+        reached = limit.isdigit() and most.isdigit() and int(limit) - int(most) <= _PORTION
+    killed = counts.get("oom_kill", 0)
+    if not (killed and reached):
+        return ""
+    return f"its processes reached their {limit} bytes of memory, and the kernel killed {killed}"
+
+
+def _counts(file: Path) -> dict[str, int]:
+    lines = (line.split() for line in _read(file).splitlines())
+    return {line[0]: int(line[1]) for line in lines if len(line) == 2 and line[1].isdigit()}  # noqa: PLR2004
 
 
 def _kill(folder: Path) -> None:

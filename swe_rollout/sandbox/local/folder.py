@@ -18,13 +18,19 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
 from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.session import bootstrap
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 log = structlog.get_logger()
+FOLDER_NAME = re.compile(r"\d+-\d+-[0-9a-z_]{8}")
+"""Of a provider, or of a test whether this machine has overlays."""
 PROGRAM = "supervisor"
 """Name of the supervisor's program, beside the folders of sandboxes."""
 # Owners are not kept: in the sandbox, all files belong to its only user.
@@ -64,18 +70,29 @@ class ProviderFolder:
 
 
 def delete_orphans(root: Path) -> None:
-    """Remove the folders of providers whose process has died.
+    """Remove the folders of providers whose process has died."""
+    for folder in orphans(root):
+        log.info("leftover_sandboxes_removed", folder=str(folder))
+        remove(folder)
+
+
+def orphans(root: Path) -> Iterator[Path]:
+    """Yield the folders of providers whose process has died, of this user alone."""
+    if not root.is_dir():
+        return
+    for folder in root.iterdir():
+        is_ours = FOLDER_NAME.fullmatch(folder.name) and folder.lstat().st_uid == os.geteuid()
+        if is_ours and is_orphan(folder):
+            yield folder
+
+
+def is_orphan(folder: Path) -> bool:
+    """Whether the provider of a folder, which may be gone, has died.
 
     A live provider holds its lock, which also works across containers that share a cache. Between
     creating the folder and locking it, the provider is known by its process id and start time.
     """
-    for folder in root.iterdir():
-        owner = re.fullmatch(r"(\d+-\d+)-[0-9a-f]{8}", folder.name)
-        if owner is None or not has_ended(owner[1]):
-            continue
-        if not _is_locked(folder / "lock"):
-            log.info("leftover_sandboxes_removed", folder=str(folder))
-            remove(folder)
+    return has_ended(folder.name.rpartition("-")[0]) and not _is_locked(folder / "lock")
 
 
 def remove(folder: Path) -> None:

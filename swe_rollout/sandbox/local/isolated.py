@@ -46,7 +46,9 @@ class Isolated:
         self._overlaid = namespace.can_overlay(folder.path.parent)
         machine.shown()
 
-    async def prepare(self, image: LocalImage, source: Path, workdir: str) -> Prepared:
+    async def prepare(
+        self, image: LocalImage, source: Path, workdir: str, *, networked: bool = False
+    ) -> Prepared:
         _check_workdir(workdir, image, source)
         layout = Layout.of(image, source, overlaid=self._overlaid)
         group = await self._make_group()
@@ -57,7 +59,7 @@ class Isolated:
             **image.env,
         }
         inside = [
-            *bubblewrap.arguments(layout.binds, env),
+            *bubblewrap.arguments(layout.binds, env, networked=networked),
             *(bubblewrap.PROGRAM, *serve_arguments()),
         ]
         return Prepared(
@@ -65,6 +67,7 @@ class Isolated:
             {"PATH": PATH},
             workdir,
             clean_up=partial(asyncio.to_thread, group.remove),
+            evidence=group.evidence,
         )
 
     async def _make_group(self) -> Group:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from swe_rollout.sandbox.local.bubblewrap import PROGRAM_FILE, Bind, new_namespace
 from swe_rollout.sandbox.local.cgroups import Group
+from swe_rollout.sandbox.local.folder import own_name
 from swe_rollout.sandbox.local.limits import Limits, process_limits
 from swe_rollout.sandbox.local.machine import EMPTY_FILE, EMPTY_FOLDER
 
@@ -37,8 +38,21 @@ while [ "$1" != -- ]; do
     mount) mount -t tmpfs -o "$3" sandbox "$2" && cd "$2" ;;
     copy) cp -a "$2/." "$3" ;;
     overlay)
+        mkdir -p "upper/$3" "work/$3" "$3" &&
         exec 3<"$2" &&
-        mount -t overlay overlay -o "lowerdir=/proc/self/fd/3,upperdir=upper,workdir=work$0" "$3" &&
+        mount -t overlay overlay \
+            -o "lowerdir=/proc/self/fd/3,upperdir=upper/$3,workdir=work/$3$0" "$3" &&
+        exec 3<&-
+        ;;
+    overlay-or-copy)
+        # A folder from elsewhere may lie in a file system that can't be below an overlay.
+        mkdir -p "upper/$3" "work/$3" "$3" &&
+        exec 3<"$2" &&
+        {
+            mount -t overlay overlay \
+                -o "lowerdir=/proc/self/fd/3,upperdir=upper/$3,workdir=work/$3$0" "$3" \
+                2>/dev/null || cp -a "$2/." "$3"
+        } &&
         exec 3<&-
         ;;
     esac || exit 125
@@ -97,15 +111,19 @@ class Layout:
     def of(cls, image: LocalImage, source: Path, *, overlaid: bool) -> Layout:
         """Lay out an image that lies in the folder `source`."""
         layout, source = cls(), source.resolve()
+        own: dict[Path, Path] = {}
         if overlaid:
             layout.steps += ("overlay", str(source), _MERGED)
         for number, mount in enumerate(image.mounts):
             path = (source / mount.source).resolve()
             if overlaid and path.is_relative_to(source):
                 path = Path(_MERGED, path.relative_to(source))
+            elif mount.writable and path in own:
+                path = own[path]  # one folder at two paths
             elif mount.writable:
-                layout.steps += ("copy", str(path), f"copy-{number}")
-                path = Path(f"copy-{number}")
+                step, name = "overlay-or-copy" if overlaid else "copy", f"own-{number}"
+                layout.steps += (step, str(path), name)
+                path = own.setdefault(path, Path(name))
             layout.binds.append(Bind(path, mount.target, mount.writable))
         return layout
 
@@ -128,7 +146,7 @@ def fill(content: Path, program: bytes, configuration: dict[str, bytes]) -> None
 @cache
 def can_overlay(root: Path) -> bool:
     """Whether overlays work over folders in `root`; mounts one, and replaces a folder in it."""
-    with tempfile.TemporaryDirectory(dir=root, prefix="probe-") as name:
+    with tempfile.TemporaryDirectory(dir=root, prefix=f"{own_name()}-") as name:
         content, point, lower = (Path(name, each) for each in ("content", "point", "lower"))
         for folder in (lower / "folder", point, *(content / each for each in _FOLDERS)):
             folder.mkdir(parents=True)

@@ -10,13 +10,15 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
-from swe_rollout.errors import SandboxError, boundary
+from swe_rollout.errors import SandboxDestroyedError, SandboxError, boundary
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 _READ_BYTES = 1 << 16
 _PIPE_BYTES = 1 << 20
+_RECENT_S = 0.5
+"""What ends a supervisor may be seen so long before its end is."""
 _END_S = 5.0
 """Time for a supervisor to kill its commands and end."""
 
@@ -35,11 +37,13 @@ class PipeChannel:
         stderr: int,
         at_end: Callable[[], Awaitable[None]],
         deadline_s: float,
+        evidence: Callable[[], str],
     ) -> None:
         """Use `PipeChannel.start`."""
         self._process = process
         self._stderr = stderr
         self._at_end = at_end
+        self._evidence = RecentEvidence(evidence)
         self._why = ""
         self._expired = False
         self._ending: asyncio.Task[None] | None = None
@@ -53,8 +57,13 @@ class PipeChannel:
         env: Mapping[str, str],
         at_end: Callable[[], Awaitable[None]] = _nothing,
         deadline_s: float = 7200.0,
+        evidence: Callable[[], str] = str,
     ) -> Self:
-        """Start a process. `at_end` runs once: when it has ended, or could not be started."""
+        """Start a process. `at_end` runs once: when it has ended, or could not be started.
+
+        `evidence` says what shows that the sandbox's own processes have ended it, if anything does;
+        it is asked when the process has ended by itself, and before `at_end`.
+        """
         # What is written there is read once, at the end, and never more than the pipe holds.
         stderr, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         spawning = asyncio.create_task(_spawn(command, env=env, stderr=writing))
@@ -70,7 +79,7 @@ class PipeChannel:
             raise
         finally:
             os.close(writing)
-        return cls(process, stderr=stderr, at_end=at_end, deadline_s=deadline_s)
+        return cls(process, stderr=stderr, at_end=at_end, deadline_s=deadline_s, evidence=evidence)
 
     @property
     def ended(self) -> bool:
@@ -90,6 +99,7 @@ class PipeChannel:
         """Return some bytes; SandboxError with the reason when the process has ended."""
         stdout = self._process.stdout
         assert stdout is not None  # noqa: S101 - given as PIPE above
+        self._evidence.look(asyncio.get_running_loop().time())
         data = await stdout.read(_READ_BYTES)
         # Ending kills commands; their output from then on is not a result.
         if not data or self._why:
@@ -127,9 +137,23 @@ class PipeChannel:
             self._ending = asyncio.create_task(self._end())
 
     async def _loss(self) -> SandboxError:
+        if self._why:
+            return self._lost(self._why)
+        how = await self._how_it_ended()
+        # Where this process has ended it meanwhile, what it left says nothing.
+        now = asyncio.get_running_loop().time()
+        if not self._why and (evidence := self._evidence.since_last(now)):
+            return SandboxDestroyedError(
+                "the sandbox was ended by what ran in it",
+                why=f"{how}; {evidence}",
+                fix="where tasks need more memory, raise `sandbox.local.memory`",
+            )
+        return self._lost(self._why or how)
+
+    def _lost(self, why: str) -> SandboxError:
         return SandboxError(
             "the sandbox is lost",
-            why=self._why or await self._how_it_ended(),
+            why=why,
             fix="if its memory ran out, run fewer episodes at a time",
             retryable=not self._expired,
         )
@@ -149,6 +173,31 @@ class PipeChannel:
             return os.read(self._stderr, _PIPE_BYTES)[-500:]
         except OSError:
             return b""
+
+
+class RecentEvidence:
+    """Tells evidence of how a sandbox ended from what was seen long before, such as one command
+    that the kernel had killed for memory.
+    """
+
+    def __init__(self, evidence: Callable[[], str]) -> None:
+        self._evidence = evidence
+        self._seen: list[tuple[float, str]] = []
+        """When it changed; of what is older than `_RECENT_S`, the last."""
+
+    def look(self, now: float) -> None:
+        """Note what there is, while the sandbox lives."""
+        found = self._evidence()
+        if not self._seen or self._seen[-1][1] != found:
+            self._seen.append((now, found))
+        while len(self._seen) > 1 and self._seen[1][0] <= now - _RECENT_S:
+            del self._seen[0]
+
+    def since_last(self, now: float) -> str:
+        """Return what there is, if it is new; empty where it was there before."""
+        found = self._evidence()
+        before = [text for at, text in self._seen if at <= now - _RECENT_S]
+        return found if not before or found != before[-1] else ""
 
 
 async def _spawn(

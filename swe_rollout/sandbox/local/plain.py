@@ -19,15 +19,17 @@ from typing import TYPE_CHECKING
 from swe_rollout.sandbox.local.folder import PROGRAM, copy, remove
 from swe_rollout.sandbox.local.machine import interpreter_prefix
 from swe_rollout.sandbox.local.prepared import PATH, Prepared, missing_workdir
+from swe_rollout.sandbox.local.relocation import relocate
 from swe_rollout.sandbox.session.bootstrap import serve_arguments
 
 if TYPE_CHECKING:
     from swe_rollout.sandbox.local.folder import ProviderFolder
     from swe_rollout.sandbox.local.images import LocalImage
 
-_MARK = "SWE_ROLLOUT_SANDBOX"
+MARK = "SWE_ROLLOUT_SANDBOX"
 """Environment variable that marks the processes of a sandbox."""
 _KILL_ROUNDS = 10
+_OWN_FOLDERS = ("home", "tmp")
 
 
 class Plain:
@@ -37,17 +39,27 @@ class Plain:
         """Keep the directories in the provider's folder."""
         self._folder = folder
 
-    async def prepare(self, image: LocalImage, source: Path, workdir: str) -> Prepared:
+    async def prepare(
+        self, image: LocalImage, source: Path, workdir: str, *, networked: bool = False
+    ) -> Prepared:
+        del networked  # Nothing is isolated.
         folder = self._folder.new()
         async with AsyncExitStack() as stack:
             stack.push_async_callback(asyncio.to_thread, remove, folder)
-            paths = {}
+            paths: dict[str, Path] = {}
+            copies: dict[Path, Path] = {}
             for number, mount in enumerate(image.mounts):
+                path = source / mount.source
+                if not mount.writable and path == Path(mount.target):
+                    continue  # It is there anyway.
                 # Nothing stops a command from writing to shared mounts: all are copied.
-                own = folder / f"mount-{number}"
-                own.mkdir()
-                await copy((source / mount.source).resolve(), own)
-                paths[posixpath.normpath(mount.target)] = own.resolve()
+                if path not in copies:
+                    copies[path] = folder / f"mount-{number}"
+                    copies[path].mkdir()
+                    await copy(path.resolve(), copies[path])
+                paths[posixpath.normpath(mount.target)] = copies[path].resolve()
+            for own in copies.values():
+                await asyncio.to_thread(relocate, own, paths)
             real = _real_path(posixpath.normpath(workdir), paths)
             if real is None or not real.is_dir():
                 raise missing_workdir(workdir)
@@ -57,7 +69,11 @@ class Plain:
             [str(self._folder.path / PROGRAM), *serve_arguments()],
             env,
             str(real),
-            clean_up=partial(asyncio.to_thread, _end, env[_MARK], folder),
+            clean_up=partial(asyncio.to_thread, _end, env[MARK], folder),
+            trees={
+                **{target: str(path) for target, path in paths.items()},
+                **{name: str(folder / name) for name in _OWN_FOLDERS},
+            },
         )
 
 
@@ -69,7 +85,7 @@ def _real_path(path: str, paths: dict[str, Path]) -> Path | None:
 
 
 def _env(image: LocalImage, paths: dict[str, Path], folder: Path) -> dict[str, str]:
-    for name in ("home", "tmp"):
+    for name in _OWN_FOLDERS:
         (folder / name).mkdir()
     return {
         "PATH": f"{interpreter_prefix()}/bin:{os.environ.get('PATH', PATH)}",
@@ -77,7 +93,7 @@ def _env(image: LocalImage, paths: dict[str, Path], folder: Path) -> dict[str, s
         "TMPDIR": str(folder / "tmp"),
         "LANG": "C.UTF-8",
         **{name: _with_real_paths(value, paths) for name, value in image.env.items()},
-        _MARK: secrets.token_hex(16),
+        MARK: secrets.token_hex(16),
     }
 
 
@@ -97,9 +113,9 @@ def _end(mark: str, folder: Path) -> None:
 
 def _kill_marked(mark: str) -> None:
     """Kill processes that a plain directory's commands left behind, in whatever session."""
-    wanted = f"{_MARK}={mark}".encode()
+    wanted = f"{MARK}={mark}".encode()
     for _ in range(_KILL_ROUNDS):
-        found = [path for path in Path("/proc").glob("[0-9]*") if wanted in _environment(path)]
+        found = [path for path in Path("/proc").glob("[0-9]*") if wanted in environment(path)]
         for path in found:
             with suppress(OSError):
                 os.kill(int(path.name), signal.SIGKILL)
@@ -107,7 +123,8 @@ def _kill_marked(mark: str) -> None:
             return
 
 
-def _environment(process: Path) -> list[bytes]:
+def environment(process: Path) -> list[bytes]:
+    """Return the variables of a process, given as its folder of /proc; none where it is gone."""
     try:
         return (process / "environ").read_bytes().split(b"\0")
     except OSError:

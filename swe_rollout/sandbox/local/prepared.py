@@ -26,12 +26,19 @@ class Prepared:
     """The folder where commands start, as the sandbox sees it."""
     clean_up: Callable[[], Awaitable[None]]
     """To be called once, when its process has ended or was not started."""
+    trees: Mapping[str, str] | None = None
+    """The folders that are the sandbox's own, by name; None: every mount it may write to."""
+
+    evidence: Callable[[], str] = str
+    """Says what shows that the sandbox was ended by what ran in it; empty where nothing does."""
 
 
 class Kind(Protocol):
     """A kind of local sandbox: in namespaces, or a plain directory."""
 
-    async def prepare(self, image: LocalImage, source: Path, workdir: str) -> Prepared:
+    async def prepare(
+        self, image: LocalImage, source: Path, workdir: str, *, networked: bool = False
+    ) -> Prepared:
         """Prepare a sandbox of the image that lies in the folder `source`."""
         ...
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable
 
     from swe_rollout.sandbox.base import SandboxRequest
+    from swe_rollout.sandbox.local.checkout import Checkout
     from swe_rollout.sandbox.local.prepared import Kind
     from swe_rollout.spec.sandbox import LocalSandbox
     from swe_rollout.trajectory import EpisodeId
@@ -30,13 +32,26 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 
+@dataclass(frozen=True, slots=True)
+class _Ground:
+    """What every sandbox of an open provider needs."""
+
+    folder: ProviderFolder
+    kind: Kind
+    checkout: Path | None = None
+    """The folder that takes the place of every image."""
+
+
 class LocalProvider:
     """Starts sandboxes on this machine."""
 
-    def __init__(self, spec: LocalSandbox, *, harmless: bool = False) -> None:
+    def __init__(
+        self, spec: LocalSandbox, *, harmless: bool = False, checkout: Checkout | None = None
+    ) -> None:
         """Raises PrerequisiteError when sandboxes can't be isolated as the spec asks.
 
-        `harmless` says that no model writes the commands: then plain directories will do.
+        `harmless` says that no model writes the commands: then plain directories will do. A
+        `checkout` takes the place of whatever image is asked for.
         """
         refusal = "" if spec.isolation == "none" else bubblewrap.refusal()
         if refusal and (spec.isolation == "bubblewrap" or not harmless):
@@ -49,10 +64,10 @@ class LocalProvider:
             )
         self._isolated = spec.isolation != "none" and not refusal
         self._limits = Limits.of(spec)
+        self._gives_network = spec.network == "requested"
         self._images = Path(spec.images) if spec.images else None
-        self._folder: ProviderFolder | None = None
-        self._kind: Kind | None = None
-        self._lock = asyncio.Lock()
+        self._checkout = checkout
+        self._opening: asyncio.Task[_Ground] | None = None
         self._channels: set[PipeChannel] = set()
         self.warning = "" if self._isolated else _isolation_warning(refusal)
         """Warning for users who run untrusted commands; empty when isolated."""
@@ -60,17 +75,26 @@ class LocalProvider:
             log.warning("sandboxes_not_isolated", why=refusal or "isolation: none")
 
     async def start(self, request: SandboxRequest) -> Session:
-        image, source = self._load(request.image)
-        kind = await self._open_kind()
-        prepared = await kind.prepare(image, source, request.workdir)
+        ground = await self._opened()
+        image, source = self._image(request, ground)
+        prepared = await ground.kind.prepare(
+            image,
+            source,
+            request.workdir,
+            networked=request.wants_network and self._gives_network,
+        )
         channel = await PipeChannel.start(
             prepared.command,
             env=prepared.env,
             at_end=partial(self._clean_up, prepared.clean_up),
             deadline_s=request.deadline_s,
+            evidence=prepared.evidence,
         )
         self._channels.add(channel)
-        return await Session.open(channel, workdir=prepared.workdir)
+        session = await Session.open(channel, workdir=prepared.workdir, trees=prepared.trees)
+        if request.snapshots:
+            session.track()
+        return session
 
     def require(self, images: Collection[str]) -> None:
         """Raise PrerequisiteError that names those of `images` that are not on this machine."""
@@ -95,10 +119,16 @@ class LocalProvider:
     async def aclose(self) -> None:
         """End the sandboxes that are still open, and remove their folders."""
         await asyncio.gather(*(channel.close() for channel in tuple(self._channels)))
-        async with self._lock:
-            if self._folder is not None:
-                await asyncio.to_thread(self._folder.close)
-                self._folder = self._kind = None
+        opening, self._opening = self._opening, None
+        if opening is not None:
+            await asyncio.wait({opening})
+            if opening.exception() is None:
+                await asyncio.to_thread(opening.result().folder.close)
+
+    def _image(self, request: SandboxRequest, ground: _Ground) -> tuple[LocalImage, Path]:
+        if self._checkout is None or ground.checkout is None:
+            return self._load(request.image)
+        return self._checkout.image(request.image, request.workdir), ground.checkout
 
     def _load(self, name: str) -> tuple[LocalImage, Path]:
         try:
@@ -106,14 +136,25 @@ class LocalProvider:
         except PrerequisiteError as error:
             raise SandboxError(error.what, why=error.why, fix=error.fix, retryable=False) from error
 
-    async def _open_kind(self) -> Kind:
-        async with self._lock:
-            if self._folder is None:
-                root = cache_dir() / "sandboxes"
-                self._folder = await asyncio.to_thread(ProviderFolder, root)
-            if self._kind is None and self._isolated:
-                self._kind = await asyncio.to_thread(Isolated, self._folder, self._limits)
-            return self._kind or Plain(self._folder)
+    async def _opened(self) -> _Ground:
+        """Open the provider at its first start; no start that is cancelled interrupts that."""
+        failed = self._opening is not None and self._opening.done() and self._opening.exception()
+        if self._opening is None or failed:
+            self._opening = asyncio.create_task(asyncio.to_thread(self._open))
+        return await asyncio.shield(self._opening)
+
+    def _open(self) -> _Ground:
+        folder = ProviderFolder(cache_dir() / "sandboxes")
+        try:
+            kind = Isolated(folder, self._limits) if self._isolated else Plain(folder)
+            if self._checkout is None:
+                return _Ground(folder, kind)
+            checkout = folder.new()
+            self._checkout.write(checkout)
+            return _Ground(folder, kind, checkout)
+        except BaseException:
+            folder.close()
+            raise
 
     async def _clean_up(self, clean_up: Callable[[], Awaitable[None]]) -> None:
         self._channels = {channel for channel in self._channels if not channel.ended}

@@ -21,11 +21,15 @@ from swe_rollout.cluster.exec import (
     ExecTarget,
     open_exec,
 )
-from swe_rollout.errors import ClusterError, SandboxError, UnreachableError
+from swe_rollout.errors import ClusterError, PrerequisiteError, SandboxError, UnreachableError
 from swe_rollout.sandbox.pods.diagnose import deleted_error, loss_error, with_events
 from swe_rollout.sandbox.pods.pod_spec import CONTAINER
 from swe_rollout.sandbox.session import bootstrap
-from swe_rollout.sandbox.session.channel import StreamLostError, SupervisorGoneError
+from swe_rollout.sandbox.session.channel import (
+    RelayEndedError,
+    StreamLostError,
+    SupervisorGoneError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
     from swe_rollout.cluster.client import ClusterClient
     from swe_rollout.cluster.objects import Pod
     from swe_rollout.cluster.watch import PodWatch
+    from swe_rollout.errors import SweRolloutError
 
 log = structlog.get_logger()
 
@@ -50,6 +55,7 @@ class PodStreamOpener:
         self._client = client
         self._watch = watch
         self._stream: ExecStream | None = None
+        self._is_first = True
         self._pod_loss: asyncio.Task[SandboxError | None] = asyncio.create_task(
             self._until_pod_lost(), name=f"pod-loss-{pod.metadata.name}"
         )
@@ -58,6 +64,7 @@ class PodStreamOpener:
 
     async def open(self, *, first: bool = False) -> PodChannel:
         """Open a channel to the pod's supervisor; the `first` one brings it into the pod."""
+        self._is_first = first
         try:
             self._stream = await self._open_stream(bootstrap.attach_command(first=first))
         except ClusterError as error:
@@ -84,7 +91,7 @@ class PodStreamOpener:
         """Classify the end of a stream: only the stream is lost, the supervisor, or the pod."""
         if self._pod_loss.cancelled():
             return error
-        lost = _stream_loss(error)
+        lost = _stream_loss(error, is_first=self._is_first)
         if isinstance(lost, SupervisorGoneError):
             # The pod itself may be ending, which the watch reports a moment later.
             await self._await_known_loss()
@@ -106,12 +113,17 @@ class PodStreamOpener:
             stack.pop_all()
         return opened
 
-    async def _open_error(self, error: ClusterError) -> SandboxError:
-        """Build the error for a stream that was not opened, because of the pod or on the way."""
+    async def _open_error(self, error: ClusterError) -> SweRolloutError:
+        """Build the error for a stream that was not opened, because of the pod or on the way.
+
+        A first one without the right to it concerns the whole job: no other would open either.
+        """
         cause = await self._await_known_loss()
         name = self._pod.metadata.name
         if cause is not None:
             return await self.explain(cause)
+        if isinstance(error, ApiError) and error.lacks_right and self._is_first:
+            return PrerequisiteError(_NOT_OPENED.format(name), why=error.why, fix=error.fix)
         if isinstance(error, ApiError) and error.forbidden:
             return SandboxError(_NOT_OPENED.format(name), why=error.why, fix=error.fix)
         return StreamLostError(_NOT_OPENED.format(name), why=error.why, fix=error.fix)
@@ -197,16 +209,19 @@ async def _abandon(opening: asyncio.Task[ExecStream]) -> None:
             await opened.close()
 
 
-def _stream_loss(error: SandboxError) -> SandboxError | None:
+def _stream_loss(error: SandboxError, *, is_first: bool) -> SandboxError | None:
     """Convert the end of a stream in a healthy pod; None when more than the stream is lost."""
+    kind: type[StreamLostError | SupervisorGoneError]
     match error:
-        case ExecEndedError(program_exit_code=bootstrap.BROKEN) | ExecLostError():
-            kind: type[SandboxError] = StreamLostError
-        case ExecEndedError(program_exit_code=code) if code > _SIGNAL_BASE:
-            # A command has killed the relay. The supervisor goes on.
+        case ExecLostError():
             kind = StreamLostError
         case ExecEndedError(program_exit_code=bootstrap.GONE):
             kind = SupervisorGoneError
+        case ExecEndedError(program_exit_code=code):
+            # A command has killed the relay, or replaced the image's shell: the supervisor goes on.
+            if is_first and code <= _SIGNAL_BASE and code != bootstrap.BROKEN:
+                return None
+            kind = RelayEndedError
         case _:
             return None
     return kind(error.what, why=error.why, fix=error.fix)

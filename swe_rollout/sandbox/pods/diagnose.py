@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from swe_rollout.errors import PrerequisiteError, SandboxError
+from swe_rollout.errors import PrerequisiteError, SandboxDestroyedError, SandboxError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,8 +50,12 @@ class PodStartError(SandboxError):
     """The pod was created but its container does not start."""
 
 
-class OutOfMemoryError(SandboxError):
+class OutOfMemoryError(SandboxDestroyedError):
     """The whole sandbox was killed for exceeding its memory."""
+
+
+class OutOfDiskError(SandboxDestroyedError):
+    """The pod was evicted for more local storage than its own limit; the node had enough."""
 
 
 class PodLostError(SandboxError):
@@ -90,6 +94,12 @@ _NO_SUCH_IMAGE = re.compile(
     r"authorization failed|no match for platform",
     re.IGNORECASE,
 )
+# The kubelet's words for a limit of the pod itself; under pressure it says that the node was low.
+_OWN_DISK = re.compile(
+    r"^(Pod ephemeral local storage usage exceeds"
+    r"|Container \S+ exceeded its local ephemeral storage"
+    r"|Usage of EmptyDir volume)"
+)
 _CONFIG_REASONS = frozenset(
     {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
 )
@@ -104,7 +114,7 @@ def is_ready(pod: Pod) -> bool:
 def start_problem(pod: Pod) -> StartProblem | None:
     """Diagnose why a pod does not become ready; None while nothing is wrong."""
     if (error := loss_error(pod)) is not None:
-        return StartProblem(error)
+        return StartProblem(_before_start(error))
     if (container := pod.container) is not None and container.state.waiting is not None:
         return _waiting_problem(pod, container.state.waiting)
     scheduled = pod.status.condition("PodScheduled")
@@ -153,7 +163,7 @@ def creation_error(error: ApiError, name: str) -> SweRolloutError:
             fix="label the namespace pod-security.kubernetes.io/enforce=baseline; or, where no "
             "task needs root, set `sandbox.pod.runAsUser`",
         )
-    if error.forbidden and "cannot create resource" in error.message:
+    if error.lacks_right:
         return PrerequisiteError(error.what, why=error.why, fix=error.fix)
     if error.forbidden or error.invalid:
         return PodRefusedError(
@@ -246,10 +256,23 @@ def loss_error(pod: Pod) -> SandboxError | None:
             why=pod.status.message or "activeDeadlineSeconds is over",
             fix="lower `limits.episodeSeconds`, or find out what took so long",
         )
+    if pod.status.reason == "Evicted" and _OWN_DISK.search(pod.status.message):
+        return OutOfDiskError(
+            f"pod {name} was evicted for exceeding its own disk",
+            why=f"{pod.status.reason}: {pod.status.message}",
+            fix="raise `sandbox.pod.resources.ephemeralStorage`",
+        )
     if (why := _disruption(pod)) is not None:
         fix = "the attempt is repeated; frequent losses mean that nodes lack memory or disk"
         return PodLostError(f"pod {name} was lost", why=why, fix=fix)
     return _container_loss(name, container)
+
+
+def _before_start(error: SandboxError) -> SandboxError:
+    """Return the error for a pod that ended before any command could run in it."""
+    if isinstance(error, SandboxDestroyedError):
+        return PodStartError(error.what, why=error.why, fix=error.fix)
+    return error
 
 
 def _disruption(pod: Pod) -> str | None:

@@ -51,6 +51,7 @@ class PodLaunch:
         self._manifest = manifest
         self._name = manifest.metadata.name
         self._reaper = runtime.reaper
+        self._attached = runtime.attached
         self._readiness = PodReadiness(runtime, on_start_warning)
 
     async def run(self, *, start_s: float) -> Pod:
@@ -119,7 +120,12 @@ class PodLaunch:
         )
 
     def _is_ours(self, pod: Pod) -> bool:
-        return pod.metadata.labels.get(RUN_LABEL) == self._manifest.metadata.labels[RUN_LABEL]
+        """Whether this run has created the pod. One that it attached to is never taken for fresh:
+        its session would begin with a key that commands there could read.
+        """
+        wanted = self._manifest.metadata.labels[RUN_LABEL]
+        is_ours = pod.metadata.labels.get(RUN_LABEL) == wanted
+        return is_ours and pod.metadata.uid not in self._attached
 
     def _is_ended(self, pod: Pod) -> bool:
         # A pod that this run has closed may still report that it runs.

@@ -30,6 +30,8 @@ JOB_LABEL: Final = f"{PREFIX}/job"
 JOB_UID_LABEL: Final = f"{PREFIX}/job-uid"
 """Only on the sandboxes of a RolloutJob on the cluster."""
 EPISODE_LABEL: Final = f"{PREFIX}/episode"
+NETWORK_LABEL: Final = f"{PREFIX}/network"
+"""By it a NetworkPolicy of an administrator may select pods that are given a network."""
 EPISODE_ANNOTATION: Final = f"{PREFIX}/address"
 """The annotation with the episode's full address."""
 MANAGED_BY: Final = {"app.kubernetes.io/managed-by": "swe-rollout"}
@@ -60,7 +62,11 @@ def pod_manifest(
     return manifests.PodManifest(
         metadata=manifests.ObjectMeta(
             name=pod_name(request, owner),
-            labels={**job_labels(request.episode.job, owner), **episode_labels(request)},
+            labels={
+                **job_labels(request.episode.job, owner),
+                **episode_labels(request),
+                **network_labels(request, sandbox),
+            },
             annotations={
                 EPISODE_ANNOTATION: str(request.episode),
                 f"{PREFIX}/owner": f"{owner.run} {owner.started}",
@@ -73,8 +79,12 @@ def pod_manifest(
             restart_policy="Never",
             termination_grace_period_seconds=1,
             active_deadline_seconds=math.ceil(request.deadline_s),
-            dns_policy="None",
-            dns_config=manifests.DnsConfig(nameservers=("127.0.0.1",)),
+            dns_policy="ClusterFirst" if is_networked(request, sandbox) else "None",
+            dns_config=(
+                None
+                if is_networked(request, sandbox)
+                else manifests.DnsConfig(nameservers=("127.0.0.1",))
+            ),
             tolerations=tuple(
                 manifests.Toleration(
                     key=f"node.kubernetes.io/{taint}",
@@ -98,7 +108,8 @@ def pod_manifest(
 def pod_name(request: SandboxRequest, owner: RunIdentity) -> str:
     """Build the sandbox's unique name: a DNS label, the same in every process of a job."""
     episode = request.episode
-    tail = f"{episode.sample}-{request.attempt}-{request.role.value[0]}-{episode.digest}"
+    role = f"{request.role.value[0]}{request.part or ''}"
+    tail = f"{episode.sample}-{request.attempt}-{role}-{episode.digest}"
     tail += name_suffix(owner)
     room = _NAME_LENGTH - len(tail) - 2
     job = _slug(episode.job, max(room // 3, room - len(episode.instance)))
@@ -126,6 +137,16 @@ def episode_labels(request: SandboxRequest) -> dict[str, str]:
         EPISODE_LABEL: episode.digest,
         ROLE_LABEL: request.role.value,
     }
+
+
+def is_networked(request: SandboxRequest, sandbox: PodSandbox) -> bool:
+    """Whether the task asks for a network and the job gives one to tasks that do."""
+    return request.wants_network and sandbox.network == "requested"
+
+
+def network_labels(request: SandboxRequest, sandbox: PodSandbox) -> dict[str, str]:
+    """Build the label that says whether the pod is given a network."""
+    return {NETWORK_LABEL: "requested" if is_networked(request, sandbox) else "none"}
 
 
 def label_value(text: str) -> str:

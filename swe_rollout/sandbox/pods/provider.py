@@ -20,21 +20,29 @@ from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_f
 from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.watch import PodWatch
-from swe_rollout.errors import PrerequisiteError, SandboxError
+from swe_rollout.errors import (
+    ClusterError,
+    PrerequisiteError,
+    SandboxError,
+    UnreachableError,
+)
 from swe_rollout.sandbox.pods import diagnose, network_policy, pod_spec
+from swe_rollout.sandbox.pods.attach import PodAttachment
 from swe_rollout.sandbox.pods.launch import PodLaunch
 from swe_rollout.sandbox.pods.reaper import PodReaper
 from swe_rollout.sandbox.pods.running import PodRuntime, RunningPod, open_session
 from swe_rollout.sandbox.pods.template import with_template
 from swe_rollout.sandbox.pods.warm_pool import WarmPool
 from swe_rollout.sandbox.pods.warm_spec import WARM_LABEL
+from swe_rollout.sandbox.session.keys import SessionLife
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
     from swe_rollout.cluster import manifests
     from swe_rollout.cluster.objects import Pod
-    from swe_rollout.sandbox.base import SandboxRequest
+    from swe_rollout.sandbox.base import SandboxMark, SandboxRequest
+    from swe_rollout.sandbox.session.keys import SessionKeys
     from swe_rollout.spec.sandbox import PodSandbox as PodOptions
     from swe_rollout.trajectory import EpisodeId
 
@@ -59,8 +67,9 @@ class PodProvider:
         job: str,
         owner: manifests.OwnerReference | None = None,
         on_start_warning: Callable[[SandboxError], None] | None = None,
+        keys: SessionKeys | None = None,
     ) -> None:
-        """Send no request before the first `start`.
+        """Send no request before the first `start`. With `keys`, `attach` finds pods again.
 
         The pods are deleted with their `owner`. `on_start_warning` is called with the error that a
         pod is about to fail with; by default it is logged.
@@ -73,6 +82,7 @@ class PodProvider:
             job=owner,
         )
         self._on_start_warning = on_start_warning or _log_start_warning
+        self._keys = keys
         self._is_template_valid = spec.template is None
         self._opening = asyncio.Lock()
         self._runtime: PodRuntime | None = None
@@ -86,19 +96,35 @@ class PodProvider:
         them too.
         """
         runtime = await self._open()
-        name = pod_spec.pod_name(request, self._owner)
-        if name in runtime.names:
-            raise SandboxError(
-                f"the sandbox {name} is running already",
-                why="the same episode, attempt and role were requested twice",
-                fix="close the running sandbox first, or number the attempt differently",
-                retryable=False,
-            )
         async with AsyncExitStack() as cleanup:
-            runtime.names.add(name)
-            cleanup.callback(runtime.names.discard, name)
-            pod = await self._claim_or_launch(runtime, request)
+            self._reserve_name(runtime, request, cleanup)
+            try:
+                pod = await self._claim_or_launch(runtime, request)
+            except ApiError as error:
+                if error.lacks_right:
+                    raise diagnose.setup_error(error) from error
+                raise
             cleanup.pop_all()
+        if request.snapshots:
+            pod.track()
+        return pod
+
+    async def attach(
+        self, request: SandboxRequest, mark: SandboxMark, *, life: int, delta: int
+    ) -> RunningPod | None:
+        if self._keys is None:
+            return None
+        try:
+            runtime = await self._open()
+        except (ClusterError, PrerequisiteError, UnreachableError):
+            return None  # `start` says so
+        session = SessionLife(self._keys.of(mark.uid), life)
+        attachment = PodAttachment(runtime, self._owner, request, mark, session)
+        async with AsyncExitStack() as cleanup:
+            self._reserve_name(runtime, request, cleanup)
+            pod = await attachment.run(delta=delta)
+            if pod is not None:
+                cleanup.pop_all()
         return pod
 
     def prewarm(self, requests: Iterable[SandboxRequest]) -> None:
@@ -140,6 +166,21 @@ class PodProvider:
             await runtime.watch.aclose()
             await runtime.client.aclose()
 
+    def _reserve_name(
+        self, runtime: PodRuntime, request: SandboxRequest, cleanup: AsyncExitStack
+    ) -> None:
+        """Keep the name of a sandbox that begins; `cleanup` frees it."""
+        name = pod_spec.pod_name(request, self._owner)
+        if name in runtime.names:
+            raise SandboxError(
+                f"the sandbox {name} is running already",
+                why="the same episode, attempt and role were requested twice",
+                fix="close the running sandbox first, or number the attempt differently",
+                retryable=False,
+            )
+        runtime.names.add(name)
+        cleanup.callback(runtime.names.discard, name)
+
     def _is_orphan(self, pod: Pod, digests: Collection[str]) -> bool:
         labels = pod.metadata.labels
         if labels.get(pod_spec.RUN_LABEL) == self._owner.run:
@@ -176,12 +217,15 @@ class PodProvider:
             reaper = PodReaper(client, watch, namespace=namespace, selector=selector, in_use=names)
             cleanup.pop_all()
         log.info("pod_provider_opened", job=self._job, namespace=namespace, run=self._owner.run)
-        return PodRuntime(client, watch, reaper, namespace, names)
+        return PodRuntime(client, watch, reaper, namespace, names, self._keys)
 
     async def _claim_or_launch(self, runtime: PodRuntime, request: SandboxRequest) -> RunningPod:
         """Claim a waiting pod or launch a new one, to which waiting pods give way."""
-        if self._pool is not None and (pod := await self._pool.claim(request)) is not None:
-            return pod
+        # Waiting pods have no network.
+        if self._pool is not None and not pod_spec.is_networked(request, self._spec):
+            pod = await self._pool.claim(request)
+            if pod is not None:
+                return pod
         try:
             return await self._launch(runtime, request)
         except SandboxError as error:

@@ -15,6 +15,7 @@ import structlog
 
 from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.errors import ClusterError, UnreachableError
+from swe_rollout.logs import shared_context
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -67,7 +68,9 @@ class PodReaper:
         self._selector = selector
         self._closed: dict[str, _ClosedPod] = {}
         self._may_batch = True
-        self._task = asyncio.create_task(self._keep_reaping(), name="pod-reaper")
+        self._task = asyncio.create_task(
+            self._keep_reaping(), name="pod-reaper", context=shared_context()
+        )
 
     def add(self, pod: Pod) -> None:
         """Schedule the deletion of a closed pod, which ends by itself."""

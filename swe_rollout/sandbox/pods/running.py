@@ -10,8 +10,10 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from swe_rollout.errors import SandboxError
+from swe_rollout.errors import SandboxError, SweRolloutError
+from swe_rollout.sandbox.base import SandboxMark
 from swe_rollout.sandbox.pods.channel import PodStreamOpener
+from swe_rollout.sandbox.session.keys import SessionKeys, SessionLife
 from swe_rollout.sandbox.session.session import Session
 
 if TYPE_CHECKING:
@@ -34,6 +36,10 @@ class PodRuntime:
     namespace: str
     names: set[str]
     """Names of the sandboxes that are starting or running: each belongs to one request."""
+    keys: SessionKeys | None = None
+    """None: nobody else can attach to the pods."""
+    attached: set[str] = field(default_factory=set)
+    """Uids of the pods that another process created and this one took."""
     running: set[RunningPod] = field(default_factory=set)
     """Every pod with a session, including those that wait for a request."""
 
@@ -52,9 +58,14 @@ class RunningPod:
         self.read_file = session.read_file
         self.write_file = session.write_file
         self.end_processes = session.end_processes
+        self.track = session.track
+        self.changes = session.changes
+        self.apply = session.apply
         self._runtime = runtime
         self._request_name = request_name
         self._closed = False
+        self.is_warm = False
+        """Whether the pod was up before it was requested."""
         runtime.running.add(self)
         self._keepalive = asyncio.create_task(
             _keep_alive(session), name=f"keepalive-{pod.metadata.name}"
@@ -68,6 +79,13 @@ class RunningPod:
     @property
     def workdir(self) -> str:
         return self._session.workdir
+
+    async def mark(self) -> SandboxMark | None:
+        if self._runtime.keys is None:
+            return None
+        state = await self._session.state()
+        uid = self.pod.metadata.uid
+        return None if state is None else SandboxMark(self.name, uid, state.effects)
 
     async def close(self) -> None:
         """End the pod, which the reaper deletes later. Idempotent; never raises for a lost pod."""
@@ -85,6 +103,7 @@ class RunningPod:
     def assign(self, pod: Pod, *, request_name: str, workdir: str) -> None:
         """Become the sandbox of a later request; `pod` is the same pod with its new labels."""
         self.pod = pod
+        self.is_warm = True
         self._request_name = request_name
         self._session.workdir = workdir
 
@@ -98,13 +117,15 @@ async def open_session(pod: Pod, runtime: PodRuntime, *, workdir: str) -> Sessio
 
     The supervisor becomes process 1, so the pod ends with it, also when this process is killed.
     """
+    keys = runtime.keys
+    life = SessionLife(None if keys is None else keys.of(pod.metadata.uid))
     opener = PodStreamOpener(pod, client=runtime.client, watch=runtime.watch)
     try:
         channel = await opener.open(first=True)
-    except SandboxError:
+    except SweRolloutError:
         await opener.close()
         raise
-    return await Session.open(channel, workdir=workdir, opener=opener)
+    return await Session.open(channel, workdir=workdir, opener=opener, life=life)
 
 
 async def _keep_alive(session: Session) -> None:

@@ -20,6 +20,7 @@ import structlog
 
 from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.errors import ClusterError, PrerequisiteError, SandboxError, UnreachableError
+from swe_rollout.logs import shared_context
 from swe_rollout.sandbox.pods import diagnose, warm_spec
 from swe_rollout.sandbox.pods.launch import PodLaunch
 from swe_rollout.sandbox.pods.pod_spec import pod_name
@@ -90,7 +91,11 @@ class WarmPool:
         self._changed = asyncio.Event()
         self._resume_at_s = -math.inf
         """No pod is started before this time."""
-        self._tasks.add(asyncio.create_task(self._run(), name="warm-pool"))
+        self._snapshots = False
+        """Whether an expected request has them."""
+        self._tasks.add(
+            asyncio.create_task(self._run(), name="warm-pool", context=shared_context())
+        )
 
     async def aclose(self) -> None:
         """Start no more pods, and end every pod that was not claimed. Idempotent."""
@@ -108,6 +113,7 @@ class WarmPool:
     def prewarm(self, requests: Sequence[SandboxRequest]) -> None:
         """Replace the expected requests, soonest first."""
         self._demand.expect(requests)
+        self._snapshots = any(request.snapshots for request in requests)
         self._changed.set()
 
     async def claim(self, request: SandboxRequest) -> RunningPod | None:
@@ -268,6 +274,9 @@ class WarmPool:
             cleanup.push_async_callback(launch.undo)
             pod = await launch.run(start_s=self._spec.start_seconds)
             session = await open_session(pod, self._runtime, workdir="/")
+            cleanup.push_async_callback(session.close)
+            if self._snapshots:
+                await session.record()  # while nobody waits for the pod
             cleanup.pop_all()
         return RunningPod(pod, session, self._runtime)
 

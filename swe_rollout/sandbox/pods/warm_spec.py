@@ -46,6 +46,7 @@ def warm_manifest(
             labels={
                 **pod_spec.job_labels(job, owner),
                 pod_spec.ROLE_LABEL: Role.AGENT.value,
+                **pod_spec.network_labels(placeholder, sandbox),
                 WARM_LABEL: WAITING,
             },
             annotations=annotations,

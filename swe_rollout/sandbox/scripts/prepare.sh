@@ -6,11 +6,16 @@ command -v git >/dev/null 2>&1 || exit 61
 # The folder may belong to another user. Git before 2.38 reads only the global safe.directory.
 GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*'
 export GIT_CONFIG_COUNT GIT_CONFIG_KEY_0 GIT_CONFIG_VALUE_0
+# A replacement would make another history of the base's.
+GIT_NO_REPLACE_OBJECTS=1
+export GIT_NO_REPLACE_OBJECTS
 git config --global --get-all safe.directory 2>/dev/null | grep -qxF "$PWD" ||
     git config --global --add safe.directory "$PWD" 2>/dev/null || true
 dir=$(git rev-parse --git-dir 2>/dev/null) || exit 62
 head=$(git rev-parse --verify --quiet 'HEAD^{commit}') || exit 63
-sha=$(git rev-parse --verify --quiet "${BASE:-HEAD}^{commit}") || exit 63
+# Where the history was squashed to one commit, that one is the base, under another id.
+sha=$(git rev-parse --verify --quiet "${BASE:-HEAD}^{commit}") ||
+    { ! git cat-file commit HEAD | sed '/^$/q' | grep -q '^parent ' && sha=$head; } || exit 63
 
 # One commit of an image builder (SWE-bench's, or ours below) on top of the base belongs to it.
 if [ "$head" != "$sha" ] && [ "$(git rev-parse --quiet --verify 'HEAD^' || true)" = "$sha" ]; then
@@ -35,7 +40,21 @@ if [ -s "$tmp/future" ]; then
     sed 's/^/delete /' "$tmp/future" | git update-ref --no-deref --stdin
     changed=yes
 fi
-rm -f "$dir/FETCH_HEAD" "$dir/ORIG_HEAD" "$dir/MERGE_HEAD"
+for name in FETCH_HEAD ORIG_HEAD MERGE_HEAD CHERRY_PICK_HEAD REVERT_HEAD REBASE_HEAD AUTO_MERGE \
+    BISECT_HEAD BISECT_LOG rebase-merge rebase-apply sequencer; do
+    rm -rf "$dir/$name"
+done
+if [ -d "$dir/worktrees" ]; then
+    # Other working folders of this repository, at commits of their own.
+    rm -rf "$dir/worktrees"
+    changed=yes
+fi
+if [ -s "$dir/objects/info/alternates" ]; then
+    # A repository from which objects are borrowed has later ones, too.
+    git repack -a -d --quiet
+    rm -f "$dir/objects/info/alternates"
+    changed=yes
+fi
 git reflog expire --expire=now --expire-unreachable=now --all
 
 # Repacking is slow, so only where there are commits outside the base's history.
@@ -63,5 +82,17 @@ if [ -n "$(git status --porcelain --ignore-submodules=all | head -n 1)" ]; then
     git -c core.hooksPath=/dev/null -c commit.gpgSign=false commit --quiet --no-verify \
         --allow-empty --message='The state of the image'
     git reflog expire --expire=now --all
+fi
+
+# Loose objects that no commit needs: of a dropped stash, of a file that was staged once.
+if [ -d "$dir/objects" ]; then
+    (cd "$dir/objects" && find . -type f -path './??/*' | tr -d ./ | sort) >"$tmp/loose"
+    if [ -s "$tmp/loose" ] && git rev-list --objects --unpacked HEAD >"$tmp/objects"; then
+        cut -d' ' -f1 "$tmp/objects" | sort >"$tmp/needed"
+        comm -23 "$tmp/loose" "$tmp/needed" | while IFS= read -r id; do
+            rest=${id#??}
+            rm -f "$dir/objects/${id%"$rest"}/$rest"
+        done
+    fi
 fi
 git rev-parse HEAD

@@ -27,13 +27,13 @@ _BECOMES_SUPERVISOR_MS: Final = 20_000
 _FOLDERS: Final = "/run /var/tmp /tmp /dev/shm"
 
 # Commands may signal process 1 before it is the supervisor: warm pods wait long. Every `sleep`
-# accepts this number, but not `infinity`.
+# accepts this number, but not `infinity`, and ignores the signals that the shell ignores.
 _IDLE: Final = """\
 trap '' HUP INT QUIT TERM
 become() {
     for d in @folders@; do
         [ -x "$d/.swe-rollout/supervisor" ] || continue
-        kill "$sleeper"
+        kill -KILL "$sleeper"
         exec "$d/.swe-rollout/supervisor" serve relay @orphan@ @socket@
     done
 }

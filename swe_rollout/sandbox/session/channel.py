@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from swe_rollout.errors import SandboxError
+from swe_rollout.errors import SandboxDestroyedError, SandboxError
 
 
 class StreamLostError(SandboxError):
     """The stream broke. What runs in the sandbox may go on, and a new stream may reach it."""
 
 
-class SupervisorGoneError(SandboxError):
-    """The sandbox is healthy but has no supervisor any more."""
+class RelayEndedError(StreamLostError):
+    """The sandbox's end of the stream ended by itself, while the sandbox goes on.
+
+    Commands can bring that about, and once the platform can; each time it can't.
+    """
+
+
+class SupervisorGoneError(SandboxDestroyedError):
+    """The sandbox is healthy but has no supervisor any more: something in it has ended that."""
 
 
 class Channel(Protocol):

@@ -11,10 +11,12 @@ import asyncio
 from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Self
 
+from swe_rollout.deadline import CLOCK
 from swe_rollout.errors import SandboxError
+from swe_rollout.sandbox.base import ExecResult
 from swe_rollout.sandbox.session.channel import StreamLostError
 from swe_rollout.sandbox.session.connection import CurrentConnection, Handshake
-from swe_rollout.sandbox.session.frames import RequestKind, acknowledge_frame
+from swe_rollout.sandbox.session.frames import Bare, RequestKind, acknowledge_frame
 from swe_rollout.sandbox.session.pending import (
     PendingRequest,
     PendingRequests,
@@ -27,22 +29,31 @@ from swe_rollout.sandbox.session.seal import Frame
 from swe_rollout.sandbox.session.sender import BackgroundTasks, RequestSender
 
 if TYPE_CHECKING:
-    from swe_rollout.sandbox.base import ExecResult
     from swe_rollout.sandbox.session.channel import Channel, StreamOpener
     from swe_rollout.sandbox.session.connection import SupervisorConnection
     from swe_rollout.sandbox.session.frames import Greeting, Request
+    from swe_rollout.sandbox.session.keys import SessionLife
+
+_GRACE_S = 30.0
+_PING_S = 10.0
+_KILLED = 137
 
 
 class SupervisorClient:
     """Send requests to a supervisor and return their results. Many at a time."""
 
     def __init__(
-        self, connection: SupervisorConnection, handshake: Handshake, opener: StreamOpener | None
+        self,
+        connection: SupervisorConnection,
+        handshake: Handshake,
+        opener: StreamOpener | None,
+        *,
+        last_number: int,
     ) -> None:
         """Use `SupervisorClient.open`."""
         self._opener = opener
         self._tasks = BackgroundTasks()
-        self._pending = PendingRequests()
+        self._pending = PendingRequests(last_number)
         self._current = CurrentConnection(connection, self._pending)
         self._acknowledgements = Acknowledgements(self._acknowledge)
         self._sender = RequestSender(self._current)
@@ -62,19 +73,28 @@ class SupervisorClient:
         )
 
     @classmethod
-    async def open(cls, channel: Channel, *, opener: StreamOpener | None, timeout_s: float) -> Self:
+    async def open(
+        cls,
+        channel: Channel,
+        *,
+        opener: StreamOpener | None,
+        timeout_s: float,
+        life: SessionLife,
+    ) -> Self:
         """Connect to a supervisor over a channel that runs one of the commands of `bootstrap`.
 
         Closes the channel and the opener on failure.
         """
-        handshake = Handshake()
+        handshake = Handshake(life)
         async with AsyncExitStack() as stack:
             if opener is not None:
                 stack.push_async_callback(opener.close)
             connection = await handshake.connect(channel, timeout_s=timeout_s)
             stack.pop_all()
-        client = cls(connection, handshake, opener)
+        client = cls(connection, handshake, opener, last_number=life.first)
         client._tasks.start(client._serve())
+        if life.number and client._reconnect is not None:
+            client._tasks.start(client._reconnect.resume(connection))
         return client
 
     @property
@@ -94,7 +114,8 @@ class SupervisorClient:
         self._pending.add(pending)
         self._tasks.start(self._sender.send(pending, frames))
         try:
-            return await self._result(pending, timeout_s)
+            with self._current.clocks.waiting(CLOCK.get()):
+                return await self._result(pending, timeout_s)
         except asyncio.CancelledError:
             if self._current.lost is None:
                 cancel = Frame(pending.number, RequestKind.CANCEL)
@@ -103,6 +124,21 @@ class SupervisorClient:
         finally:
             # Also stops the sender. The request stays pending until its response has arrived.
             pending.result.cancel()
+
+    async def request_within(self, request: Request, *, timeout_s: float) -> ExecResult:
+        """Send a request whose process commands of the sandbox may stop, and return its result.
+
+        One that is not there after `timeout_s`, while the supervisor answers, is ended, and its
+        result says so. Raises SandboxError when the sandbox is lost.
+        """
+        try:
+            async with asyncio.timeout(timeout_s) as clock:
+                return await self.request(request, timeout_s=timeout_s + _GRACE_S)
+        except TimeoutError:
+            if not clock.expired():
+                raise
+        await self.request(Bare(RequestKind.PING), timeout_s=_PING_S)
+        return ExecResult(_KILLED, b"", b"", timed_out=True)
 
     async def close(self) -> None:
         """End the supervisor and all that runs. Idempotent; never raises."""

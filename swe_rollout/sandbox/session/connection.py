@@ -1,7 +1,8 @@
 """The stream of a session to its supervisor: how it is opened, watched and replaced.
 
 Every stream begins with a handshake: the first brings the supervisor into the sandbox, if it is not
-there yet, and the key of the session; later ones prove that they know the key.
+there yet, and the key of the session; later ones prove that they know the key. So does every stream
+of a process that continues the session of another one.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from typing import TYPE_CHECKING
 
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential
 
-from swe_rollout.errors import SandboxError, boundary
+from swe_rollout.errors import SandboxDestroyedError, SandboxError, boundary
 from swe_rollout.sandbox.session import bootstrap
-from swe_rollout.sandbox.session.channel import StreamLostError
+from swe_rollout.sandbox.session.channel import RelayEndedError, StreamLostError
 from swe_rollout.sandbox.session.frames import FrameReader, RequestKind
+from swe_rollout.sandbox.session.keys import SessionLife
+from swe_rollout.sandbox.session.outage import OutageClocks
 from swe_rollout.sandbox.session.seal import KEY_BYTES, Frame, FrameSeal
 
 if TYPE_CHECKING:
@@ -32,6 +35,8 @@ REATTACH_S = 60.0
 _GREETING_S = 10.0
 _FIRST_PAUSE_S = 0.05
 _MAX_PAUSE_S = 5.0
+_LEAST_ENDED = 3
+"""Streams that ended in the sandbox, one after the other, before that counts as its own doing."""
 
 
 @dataclass(slots=True)
@@ -60,6 +65,8 @@ class CurrentConnection:
         self.settled = asyncio.Event()
         """Set while there is a stream, and once there will be none any more."""
         self.settled.set()
+        self.clocks = OutageClocks()
+        """Of those who wait for a result."""
         self._pending = pending
         self._reading: asyncio.Task[SandboxError] | None = None
         self._suspicion: StreamLostError | None = None
@@ -93,11 +100,12 @@ class CurrentConnection:
 
 
 class Handshake:
-    """Begin the streams of one session."""
+    """Begin the streams of one session, or of one life of it."""
 
-    def __init__(self) -> None:
-        self._key = secrets.token_bytes(KEY_BYTES)
-        self._streams = 0
+    def __init__(self, life: SessionLife | None = None) -> None:
+        self._life = life or SessionLife()
+        self._key = self._life.key or secrets.token_bytes(KEY_BYTES)
+        self._streams = self._life.first
 
     async def connect(self, channel: Channel, *, timeout_s: float) -> SupervisorConnection:
         """Bring the supervisor, if it is wanted, and begin a stream. Closes the channel on failure.
@@ -110,7 +118,7 @@ class Handshake:
                 async with asyncio.timeout(timeout_s), boundary(SandboxError, "starting a stream"):
                     connection = await self._begin(channel)
             except TimeoutError:
-                kind = StreamLostError if self._streams > 1 else SandboxError
+                kind = SandboxError if self._brings_key else StreamLostError
                 raise kind(
                     "the sandbox does not answer",
                     why=f"its supervisor did not greet a new stream within {timeout_s:g} s",
@@ -127,9 +135,13 @@ class Handshake:
             await channel.send(b"%d\n" % len(program) + program)
         seal = FrameSeal(self._key, self._streams)
         # The first stream begins before anything untrusted runs in the sandbox.
-        key = self._key if self._streams == 1 else b""
+        key = self._key if self._brings_key else b""
         await channel.send(seal.seal(Frame(self._streams, RequestKind.HELLO, key)))
         return SupervisorConnection(channel, reader, seal, await reader.greeting(seal))
+
+    @property
+    def _brings_key(self) -> bool:
+        return self._streams == 1
 
 
 async def replace_connection(
@@ -137,11 +149,17 @@ async def replace_connection(
 ) -> SupervisorConnection:
     """Open the stream that follows one lost for `why`, retrying for `REATTACH_S`.
 
-    Raises SandboxError when there can be no stream.
+    Raises SandboxError when there can be no stream; SandboxDestroyedError when each one was ended
+    in the sandbox, which itself goes on.
     """
+    losses: list[StreamLostError] = [why]
 
     async def attempt() -> SupervisorConnection:
-        return await handshake.connect(await opener.open(), timeout_s=_GREETING_S)
+        try:
+            return await handshake.connect(await opener.open(), timeout_s=_GREETING_S)
+        except StreamLostError as error:
+            losses.append(error)
+            raise
 
     retrying = AsyncRetrying(
         retry=retry_if_exception_type(StreamLostError),
@@ -152,4 +170,11 @@ async def replace_connection(
     try:
         return await retrying(attempt)
     except StreamLostError as error:
+        ended = [loss for loss in losses if isinstance(loss, RelayEndedError)]
+        if len(ended) == len(losses) >= _LEAST_ENDED:
+            raise SandboxDestroyedError(
+                "something in the sandbox ends every stream to it",
+                why=f"{len(ended)} streams ended there within {REATTACH_S:g} s, while the sandbox "
+                f"went on; the last one: {error.why}",
+            ) from error
         raise error from why

@@ -30,6 +30,7 @@ _LINE_BYTES: Final = 4096
 _RUN: Final = struct.Struct("<IQII")
 _RESULT: Final = struct.Struct("<IIQQQQ")
 _STATE: Final = struct.Struct("<QB")
+_DONE: Final = struct.Struct("<QI")
 _MOST_MS: Final = (1 << 32) - 1
 
 
@@ -49,6 +50,9 @@ class RequestKind(IntEnum):
     PING = 11
     BYE = 12
     CLEAR = 13
+    TRACK = 14
+    CHANGES = 15
+    RESTORE = 16
 
 
 class ResponseKind(IntEnum):
@@ -79,6 +83,16 @@ class ResultValues:
     out_total: int
     err: int
     err_total: int
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorState:
+    """How much a supervisor has done for its session."""
+
+    effects: int
+    """Requests that began and could change something: all but walks over files, and pings."""
+    running: int
+    """Requests that have no result yet."""
 
 
 class Request(Protocol):
@@ -219,6 +233,15 @@ def parse_states(body: bytes) -> dict[int, bool]:
     if len(body) % _STATE.size:
         raise protocol_error(f"a list of requests has {len(body)} bytes")
     return {number: bool(ended) for number, ended in _STATE.iter_unpack(body)}
+
+
+def parse_pong(body: bytes) -> SupervisorState | None:
+    """Read what a pong says; none for that of an earlier version, which says nothing."""
+    if not body:
+        return None
+    if len(body) != _DONE.size:
+        raise protocol_error(f"a pong has {len(body)} bytes")
+    return SupervisorState(*_DONE.unpack(body))
 
 
 class FrameReader:

@@ -39,9 +39,10 @@ class PendingRequest:
 class PendingRequests:
     """The requests of one session that have no result yet, by number; numbers are never reused."""
 
-    def __init__(self) -> None:
+    def __init__(self, last_number: int = 0) -> None:
+        """`last_number`: the one before that of the first request."""
         self._requests: dict[int, PendingRequest] = {}
-        self._last_number = 0
+        self._last_number = last_number
 
     def next_number(self) -> int:
         """Return a number that no request of this session has had."""

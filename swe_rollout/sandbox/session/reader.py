@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from swe_rollout.sandbox.session.pending import PendingRequest, PendingRequests
     from swe_rollout.sandbox.session.seal import Frame
 
-_PONG = ExecResult(exit_code=0, stdout=b"", stderr=b"")
 _BATCH = 16
 _WITHIN_S = 1.0
 """Longest time an arrived result stays unacknowledged."""
@@ -91,7 +90,7 @@ class ResultReader:
                 self._acknowledgements.add(frame.number, output.size)
                 self._pending.remove(frame.number)
             case ResponseKind.PONG, request if request is not None:
-                request.resolve(_PONG)
+                request.resolve(ExecResult(exit_code=0, stdout=frame.body, stderr=b""))
                 self._pending.remove(frame.number)
             case _:
                 # Also a second result: a request has one, and it is never skipped in silence.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import structlog
 
 from swe_rollout.errors import SandboxError
+from swe_rollout.sandbox.session.channel import RelayEndedError
 from swe_rollout.sandbox.session.connection import replace_connection
 from swe_rollout.sandbox.session.frames import RequestKind
 from swe_rollout.sandbox.session.seal import Frame
@@ -52,15 +53,21 @@ class Reconnect:
         before.states.cancel()
         with suppress(SandboxError):
             await before.channel.close()
-        connection = await replace_connection(self.opener, self.handshake, error)
+        # What ended in the sandbox may have been ended there: that is the episode's time.
+        is_own = isinstance(error, RelayEndedError)
+        with nullcontext() if is_own else self.current.clocks.stopped():
+            connection = await replace_connection(self.opener, self.handshake, error)
         self.current.connection = connection
         self.current.settled.set()
-        self.tasks.start(self._resume(connection))
+        self.tasks.start(self.resume(connection))
         after_s = round(asyncio.get_running_loop().time() - began, 3)
         log.info("stream_attached", after_s=after_s)
 
-    async def _resume(self, connection: SupervisorConnection) -> None:
-        """Ask the supervisor which requests it knows, and repeat the others."""
+    async def resume(self, connection: SupervisorConnection) -> None:
+        """Ask the supervisor which requests it knows, and repeat the others.
+
+        Results that nobody waits for, such as those of an earlier process, are dropped there.
+        """
         async with self.sender.lock:
             connection.list_number = self.pending.next_number()
             asked = Frame(connection.list_number, RequestKind.LIST)

@@ -16,11 +16,22 @@ from typing import TYPE_CHECKING, Self
 from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.base import MAX_OUTPUT_BYTES, ExecResult
 from swe_rollout.sandbox.session.client import SupervisorClient
-from swe_rollout.sandbox.session.frames import Bare, Read, RequestKind, Run, Write
+from swe_rollout.sandbox.session.frames import (
+    Bare,
+    Read,
+    RequestKind,
+    Run,
+    SupervisorState,
+    Write,
+    parse_pong,
+)
+from swe_rollout.sandbox.session.keys import SessionLife
+from swe_rollout.sandbox.session.snapshots import SessionSnapshots
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from swe_rollout.sandbox.base import SandboxDelta
     from swe_rollout.sandbox.session.channel import Channel, StreamOpener
 
 _GRACE_S = 30.0
@@ -30,20 +41,28 @@ _CLEAR_S = 30.0
 _SLOWEST_BYTES_PER_S = 1 << 20
 _FILE_S = 120.0
 _KILLED_CODES = (137, 143)
-_FILE_ERRORS = (
-    *(errno.ENOENT, errno.EACCES, errno.EISDIR, errno.EINVAL, errno.ENOTDIR, errno.EROFS),
-    *(errno.ENOSPC, errno.ENAMETOOLONG, errno.ELOOP, errno.EPERM, errno.EDQUOT),
-)
+_SIGNALLED = 128
+"""Exit codes above this are those of a process that a signal has ended."""
+_OF_CONNECTIONS = (errno.ETIMEDOUT, errno.EPIPE, errno.ECONNREFUSED, errno.ECONNRESET)
+"""Python has classes of their own for these, which mean a connection of this process."""
 
 
 class Session:
     """A `Sandbox` behind a stream to its supervisor."""
 
-    def __init__(self, client: SupervisorClient, *, workdir: str, env: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        client: SupervisorClient,
+        *,
+        workdir: str,
+        env: Mapping[str, str],
+        trees: Mapping[str, str] | None,
+    ) -> None:
         """Use `Session.open`."""
         self._client = client
         self.workdir = workdir
         self._env = dict(env)
+        self._snapshots = SessionSnapshots(client, trees)
 
     @classmethod
     async def open(
@@ -52,16 +71,22 @@ class Session:
         *,
         workdir: str,
         env: Mapping[str, str] | None = None,
+        trees: Mapping[str, str] | None = None,
         opener: StreamOpener | None = None,
         timeout_s: float = 30.0,
+        life: SessionLife | None = None,
     ) -> Self:
         """Start a session over a channel that runs one of the commands of `bootstrap`.
 
-        `env` is added to every command. A lost stream is replaced by one that `opener` opens;
-        without an opener, the sandbox is lost too. Closes the channel and the opener on failure.
+        `env` is added to every command. Deltas are of the folders `trees`, by name; without them,
+        of every mount that the sandbox may write to. A lost stream is replaced by one that `opener`
+        opens; without an opener, the sandbox is lost too. `life` is for sessions that processes
+        continue. Closes the channel and the opener on failure.
         """
-        client = await SupervisorClient.open(channel, opener=opener, timeout_s=timeout_s)
-        return cls(client, workdir=workdir, env=env or {})
+        client = await SupervisorClient.open(
+            channel, opener=opener, timeout_s=timeout_s, life=life or SessionLife()
+        )
+        return cls(client, workdir=workdir, env=env or {}, trees=trees)
 
     async def exec(
         self,
@@ -81,6 +106,7 @@ class Session:
             timeout_s=timeout_s,
             max_output=max_output,
         )
+        await self._snapshots.ready()
         started = time.monotonic()
         patience_s = timeout_s + _GRACE_S + len(stdin) / _SLOWEST_BYTES_PER_S
         result = await self._client.request(run, timeout_s=patience_s)
@@ -93,26 +119,31 @@ class Session:
 
     async def read_file(self, path: str, *, max_bytes: int = 64 << 20) -> bytes:
         full = self._absolute(path)
-        result = await self._client.request(Read(full, max_bytes + 1), timeout_s=_FILE_S)
+        result = await self._client.request_within(Read(full, max_bytes + 1), timeout_s=_FILE_S)
         _check_file(result, full)
         if result.stdout_bytes > max_bytes:
-            raise SandboxError(
-                f"{full} is too large to read",
-                why=f"it has more than {max_bytes} bytes",
-                fix="read a part of it with a command, or raise max_bytes",
-                retryable=False,
-            )
+            raise OSError(errno.EFBIG, f"it has more than {max_bytes} bytes", full)
         return result.stdout
 
     async def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
+        await self._snapshots.ready()
         full = self._absolute(path)
         patience_s = _FILE_S + len(data) / _SLOWEST_BYTES_PER_S
-        result = await self._client.request(Write(full, data, mode), timeout_s=patience_s)
+        result = await self._client.request_within(Write(full, data, mode), timeout_s=patience_s)
         _check_file(result, full)
 
     async def ping(self, *, timeout_s: float = _PING_S) -> None:
         """Return when the supervisor has answered; keeps an idle stream alive."""
         await self._client.request(Bare(RequestKind.PING), timeout_s=timeout_s)
+
+    async def state(self) -> SupervisorState | None:
+        """Return how much the supervisor has done; none where an earlier version runs there."""
+        result = await self._client.request(Bare(RequestKind.PING), timeout_s=_PING_S)
+        return parse_pong(result.stdout)
+
+    def follow(self, number: int) -> None:
+        """Go on with the deltas of the process before, after the one of this number."""
+        self._snapshots.follow(number)
 
     async def end_processes(self) -> None:
         result = await self._client.request(Bare(RequestKind.CLEAR), timeout_s=_CLEAR_S)
@@ -122,6 +153,20 @@ class Session:
                 why=result.stderr.decode(errors="replace") or f"exit code {result.exit_code}",
                 fix="look for processes in an uninterruptible state on the node",
             )
+
+    def track(self) -> None:
+        """Make `changes` those since now; the next command waits for a walk over all files."""
+        self._snapshots.track()
+
+    async def record(self) -> None:
+        """Take that walk now, while nobody waits for a command."""
+        await self._snapshots.record()
+
+    async def changes(self, *, since: int | None = None) -> SandboxDelta:
+        return await self._snapshots.changes(since)
+
+    async def apply(self, delta: SandboxDelta) -> None:
+        await self._snapshots.apply(delta)
 
     async def check_workdir(self, why: str) -> None:
         """Check that the workdir exists; SandboxError, with `why`, when the image has none."""
@@ -141,15 +186,21 @@ class Session:
 
 
 def _check_file(result: ExecResult, path: str) -> None:
-    """Raise what the system call would raise, if the request failed."""
+    """Raise what the system call would raise, if the request failed.
+
+    Files are read and written by processes of the sandbox, which its commands may stop, kill, or
+    leave no room for, and its paths lead to whatever the kernel shows there. So no such failure is
+    one of the sandbox: it would let a policy break off its episode as it likes.
+    """
     if result.exit_code == 0 and not result.timed_out:
         return
-    message = result.stderr.decode("utf-8", "replace").strip()
-    code = result.exit_code
-    if code in _FILE_ERRORS and not result.timed_out:
-        raise OSError(code, os.strerror(code), path)
-    raise SandboxError(
-        f"no access to {path}",
-        why="it took too long" if result.timed_out else message or f"exit code {code}",
-        fix="look at the disk space and the memory of the sandbox",
-    )
+    match result.exit_code:
+        case _ if result.timed_out:
+            raise OSError(errno.EBUSY, "the access took too long", path)
+        case code if code > _SIGNALLED:
+            raise OSError(errno.EINTR, "a signal ended the access", path)
+        case code if code in errno.errorcode and code not in _OF_CONNECTIONS:
+            raise OSError(code, os.strerror(code), path)
+        case code:
+            why = result.stderr.decode("utf-8", "replace").strip() or f"exit code {code}"
+            raise OSError(errno.EIO, why, path)

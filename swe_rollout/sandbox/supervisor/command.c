@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,10 +19,12 @@ enum {
     GRACE_MS = 1000,  // between TERM and KILL
     KILLED = 137,
     MOST_WORDS = 1 << 18,
+    WALK_BYTES = 1 << 20, // what a walk may say beside twice its delta: names, and its report
 };
 
 struct command *commands;
 struct result *results;
+uint64_t effects;
 int drains[DRAINS]; // 0: none
 
 // Inputs of requests that have not begun.
@@ -161,6 +162,17 @@ void list_requests(uint64_t number) {
     bytes_free(&list);
 }
 
+// Says also how much the session has done, so that another process knows what state this is.
+void pong(uint64_t number) {
+    char state[12];
+    uint32_t running = 0;
+    for (struct command *each = commands; each; each = each->next)
+        running++;
+    put64(state, effects);
+    put32(state + 8, running);
+    send_frame(number, PONG, state, sizeof state);
+}
+
 // --- starting -----------------------------------------------------------------------------------
 
 static void close_fd(int *fd) {
@@ -210,6 +222,7 @@ struct start {
     struct program program;     // of `run`
     const char *path;           // of `read` and `write`
     mode_t mode;
+    struct walk walk;           // of `track` and `changes`; its trees also of `restore`
 };
 
 struct child {
@@ -218,8 +231,7 @@ struct child {
     int in, out, err, script;
 };
 
-static int child(void *argument) {
-    struct child *child = argument;
+static void child(const struct child *child) {
     setsid();
     dup2(child->in, 0);
     dup2(child->out, 1);
@@ -231,16 +243,19 @@ static int child(void *argument) {
         child_write(child->start->path, child->start->mode,
                     child->staged ? &child->staged->input : &none);
     }
+    case TRACK:
+    case CHANGES: child_walk(&child->start->walk);
+    case RESTORE: {
+        struct bytes none = {0};
+        child_restore(child->staged ? &child->staged->input : &none, child->start->walk.trees);
+    }
     default: child_exec(&child->start->program, child->script);
     }
 }
 
-// A command starts in this process's memory, which costs nothing; a file request in a copy of it,
-// without the key, so that no path it is given leads to the key.
+// The child is a copy, without the key, so that no path it is given leads to the key. It never shares
+// this process's memory, as after vfork: this process would wait for one that a command has stopped.
 static pid_t start_child(struct child *each) {
-    static _Alignas(16) char stack[1 << 17];
-    if (each->start->header->kind == RUN)
-        return clone(child, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD, each);
     pid_t pid = fork();
     if (!pid) {
         memset(session_key, 0, sizeof session_key);
@@ -313,6 +328,19 @@ static char **merged(char **own, const char *cwd) {
     return all;
 }
 
+// Number of the moment (8), longest file (8), longest delta (8), number of words (4), words.
+static bool parse_walk(uint32_t kind, const char *at, const char *end, struct start *start) {
+    if (end - at < 28)
+        return false;
+    struct walk *walk = &start->walk;
+    *walk = (struct walk){get64(at), kind == CHANGES, get64(at + 8), get64(at + 16), NULL};
+    uint32_t count = get32(at + 24);
+    at += 28;
+    walk->trees = words(&at, end, count);
+    start->cap = walk->most_delta > UINT64_MAX / 2 ? UINT64_MAX : 2 * walk->most_delta + WALK_BYTES;
+    return walk->trees && at == end;
+}
+
 static bool parse(const struct header *header, const char *body, struct start *start) {
     const char *at = body, *end = body + header->length;
     start->timeout_ms = 120000;
@@ -330,6 +358,10 @@ static bool parse(const struct header *header, const char *body, struct start *s
         start->mode = get32(at) & 07777;
         start->path = at + 4;
         return true;
+    case TRACK:
+    case CHANGES:
+    case RESTORE:
+        return parse_walk(header->kind, at, end, start);
     default:
         if (header->length < 21)
             return false;
@@ -361,11 +393,17 @@ bool begin(const struct header *header, const char *body) {
     struct staged *staged = staged_of(header->number);
     struct command *command = valid ? calloc(1, sizeof *command) : NULL;
     if (command) {
-        const char *problem = staged && staged->refused ? strerror(ENOMEM)
-                                                        : spawn(&start, command, staged);
+        int code = ENOMEM;
+        bool walks = header->kind == TRACK || header->kind == CHANGES;
+        effects += !walks;
+        const char *problem = staged && staged->refused ? strerror(ENOMEM) : NULL;
+        if (!problem && walks)
+            problem = moment_begin(&start.walk, header->number, &code);
+        if (!problem && (problem = spawn(&start, command, staged)))
+            moment_end(header->number, false);
         if (problem) {
             free(command);
-            finish(header->number, ENOMEM, problem);
+            finish(header->number, code, problem);
         } else {
             command->number = header->number;
             command->out.cap = command->err.cap = start.cap;
@@ -377,6 +415,7 @@ bool begin(const struct header *header, const char *body) {
     }
     free(start.program.env);
     free(start.program.arguments);
+    free(start.walk.trees);
     return valid;
 }
 
@@ -512,6 +551,7 @@ void drain(int at) {
 }
 
 static void finish_command(struct command *command) {
+    moment_end(command->number, command->exited && !command->code && !command->late);
     if (!is_init)
         remember_group(command->pid);
     leave_open(&command->out.fd);

@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <stddef.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
@@ -25,6 +26,14 @@
 // When the value is `k`, go on with the next instruction; else skip `others`.
 #define IF(k, others) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (k), 0, (others))
 #define CALL(name, number) IF(__NR_##name, 1), REFUSE(number)
+// Refuse it for process 1: with the lowest priority it could be starved.
+#define NOT_OF_INIT(name)                                                                          \
+    IF(__NR_##name, 4), LOAD_ARGUMENT(0), IF(1, 1), REFUSE(EPERM), ALLOW
+// The same for calls that name processes by user too.
+#define NOT_OF_INIT_OR_USER(name, user)                                                            \
+    IF(__NR_##name, 6), LOAD_ARGUMENT(0), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (user), 2, 0),       \
+        LOAD_ARGUMENT(1), IF(1, 1), REFUSE(EPERM), ALLOW
+#define IO_PRIORITY_OF_USER 3
 
 #if defined(__x86_64__)
 #define NATIVE AUDIT_ARCH_X86_64
@@ -68,6 +77,12 @@ static struct sock_filter program[] = {
     IF(0, 1),
     ALLOW,
     REFUSE(EPERM),
+    NOT_OF_INIT_OR_USER(setpriority, PRIO_USER),
+    NOT_OF_INIT_OR_USER(ioprio_set, IO_PRIORITY_OF_USER),
+    NOT_OF_INIT(sched_setscheduler),
+    NOT_OF_INIT(sched_setparam),
+    NOT_OF_INIT(sched_setattr),
+    NOT_OF_INIT(sched_setaffinity),
     IF(__NR_socket, 7),
     LOAD_ARGUMENT(0),
     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_UNIX, 4, 0),

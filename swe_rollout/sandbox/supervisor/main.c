@@ -68,12 +68,15 @@ static bool perform(const struct header *header, const char *body) {
     case SCRIPT: put_input(header->number, true, body, header->length); return true;
     case RUN:
     case READ:
-    case WRITE: return begin(header, body);
+    case WRITE:
+    case TRACK:
+    case CHANGES:
+    case RESTORE: return begin(header, body);
     case CANCEL: cancel(header->number); return true;
     case AGAIN: again(header->number); return true;
     case ACK: acknowledge(body, header->length / 8); return true;
     case LIST: list_requests(header->number); return true;
-    case PING: send_frame(header->number, PONG, "", 0); return true;
+    case PING: pong(header->number); return true;
     case CLEAR: clear_sandbox(header->number); return true;
     case BYE: ending = true; return true;
     default: return false;
@@ -177,10 +180,13 @@ static int kill_others(void) {
     return found;
 }
 
+bool is_relay(pid_t pid) { return current.relay >= 0 && pid == current.relay_pid; }
+
 // End everything in the sandbox but the supervisor, so that nothing changes its files any more.
 void clear_sandbox(uint64_t number) {
     int64_t until = now_ms() + CLEAR_MS;
     int left = 0;
+    effects++;
     if (!is_init)
         kill_groups();
     while (is_init && (left = kill_others()) && now_ms() < until) {

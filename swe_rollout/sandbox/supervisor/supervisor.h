@@ -18,6 +18,7 @@ enum {
 
 enum request_kind {
     HELLO = 1, PUT, SCRIPT, RUN, READ, WRITE, CANCEL, AGAIN, ACK, LIST, PING, BYE, CLEAR,
+    TRACK, CHANGES, RESTORE,
 };
 enum response_kind { READY = 64, OUTPUT, RESULT, PONG, STATES };
 
@@ -110,6 +111,7 @@ enum { DRAINS = 1024 };
 extern int drains[DRAINS];      // pipes of ended commands, which background children still write to
 extern struct command *commands;
 extern struct result *results;
+extern uint64_t effects;        // requests that have begun and could change something
 
 void put_input(uint64_t number, bool is_script, const char *data, size_t size);
 bool begin(const struct header *header, const char *body); // false: not a valid request
@@ -117,6 +119,7 @@ void cancel(uint64_t number);
 void again(uint64_t number);
 void acknowledge(const char *numbers, size_t count);
 void list_requests(uint64_t number);
+void pong(uint64_t number);
 void forget_inputs(void);       // of requests that have not begun: they will be sent again
 int64_t act(int64_t now);       // finish what is over; when to call again
 void reap(void);
@@ -138,6 +141,20 @@ _Noreturn void child_read(const char *path, uint64_t max_bytes);
 _Noreturn void child_write(const char *path, mode_t mode, const struct bytes *content);
 const char *find_program(const char *name, const char *path, char *room, size_t size);
 
+// --- moments.c, snapshot.c, restore.c: the sandbox's files as deltas ----------------------------
+
+struct walk {
+    uint64_t number;            // of the moment that is recorded
+    bool emits;                 // a delta since the moment `base`
+    uint64_t most_file, most_delta;
+    char **trees;               // pairs of words, ended by NULL
+};
+// The moment of a `track` or `changes` request is kept once its process has succeeded.
+const char *moment_begin(const struct walk *walk, uint64_t request, int *code); // NULL, or why not
+void moment_end(uint64_t request, bool succeeded);
+_Noreturn void child_walk(const struct walk *walk);
+_Noreturn void child_restore(const struct bytes *delta, char *const *trees);
+
 // --- filter.c, main.c ---------------------------------------------------------------------------
 
 void install_filter(void);
@@ -145,3 +162,4 @@ int64_t now_ms(void);
 extern bool is_init;            // this is process 1 of a process namespace of its own
 extern const char *shell;
 void clear_sandbox(uint64_t number);
+bool is_relay(pid_t pid);       // the process that has brought the stream

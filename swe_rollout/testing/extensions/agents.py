@@ -28,12 +28,13 @@ from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.tools import toolbox
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.errors import EngineError, SandboxError
+from swe_rollout.generation import FinishReason, Generation
 from swe_rollout.instance import Instance
-from swe_rollout.spec.job import Limits
+from swe_rollout.spec.limits import Limits
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.testing.extensions.tools import MemorySandbox
 from swe_rollout.testing.tiny import tokenizer_path
-from swe_rollout.trajectory import EpisodeId, FinishReason, Generation, StopReason
+from swe_rollout.trajectory import EpisodeId, StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

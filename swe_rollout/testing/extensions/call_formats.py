@@ -23,7 +23,7 @@ import pytest
 
 from swe_rollout.agent.parsers.base import Reasoning, SampledText
 from swe_rollout.agent.tools.base import Parameter, ParameterType, ToolSpec
-from swe_rollout.trajectory import CallStatus, ToolCall
+from swe_rollout.turn import CallStatus, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from swe_rollout.engine.base import GenerateRequest, TokenEngine
+from swe_rollout.generation import FinishReason
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.tokens.log import InputIds
-from swe_rollout.trajectory import EpisodeId, FinishReason
+from swe_rollout.trajectory import EpisodeId
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
+from swe_rollout.generation import FinishReason
 from swe_rollout.grading.rewards import NamedTerm, RewardInput
 from swe_rollout.instance import Expected, Instance
 from swe_rollout.tokens.log import RequestProof
-from swe_rollout.trajectory import CallStatus, FinishReason, Observation, StopReason, ToolCall, Turn
+from swe_rollout.trajectory import StopReason
+from swe_rollout.turn import CallStatus, Observation, ToolCall, Turn
 from swe_rollout.verdict import TestReport, TestStatus, Verdict, VerdictStatus
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from swe_rollout.testing.tokens.subjects import (
     inject_control_tokens,
 )
 from swe_rollout.tokens.log import SegmentKind
-from swe_rollout.trajectory import CallStatus
+from swe_rollout.turn import CallStatus
 
 if TYPE_CHECKING:
     from swe_rollout.testing.tokens.model import Conversation, ModelUnderTest, RecordedConversation

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from swe_rollout.testing.tokens.model import check_result
 from swe_rollout.testing.tokens.patterns import TOOLS, ScriptedCall
-from swe_rollout.trajectory import CallStatus, ToolCall
+from swe_rollout.turn import CallStatus, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from swe_rollout.agent.tools.base import ToolSpec
     from swe_rollout.testing.tokens.patterns import ConversationPattern
     from swe_rollout.testing.tokens.synthetic_policy import SyntheticPolicy
-    from swe_rollout.trajectory import ToolCall
+    from swe_rollout.turn import ToolCall
 
 _SHOWN_CHARACTERS: Final = 60
 

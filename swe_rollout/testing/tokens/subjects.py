@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from swe_rollout.agent.prompts import MessageRole
 from swe_rollout.testing.tokens.patterns import FIRST, TOOLS, common_prefix_length
 from swe_rollout.tokens.log import TokenLog
-from swe_rollout.trajectory import TokenSpan
+from swe_rollout.turn import TokenSpan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from swe_rollout.agent.renderer import Renderer
     from swe_rollout.agent.tools.base import ToolSpec
     from swe_rollout.testing.tokens.synthetic_policy import SampledTurn
-    from swe_rollout.trajectory import ToolCall
+    from swe_rollout.turn import ToolCall
 
 NOISE_LEVELS: Final = (0.0, 0.002, 0.01, 0.1)
 """Shares of tokens that a policy segments differently from the tokenizer."""

@@ -15,7 +15,7 @@ from swe_rollout.agent.dialect import earlier_messages, messages, turn_messages
 from swe_rollout.agent.prompts import MessageRole
 from swe_rollout.spec.tool_format import ToolFormat
 from swe_rollout.testing.tokens.patterns import FIRST, TOOLS, common_prefix_length
-from swe_rollout.trajectory import CallStatus, ToolCall
+from swe_rollout.turn import CallStatus, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import asynccontextmanager
 from typing import cast
 
-from rollout_dev.fileless import FilelessSandbox
+from rollout_dev.fileless import PrintingSandbox
 from swe_rollout.agent.parts import AgentParts
 from swe_rollout.agent.prompts import Prompts
 from swe_rollout.agent.renderer import Renderer
@@ -17,41 +17,26 @@ from swe_rollout.engine.base import TokenEngine
 from swe_rollout.errors import SandboxError
 from swe_rollout.grading.grader import Grader
 from swe_rollout.instance import Instance
-from swe_rollout.launcher.job import LoggedProgress, RolloutJob
+from swe_rollout.integrations.trainer_session import BLOCK
+from swe_rollout.launcher.job import RolloutJob
+from swe_rollout.launcher.logged_progress import LoggedProgress
 from swe_rollout.sandbox.base import (
-    MAX_OUTPUT_BYTES,
-    ExecResult,
     Role,
     Sandbox,
     SandboxProvider,
     SandboxRequest,
 )
 from swe_rollout.sandbox.repository import Patch
-from swe_rollout.spec.job import CutTurns, Limits, RetrySpec
+from swe_rollout.spec.limits import CutTurns, Limits
 from swe_rollout.spec.load import parse_job
+from swe_rollout.spec.retry import RetrySpec
 from swe_rollout.testing.tiny import tokenizer_path
 from swe_rollout.trajectory import EpisodeId
 from swe_rollout.verdict import TestReport, Verdict, VerdictStatus
 from swe_rollout.worker.session import Session
 
 TASKS = ("task-a", "task-b")
-
-
-class _Sandbox(FilelessSandbox):
-    async def exec(
-        self,
-        command: str | Sequence[str],
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        stdin: bytes = b"",
-        timeout_s: float = 120.0,
-        max_output: int = MAX_OUTPUT_BYTES,
-    ) -> ExecResult:
-        """Print a listing, or the base to the harness's own scripts, which have variables."""
-        del command, cwd, stdin, timeout_s, max_output
-        output = b"c0ffee" if env else b"README.md\nsrc <|im_end|>\n"
-        return ExecResult(0, output, b"", stdout_bytes=len(output))
+LISTING = b"README.md\nsrc <|im_end|>\n"
 
 
 class _Provider(SandboxProvider):
@@ -59,9 +44,10 @@ class _Provider(SandboxProvider):
         self._lost = lost
 
     async def start(self, request: SandboxRequest) -> Sandbox:
-        if (request.episode.instance, request.episode.sample) in self._lost:
+        # Sessions number their samples in blocks of their own.
+        if (request.episode.instance, request.episode.sample % BLOCK) in self._lost:
             raise SandboxError("the node is gone", retryable=False)
-        return _Sandbox()
+        return PrintingSandbox(LISTING)
 
     def prewarm(self, requests: Iterable[SandboxRequest]) -> None:
         """Nothing is prepared."""
@@ -91,10 +77,16 @@ class InMemoryJob(RolloutJob):
 
     @asynccontextmanager
     async def session(
-        self, *, engine: TokenEngine | None = None, progress: object = None
+        self,
+        *,
+        engine: TokenEngine | None = None,
+        progress: object = None,
+        observer: object = None,
+        first_sample: int = 0,
     ) -> AsyncIterator[Session]:
-        del progress
+        del progress, observer
         assert engine is not None
+        self._opened += 1
         await engine.info()
         limits = Limits(turns=8, context_tokens=8192, max_new_tokens=96, cut_turns=CutTurns.ANSWER)
         context = JobContext(
@@ -114,13 +106,22 @@ class InMemoryJob(RolloutJob):
             spec_digest="0" * 64,
         )
         tasks = [Instance(instance_id=name, problem_statement=name, image="i") for name in TASKS]
-        yield Session(self, tasks, context)
+        yield Session(self, tasks, context, first_sample=first_sample)
 
     _lost: Collection[tuple[str, int]] = ()
+    _opened: int = 0
+
+    @property
+    def opened(self) -> int:
+        """How many sessions were opened."""
+        return self._opened
 
 
 def in_memory_job(
-    *, temperature: float = 1.0, lost: Collection[tuple[str, int]] = ()
+    *,
+    temperature: float = 1.0,
+    lost: Collection[tuple[str, int]] = (),
+    max_failed_fraction: float = 1.0,
 ) -> InMemoryJob:
     """Return the job; the sandboxes of `lost` samples never start."""
     document = {
@@ -132,6 +133,7 @@ def in_memory_job(
             "policy": {"sglang": {"url": "http://127.0.0.1:1"}},
             "sampling": {"temperature": temperature},
             "sandbox": {"local": {}},
+            "failureBudget": {"maxMaskedFraction": max_failed_fraction},
             "store": {"uri": "file:///nowhere"},
         },
     }

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType
 
@@ -12,16 +13,17 @@ import areal
 import pytest
 import torch
 from areal.api import InferenceEngine, ModelRequest, ModelResponse, RolloutWorkflow
-from areal.api.cli_args import PPOActorConfig
-from areal.infra.workflow_executor import check_trajectory_format
+from areal.api.cli_args import InferenceEngineConfig, PPOActorConfig
+from areal.infra.workflow_executor import WorkflowExecutor, check_trajectory_format
 from areal.utils.data import concat_padded_tensors
 
-from swe_rollout.errors import UsageError
+from swe_rollout.errors import Boundary, UsageError
 from swe_rollout.integrations.areal import SweWorkflow
 from swe_rollout.testing.ratio import RatioRow, check_ratio, forced
 from swe_rollout.testing.tiny import tokenizer_path
+from swe_rollout.training.failure_rate import FailureRateError
 from trainers.generators.forced import ForcedPolicy
-from trainers.generators.in_memory import in_memory_job
+from trainers.generators.in_memory import InMemoryJob, in_memory_job
 from trainers.generators.mutations import require_that_mutants_fail
 
 pytestmark = pytest.mark.trainers
@@ -34,8 +36,16 @@ KEYS = {"input_ids", "loss_mask", "logprobs", "versions", "attention_mask", "rew
 class Engine(InferenceEngine):  # type: ignore[misc]
     """AReaL's engine over the forced policy: it hides aborts, and knows each token's version."""
 
+    executor: WorkflowExecutor | None = None
+
     def __init__(self, policy: ForcedPolicy) -> None:
         self._policy = policy
+
+    @property
+    def workflow_executor(self) -> WorkflowExecutor:
+        if self.executor is None:
+            raise NotImplementedError
+        return self.executor
 
     async def agenerate(self, req: ModelRequest) -> ModelResponse:
         config, ids = req.gconfig, list(req.input_ids)
@@ -182,3 +192,51 @@ async def test_what_broke_is_rejected_and_has_no_reward(
 async def test_data_without_a_task_is_refused(policy: ForcedPolicy) -> None:
     with pytest.raises(UsageError, match="no column instance_id"):
         await workflow().arun_episode(Engine(policy), {"messages": []})
+
+
+@contextmanager
+def executor_of(engine: Engine) -> Iterator[WorkflowExecutor]:
+    """AReaL's own executor, with its threads."""
+    # One step may take any number of groups, of which four are played at once.
+    config = InferenceEngineConfig(
+        consumer_batch_size=1, max_concurrent_rollouts=4, max_head_offpolicyness=10**6
+    )
+    executor = WorkflowExecutor(config, engine)
+    engine.executor = executor
+    executor.initialize(train_data_parallel_size=1)
+    try:
+        yield executor
+    finally:
+        executor.destroy()
+
+
+def submitted(job: InMemoryJob, *, samples: int) -> SweWorkflow:
+    """A workflow of its own for each submission, as AReaL makes one from its name."""
+    return SweWorkflow(job, tokenizer=str(tokenizer_path()), samples=samples)
+
+
+def test_workflows_of_one_engine_share_a_session_and_no_episode(policy: ForcedPolicy) -> None:
+    job = in_memory_job(temperature=TEMPERATURE)
+    engines = [Engine(policy), Engine(policy)]
+    for engine in engines:
+        with executor_of(engine) as executor:
+            for _ in range(3):
+                executor.submit({"instance_id": "task-a"}, submitted(job, samples=2))
+            results = executor.wait(3, timeout=120)
+        assert all(each is not None for each in results)
+
+    assert job.opened == 2, "one for the trainer's engine, one for evaluation's"
+    assert len({episode for episode, _ in policy.aborted}) == 2 * 3 * 2
+
+
+def test_too_many_failures_stop_the_trainer_with_their_owner(policy: ForcedPolicy) -> None:
+    """AReaL logs what a workflow raises, and would wait for others forever."""
+    lost = [("task-a", each) for each in range(99)]
+    job = in_memory_job(temperature=TEMPERATURE, lost=lost, max_failed_fraction=0.2)
+    with executor_of(Engine(policy)) as executor:
+        for _ in range(8):
+            executor.submit({"instance_id": "task-a"}, submitted(job, samples=2))
+        with pytest.raises(RuntimeError, match=r"of the last \d+ samples failed") as raised:
+            executor.wait(8, timeout=120)
+    assert isinstance(raised.value.__cause__, FailureRateError)
+    assert list(raised.value.__cause__.owners) == [Boundary.SANDBOX]

@@ -17,11 +17,14 @@ from swe_rollout.integrations.tinker import (
     datums,
     trajectory_group,
 )
+from swe_rollout.integrations.trainer_session import trainer_session
 from swe_rollout.testing.ratio import RatioRow, check_ratio, forced
+from swe_rollout.training.failure_rate import FailureRateError
 from swe_rollout.training.samples import training_samples
 from trainers.generators.forced import ForcedPolicy
+from trainers.generators.in_memory import in_memory_job
 from trainers.generators.mutations import require_that_mutants_fail
-from trainers.generators.records import play
+from trainers.generators.records import ForcedEngine, play
 
 pytestmark = pytest.mark.trainers
 
@@ -96,3 +99,20 @@ async def test_what_broke_has_no_datum(policy: ForcedPolicy) -> None:
         datum(training_samples(record)[0], 1.0)
     with pytest.raises(UsageError, match="no episode of the group"):
         trajectory_group([record])
+
+
+async def test_too_many_failures_stop_the_loop_that_trains(policy: ForcedPolicy) -> None:
+    """The loop is the user's own: it plays groups until the session refuses."""
+    lost = [("task-a", each) for each in range(2)]
+    job = in_memory_job(temperature=TEMPERATURE, lost=lost, max_failed_fraction=0.2)
+    async with trainer_session(job, engine=ForcedEngine(policy)) as session:
+        group = await session.run_group("task-a", samples=4)
+        (advantages,) = compute_advantages([trajectory_group(group.trajectories)])
+        assert advantages.tolist() == pytest.approx([0.5, -0.5])
+
+    job = in_memory_job(temperature=TEMPERATURE, lost=[*lost, ("task-a", 2)],
+                        max_failed_fraction=0.2)  # fmt: skip
+    async with trainer_session(job, engine=ForcedEngine(policy)) as session:
+        for _ in range(2):
+            with pytest.raises(FailureRateError, match="3 of the last 4 samples failed: "):
+                await session.run_group("task-a", samples=4)

@@ -15,24 +15,27 @@ sglang_rollout, fully_async = import_slime()
 
 from slime.utils.types import Sample  # noqa: E402
 
-from swe_rollout.integrations import slime  # noqa: E402
+from swe_rollout.integrations import slime, slime_async  # noqa: E402
 from swe_rollout.integrations.held import held, let_go  # noqa: E402
 from swe_rollout.integrations.slime_session import job_of, open_slime, router_of  # noqa: E402
 from swe_rollout.testing.ratio import check_ratio, forced  # noqa: E402
+from swe_rollout.training.failure_rate import FailureRateError  # noqa: E402
 from trainers.tiny_model import TorchModel, save_model  # noqa: E402
 from unit.integrations.rollouts import (  # noqa: E402
     BROKEN,
+    END,
     PARALLEL,
+    RENDERER,
     SUBMIT,
     Policy,
     ask,
     bash,
     sandboxes,
-    until,
     write_job,
 )
 from unit.integrations.slime_fields import arguments  # noqa: E402
 from unit.integrations.slime_parts import row_of  # noqa: E402
+from waits import until  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -125,8 +128,10 @@ class Buffer:
 async def slime_of(
     tmp_path: Path, policy: Policy, monkeypatch: pytest.MonkeyPatch, **values: Any
 ) -> AsyncIterator[Any]:
+    limits = values.pop("limits", None)
+    job = {} if limits is None else {"limits": limits}
     args = arguments(
-        swe_rollout_job=str(write_job(tmp_path, parallelism=8)),
+        swe_rollout_job=str(write_job(tmp_path, parallelism=8, **job)),
         custom_generate_function_path="swe_rollout.integrations.slime.generate",
         rollout_global_dataset=True,
         rollout_batch_size=2,
@@ -176,6 +181,34 @@ async def test_slimes_samples_pass_the_ratio_test(
     report = check_ratio(rows, forced(models)).require()
     assert report.tokens == policy.sampled > 100
     assert {v for row in rows for v in row.weight_versions or () if v} == {"v1", "v2"}
+
+
+@pytest.mark.parametrize("turns", [12, 2])
+async def test_a_sample_has_the_fields_of_the_recipe_for_slime_s14(
+    tmp_path: Path, models: dict[str, TorchModel], monkeypatch: pytest.MonkeyPatch, turns: int
+) -> None:
+    """Tokens, mask, logprobs, text, counts; a limit is TRUNCATED with a reward, never ABORTED."""
+    policy = policy_of(models)
+    limits = {"turns": turns, "contextTokens": 8192, "maxNewTokens": 512}
+    async with slime_of(tmp_path, policy, monkeypatch, limits=limits) as side:
+        ((sample, *_),) = Buffer(1).get_samples(1)
+        params = dict(PARAMETERS)
+        played = await sglang_rollout.generate_and_rm(side.args, sample, params)
+
+    assert played is sample
+    response = sample.tokens[-sample.response_length :]
+    assert sample.response == RENDERER.decode(response)
+    assert len(sample.loss_mask) == len(sample.rollout_log_probs) == sample.response_length
+    columns = list(zip(response, sample.loss_mask, sample.rollout_log_probs, strict=True))
+    said = "".join(RENDERER.decode([token]) for token, mask, _ in columns if mask)
+    assert said == "".join(text + END for text in WHOLE[:turns])
+    assert {logprob for _, mask, logprob in columns if not mask} == {0.0}
+    is_whole = turns > len(WHOLE)
+    assert sample.status == (Sample.Status.COMPLETED if is_whole else Sample.Status.TRUNCATED)
+    notes = sample.metadata["swe_rollout"]
+    # Two parallel calls, one that is broken, one more, and the submission.
+    assert (notes["turns"], notes["tool_calls"]) == ((4, 5) if is_whole else (2, 3))
+    assert sample.reward == pytest.approx(notes["turns"] / 10)
 
 
 async def test_a_partial_rollout_goes_on_in_the_next_step(
@@ -255,3 +288,43 @@ async def test_the_fully_async_worker_requeues_failures_and_trains_none(
     assert any("another attempt" in s.metadata["swe_rollout"].get("note", "") for s in samples)
     raw, advantages = slime.reward_post_process(side.args, samples)
     assert (set(raw), set(advantages)) == ({0.2}, {0.0})
+
+
+async def test_too_many_failures_stop_a_step(
+    tmp_path: Path, models: dict[str, TorchModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = policy_of(models, plays={0: [SUBMIT]})
+    async with slime_of(tmp_path, policy, monkeypatch) as side:
+        sandboxes().refused = 10**6
+        with pytest.raises(FailureRateError, match="sandbox"):
+            await sglang_rollout.generate_rollout_async(side.args, 0, Buffer(2).get_samples)
+        side.state.reset()
+
+
+@pytest.mark.parametrize("refused", [0, 10**6])
+async def test_too_many_failures_stop_the_fully_async_rollout(
+    tmp_path: Path,
+    models: dict[str, TorchModel],
+    monkeypatch: pytest.MonkeyPatch,
+    refused: int,
+) -> None:
+    """slime's worker logs the error, drops the group and would take another one forever."""
+    policy = policy_of(models, plays={0: [SUBMIT]})
+    monkeypatch.setattr(slime_async, "POLL_S", 0.02)
+    monkeypatch.setattr(fully_async, "get_rollout_num_engines", lambda _: 1)
+    monkeypatch.setattr(fully_async, "run", asyncio.ensure_future)
+    async with slime_of(tmp_path, policy, monkeypatch) as side:
+        monkeypatch.setattr(fully_async, "GenerateState", lambda _: side.state)
+        worker = fully_async.AsyncRolloutWorker(side.args, Buffer(2), concurrency=2)
+        worker.poll_interval = 0.02
+        monkeypatch.setattr(fully_async, "_get_global_worker", lambda *_: worker)
+        sandboxes().refused = refused
+        running = asyncio.create_task(worker._loop())
+        rollout = slime_async.generate_rollout(side.args, 0, Buffer(2))
+        if refused:
+            with pytest.raises(FailureRateError, match="sandbox"):
+                await rollout
+        else:
+            assert len(await rollout) == side.args.rollout_batch_size
+        worker.running = False
+        await running

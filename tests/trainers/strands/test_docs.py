@@ -23,7 +23,8 @@ from swe_rollout.integrations.strands import SGLangClient, SGLangModel
 from trainers.strands.servers import serving
 
 pytestmark = [pytest.mark.trainers, pytest.mark.sglang]
-PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "strands.md"
+HOW_TO = Path(__file__).parents[3] / "docs" / "how-to"
+PAGES = ("strands.md", "strands-in-slime.md")
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +40,9 @@ class Status(Enum):
 
 
 def page(url: str) -> dict[str, Any]:
-    """Run the code of the page, but for the agent's run, whose model would have to be Qwen."""
-    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    """Run the code of both pages, but for the agent's run, whose model would have to be Qwen."""
+    whole = "\n".join((HOW_TO / name).read_text("utf-8") for name in PAGES)
+    blocks = re.findall(r"```python\n(.*?)```", whole, re.DOTALL)
     assert len(blocks) == 3
     code = "\n".join(blocks).replace("http://localhost:30000", url)
     code = code.replace("Qwen/Qwen3-4B", str(MODEL))
@@ -55,8 +57,13 @@ def page(url: str) -> dict[str, Any]:
         return None
 
     scope: dict[str, Any] = {"__name__": "page", "start": start}
-    exec(compile(code, str(PAGE), "exec"), scope)  # noqa: S102 - our own page
+    exec(compile(code, PAGES[0], "exec"), scope)  # noqa: S102 - our own page
     return scope
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_no_longer_than_a_page(name: str) -> None:
+    assert len((HOW_TO / name).read_text("utf-8").splitlines()) <= 60
 
 
 def test_the_page_runs(url: str) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
+from itertools import accumulate, groupby, pairwise
 from pathlib import Path
 from typing import Literal, cast
 
@@ -46,13 +47,19 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield own
 
 
-async def episode(client: SGLangClient, *, turns: int = 6, temperature: float = 1.0) -> Rollout:
+async def episode(
+    client: SGLangClient,
+    *,
+    turns: int = 6,
+    temperature: float = 1.0,
+    prompt_logprobs: bool = True,
+) -> Rollout:
     """Play an episode of the tiny model, which calls `bash`, and forms some calls badly."""
     model = SglangModel(
         client=client,
         tokenizer=get_tokenizer(str(MODEL)),
         sampling_params={"max_new_tokens": 160, "temperature": temperature},
-        return_prompt_logprobs=True,
+        return_prompt_logprobs=prompt_logprobs,
     )
     agent = Agent(
         model=model,
@@ -89,24 +96,59 @@ async def episodes(url: str, count: int, *, temperature: float = 1.0) -> list[Ro
         return await playing
 
 
-def write(rollout: Rollout, path: Path, *, shift: int = 0) -> Path:
-    """Write a rollout as a record that the teacher reads; `shift`: of logprobs, to break it."""
+def write(rollout: Rollout, path: Path) -> Path:
+    """Write a rollout as a record that the teacher reads."""
     branch = rollout.branch()
-    logprobs = list(branch.logprobs)
-    if shift:
-        at = [i for i, value in enumerate(logprobs) if value is not None]
-        values = [logprobs[i] for i in at]
-        for i, value in zip(at, values[-shift:] + values[:-shift], strict=True):
-            logprobs[i] = value
     record = {
         "episode": "strands/fix/0",
         "token_ids": branch.token_ids,
-        "logprobs": logprobs,
+        "logprobs": branch.logprobs,
         "segments": [asdict(segment) for segment in branch.segments],
-        "prompt_logprobs": [] if shift else branch.prompt_logprobs,
+        "prompt_logprobs": branch.prompt_logprobs,
     }
     path.write_text(json.dumps(record))
     return path
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What a trainer takes from the model, one item for each token."""
+
+    token_ids: list[int]
+    loss_mask: list[int]
+    logprobs: list[float]
+
+    def write(self, name: str, folder: Path) -> Path:
+        """Write what is masked in as a record, which the teacher reports under `name`."""
+        ends = accumulate(len(list(run)) for _, run in groupby(self.loss_mask))
+        runs = pairwise((0, *ends))
+        record = {
+            "episode": "strands/fix/0",
+            "token_ids": self.token_ids,
+            "logprobs": self.logprobs,
+            "segments": [
+                {"kind": "sampled", "start": start, "end": end, "turn": 0, "weight_version": name}
+                for start, end in runs
+                if self.loss_mask[start]
+            ],
+        }
+        path = folder / f"{name}.json"
+        path.write_text(json.dumps(record))
+        return path
+
+
+MUTATIONS: dict[str, Callable[[Columns], Columns]] = {
+    "whole": lambda columns: columns,
+    "shifted": lambda columns: replace(columns, logprobs=[*columns.logprobs[1:], 0.0]),
+    "without_mask": lambda columns: replace(
+        columns,
+        loss_mask=[int(at >= columns.loss_mask.index(1)) for at in range(len(columns.loss_mask))],
+    ),
+    # A turn begins one token late, or ends one late.
+    "shifted_mask": lambda columns: replace(columns, loss_mask=[0, *columns.loss_mask[:-1]]),
+    # The response begins one id late, and its columns do not.
+    "late_boundary": lambda columns: replace(columns, token_ids=[0, *columns.token_ids[:-1]]),
+}
 
 
 def ratio_off(report: dict[str, object], field: str = "max_difference") -> float:
@@ -134,11 +176,19 @@ async def test_every_trained_token_has_the_probability_that_the_model_gives_it(
     assert len(sampled) > turns, "no turn was aborted: the test shows less than it says"
 
 
-async def test_logprobs_that_are_shifted_by_one_are_found(url: str, tmp_path: Path) -> None:
-    (rollout,) = await episodes(url, 1)
-    whole = teach([write(rollout, tmp_path / "whole.json")], {"default": MODEL})
-    shifted = teach([write(rollout, tmp_path / "shifted.json", shift=1)], {"default": MODEL})
-    assert ratio_off(whole) < TOLERANCE < ratio_off(shifted)
+async def test_wrong_columns_fail_the_ratio_test(url: str, tmp_path: Path) -> None:
+    """A shift by one, a dropped mask and a wrong boundary, of what a trainer reads."""
+    async with SGLangClient(url) as client:
+        rollout = await episode(client, prompt_logprobs=False)
+    columns = Columns(rollout.token_ids, rollout.loss_mask, rollout.logprobs)
+    records = [mutate(columns).write(name, tmp_path) for name, mutate in MUTATIONS.items()]
+
+    report = teach(records, dict.fromkeys(MUTATIONS, MODEL))
+
+    off = {name: math.expm1(each["max_difference"]) for name, each in report["versions"].items()}
+    assert off.pop("whole") < TOLERANCE
+    assert off.keys() == MUTATIONS.keys() - {"whole"}
+    assert min(off.values()) > 10 * TOLERANCE
 
 
 class Verdict(BaseModel):

@@ -1,4 +1,4 @@
-"""The snippets of docs/how-to/trl.md run as they stand, but for one step."""
+"""The snippets of docs/how-to/trl.md and of the tutorial run as they stand, but for one step."""
 
 from __future__ import annotations
 
@@ -28,13 +28,19 @@ pytestmark = [
     pytest.mark.trainers,
     pytest.mark.filterwarnings("default"),  # TRL's and transformers' own
 ]
-PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "trl.md"
-SNIPPETS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+DOCS = Path(__file__).parents[3] / "docs"
+PAGES = [DOCS / "how-to" / "trl.md", DOCS / "tutorial" / "6-trainer.md"]
+SNIPPETS = [
+    snippet
+    for page in PAGES
+    for snippet in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    if "trl" in snippet
+]
 OPTIONS = "max_steps=1, use_cpu=True, bf16=False, report_to='none', save_strategy='no', "
 OPTIONS += "disable_tqdm=True, per_device_train_batch_size=8"
 
 
-@pytest.mark.parametrize("snippet", SNIPPETS, ids=["GRPOTrainer", "AsyncGRPOTrainer"])
+@pytest.mark.parametrize("snippet", SNIPPETS, ids=["GRPOTrainer", "AsyncGRPOTrainer", "tutorial"])
 def test_a_snippet_trains_a_step(
     snippet: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

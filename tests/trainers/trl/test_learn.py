@@ -25,7 +25,7 @@ tasks: Any = import_module("tasks")
 TASKS = list(tasks.tasks())
 
 
-def test_the_base_policy_reads_every_issue_with_every_edit_equally_often() -> None:
+def test_the_base_policy_reads_every_issue_with_four_edits_equally_often() -> None:
     job = RolloutJob.from_yaml(Path(tasks.__file__).with_name("job.yaml"))
     renderer = Renderer.load(str(tokenizer_path()))
 
@@ -40,7 +40,11 @@ def test_the_base_policy_reads_every_issue_with_every_edit_equally_often() -> No
         assert "submit" in renderer.decode(said)
 
     assert set(seen.values()) == {1}
-    assert len(seen) == 32 * 8
+    assert set(Counter(issue for issue, _ in seen).values()) == {4}
+    assert Counter(edit for _, edit in seen) == dict.fromkeys(tasks.MEANT.values(), 16)
+    for task in TASKS:
+        word = next(word for word in tasks.MEANT if word in task.problem_statement)
+        assert seen[task.problem_statement, tasks.MEANT[word]] == 1
 
 
 def test_the_tests_of_a_task_accept_one_expression() -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import warnings
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
 pytest.importorskip("torch", reason="needs scripts/trainers verl")
@@ -15,90 +12,33 @@ with warnings.catch_warnings():
     # verl's and ray's own, while they are imported.
     warnings.simplefilter("ignore")
     pytest.importorskip("verl", reason="needs scripts/trainers verl")
-    from hydra import compose, initialize_config_module
     from verl.experimental.agent_loop.agent_loop import AgentLoopWorker, _agent_loop_registry
-    from verl.protocol import DataProto
-    from verl.workers.rollout.replica import TokenOutput
 
-from swe_rollout.engine.transformers.sampling import log_softmax
+    from trainers.verl.verl_parts import PROMPT, RESPONSE, Servers, batch_of, configuration
+
 from swe_rollout.integrations.held import let_go
 from swe_rollout.integrations.verl_outputs import RolloutFailedError
 from swe_rollout.testing.ratio import RatioRow, check_ratio, forced
+from swe_rollout.training.failure_rate import FailureRateError
 from trainers.tiny_model import TorchModel, save_model
 from unit.integrations import rollouts
 from unit.integrations.rollouts import (
     BROKEN,
     PARALLEL,
-    RENDERER,
     SUBMIT,
     ask,
-    bash,
     encode,
     sandboxes,
     write_job,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
 pytestmark = [
     pytest.mark.trainers,
     pytest.mark.filterwarnings("default"),  # verl's and ray's own
 ]
-MAIN = [PARALLEL, BROKEN, ask("Look."), "On and on. " * 30, SUBMIT]
-SUB = [bash("ls"), "Found."]
-OPENING = encode("<|im_start|>assistant\n")
-PROMPT, RESPONSE = 2048, 2048
-
-
-class Servers:
-    """verl's server manager: plays texts with the logprobs of a model, under steps that change."""
-
-    def __init__(self, models: dict[str, TorchModel], *, abort_every: int | None = None) -> None:
-        self.models = models
-        self.abort_every = abort_every
-        self.calls: list[dict[str, Any]] = []
-        self.sampled_by: dict[int, str] = {}
-        self.experts = False
-        self.main: Sequence[str] = MAIN
-
-    async def generate(
-        self, request_id: str, *, prompt_ids: list[int], sampling_params: dict[str, Any], **_: Any
-    ) -> TokenOutput:
-        self.calls.append({"request_id": request_id, "ids": prompt_ids, **sampling_params})
-        await asyncio.sleep(0)
-        if self.abort_every and len(self.calls) % 5 == 0:
-            # As at the update of weights: nothing was sampled yet.
-            return TokenOutput(token_ids=[], log_probs=[], stop_reason="aborted")
-        starts = [
-            at for at in range(len(prompt_ids)) if prompt_ids[at : at + len(OPENING)] == OPENING
-        ]
-        is_sub = RENDERER.decode(prompt_ids[: starts[0]]).rstrip().endswith("Look.<|im_end|>")
-        texts = SUB if is_sub else self.main
-        script = encode(texts[min(len(starts), len(texts)) - 1] + "<|im_end|>")
-        left = script[len(prompt_ids) - starts[-1] - len(OPENING) :]
-        bound = min(sampling_params["max_tokens"], self.abort_every or 10**6)
-        ids = left[:bound]
-        names = list(self.models)
-        version = names[len(self.calls) % len(names)]
-        whole = [*prompt_ids, *ids]
-        for end in range(len(prompt_ids), len(whole)):
-            self.sampled_by[hash(tuple(whole[: end + 1]))] = version
-        rows = self.models[version].decoded(whole[:-1], len(prompt_ids) - 1)
-        aborted = len(ids) < min(len(left), sampling_params["max_tokens"])
-        shape = (len(whole) - 1, 2, 1)
-        return TokenOutput(
-            token_ids=ids,
-            log_probs=[
-                float(log_softmax(row, sampling_params["temperature"])[each])
-                for row, each in zip(rows, ids, strict=True)
-            ],
-            routed_experts=np.full(shape, len(self.calls)) if self.experts else None,
-            stop_reason="aborted" if aborted else "completed",
-            num_preempted=1,
-            extra_fields={"global_steps": int(version), "num_cached_tokens": 5},
-        )
 
 
 @pytest.fixture(scope="session")
@@ -125,39 +65,7 @@ def worker_of(
 ) -> Any:
     """Return verl's worker, configured as a user does: by verl's own configuration."""
     monkeypatch.setenv("SWE_ROLLOUT_JOB", str(job))
-    yaml = files("swe_rollout.integrations") / "verl_agent.yaml"
-    with initialize_config_module("verl.trainer.config", version_base=None):
-        config = compose(
-            "ppo_trainer",
-            overrides=[
-                f"actor_rollout_ref.model.path={model_path}",
-                f"actor_rollout_ref.rollout.prompt_length={PROMPT}",
-                f"actor_rollout_ref.rollout.response_length={RESPONSE}",
-                "actor_rollout_ref.rollout.name=sglang",
-                "actor_rollout_ref.rollout.temperature=0.8",
-                "actor_rollout_ref.rollout.calculate_log_probs=True",
-                "actor_rollout_ref.rollout.agent.default_agent_loop=swe_rollout",
-                f"actor_rollout_ref.rollout.agent.agent_loop_config_path={yaml}",
-            ],
-        )
-    return AgentLoopWorker(config, servers)
-
-
-def batch_of(*tasks: str) -> Any:
-    rows: dict[str, list[Any]] = {
-        "raw_prompt": [[{"role": "user", "content": task}] for task in tasks],
-        "extra_info": [{"instance_id": task} for task in tasks],
-        "index": list(range(len(tasks))),
-    }
-    return DataProto.from_dict(
-        non_tensors={name: _objects(column) for name, column in rows.items()}
-    )
-
-
-def _objects(values: list[Any]) -> Any:
-    column = np.empty(len(values), dtype=object)
-    column[:] = values
-    return column
+    return AgentLoopWorker(configuration(model_path), servers)
 
 
 def rows_of(batch: Any, servers: Servers) -> list[RatioRow]:
@@ -292,8 +200,10 @@ async def test_the_v1_trainer_takes_branches_and_leaves_failures_out(
         assert fields["routed_experts"][0, 0, 0] < fields["routed_experts"][length - 2, 0, 0]
         assert fields["extra_fields"]["reward_extra_info"] == {"acc": 0.0}
         assert fields["rm_scores"][-1] == pytest.approx(0.4)
-    sandboxes().refused = 1
-    assert await play() == []
+    sandboxes().refused = 3
+    assert [await play() for _ in range(2)] == [[], []]
+    with pytest.raises(FailureRateError, match="3 of the last 4 samples failed"):
+        await play()
 
 
 async def test_the_older_trainer_is_stopped_by_a_failure_and_never_given_a_reward(

@@ -20,7 +20,8 @@ with warnings.catch_warnings():
 
 from swe_rollout.errors import UsageError
 from swe_rollout.integrations.held import let_go
-from unit.integrations.rollouts import sandboxes, until, write_job
+from unit.integrations.rollouts import sandboxes, write_job
+from waits import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

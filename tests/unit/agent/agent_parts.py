@@ -18,19 +18,14 @@ from swe_rollout.agent.tools import toolbox
 from swe_rollout.agent.tools.base import Toolbox
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.errors import SandboxError
+from swe_rollout.generation import FinishReason, Generation, WeightSpan
 from swe_rollout.instance import Instance
 from swe_rollout.sandbox.base import MAX_OUTPUT_BYTES, ExecResult
-from swe_rollout.spec.job import Limits
+from swe_rollout.spec.limits import Limits
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.testing.tiny import tokenizer_path
-from swe_rollout.trajectory import (
-    EpisodeId,
-    FinishReason,
-    Generation,
-    StopReason,
-    Turn,
-    WeightSpan,
-)
+from swe_rollout.trajectory import EpisodeId, StopReason
+from swe_rollout.turn import Turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

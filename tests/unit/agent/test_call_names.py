@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rollout_dev import families
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.tools.base import ToolSpec
-from swe_rollout.trajectory import CallStatus, ToolCall
+from swe_rollout.turn import CallStatus, ToolCall
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,6 +12,7 @@ import pytest
 
 from swe_rollout.agent.chat_turns import read_calls
 from swe_rollout.agent.context import AgentContext
+from swe_rollout.agent.first_prompt import PromptTooLongError
 from swe_rollout.agent.parts import AgentParts
 from swe_rollout.agent.program import loop, run_agent
 from swe_rollout.agent.prompts import Prompts
@@ -29,10 +30,12 @@ from swe_rollout.engine.chat.base import (
 )
 from swe_rollout.engine.sglang.protocol import ContextOverflowError
 from swe_rollout.errors import EngineError, InternalError
+from swe_rollout.generation import FinishReason
 from swe_rollout.instance import Instance
-from swe_rollout.spec.job import CutTurns, Limits
+from swe_rollout.spec.limits import CutTurns, Limits
 from swe_rollout.spec.policy import Sampling
-from swe_rollout.trajectory import CallStatus, ChatLine, FinishReason, StopReason
+from swe_rollout.trajectory import ChatLine, StopReason
+from swe_rollout.turn import CallStatus
 from unit.agent.agent_parts import EPISODE, TOOLS, Echo
 
 if TYPE_CHECKING:
@@ -285,7 +288,7 @@ async def test_the_time_limit_ends_a_call() -> None:
 async def test_a_full_context_is_an_end_and_no_failure() -> None:
     full = ContextOverflowError("too long")
     assert (await play(say("", LS), full))[0] is StopReason.CONTEXT_FULL
-    with pytest.raises(ContextOverflowError):
+    with pytest.raises(PromptTooLongError, match="too long"):
         await play(full)
 
 

@@ -7,7 +7,7 @@ import pytest
 from swe_rollout.agent.compaction import with_summary
 from swe_rollout.agent.context import AgentContext
 from swe_rollout.agent.prompts import Message, MessageRole
-from swe_rollout.spec.job import Limits
+from swe_rollout.spec.limits import Limits
 from swe_rollout.tokens.branch import BranchKind
 from swe_rollout.trajectory import StopReason
 from unit.agent.agent_parts import RENDERER, SUBMIT, Echo, bash, loop_of, player

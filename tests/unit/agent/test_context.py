@@ -23,17 +23,11 @@ from swe_rollout.agent.tools.bash import Bash
 from swe_rollout.agent.tools.offered import Offered
 from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.errors import EngineError, SandboxError
-from swe_rollout.spec.job import Limits
+from swe_rollout.generation import FinishReason, Generation, WeightSpan
+from swe_rollout.spec.limits import Limits
 from swe_rollout.tokens.log import SegmentKind
-from swe_rollout.trajectory import (
-    CallStatus,
-    FinishReason,
-    Generation,
-    Observation,
-    StopReason,
-    Turn,
-    WeightSpan,
-)
+from swe_rollout.trajectory import StopReason
+from swe_rollout.turn import CallStatus, Observation, Turn
 from unit.agent.agent_parts import (
     BROKEN,
     END,

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from swe_rollout.agent.first_prompt import PromptTooLongError
 from swe_rollout.errors import InternalError
-from swe_rollout.spec.job import CutTurns, Limits
+from swe_rollout.spec.limits import CutTurns, Limits
 from swe_rollout.trajectory import StopReason
 from unit.agent.agent_parts import (
     BROKEN,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from swe_rollout.agent.context import AgentContext
-    from swe_rollout.trajectory import ToolCall
+    from swe_rollout.turn import ToolCall
 
 
 class Op(Enum):
@@ -177,7 +178,11 @@ def test_branches_hold_for_every_program(
         return StopReason.FINISHED
 
     episode = loop_of(engine, program=program, limits=limits, sandbox=Echo())
-    asyncio.run(episode.run())
+    try:
+        asyncio.run(episode.run())
+    except PromptTooLongError:
+        assert episode.context.branches()[0].segments[0].end + 1 >= limits.context_tokens
+        assert not episode.context.episode_turns
     assert len(episode.context.episode_turns) <= limits.turns
     for branch in episode.context.branches():
         first = branch.segments[0].end

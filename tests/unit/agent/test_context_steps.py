@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from swe_rollout.errors import InternalError
-from swe_rollout.spec.job import CutTurns, Limits
+from swe_rollout.spec.limits import CutTurns, Limits
 from swe_rollout.tokens.log import SegmentKind
-from swe_rollout.trajectory import StopReason, Turn
+from swe_rollout.trajectory import StopReason
+from swe_rollout.turn import Turn
 from unit.agent.agent_parts import BROKEN, END, RENDERER, SUBMIT, Echo, bash, loop_of, player
 from unit.agent.branch_checks import assert_branches_hold
 
@@ -228,7 +229,7 @@ async def test_steps_out_of_order_are_refused_with_the_reason(
         (Limits(max_new_tokens=3), StopReason.TOKEN_LIMIT),
         (Limits(format_errors=2), StopReason.FORMAT_ERRORS),
         (Limits(repeated_turns=2), StopReason.REPEATED),
-        (Limits(context_tokens=700), StopReason.CONTEXT_FULL),
+        (Limits(context_tokens=1100), StopReason.CONTEXT_FULL),
     ],
 )
 async def test_no_message_goes_past_a_limit(limits: Limits, stop: StopReason) -> None:

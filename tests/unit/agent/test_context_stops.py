@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 
+from swe_rollout.agent.first_prompt import PromptTooLongError
 from swe_rollout.agent.prompts import Prompts
+from swe_rollout.errors import Boundary
 from swe_rollout.sandbox.base import Role, Sandbox, SandboxRequest
 from swe_rollout.sandbox.local.images import LocalImage, Mount, image_folder, save_image
 from swe_rollout.sandbox.local.provider import LocalProvider
-from swe_rollout.spec.job import CutTurns, Limits
+from swe_rollout.spec.limits import CutTurns, Limits
 from swe_rollout.spec.sandbox import LocalSandbox
 from swe_rollout.tokens.log import SegmentKind
-from swe_rollout.trajectory import CallStatus, StopReason
+from swe_rollout.trajectory import StopReason
+from swe_rollout.turn import CallStatus
 from unit.agent.agent_parts import (
     BROKEN,
     EPISODE,
@@ -27,6 +30,7 @@ from unit.agent.agent_parts import (
     loop_of,
     player,
 )
+from waits import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -133,12 +137,22 @@ async def test_a_generation_is_clipped_to_the_room_in_the_context(sandbox: Sandb
     assert loop.log.sampled == 10
 
 
-async def test_a_prompt_that_fills_the_context_is_never_sent(sandbox: Sandbox) -> None:
+@pytest.mark.parametrize("room", [0, 1])
+async def test_a_prompt_that_fills_the_context_is_the_tasks_failure_and_never_sent(
+    sandbox: Sandbox, room: int
+) -> None:
+    first = Prompts().messages("It fails.", sandbox.workdir)
+    prompt = len(RENDERER.prompt(first, TOOLS.specs).ids)
     engine = player(SUBMIT)
-    loop = loop_of(engine, sandbox=sandbox, limits=Limits(context_tokens=64))
+    loop = loop_of(engine, sandbox=sandbox, limits=Limits(context_tokens=prompt + room))
 
-    assert await loop.run() is StopReason.CONTEXT_FULL
+    with pytest.raises(PromptTooLongError, match=f"it has {prompt} tokens") as raised:
+        await loop.run()
+    assert raised.value.boundary is Boundary.DATASET
+    assert not raised.value.retryable
+    assert "spec.limits.contextTokens" in raised.value.fix
     assert (engine.requests, loop.turns) == ([], [])
+    assert len(loop.log) == prompt
 
 
 async def test_an_observation_that_does_not_fit_ends_the_episode_and_stays_out_of_the_log(
@@ -165,20 +179,20 @@ async def test_time_ends_an_episode_in_the_middle_of_a_generation(sandbox: Sandb
     engine = player(SUBMIT, pause_s=30)
     loop = loop_of(engine, sandbox=sandbox, limits=Limits(episode_seconds=0.05))
 
-    assert await asyncio.wait_for(loop.run(), 5) is StopReason.TIME_LIMIT
+    assert await asyncio.wait_for(loop.run(), PATIENCE_S) is StopReason.TIME_LIMIT
     assert loop.turns == []
 
 
 async def test_time_ends_an_episode_between_calls_and_bounds_each_of_them(
     sandbox: Sandbox,
 ) -> None:
-    engine = player(bash("sleep 20") + bash("touch second"))
-    loop = loop_of(engine, sandbox=sandbox, limits=Limits(episode_seconds=1.0))
+    engine = player(bash("sleep 600") + bash("touch second"))
+    loop = loop_of(engine, sandbox=sandbox, limits=Limits(episode_seconds=2))
 
     assert await loop.run() is StopReason.TIME_LIMIT
     assert len(loop.turns[0].tool_calls) == 2
     assert [observation.timed_out for observation in loop.turns[0].observations] == [True]
-    assert loop.turns[0].tools_s < 10
+    assert loop.turns[0].tools_s < 300
 
 
 async def test_a_tool_has_its_own_time_where_the_episode_has_more(sandbox: Sandbox) -> None:

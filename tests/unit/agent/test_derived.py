@@ -9,7 +9,7 @@ import pytest
 from rollout_dev.families import vocabulary
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.spec.tool_format import ToolFormat
-from swe_rollout.trajectory import CallStatus, ToolCall
+from swe_rollout.turn import CallStatus, ToolCall
 
 if TYPE_CHECKING:
     from pathlib import Path

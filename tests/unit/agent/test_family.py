@@ -19,7 +19,8 @@ from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.tools.base import Parameter, ParameterType, ToolSpec
 from swe_rollout.spec.tool_format import ToolFormat
 from swe_rollout.tokens.log import TokenLog
-from swe_rollout.trajectory import CallStatus, Retention, ToolCall
+from swe_rollout.trajectory import Retention
+from swe_rollout.turn import CallStatus, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

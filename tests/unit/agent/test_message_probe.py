@@ -14,7 +14,7 @@ from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.turn_probe import UnfitError
 from swe_rollout.errors import InternalError
 from swe_rollout.testing.tiny import tokenizer_path
-from swe_rollout.trajectory import CallStatus, ToolCall
+from swe_rollout.turn import CallStatus, ToolCall
 from unit.agent.test_renderer import TEMPLATES, folder_with
 
 if TYPE_CHECKING:

@@ -9,13 +9,15 @@ from typing import ClassVar
 import pytest
 
 from swe_rollout.agent.context import AgentContext
-from swe_rollout.agent.program import AGENTS, Agent, loop
-from swe_rollout.errors import EngineError, InternalError
+from swe_rollout.agent.program import AGENTS, Agent, AgentFailedError, loop
+from swe_rollout.deadline import CLOCK, Deadline
+from swe_rollout.errors import Boundary, EngineError, InternalError
 from swe_rollout.extension import ExtensionError
-from swe_rollout.spec.job import Limits
+from swe_rollout.spec.limits import Limits
 from swe_rollout.testing.extensions.agents import AgentContract
 from swe_rollout.trajectory import StopReason
 from unit.agent.agent_parts import SUBMIT, Echo, bash, loop_of, player
+from waits import PATIENCE_S
 
 
 class TestLoop(AgentContract):
@@ -43,6 +45,24 @@ async def test_a_program_decides_when_to_end_and_what_runs_between_turns() -> No
     assert await played.run() is StopReason.FINISHED
     assert sandbox.commands == ["ls", "git diff --stat"] * 2
     assert len(played.turns) == 2
+
+
+async def test_whatever_a_program_waits_for_finds_the_clock_of_its_episode() -> None:
+    found: list[Deadline | None] = []
+
+    async def waits(context: AgentContext) -> StopReason:
+        await context.begin()
+        found.append(CLOCK.get())
+        found.append(await asyncio.create_task(clock_here()))
+        assert context.clock is found[0]
+        return StopReason.FINISHED
+
+    async def clock_here() -> Deadline | None:
+        return CLOCK.get()
+
+    assert await loop_of(player(), program=waits).run() is StopReason.FINISHED
+    assert found[0] is found[1] is not None
+    assert CLOCK.get() is None
 
 
 class Held:
@@ -131,8 +151,8 @@ async def test_a_program_that_hangs_is_cancelled_after_the_episode_s_time(
             ended.set()
         return StopReason.FINISHED
 
-    played = loop_of(player(bash("ls")), program=hangs, limits=Limits(episode_seconds=0.1))
-    assert await asyncio.wait_for(played.run(), 20) is StopReason.TIME_LIMIT
+    played = loop_of(player(bash("ls")), program=hangs, limits=Limits(episode_seconds=2))
+    assert await asyncio.wait_for(played.run(), PATIENCE_S) is StopReason.TIME_LIMIT
     assert ended.is_set()
     assert len(played.turns) == 1
 
@@ -144,3 +164,22 @@ async def test_a_timeout_of_the_program_s_own_is_not_the_episode_s() -> None:
 
     with pytest.raises(TimeoutError, match="of its own"):
         await loop_of(player(SUBMIT), program=fails).run()
+
+
+async def test_an_error_of_the_program_is_its_users_and_one_that_it_passes_on_is_not() -> None:
+    """Issue 16, point 4: who owns a failure."""
+
+    async def divides(context: AgentContext) -> StopReason:
+        await context.begin()
+        return StopReason.FINISHED if 1 / len(context.turns) else StopReason.SUBMITTED
+
+    with pytest.raises(AgentFailedError, match="ZeroDivisionError") as caught:
+        await loop_of(player(SUBMIT), program=divides).run()
+    assert caught.value.boundary is Boundary.EXTENSION
+
+    async def refused(context: AgentContext) -> StopReason:
+        del context
+        raise EngineError("gone")
+
+    with pytest.raises(EngineError, match="gone"):
+        await loop_of(player(SUBMIT), program=refused).run()

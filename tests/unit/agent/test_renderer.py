@@ -20,7 +20,7 @@ from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.tools import toolbox
 from swe_rollout.spec.tool_format import ToolFormat
 from swe_rollout.testing.tiny import tokenizer_path
-from swe_rollout.trajectory import CallStatus, ToolCall
+from swe_rollout.turn import CallStatus, ToolCall
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 
 from swe_rollout.engine.base import GenerateRequest
-from swe_rollout.spec.job import Limits
+from swe_rollout.generation import FinishReason, Generation
+from swe_rollout.spec.limits import Limits
 from swe_rollout.tokens.log import SegmentKind
 from swe_rollout.tokens.replay import ExpertShape, Recording, ReplayRows
-from swe_rollout.trajectory import FinishReason, Generation, StopReason
+from swe_rollout.trajectory import StopReason
 from unit.agent.agent_parts import END, SUBMIT, Aborting, Player, bash, encode, loop_of, player
 
 
@@ -101,8 +102,8 @@ async def test_time_that_the_engine_was_away_is_not_the_episode_s_to_lose() -> N
         async def generate(self, request: GenerateRequest) -> Generation:
             assert request.clock is not None
             with request.clock.paused():
-                self.pause_s = 0.4
+                self.pause_s = 1.1
                 return await super().generate(request)
 
-    loop = loop_of(Away([encode(SUBMIT + END)]), limits=Limits(episode_seconds=0.3))
+    loop = loop_of(Away([encode(SUBMIT + END)]), limits=Limits(episode_seconds=1))
     assert await loop.run() is StopReason.SUBMITTED

@@ -9,13 +9,14 @@ import pytest
 
 from swe_rollout.agent.context import MAX_DEPTH, MAX_SUB_AGENTS, AgentContext
 from swe_rollout.errors import EngineError, InternalError
-from swe_rollout.spec.job import Limits
+from swe_rollout.spec.limits import Limits
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.tokens.branch import BranchKind
 from swe_rollout.tokens.replay import ExpertShape, Recording, ReplayRows
 from swe_rollout.trajectory import StopReason
 from unit.agent.agent_parts import RENDERER, SUBMIT, Echo, bash, loop_of, player
 from unit.agent.branch_checks import assert_branches_hold
+from waits import PATIENCE_S
 
 
 async def delegates(context: AgentContext) -> StopReason:
@@ -90,9 +91,9 @@ async def test_the_time_of_the_episode_is_for_all_agents_together() -> None:
         assert set(stops) == {StopReason.TIME_LIMIT}
         return await context.finish()
 
-    engine = player(bash("ls"), pause_s=30.0)
-    episode = loop_of(engine, program=spends, limits=Limits(episode_seconds=0.2))
-    assert await asyncio.wait_for(episode.run(), 20) is StopReason.TIME_LIMIT
+    engine = player(bash("ls"), pause_s=600)
+    episode = loop_of(engine, program=spends, limits=Limits(episode_seconds=1))
+    assert await asyncio.wait_for(episode.run(), PATIENCE_S) is StopReason.TIME_LIMIT
     assert episode.context.episode_turns == []
 
 
@@ -173,7 +174,7 @@ async def test_each_branch_has_replay_data_of_its_own() -> None:
     import numpy as np  # noqa: PLC0415
 
     from swe_rollout.engine.base import GenerateRequest  # noqa: PLC0415
-    from swe_rollout.trajectory import Generation  # noqa: PLC0415
+    from swe_rollout.generation import Generation  # noqa: PLC0415
     from unit.agent.agent_parts import Player, encode  # noqa: PLC0415
 
     class Recorded(Player):

@@ -13,7 +13,7 @@ from swe_rollout.errors import PrerequisiteError
 from swe_rollout.spec.tool_format import ToolFormat
 from swe_rollout.testing.tokens.conformance import check_conformance
 from swe_rollout.testing.tokens.patterns import TOOLS
-from swe_rollout.trajectory import CallStatus, ToolCall
+from swe_rollout.turn import CallStatus, ToolCall
 
 if TYPE_CHECKING:
     from pathlib import Path

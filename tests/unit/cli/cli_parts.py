@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -23,3 +24,10 @@ def run_cli(monkeypatch: pytest.MonkeyPatch, *arguments: str, program: str = "sw
             signal.signal(number, handler)
     code = ended.value.code
     return code if isinstance(code, int) else 0
+
+
+def without_cluster(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+    """Let this machine name no cluster."""
+    for variable in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("HOME", str(home))

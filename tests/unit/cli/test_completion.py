@@ -1,13 +1,18 @@
-"""Completion of `kubectl swe-rollout`."""
+"""Completion in bash, zsh and fish, and of `kubectl swe-rollout`."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from swe_rollout.cli import completion, options
+from unit.cli.cli_parts import run_cli, without_cluster
+from unit.cli.store_parts import stored
 
 
 @pytest.mark.parametrize(
@@ -32,6 +37,7 @@ def test_kubectl_gets_the_words_of_the_command_line(
         return ["demo", "dino"]
 
     monkeypatch.setattr(options, "_list_names", list_names)
+    monkeypatch.setenv("KUBECONFIG", "config")
     monkeypatch.setattr(sys, "argv", ["kubectl_complete-swe_rollout", *words])
     for variable in ("_SWE_ROLLOUT_COMPLETE", "COMP_WORDS", "COMP_CWORD"):
         monkeypatch.setenv(variable, "")
@@ -39,3 +45,105 @@ def test_kubectl_gets_the_words_of_the_command_line(
     completion.complete_for_kubectl()
 
     assert capsys.readouterr().out.split() == offered
+
+
+def completed(
+    words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> list[str]:
+    """What bash is offered for the last word."""
+    monkeypatch.setattr(sys, "argv", ["kubectl_complete-swe_rollout", *words.split(" ")])
+    for variable in ("_SWE_ROLLOUT_COMPLETE", "COMP_WORDS", "COMP_CWORD"):
+        monkeypatch.setenv(variable, "")
+    completion.complete_for_kubectl()
+    return capsys.readouterr().out.split()[:-1]
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("status ", ["runs/demo", "runs/other"]),
+        ("status runs/d", ["runs/demo"]),
+        ("view runs/demo", ["runs/demo"]),
+        ("view runs/demo/a", ["runs/demo/a/0", "runs/demo/a/1"]),
+        ("view runs/demo/", ["runs/demo/a/0", "runs/demo/a/1"]),
+        ("view runs/demo/b", []),
+        ("view runs/demo/a/0 runs/o", ["runs/other"]),
+        ("status s3://bucket/", []),
+        ("status nothing/there/", []),
+        ("export runs/demo --to par", ["parquet"]),
+    ],
+)
+def test_jobs_in_folders_and_their_episodes_are_completed_without_a_cluster(
+    words: str,
+    offered: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    stored(tmp_path)
+    (tmp_path / "runs/other").mkdir()
+    (tmp_path / "runs/other/plan.json").write_text("{}")
+    (tmp_path / "runs/no-job").mkdir()
+    monkeypatch.chdir(tmp_path)
+    without_cluster(monkeypatch, tmp_path)
+
+    assert completed(words, monkeypatch, capsys) == offered
+
+
+SHELL_CASES = {
+    "swe-rollout sta": ["stats", "status"],
+    "swe-rollout status runs/d": ["runs/demo"],
+    "swe-rollout view runs/demo/a": ["runs/demo/a/0", "runs/demo/a/1"],
+    "swe-rollout status runs/demo --outp": ["--output"],
+    "swe-rollout status runs/demo -o ya": ["yaml"],
+}
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize("line", SHELL_CASES)
+def test_a_shell_completes_verbs_options_jobs_and_addresses(
+    shell: str,
+    line: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Issue 17, point 3: called as the shell's own script calls it."""
+    stored(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    without_cluster(monkeypatch, tmp_path)
+    asked = {
+        "bash": {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1)},
+        "zsh": {"_TYPER_COMPLETE_ARGS": line},
+        "fish": {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
+    }
+    for name, value in ({"_SWE_ROLLOUT_COMPLETE": f"complete_{shell}"} | asked[shell]).items():
+        monkeypatch.setenv(name, value)
+
+    assert run_cli(monkeypatch) == 0
+
+    said = capsys.readouterr().out
+    for word in SHELL_CASES[line]:
+        assert f'"{word}"' in said if shell == "zsh" else word in said.split()
+
+
+def test_bash_completes_with_the_script_that_is_installed(tmp_path: Path) -> None:
+    stored(tmp_path)
+    program = Path(sys.executable).parent
+    script = (
+        'eval "$(_SWE_ROLLOUT_COMPLETE=source_bash swe-rollout)"\n'
+        "COMP_WORDS=(swe-rollout view runs/demo/a)\nCOMP_CWORD=2\n"
+        "_swe_rollout_completion swe-rollout\n"
+        'printf "%s\\n" "${COMPREPLY[@]}"\n'
+    )
+
+    done = subprocess.run(
+        ["bash", "-c", script],
+        cwd=tmp_path,
+        env={"PATH": f"{program}:{os.environ['PATH']}", "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout.split() == ["runs/demo/a/0", "runs/demo/a/1"]

@@ -71,7 +71,7 @@ CASES = _cases()
 
 def _words(line: str) -> list[str]:
     words = shlex.split(line.partition("#")[0] if " #" in line else line)[1:]
-    ends = [number for number, word in enumerate(words) if word in ("|", ">", "&&", ";")]
+    ends = [number for number, word in enumerate(words) if re.fullmatch(r"\||&&|;|\d?>.*", word)]
     return words[: ends[0]] if ends else words
 
 

@@ -39,4 +39,4 @@ def test_a_file_that_can_t_be_written_is_an_error_that_names_the_missing_folder(
     (tmp_path / "folder").mkdir()
     rows = ("datasets", "rows", "release-pairs", "-O", "folder")
     assert run_cli(monkeypatch, *rows) == 2
-    assert "it is a folder" in capsys.readouterr().err
+    assert "is a folder" in capsys.readouterr().err

@@ -7,12 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 import typer
 
 from swe_rollout.cli.interrupt import InterruptMessages, run_async
+from waits import PATIENCE_S
 
 
 def test_the_first_signal_cleans_up_and_exits_130() -> None:
@@ -43,9 +43,9 @@ def test_the_second_signal_exits_immediately() -> None:
         "async def work():\n"
         "    print('ready', flush=True)\n"
         "    try:\n"
-        "        await asyncio.sleep(60)\n"
+        "        await asyncio.sleep(600)\n"
         "    finally:\n"
-        "        await asyncio.sleep(60)\n"
+        "        await asyncio.sleep(600)\n"
         "run_async(work(), on_note=lambda text: print(text, flush=True))\n"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
@@ -54,11 +54,9 @@ def test_the_second_signal_exits_immediately() -> None:
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGINT)
         assert process.stdout.readline().startswith("stopping")
-        started = time.monotonic()
         process.send_signal(signal.SIGINT)
 
-        assert process.wait(timeout=10) == 130
-        assert time.monotonic() - started < 5
+        assert process.wait(timeout=PATIENCE_S) == 130
 
 
 def test_an_interrupt_while_following_only_says_that_the_job_goes_on() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 import swe_rollout
 from checkout import ROOT
+from ratios import cpu_s
 from swe_rollout.cli.main import EXIT_CODES
 from swe_rollout.spec.template import template
 from unit.cli.cli_parts import run_cli
@@ -60,6 +61,17 @@ def test_help_imports_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "most"), [(("--help",), 5.5), (("explain", "spec"), 18.0)], ids=["help", "spec"]
+)
+def test_it_starts_in_a_few_times_what_python_takes_itself(
+    arguments: tuple[str, ...], most: float
+) -> None:
+    """When this was written: 2.6 times, and 8.3. Three times as much fails."""
+    floor = cpu_s("-c", "import argparse, asyncio, dataclasses, json, typing")
+    assert cpu_s("-m", "swe_rollout.cli.main", *arguments) / floor < most
 
 
 def test_modules_of_the_command_line_do_not_import_each_other_in_a_circle() -> None:
@@ -130,7 +142,7 @@ def test_wrong_requests_exit_2_and_keep_stdout_clean(
 
 def test_an_unexpected_error_keeps_its_traceback_and_asks_to_be_reported() -> None:
     code = (
-        "import sys; from swe_rollout.cli import main, status; status.asyncio = None;"
+        "import sys; from swe_rollout.cli import main, verbs; verbs.typer = None;"
         "sys.argv = ['swe-rollout', 'status', 'runs/demo']; main.main()"
     )
 

@@ -11,7 +11,7 @@ import yaml
 pytest.importorskip("mcp", reason="pip install 'swe-rollout[mcp]' to run these tests")
 
 from swe_rollout.agent.tools import toolbox
-from swe_rollout.spec.job import ToolUse
+from swe_rollout.spec.agent import ToolUse
 from swe_rollout.spec.load import parse_job
 from swe_rollout.spec.template import template
 from unit.agent.tools.mcp.mcp_parts import http_server

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import json
 import pkgutil
 import re
 from typing import TYPE_CHECKING
 
+import yaml
+
 import swe_rollout
 from checkout import ROOT
-from swe_rollout.cli.output import DOCS, documented_class, show_error, write_table
+from swe_rollout.cli.options import OutputFormat
+from swe_rollout.cli.output import DOCS, documented_class, show_error, write_data, write_table
 from swe_rollout.errors import InternalError, Problem, SpecError, SweRolloutError, UsageError
 
 if TYPE_CHECKING:
@@ -45,7 +49,7 @@ def test_a_bug_asks_to_be_reported(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_every_error_has_a_heading_on_the_troubleshooting_page() -> None:
     for module in pkgutil.walk_packages(swe_rollout.__path__, "swe_rollout."):
-        with contextlib.suppress(ModuleNotFoundError):  # of a trainer, in `integrations`
+        with contextlib.suppress(ImportError):  # of a trainer, in `integrations`
             importlib.import_module(module.name)
     page = (ROOT / DOCS).read_text()
 
@@ -75,3 +79,30 @@ def test_tables_show_untrusted_cells_as_they_are(capsys: pytest.CaptureFixture[s
         "[red]a␛[2J     12",
         "b               3",
     ]
+
+
+def test_a_table_of_wide_characters_is_aligned(capsys: pytest.CaptureFixture[str]) -> None:
+    write_table(["NAME", "COUNT#"], [["日本", "1"], ["ab", "22"]])
+
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines == ["NAME  COUNT", "日本      1", "ab       22"]
+
+
+def test_names_alone_and_wide_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [["a\x1b", "1", "x"]]
+    for form, shown in (
+        (OutputFormat.NAME, ["a␛"]),
+        (OutputFormat.TABLE, ["NAME  N", "a␛    1"]),
+        (OutputFormat.WIDE, ["NAME  N  MORE", "a␛    1  x"]),
+    ):
+        write_table(["NAME", "N#", "MORE+"], rows, form)
+        assert [line.rstrip() for line in capsys.readouterr().out.splitlines()] == shown
+
+
+def test_yaml_is_the_same_value_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    value = {"a": ["1", 2.5, None, True], "b: c": "no", "ü": {}}
+
+    write_data(value, OutputFormat.JSON)
+    assert json.loads(capsys.readouterr().out) == value
+    write_data(value, OutputFormat.YAML)
+    assert yaml.safe_load(capsys.readouterr().out) == value

@@ -6,16 +6,19 @@ import asyncio
 
 import structlog
 
-from swe_rollout.cli.live_progress import LiveProgress
 from swe_rollout.cli.logging_setup import configure_logs
 from swe_rollout.cli.options import DisplayKind
-from swe_rollout.cli.run_display import RunTitle, open_run_display, run_screen
-from swe_rollout.errors import Boundary
+from swe_rollout.cli.run_display import (
+    LINES_AT_ONCE,
+    LINES_PER_S,
+    PlainRunLines,
+    open_run_display,
+)
+from swe_rollout.live.progress import LiveTitle
 from swe_rollout.progress import Phase
-from swe_rollout.trajectory import Failure
-from unit.cli.run_parts import FAILURE, ended, episode, open_screen, turn
+from unit.cli.run_parts import FAILURE, ended, episode, open_screen
 
-TITLE = RunTitle("demo", "scripted gold")
+TITLE = LiveTitle("rolloutjob/demo", ("scripted gold",))
 
 
 async def test_without_a_terminal_each_episode_is_one_line() -> None:
@@ -57,7 +60,7 @@ async def test_a_silent_display_prints_nothing() -> None:
 
 async def test_log_lines_stand_above_the_live_screen_and_are_not_obeyed() -> None:
     screen = open_screen(terminal=True)
-    configure_logs(screen.console, verbosity=0)
+    configure_logs(lambda: screen.console, verbosity=0)
     try:
         async with open_run_display(DisplayKind.AUTO, title=TITLE, console=screen.console):
             await asyncio.sleep(0)
@@ -73,52 +76,36 @@ async def test_log_lines_stand_above_the_live_screen_and_are_not_obeyed() -> Non
     assert "rolloutjob/demo" in screen.text
 
 
-def drawn(progress: LiveProgress, *, width: int = 100) -> list[str]:
-    screen = open_screen(width=width)
-    screen.console.print(run_screen(progress, RunTitle("demo", "scripted gold")))
-    return screen.lines
+def test_episodes_that_end_too_fast_have_no_line_and_are_counted() -> None:
+    screen, clock = open_screen(), [0.0]
+    plain = PlainRunLines(screen.console, TITLE, clock=lambda: clock[0])
+    for sample in range(LINES_AT_ONCE + 50):
+        plain.done(ended(sample, 1.0))
+    plain.print_summary()
+    clock[0] += 2.0
+    for sample in range(50):
+        plain.done(ended(sample, 1.0))
+    plain.print_summary()
+
+    events = [line.split()[0] for line in screen.lines]
+    allowed = 2 * int(LINES_PER_S)
+    assert events == [
+        *["episode_done"] * LINES_AT_ONCE,
+        "progress",
+        *["episode_done"] * allowed,
+        "progress",
+    ]
+    assert screen.lines[LINES_AT_ONCE].endswith("lines_left_out=50")
+    assert screen.lines[-1].endswith(f"lines_left_out={50 - allowed}")
 
 
-def test_the_screen_has_the_same_height_whatever_happens() -> None:
-    progress = LiveProgress()
-    before = len(drawn(progress))
-    progress.planned(1000, 0)
-    for sample in range(500):
-        progress.phase(episode(sample), Phase.AGENT)
-        progress.turn(episode(sample), turn(sample))
-    for sample in range(0, 400, 2):
-        progress.done(ended(sample, sample % 3 / 2))
-    for n, boundary in enumerate(Boundary):
-        failure = Failure(boundary, "X", "many\nlines " * 50, retryable=False)
-        progress.done(ended(1000 + n, None, failure=failure))
-
-    assert {len(drawn(progress, width=width)) for width in (40, 80, 200)} == {before}
-
-
-def test_the_screen_shows_the_progress_of_a_job() -> None:
-    progress = LiveProgress()
-    progress.planned(10, 2)
-    for sample in (8, 9):
-        progress.earlier(ended(sample, 1.0, instance="earlier"))
-    progress.phase(episode(0), Phase.AGENT)
-    progress.phase(episode(1), Phase.GRADE)
-    progress.done(ended(2, 1.0))
-    progress.done(ended(3, 0.0))
-    progress.done(ended(0, 0.0, instance="click"))
-
-    text = "\n".join(drawn(progress, width=140))
-
-    assert "5/10" in text
-    assert "2 running · 3 pending" in text
-    assert "agent 1 · grade 1" in text
-    assert "mean 0.60" in text
-    assert "resolved 3/5" in text
-    assert "groups with signal 1/3" in text
-    assert "submitted" in text
-
-
-def test_masked_episodes_are_shown() -> None:
-    progress = LiveProgress()
-    progress.done(ended(1, None, failure=FAILURE))
-
-    assert "masked 1" in "\n".join(drawn(progress))
+def test_nothing_is_said_before_a_plan_and_nothing_twice_at_the_end() -> None:
+    screen = open_screen(width=300)
+    plain = PlainRunLines(screen.console)
+    plain.print_summary()
+    assert screen.lines == []
+    plain.planned(1, 0)
+    plain.done(ended(0, 1.0))
+    plain.print_summary()
+    plain.print_last_summary()
+    assert [line.split()[0] for line in screen.lines] == ["planned", "episode_done", "progress"]

@@ -15,11 +15,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from rollout_operator.resources import FATAL_EXIT_CODES, KILLED_TOO_OFTEN_EXIT_CODE
 from swe_rollout.cli import worker
 from swe_rollout.cli.main import build_app
 from swe_rollout.errors import PrerequisiteError, Problem, SpecError, UnreachableError
+from swe_rollout.observer import Observer
 from swe_rollout.worker import cluster_worker
 from swe_rollout.worker.cluster_worker import WorkerExit, WorkerIdentity
+from swe_rollout.worker.lives import KilledTooOftenError
+from waits import PATIENCE_S
 
 WHERE = ["worker", "--namespace", "rl", "--job", "nightly"]
 
@@ -38,7 +42,10 @@ def run(
     """Run the command with work that ends like this; also returns the identities it worked as."""
     identities: list[WorkerIdentity] = []
 
-    async def work(identity: WorkerIdentity, *, stop: asyncio.Event) -> WorkerExit:
+    async def work(
+        identity: WorkerIdentity, *, stop: asyncio.Event, observer: Observer | None
+    ) -> WorkerExit:
+        assert observer is None
         identities.append(identity)
         assert not stop.is_set()
         if isinstance(end, Exception):
@@ -54,6 +61,42 @@ def test_the_identity_comes_from_the_pods_environment(monkeypatch: pytest.Monkey
     result, identities = run(monkeypatch, WorkerExit.FINISHED)
     assert result.exit_code == 0, result.output
     assert identities == [WorkerIdentity("rl", "nightly", 3, None, "nightly-workers-3-x")]
+
+
+def test_the_pods_variable_serves_metrics_and_a_bad_one_stops_no_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    observers: list[Observer | None] = []
+
+    async def work(
+        identity: WorkerIdentity, *, stop: asyncio.Event, observer: Observer | None
+    ) -> WorkerExit:
+        del identity, stop
+        observers.append(observer)
+        return WorkerExit.FINISHED
+
+    monkeypatch.setattr(cluster_worker, "work", work)
+    for address in ("127.0.0.1:0", "nowhere"):
+        variables = {"JOB_COMPLETION_INDEX": "3", "SWE_ROLLOUT_WORKER_METRICS": address}
+        result = CliRunner().invoke(build_app(), WHERE, env=variables)
+        assert result.exit_code == 0, result.output
+    served, refused = observers
+    assert served is not None
+    assert refused is None
+
+
+def test_a_worker_that_was_killed_too_often_fails_alone_and_says_why(
+    monkeypatch: pytest.MonkeyPatch, termination_log: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "lives"
+    error = KilledTooOftenError("killed 5 times", fix="raise the memory")
+
+    result, (identity,) = run(monkeypatch, error, SWE_ROLLOUT_WORKER_LIVES=str(file))
+
+    assert result.exit_code == KILLED_TOO_OFTEN_EXIT_CODE
+    assert result.exit_code not in FATAL_EXIT_CODES
+    assert identity.lives == file
+    assert termination_log.read_text() == "killed 5 times. raise the memory"
 
 
 def test_a_drained_worker_ends_as_one_that_was_terminated(
@@ -122,22 +165,52 @@ def test_sigterm_ends_a_worker_at_any_moment_of_its_start(
         time.sleep(after_s)
         process.terminate()
         # Before it handles signals, the signal itself ends it; Kubernetes reports 143 for both.
-        assert process.wait(timeout=20) in (143, -signal.SIGTERM)
+        assert process.wait(timeout=PATIENCE_S) in (143, -signal.SIGTERM)
     finally:
         process.kill()
         process.wait()
 
 
 @pytest.mark.threat(point=29)
+def test_a_signal_that_an_import_lost_still_ends_a_worker() -> None:
+    script = """
+import signal
+import weakref
+from swe_rollout.cli import worker
+from swe_rollout.cli.interrupt import terminate_as_interrupt
+from swe_rollout.worker import cluster_worker
+async def work(identity, *, stop, observer):
+    await stop.wait()
+    return cluster_worker.WorkerExit.DRAINED
+cluster_worker.work = work
+terminate_as_interrupt()
+gone = lambda: None
+watched = weakref.ref(gone, lambda _: signal.raise_signal(signal.SIGTERM))
+del gone
+try:
+    worker.worker("rl", "nightly", 0)
+except worker.typer.Exit as exit:
+    raise SystemExit(exit.exit_code)
+"""
+    command = [sys.executable, "-c", script]
+    ended = subprocess.run(
+        command, check=False, stderr=subprocess.PIPE, timeout=PATIENCE_S, text=True
+    )
+    assert "Exception ignored in" in ended.stderr
+    assert ended.returncode == 143
+
+
+@pytest.mark.threat(point=29)
 def test_code_that_holds_the_loop_does_not_hold_the_worker() -> None:
     script = """
 import time
+from rollout_operator.resources import FATAL_EXIT_CODES, KILLED_TOO_OFTEN_EXIT_CODE
 from swe_rollout.cli import worker
 from swe_rollout.worker import cluster_worker
 worker.END_S = 0.5
-async def work(identity, *, stop):
+async def work(identity, *, stop, observer):
     print("started", flush=True)
-    time.sleep(60)
+    time.sleep(600)
 cluster_worker.work = work
 worker.worker("rl", "nightly", 0)
 """
@@ -146,4 +219,4 @@ worker.worker("rl", "nightly", 0)
         assert process.stdout is not None
         assert process.stdout.readline() == "started\n"
         process.terminate()
-        assert process.wait(timeout=20) == 143
+        assert process.wait(timeout=PATIENCE_S) == 143

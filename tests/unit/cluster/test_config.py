@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import certifi
 import pytest
 import yaml
 
+from swe_rollout.cluster import config
 from swe_rollout.cluster.config import load_access
 from swe_rollout.errors import PrerequisiteError, UsageError
 
@@ -117,3 +120,70 @@ def test_clusters_are_told_apart_by_their_authorities(kubeconfig: Path, tmp_path
 
     assert one == same != fingerprint("two")
     assert len(one) == 12
+
+
+@pytest.fixture
+def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Be in a pod; return the folder of its account."""
+    folder = tmp_path / "account"
+    folder.mkdir()
+    (folder / "token").write_text("first\n")
+    (folder / "namespace").write_text("rl\n")
+    (folder / "ca.crt").write_text(
+        certifi.contents().split("-----END")[0] + "-----END CERTIFICATE-----\n"
+    )
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "6443")
+    monkeypatch.setattr(config, "_ACCOUNT", folder)
+    return folder
+
+
+async def test_a_pod_uses_its_account_and_the_token_that_is_renewed(pod: Path) -> None:
+    found = await load_access()
+    assert (found.server, found.namespace) == ("https://10.96.0.1:6443", "rl")
+    headers = await found.credentials.headers()
+    assert headers == {"Authorization": "Bearer first"}
+    assert found.tls is not None
+    assert len(found.tls.get_ca_certs()) == 1
+
+    (pod / "token").write_text("second")
+
+    assert await found.credentials.renewed(headers)
+    assert await found.credentials.headers() == {"Authorization": "Bearer second"}
+
+
+@pytest.mark.usefixtures("pod")
+async def test_a_pod_of_a_cluster_with_ipv6_addresses_finds_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
+    assert (await load_access()).server == "https://[fd00::1]:6443"
+
+
+@pytest.mark.usefixtures("pod")
+async def test_a_pod_uses_the_proxy_of_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example:3128")
+    monkeypatch.setenv("no_proxy", "other.example")
+    assert (await load_access()).proxy == "http://proxy.example:3128"
+    monkeypatch.setenv("no_proxy", "10.96.0.1")
+    assert (await load_access()).proxy is None
+
+
+@pytest.mark.parametrize("missing", ["token", "ca.crt", "namespace"])
+async def test_a_pod_without_an_account_is_told_how_to_get_one(pod: Path, missing: str) -> None:
+    (pod / missing).unlink()
+    with pytest.raises(PrerequisiteError) as caught:
+        await load_access()
+    assert "automountServiceAccountToken" in caught.value.fix
+
+
+@pytest.mark.usefixtures("pod")
+def test_a_pod_does_not_import_the_official_client() -> None:
+    program = (
+        "import sys, swe_rollout.worker.cluster_worker\n"
+        "print([name for name in sys.modules if name.partition('.')[0] == 'kubernetes'])"
+    )
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert said.stdout.strip() == b"[]"

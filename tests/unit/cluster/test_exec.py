@@ -21,6 +21,7 @@ from swe_rollout.cluster.exec import (
     open_exec,
 )
 from swe_rollout.errors import SandboxError
+from waits import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -170,8 +171,8 @@ async def test_a_closed_stream_says_so_on_v5_and_ends_quietly(connect: Connect) 
     await asyncio.sleep(0.05)
     await stream.close()
     await stream.close()
-    assert await asyncio.wait_for(reading, 5) == b""
-    await asyncio.wait_for(ended.wait(), 5)
+    assert await asyncio.wait_for(reading, PATIENCE_S) == b""
+    await asyncio.wait_for(ended.wait(), PATIENCE_S)
     assert frames == [bytes([255, 0])]
     with pytest.raises(SandboxError, match="closed"):
         await stream.send(b"x")
@@ -191,7 +192,7 @@ async def test_v4_has_no_half_close_and_works_without(connect: Connect) -> None:
     await stream.send(b"echo")
     assert await stream.receive() == b"echo"
     await stream.close()
-    await asyncio.wait_for(ended.wait(), 5)
+    await asyncio.wait_for(ended.wait(), PATIENCE_S)
     assert frames == [b"\x00echo"]
 
 
@@ -204,7 +205,7 @@ async def test_a_pending_read_raises_the_reason_of_an_abort(connect: Connect) ->
     await asyncio.sleep(0.05)
     await stream.abort(SandboxError("the pod was evicted"))
     with pytest.raises(SandboxError, match="evicted"):
-        await asyncio.wait_for(reading, 5)
+        await asyncio.wait_for(reading, PATIENCE_S)
 
 
 async def test_a_write_that_is_not_read_waits_and_an_abort_frees_it(connect: Connect) -> None:
@@ -217,9 +218,9 @@ async def test_a_write_that_is_not_read_waits_and_an_abort_frees_it(connect: Con
     writing = asyncio.create_task(stream.send(b"x" * (64 << 20)))
     await asyncio.sleep(0.3)
     assert not writing.done()
-    await asyncio.wait_for(stream.abort(SandboxError("the pod was deleted")), 10)
+    await asyncio.wait_for(stream.abort(SandboxError("the pod was deleted")), PATIENCE_S)
     with pytest.raises(SandboxError, match="deleted"):
-        await asyncio.wait_for(writing, 5)
+        await asyncio.wait_for(writing, PATIENCE_S)
     stop.set()
 
 
@@ -230,6 +231,40 @@ async def test_a_refused_handshake_is_an_api_error(connect: Connect) -> None:
     with pytest.raises(ApiError) as caught:
         await open_exec(await connect(handler), TARGET, ["true"])
     assert caught.value.forbidden
+
+
+async def test_a_refused_handshake_has_the_reason_of_a_plain_request(connect: Connect) -> None:
+    """The library drops the body of a handshake's response, with the right that is missing."""
+    message = 'User "u" cannot create resource "pods/exec" in API group "" in the namespace "a"'
+
+    async def handler(request: web.Request) -> web.Response:
+        body = {"code": 403, "reason": "Forbidden", "message": message}
+        is_handshake = request.headers.get("Upgrade", "").lower() == "websocket"
+        return web.json_response({} if is_handshake else body, status=403)
+
+    with pytest.raises(ApiError) as caught:
+        await open_exec(await connect(handler), TARGET, ["true"])
+    assert caught.value.message == message
+    assert "--verb=create --resource=pods/exec -n a" in caught.value.fix
+
+
+async def test_a_refusal_without_a_word_is_explained_by_a_review(connect: Connect) -> None:
+    """The API server has no reason to give for the second verb that it asks for."""
+
+    async def handler(request: web.Request) -> web.Response:
+        if request.path.endswith("/selfsubjectaccessreviews"):
+            verb = (await request.json())["spec"]["resourceAttributes"]["verb"]
+            return web.json_response({"status": {"allowed": verb == "get"}})
+        if request.path.endswith("/selfsubjectreviews"):
+            return web.json_response({"status": {"userInfo": {"username": "ann"}}})
+        body = {"code": 403, "reason": "Forbidden", "message": 'pods "p" is forbidden: '}
+        return web.json_response(body, status=403)
+
+    with pytest.raises(ApiError) as caught:
+        await open_exec(await connect(handler), TARGET, ["true"])
+    assert caught.value.lacks_right
+    assert 'User "ann" cannot create resource "pods/exec"' in caught.value.message
+    assert "--verb=create --resource=pods/exec" in caught.value.fix
 
 
 async def test_a_server_without_a_known_protocol_is_refused(connect: Connect) -> None:

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from aiohttp import web
+from aiohttp.test_utils import TestServer
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from kubernetes.client import Configuration
 
 from swe_rollout.cluster import transport
@@ -17,6 +27,8 @@ from swe_rollout.cluster.config import Access, Credentials
 from swe_rollout.errors import ClusterError, UnreachableError
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from unit.conftest import Connect
 
 VERSION = {"gitVersion": "v1.36.3"}
@@ -100,6 +112,113 @@ async def test_a_refusal_is_raised_at_once_with_reason_and_fix(connect: Connect)
     assert calls == 1
 
 
+DENIED = (403, "Forbidden", 'User "u" cannot get resource "pods"')
+UNKNOWN = (404, "NotFound", "the server could not find the requested resource")
+UNAUTHORIZED = (401, "Unauthorized", "Unauthorized")
+
+
+@pytest.mark.parametrize("refusal", [DENIED, UNKNOWN, UNAUTHORIZED])
+async def test_what_a_server_refuses_that_has_just_restarted_is_asked_again(
+    connect: Connect, refusal: tuple[int, str, str]
+) -> None:
+    """It listens before it knows its roles and CRDs."""
+    calls = 0
+
+    async def handler(request: web.Request) -> web.Response:
+        nonlocal calls
+        calls += 1
+        if calls == 1 and request.transport is not None:
+            request.transport.close()
+        return status(*refusal) if calls <= 3 else web.json_response(VERSION)
+
+    client = await connect(handler)
+
+    assert await client.version() == "v1.36.3"
+    assert calls == 4
+
+
+async def test_a_watch_that_a_restarted_server_refuses_is_opened_again(connect: Connect) -> None:
+    calls = 0
+
+    async def handler(request: web.Request) -> web.Response:
+        nonlocal calls
+        calls += 1
+        if calls == 1 and request.transport is not None:
+            request.transport.close()
+        return status(*DENIED) if calls <= 3 else web.Response(text="an event\n")
+
+    client = await connect(handler)
+
+    async with client.transport.lines("/watch", doing="watch") as stream:
+        assert await stream.readline() == b"an event\n"
+
+
+async def test_a_websocket_that_a_restarted_server_refuses_is_opened_again(
+    connect: Connect,
+) -> None:
+    """Its refusal has no reason: the client library drops the body."""
+    calls = 0
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        nonlocal calls
+        calls += 1
+        if calls == 1 and request.transport is not None:
+            request.transport.close()
+        if calls <= 3:
+            return status(*DENIED)
+        socket = web.WebSocketResponse(protocols=("v5",))
+        await socket.prepare(request)
+        return socket
+
+    client = await connect(handler)
+
+    opened = await client.transport.websocket("/exec", doing="exec", protocols=("v5",))
+
+    assert opened.protocol == "v5"
+    assert calls == 4
+    await opened.close()
+
+
+@pytest.mark.parametrize("has_restarted", [True, False])
+async def test_a_websocket_that_is_refused_for_long_is_no_proof_after_a_restart_only(
+    connect: Connect, *, has_restarted: bool
+) -> None:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        if has_restarted and request.transport is not None and not seen:
+            request.transport.close()
+        seen.append(1)
+        return status(*DENIED)
+
+    seen = list[int]()
+    client = await connect(handler, retry_timeout_s=0.5)
+
+    with pytest.raises(ClusterError) as caught:
+        await client.transport.websocket("/exec", doing="exec", protocols=("v5",))
+
+    assert isinstance(caught.value, ApiError) is not has_restarted
+
+
+@pytest.mark.parametrize("refusal", [DENIED, (403, "Forbidden", "exceeded quota: q")])
+async def test_other_refusals_are_raised_at_once_also_after_a_lost_connection(
+    connect: Connect, refusal: tuple[int, str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = 0
+
+    async def handler(request: web.Request) -> web.Response:
+        nonlocal calls
+        calls += 1
+        if calls == 1 and request.transport is not None:
+            request.transport.close()
+        return status(*refusal)
+
+    if refusal is DENIED:
+        monkeypatch.setattr(transport, "SETTLING_S", 0.0)  # long ago
+    client = await connect(handler)
+    with pytest.raises(ApiError):
+        await client.version()
+    assert calls == 2
+
+
 async def test_a_taken_name_and_another_uid_are_distinguished(connect: Connect) -> None:
     async def handler(request: web.Request) -> web.Response:
         return status(409, "AlreadyExists" if request.method == "GET" else "Conflict")
@@ -155,6 +274,93 @@ async def test_a_server_that_is_not_there_is_unreachable() -> None:
     await client.aclose()
 
 
+@dataclass(frozen=True)
+class Certificates:
+    """Two of one server, and what trusts both."""
+
+    tomorrow: Path
+    today: Path
+    trusted: ssl.SSLContext
+
+
+@pytest.fixture
+def certificates(tmp_path: Path) -> Certificates:
+    now = datetime.now(UTC)
+    trusted = ssl.create_default_context()
+    tomorrow, today = tmp_path / "tomorrow.pem", tmp_path / "today.pem"
+    for path, begins in ((tomorrow, now + timedelta(days=1)), (today, now - timedelta(days=1))):
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, path.stem)])
+        made = (
+            x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+            .not_valid_before(begins)
+            .not_valid_after(begins + timedelta(days=9))
+            .add_extension(
+                x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]),
+                critical=False,
+            )
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .sign(key, hashes.SHA256())
+        )
+        pem = made.public_bytes(serialization.Encoding.PEM)
+        trusted.load_verify_locations(cadata=pem.decode())
+        private = key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+        path.write_bytes(private + pem)
+    return Certificates(tomorrow, today, trusted)
+
+
+@asynccontextmanager
+async def a_day_behind(
+    certificates: Certificates, *, retry_timeout_s: float
+) -> AsyncIterator[tuple[ClusterClient, ssl.SSLContext]]:
+    """Yield a client of a server whose certificate is valid tomorrow, and the server's side."""
+
+    async def handler(_: web.Request) -> web.Response:
+        return web.json_response(VERSION)
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", handler)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(certificates.tomorrow)
+    server = TestServer(app, scheme="https")
+    await server.start_server(ssl=tls)
+    access = Access(
+        server=f"https://127.0.0.1:{server.port}",
+        namespace="default",
+        credentials=Credentials(Configuration()),
+        tls=certificates.trusted,
+        tls_server_name=None,
+        proxy=None,
+    )
+    client = ClusterClient(access, retry_timeout_s=retry_timeout_s)
+    try:
+        yield client, tls
+    finally:
+        await client.aclose()
+        await server.close()
+
+
+async def test_a_certificate_of_tomorrow_is_a_clock_that_is_wrong(
+    certificates: Certificates,
+) -> None:
+    """Issue 16, 6."""
+    async with a_day_behind(certificates, retry_timeout_s=0.1) as (client, _):
+        with pytest.raises(UnreachableError, match="not yet valid") as caught:
+            await client.version()
+    assert "`date -u`" in caught.value.fix
+
+
+async def test_a_clock_that_is_set_meanwhile_costs_nothing(certificates: Certificates) -> None:
+    async with a_day_behind(certificates, retry_timeout_s=30.0) as (client, tls):
+        # As if tomorrow had come.
+        asyncio.get_running_loop().call_later(0.1, tls.load_cert_chain, certificates.today)
+        assert await client.version() == "v1.36.3"
+
+
 async def test_a_server_that_does_not_respond_is_unreachable(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,3 +390,11 @@ async def test_a_renewed_token_is_used_after_the_old_one_was_refused(connect: Co
     assert await credentials.headers() == {"Authorization": "Bearer first"}
     vars(credentials._configuration)["refresh_api_key_hook"] = renew
     assert await client.version() == "v1.36.3"
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [("", 0), ("7", 7), ("86400", 60), ("9" * 5000, 0), ("-1", 0), ("²", 0), ("soon", 0)],
+)
+def test_a_server_decides_on_a_pause_but_not_on_any(header: str, seconds: float) -> None:
+    assert transport._seconds(header) == seconds

@@ -13,6 +13,7 @@ from aiohttp import web
 from swe_rollout.cluster import watch as watch_module
 from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.cluster.watch import PodWatch
+from waits import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -48,13 +49,14 @@ class Script:
         return await self._watch(request)
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
-        lines = self.watches.popleft() if self.watches else []
+        lines: Any = self.watches.popleft() if self.watches else []
         if isinstance(lines, int):
             return web.json_response({"code": lines, "reason": "Expired"}, status=lines)
         response = web.StreamResponse()
         await response.prepare(request)
         for line in lines:
-            await response.write(json.dumps(line).encode() + b"\n")
+            data = line if isinstance(line, bytes) else json.dumps(line).encode()
+            await response.write(data + b"\n")
         if not self.watches:
             await asyncio.sleep(60)
         elif request.transport is not None:
@@ -88,7 +90,7 @@ async def test_a_follower_sees_a_pod_change_and_go(watching: Any) -> None:
     with watch.follow("a") as follower:
         assert follower.pod is not None
         while not follower.gone:
-            await asyncio.wait_for(follower.changed(), 5)
+            await asyncio.wait_for(follower.changed(), PATIENCE_S)
             phases.append(follower.pod.status.phase)
     assert phases[-1] == "Running"
 
@@ -100,7 +102,7 @@ async def test_a_version_that_is_too_old_is_listed_again(watching: Any) -> None:
         script = Script(lists=lists, watches=[refusal, []])
         watch = await watching(script)
         with watch.follow("a") as follower:
-            await asyncio.wait_for(follower.changed(), 5)
+            await asyncio.wait_for(follower.changed(), PATIENCE_S)
             assert follower.pod.status.phase == "Running"
         assert script.requests[:3] == ["list", "watch from 10", "list"]
 
@@ -110,7 +112,7 @@ async def test_a_pod_deleted_between_watches_is_gone_after_the_next_list(
 ) -> None:
     watch = await watching(Script(lists=[[pod("a", version="9")], []], watches=[410, []]))
     with watch.follow("a") as follower:
-        await asyncio.wait_for(follower.changed(), 5)
+        await asyncio.wait_for(follower.changed(), PATIENCE_S)
         assert follower.gone
 
 
@@ -119,7 +121,7 @@ async def test_a_lost_connection_goes_on_at_the_last_bookmark(watching: Any) -> 
     script = Script(lists=[[]], watches=[[bookmark], [event("ADDED", pod("a", version="31"))]])
     watch = await watching(script)
     with watch.follow("a") as follower:
-        await asyncio.wait_for(follower.changed(), 5)
+        await asyncio.wait_for(follower.changed(), PATIENCE_S)
         assert follower.pod.metadata.uid == "a"
     assert script.requests == ["list", "watch from 10", "watch from 30"]
 
@@ -130,8 +132,7 @@ async def test_a_silent_connection_counts_as_dead(
     monkeypatch.setattr("swe_rollout.cluster.transport.WATCH_SILENCE_S", 0.2)
     script = Script(lists=[[]], watches=[])
     await watching(script)
-    await asyncio.sleep(0.7)
-    assert script.requests.count("watch from 10") >= 2
+    await until(lambda: script.requests.count("watch from 10") >= 2)
 
 
 async def test_a_line_of_any_length_is_read(watching: Any) -> None:
@@ -139,14 +140,55 @@ async def test_a_line_of_any_length_is_read(watching: Any) -> None:
     big["metadata"]["annotations"] = {"note": "x" * 300_000}
     watch = await watching(Script(lists=[[]], watches=[[event("ADDED", big)]]))
     with watch.follow("a") as follower:
-        await asyncio.wait_for(follower.changed(), 5)
+        await asyncio.wait_for(follower.changed(), PATIENCE_S)
         assert follower.pod.metadata.uid == "a"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"<html>502 Bad Gateway</html>",
+        b'{"type": "MODIFIED", "object"',
+        b'{"type": "MODIFIED", "object": {"metadata": {"uid": 7}}}',
+        b"\xff\xfe",
+        b"[" * 100_000,
+    ],
+    ids=["a page", "half a line", "no pod", "no text", "nested"],
+)
+async def test_after_a_line_that_can_not_be_read_everything_is_listed_again(
+    watching: Any, line: bytes
+) -> None:
+    """What it said is lost: a pod that went and one that came may have been in it."""
+    lists = [
+        [pod("a", version="9"), pod("b", version="9")],
+        [pod("a", version="20", phase="Running"), pod("c", version="20")],
+    ]
+    later = event("MODIFIED", pod("a", version="21", phase="Succeeded"))
+    script = Script(lists=lists, watches=[[line, later], [], []])
+    watch = await watching(script)
+    with watch.follow("a") as changed, watch.follow("b") as gone:
+        await asyncio.wait_for(changed.changed(), PATIENCE_S)
+        await asyncio.wait_for(gone.changed(), PATIENCE_S)
+        # Nothing behind that line counts: it may be as broken.
+        assert changed.pod.status.phase == "Running"
+        assert gone.gone
+    assert watch.pod("c") is not None
+    await until(lambda: len(script.requests) >= 4)
+    assert script.requests[:4] == ["list", "watch from 10", "list", "watch from 10"]
 
 
 async def test_followers_get_an_error_when_watching_is_forbidden(watching: Any) -> None:
     watch = await watching(Script(lists=[[pod("a", version="9")]], watches=[403]))
     with watch.follow("a") as follower, pytest.raises(ApiError):
-        await asyncio.wait_for(follower.changed(), 5)
+        await asyncio.wait_for(follower.changed(), PATIENCE_S)
+
+
+async def test_who_follows_a_pod_after_the_refusal_gets_the_error_too(watching: Any) -> None:
+    watch = await watching(Script(lists=[[pod("a", version="9")]], watches=[403]))
+    with watch.follow("a") as follower, pytest.raises(ApiError):
+        await asyncio.wait_for(follower.changed(), PATIENCE_S)
+    with watch.follow("b") as follower, pytest.raises(ApiError):
+        await asyncio.wait_for(follower.changed(), PATIENCE_S)
 
 
 async def test_a_list_that_is_refused_fails_the_start(connect: Connect) -> None:

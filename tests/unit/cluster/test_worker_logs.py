@@ -11,6 +11,7 @@ from aiohttp import web
 from swe_rollout.cluster import worker_logs
 from swe_rollout.cluster.worker_logs import LogLine, follow_logs, read_logs
 from unit.cluster.job_server import job, open_jobs
+from waits import PATIENCE_S
 
 if TYPE_CHECKING:
     from unit.conftest import Connect
@@ -48,6 +49,8 @@ class Workers:
         assert request.query["timestamps"] == "true"
         if name == "b":
             return web.Response(text="2026-01-01T00:00:02Z from b\n")
+        if "previous" in request.query:
+            raise AssertionError("only of a container that was restarted")
         self.since.append(request.query.get("sinceTime", ""))
         first = "2026-01-01T00:00:01Z first\n"
         if not self.cut or request.query["follow"] == "false":
@@ -73,6 +76,27 @@ async def test_logs_of_all_workers_come_in_the_order_of_time(connect: Connect) -
     ]
 
 
+@pytest.mark.parametrize("kept", [True, False])
+async def test_a_worker_that_was_restarted_in_place_has_the_log_of_the_one_before_too(
+    connect: Connect, *, kept: bool
+) -> None:
+    async def respond(request: web.Request) -> web.StreamResponse:
+        if request.path.endswith("/log"):
+            if request.query.get("previous") != "true":
+                return web.Response(text="2026-01-01T00:00:05Z now\n")
+            if kept:
+                return web.Response(text="2026-01-01T00:00:01Z before\n")
+            gone = {"code": 400, "reason": "BadRequest", "message": "previous container not found"}
+            return web.json_response(gone, status=400)
+        worker = pod("a", "Running")
+        worker["status"]["containerStatuses"] = [{"name": "worker", "restartCount": 2}]
+        return web.json_response({"items": [worker]})
+
+    lines = await read_logs(await open_jobs(connect, respond), "ns", "demo")
+
+    assert [line.text for line in lines] == (["before", "now"] if kept else ["now"])
+
+
 async def test_a_followed_log_loses_and_doubles_nothing_when_the_connection_is_cut(
     connect: Connect,
 ) -> None:
@@ -80,7 +104,7 @@ async def test_a_followed_log_loses_and_doubles_nothing_when_the_connection_is_c
     jobs = await open_jobs(connect, workers.respond)
     lines: list[LogLine] = []
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         await follow_logs(jobs, "ns", "demo", on_line=lines.append)
 
     assert sorted(line.text for line in lines) == ["first", "from b", "last"]

@@ -226,3 +226,17 @@ def test_any_content_is_an_instance_or_a_problem(config: bytes, dockerfile: str)
     files = {"task.toml": config, "environment/Dockerfile": dockerfile.encode(errors="replace")}
     task = folder(files=files)
     assert isinstance(instance_of(task, image="i", keep=()), Instance | Problem)
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [("", None), ("allow_internet = true\n", True), ("allow_internet = false\n", False)],
+)
+def test_whether_a_task_asks_for_a_network(line: str, *, wanted: bool | None) -> None:
+    assert made(folder(MINIMAL + line)).wants_network is wanted
+
+
+def test_a_wish_that_is_none_is_refused() -> None:
+    found = instance_of(folder(MINIMAL + 'allow_internet = "yes please"\n'), image="", keep=())
+    assert isinstance(found, Problem)
+    assert found.field == "environment.allow_internet"

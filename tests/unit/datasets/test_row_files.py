@@ -37,7 +37,10 @@ async def test_the_position_of_a_bad_row_is_its_line_and_the_others_are_read(
     good, broken, array, latin, binary = await read(tmp_path, "rows.jsonl", data)
     assert isinstance(good, Instance)
     assert str(broken).startswith("rows.jsonl:3: invalid JSON: Expecting value (column")
-    assert str(array) == "rows.jsonl:4: expected an object; found list"
+    assert (
+        str(array)
+        == "rows.jsonl:4: expected an object; found list; a file of one list is named .json"
+    )
     assert str(latin) == "rows.jsonl:5: invalid UTF-8 at byte 4 (0xe9)"
     assert str(binary).startswith("rows.jsonl:6: invalid UTF-8")
 

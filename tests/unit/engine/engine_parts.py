@@ -20,19 +20,20 @@ from swe_rollout.engine.pool.affinity import Affinity
 from swe_rollout.engine.pool.pool import EnginePool
 from swe_rollout.engine.pool.replica import PoolTiming, ReplicaState
 from swe_rollout.engine.scripted.server import ServerOptions, make_app, serve
+from swe_rollout.generation import FinishReason, Generation, WeightSpan
 from swe_rollout.spec.policy import Sampling, SglangPolicy
 from swe_rollout.tokens.log import InputIds
-from swe_rollout.trajectory import EpisodeId, FinishReason, Generation, WeightSpan
+from swe_rollout.trajectory import EpisodeId
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
 
     from swe_rollout.deadline import Deadline
     from swe_rollout.tokens.replay import ReplayRequest
 
 VOCAB_SIZE = 1000
 QUICK = PoolTiming(
-    probe_interval_s=0.05, down_probe_interval_s=0.02, probe_timeout_s=0.5, first_backoff_s=0.01
+    probe_interval_s=0.05, down_probe_interval_s=0.02, probe_timeout_s=10.0, first_backoff_s=0.01
 )
 
 
@@ -104,13 +105,15 @@ async def served(
 
 
 @asynccontextmanager
-async def pool_of(*workers: str, **policy: object) -> AsyncIterator[EnginePool]:
+async def pool_of(
+    *workers: str, timing: PoolTiming = QUICK, **policy: object
+) -> AsyncIterator[EnginePool]:
     """Make a pool of these servers that notices changes quickly."""
-    fields = {"workers": workers, "outage_seconds": 20.0, **policy}
+    fields = {"workers": workers, "outage_seconds": 60.0, **policy}
     pool = EnginePool(
         SglangPolicy.model_validate(fields),
         vocab_size=VOCAB_SIZE,
-        timing=QUICK,
+        timing=timing,
         first_backoff_s=0.001,
     )
     yield pool
@@ -128,15 +131,6 @@ def landing_at(url: str, *others: str) -> str:
     return next(
         name for name in names if Affinity().assign(EpisodeId("job", name, 0), candidates) == url
     )
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait until it holds; fail the test after ten seconds."""
-    for _ in range(1000):
-        if condition():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("the condition never held")
 
 
 async def post(url: str, path: str, body: object) -> int:

@@ -7,21 +7,19 @@ from dataclasses import dataclass, replace
 
 from swe_rollout.errors import SandboxError
 from swe_rollout.export.chat import Reading, TaskPrompt
+from swe_rollout.generation import FinishReason
 from swe_rollout.tokens.log import TokenLog, nullable
 from swe_rollout.trajectory import (
-    CallStatus,
     ChatLine,
     EpisodeId,
     Failure,
-    FinishReason,
-    Observation,
+    ForkedFrom,
     StopReason,
     Timing,
     TokenPath,
-    ToolCall,
     Trajectory,
-    Turn,
 )
+from swe_rollout.turn import CallStatus, Observation, ToolCall, Turn
 from swe_rollout.verdict import Reward, RewardTerm, TestReport, TestStatus, Verdict, VerdictStatus
 
 PATCH = (
@@ -108,6 +106,15 @@ def branched() -> Trajectory:
         ChatLine("user", "look into it", 1),
     )
     return replace(found, turns=turns, branches=(branch,), prompts=lines)
+
+
+def forked(*, trained: bool = False) -> Trajectory:
+    """Return an episode that inherited its first turn."""
+    found = trajectory()
+    length = found.turns[1].request.length
+    sampled = sum(found.loss_mask[:length])
+    origin = ForkedFrom("demo/a/0", "file:///runs/demo", 1, "0" * 64, length, sampled, trained)
+    return replace(found, forked_from=origin)
 
 
 def failed(found: Trajectory, *, patch: str = "") -> Trajectory:

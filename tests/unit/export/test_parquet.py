@@ -24,6 +24,7 @@ from swe_rollout.trajectory import (
     Trajectory,
 )
 from swe_rollout.verdict import Reward, RewardTerm, TestReport, Verdict, VerdictStatus
+from unit.export.export_parts import forked
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -185,3 +186,16 @@ async def test_each_branch_is_a_row_and_statistics_count_episodes(tmp_path: Path
     assert [row["reward"] for row in rows] == [1.0, 1.0, 0.0]
     assert {(row["group_size"], row["group_mean"]) for row in rows} == {(2, 0.5)}
     assert [row["branch_kind"] for row in rows] == ["main", "sub_agent", "main"]
+
+
+async def test_a_fork_says_so_and_its_inherited_tokens_have_the_mask_0(tmp_path: Path) -> None:
+    out = tmp_path / "demo.parquet"
+    await export_parquet(stream(forked(), forked(trained=True), PLAIN), out)
+    fork, trained, other = pq.read_table(out).to_pylist()
+    length = fork["inherited_tokens"]
+    assert fork["forked_from"] == trained["forked_from"] == "demo/a/0@1"
+    assert not any(fork["loss_mask"][:length])
+    assert any(trained["loss_mask"][:length])
+    assert fork["loss_mask"][length:] == trained["loss_mask"][length:]
+    assert fork["token_ids"] == trained["token_ids"]
+    assert (other["forked_from"], other["inherited_tokens"]) == (None, 0)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from swe_rollout.export.files import export_file
 from swe_rollout.export.plain import JSON, JSONL, text_format
-from swe_rollout.trajectory import from_json
-from swe_rollout.viewer.visible import visible
+from swe_rollout.trajectory_json import from_json
+from swe_rollout.visible import visible
 from unit.export.export_parts import failed, stream, trajectory
 
 if TYPE_CHECKING:

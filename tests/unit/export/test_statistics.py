@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swe_rollout.export.statistics import NO_TOOL, Distribution, JobStatistics
-from swe_rollout.trajectory import CallStatus, Observation, ToolCall, Trajectory
+from swe_rollout.trajectory import Trajectory
+from swe_rollout.turn import CallStatus, Observation, ToolCall
+from swe_rollout.verdict import Reward, RewardTerm
 from unit.export.export_parts import failed, trajectory
 
 
@@ -47,6 +49,22 @@ def test_masked_episodes_are_in_no_mean_reward() -> None:
     found = counted(trajectory("a"), failed(trajectory("b")))
     assert (found.rewards.mean, len(found.rewards.values)) == (1.0, 1)
     assert found.to_dict()["failures"] == {"SandboxError": 1}
+
+
+def test_turns_groups_and_owners_are_counted() -> None:
+    one = trajectory("a")
+    worse = replace(trajectory("a", 1), reward=Reward((RewardTerm("resolved", 0.0),)))
+    found = counted(one, worse, trajectory("b"), failed(trajectory("c")))
+
+    assert (found.groups, found.groups_with_signal) == (2, 1)
+    assert found.owners == {"sandbox": 1}
+    record = found.to_dict()
+    assert record["groups"] == {"graded": 2, "with_signal": 1}
+    assert record["cached_share"] == pytest.approx(9 / (20 + 27 + 34))
+    turns = record["per_turn"]
+    assert isinstance(turns, dict)
+    assert (turns["engine_s"]["count"], turns["engine_s"]["max"]) == (12, 1.0)
+    assert turns["tools_s"]["p50"] == pytest.approx(0.5, rel=0.04)
 
 
 def test_names_that_a_policy_invents_are_counted_together() -> None:

@@ -10,9 +10,10 @@ import pytest
 
 from swe_rollout.errors import TaskError
 from swe_rollout.export.verifiers import verifiers_format
+from swe_rollout.generation import FinishReason
 from swe_rollout.tokens.log import SamplingUsed
-from swe_rollout.trajectory import ChatRecord, FinishReason, StopReason, Trajectory
-from unit.export.export_parts import branched, failed, reading, trajectory
+from swe_rollout.trajectory import ChatRecord, StopReason, Trajectory
+from unit.export.export_parts import branched, failed, forked, reading, trajectory
 
 TRACE = {
     "version", "id", "verifiers", "task", "agent", "tools", "nodes", "calls", "rewards", "metrics",
@@ -111,3 +112,18 @@ def test_each_branch_begins_a_path() -> None:
 def test_an_episode_without_tokens_is_left_out() -> None:
     with pytest.raises(TaskError, match="returns no tokens"):
         traced(replace(trajectory(), chat=ChatRecord(("m",), ())))
+
+
+def test_what_a_fork_inherited_has_the_mask_0() -> None:
+    record = forked()
+    assert record.forked_from is not None
+    ids, mask, logprobs = list[int](), list[bool](), list[float]()
+    for node in traced(record)["nodes"]:
+        ids += node["token_ids"]
+        mask += node["mask"]
+        logprobs += node["logprobs"]
+    assert ids == list(record.token_ids)
+    inherited = record.forked_from.tokens
+    assert not any(mask[:inherited])
+    assert mask[inherited:] == [bool(bit) for bit in record.loss_mask[inherited:]]
+    assert len(logprobs) == sum(mask)

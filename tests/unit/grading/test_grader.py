@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from swe_rollout.errors import GraderError, SandboxError, TaskError
+from swe_rollout.errors import GraderError, SandboxError, StoreError, TaskError
 from swe_rollout.extension import ExtensionError
 from swe_rollout.grading.grader import Grader
 from swe_rollout.grading.validate import validate
@@ -22,7 +22,7 @@ from swe_rollout.sandbox.session.session import Session
 from swe_rollout.spec.model import Use
 from swe_rollout.spec.sandbox import LocalSandbox
 from swe_rollout.trajectory import EpisodeId
-from swe_rollout.verdict import TestStatus, Verdict, VerdictStatus
+from swe_rollout.verdict import TestLog, TestStatus, Verdict, VerdictStatus
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -226,13 +226,15 @@ async def test_tests_behind_a_symlink_are_put_back(either: Project, repo: Path) 
     assert (await either.grade(cheat)).status is VerdictStatus.UNRESOLVED
 
 
-async def test_edits_of_files_that_steer_tests_are_reported(project: Project, repo: Path) -> None:
+async def test_edits_of_files_that_steer_tests_are_undone_and_reported(
+    project: Project, repo: Path
+) -> None:
     patch = diff(repo, **{"calc.sh": RIGHT, "conftest.py": "x = 1\n", "sub/a.pth": "x\n"})
     verdict = await project.grade(patch)
     assert verdict.status is VerdictStatus.RESOLVED
     assert verdict.integrity == (
-        "edits conftest.py, which steers how tests run",
-        "edits sub/a.pth, which steers how tests run",
+        "edits conftest.py, which steers how tests run; undone",
+        "edits sub/a.pth, which steers how tests run; undone",
     )
 
 
@@ -370,3 +372,43 @@ async def test_a_row_that_can_not_be_graded_is_never_a_verdict(
 async def test_a_sandbox_that_can_not_start_is_never_a_verdict(project: Project) -> None:
     with pytest.raises(SandboxError):
         await project.changed(image="not/here:1").grade(project.instance.gold_patch)
+
+
+class Logs:
+    """Keeps the logs of test runs, or refuses to."""
+
+    def __init__(self, *, refuses: bool = False) -> None:
+        self.kept: list[bytes] = []
+        self.refuses = refuses
+
+    async def keep_log(self, episode: EpisodeId, data: bytes) -> TestLog:
+        if self.refuses:
+            raise StoreError("the store can't write", why="it is full")
+        self.kept.append(data)
+        return TestLog(f"{episode.instance}/log", len(data), "0" * 64)
+
+
+async def test_the_log_of_the_patchs_own_run_is_kept_whole(project: Project) -> None:
+    logs = Logs()
+    grader = Grader(project.grader._provider, logs=logs)
+    verdict = await replace(project, grader=grader).grade(project.instance.gold_patch)
+    assert verdict.resolved
+    assert logs.kept == [b"PASSED calc::zero\nPASSED calc::sum\n"]
+    assert verdict.test_log == TestLog("demo__calc-1/log", len(logs.kept[0]), "0" * 64)
+
+
+async def test_a_log_that_can_not_be_kept_costs_no_episode(project: Project) -> None:
+    grader = Grader(project.grader._provider, logs=Logs(refuses=True))
+    verdict = await replace(project, grader=grader).grade(project.instance.gold_patch)
+    assert verdict.resolved
+    assert verdict.test_log is not None
+    assert verdict.test_log.key == ""
+    assert "the store can't write" in verdict.test_log.problem
+
+
+async def test_where_no_tests_ran_there_is_no_log(project: Project) -> None:
+    logs = Logs()
+    grader = Grader(project.grader._provider, logs=logs)
+    assert (await replace(project, grader=grader).grade("")).test_log is None
+    assert (await replace(project, grader=grader).grade("no diff")).test_log is None
+    assert logs.kept == []

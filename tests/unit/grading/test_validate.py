@@ -10,6 +10,7 @@ import pytest
 from swe_rollout.errors import SandboxError
 from swe_rollout.extension import ExtensionError
 from swe_rollout.grading.grader import Grader
+from swe_rollout.grading.proof import Proof
 from swe_rollout.grading.validate import validate_dataset
 from swe_rollout.instance import Instance
 from swe_rollout.verdict import TestReport, Verdict, VerdictStatus
@@ -38,6 +39,10 @@ class Fake(Grader):
         if instance.instance_id == "broken":
             raise SandboxError("no room")
         return Verdict(VerdictStatus.RESOLVED, TestReport({}, {}))
+
+    async def prove(self, instance: Instance, *, episode: EpisodeId) -> Proof:
+        del instance, episode
+        return Proof()
 
     async def grade_base(
         self, instance: Instance, *, episode: EpisodeId, attempt: int = 1

@@ -18,6 +18,7 @@ from swe_rollout.agent.renderer import Renderer
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.engine.transformers.sampling import log_softmax
 from swe_rollout.errors import SandboxError
+from swe_rollout.generation import FinishReason, Generation, WeightSpan
 from swe_rollout.instance import Instance
 from swe_rollout.sandbox.base import (
     MAX_OUTPUT_BYTES,
@@ -27,7 +28,7 @@ from swe_rollout.sandbox.base import (
     SandboxRequest,
 )
 from swe_rollout.testing.tiny import tokenizer_path
-from swe_rollout.trajectory import EpisodeId, FinishReason, Generation, WeightSpan
+from swe_rollout.trajectory import EpisodeId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -253,13 +254,6 @@ def sandboxes() -> InMemorySandboxes:
     """Return the provider that the job of a test opened."""
     assert CURRENT is not None
     return CURRENT
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that another task does."""
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110 - what is waited for has no event
-            await asyncio.sleep(0.005)
 
 
 async def tasks() -> list[Instance]:

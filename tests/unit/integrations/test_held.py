@@ -48,6 +48,19 @@ async def test_many_callers_open_once_and_each_key_has_its_own() -> None:
     assert module._HELD == {}
 
 
+async def test_what_others_hold_stays_when_one_lets_go() -> None:
+    door = Door()
+    await asyncio.gather(*(held(key, door.open) for key in "ab"))
+    await let_go([])
+    assert door.closed == 0
+    await let_go(["a", "c"])
+    assert door.closed == 1
+    assert await held("b", door.open) <= 2
+    assert await held("a", door.open) == 3
+    await let_go()
+    assert door.closed == 3
+
+
 async def test_what_cannot_be_opened_is_tried_by_the_next_call() -> None:
     door = Door(failures=1)
     results = await asyncio.gather(

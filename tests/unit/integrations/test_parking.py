@@ -9,10 +9,11 @@ import pytest
 from swe_rollout.deadline import Deadline
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.errors import EngineError
+from swe_rollout.generation import FinishReason, Generation, WeightSpan
 from swe_rollout.integrations.parking import Episodes, Lane, ParkingEngine
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.tokens.log import InputIds
-from swe_rollout.trajectory import EpisodeId, FinishReason, Generation, Trajectory, WeightSpan
+from swe_rollout.trajectory import EpisodeId, Trajectory
 
 EPISODE = EpisodeId("job", "task", 1)
 

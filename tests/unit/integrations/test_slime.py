@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from swe_rollout import deadline
 from swe_rollout.errors import UsageError
 from swe_rollout.integrations import slime
 from swe_rollout.testing.ratio import check_ratio, forced
@@ -20,11 +23,11 @@ from unit.integrations.rollouts import (
     bash,
     encode,
     hashed_model,
-    until,
     write_job,
 )
 from unit.integrations.slime_fields import Status, arguments
 from unit.integrations.slime_parts import row_of, slime_over
+from waits import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -255,13 +258,16 @@ async def test_a_sample_is_stopped_again_and_again_and_in_its_tools(tmp_path: Pa
     assert done.tokens == whole.tokens
 
 
-async def test_the_clock_of_a_parked_episode_is_stopped(tmp_path: Path) -> None:
-    limits = {"episodeSeconds": 1.0, "contextTokens": 8192, "maxNewTokens": 512}
+async def test_the_clock_of_a_parked_episode_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = {"episodeSeconds": 600.0, "contextTokens": 8192, "maxNewTokens": 512}
     async with slime_over(
         write_job(tmp_path, limits=limits), policy(), partial_rollout=True
     ) as side:
         half = await stopped(side, side.sample(), at=2)
-        await asyncio.sleep(1.2)
+        later = SimpleNamespace(monotonic=lambda: time.monotonic() + 3600)
+        monkeypatch.setattr(deadline, "time", later)
         done = await side.generate(half)
     assert done.status is Status.COMPLETED
 

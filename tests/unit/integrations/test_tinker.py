@@ -8,7 +8,7 @@ import pytest
 
 from swe_rollout.errors import UsageError
 from swe_rollout.training.samples import training_samples
-from unit.export.export_parts import branched, failed, trajectory
+from unit.export.export_parts import branched, failed, forked, trajectory
 from unit.integrations.frameworks import tinker
 
 
@@ -44,3 +44,17 @@ def test_each_branch_is_a_datum_and_what_broke_is_none(adapted: Any) -> None:
     assert adapted.datums(failed(trajectory()), 1.0) == []
     with pytest.raises(UsageError, match="can't be trained on"):
         adapted.datum(training_samples(failed(trajectory()))[0], 1.0)
+
+
+def test_what_a_fork_inherited_has_no_advantage(adapted: Any) -> None:
+    record = forked()
+    assert record.forked_from is not None
+    (found,) = adapted.datums(record, 0.25)
+    mask = found.loss_fn_inputs["mask"].array.tolist()
+    start = record.forked_from.tokens - 1
+    assert not any(mask[:start])
+    assert mask[start:] == list(record.loss_mask[start + 1 :])
+    (whole,) = adapted.datums(forked(trained=True), 0.25)
+    assert whole.loss_fn_inputs["mask"].array.tolist() == list(record.loss_mask[1:])
+    runs = list(adapted._sampled_runs(record.trained[0]))
+    assert [start for start, _ in runs] == [turn.request.length for turn in record.turns[1:]]

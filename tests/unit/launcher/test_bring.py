@@ -13,7 +13,7 @@ from swe_rollout.extension import ExtensionError
 from swe_rollout.instance import Instance
 from swe_rollout.launcher.bring import require_shippable
 from swe_rollout.sandbox.local.provider import LocalProvider
-from swe_rollout.spec.job import RewardUse
+from swe_rollout.spec.grading import RewardUse
 from swe_rollout.spec.template import template
 
 

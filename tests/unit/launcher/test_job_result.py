@@ -23,6 +23,9 @@ def test_the_summary_of_a_job_on_the_cluster_is_that_of_a_job_in_a_store() -> No
         "failures": {"ImagePull": 1},
         "damaged": [],
         "strays": [],
+        "tampered": 0,
+        "quarantined": {},
+        "instances": [],
     }
 
 

@@ -13,8 +13,9 @@ from swe_rollout.agent.encoding import Scaffold
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.errors import EngineError
+from swe_rollout.generation import FinishReason, Generation
 from swe_rollout.testing.tiny import tokenizer_path
-from swe_rollout.trajectory import FinishReason, Generation, StopReason
+from swe_rollout.trajectory import StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from aiohttp import web
@@ -15,12 +15,16 @@ from swe_rollout.errors import SpecError, SweRolloutError, UsageError
 from swe_rollout.launcher import remote
 from swe_rollout.launcher.job_result import JobFailedError, JobRefusedError, JobTimeoutError
 from swe_rollout.launcher.remote import cancel, wait_until_complete
+from swe_rollout.launcher.uploads import LocalRows
+from swe_rollout.quarantine import BadRow
+from swe_rollout.spec.load import parse_job
 from swe_rollout.spec.template import template
 from unit.cluster.job_server import JobServer, changed, condition, decoded, job, open_jobs
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from swe_rollout.cluster.job_objects import JobObject
     from unit.conftest import Connect
 
 
@@ -42,9 +46,11 @@ async def test_an_api_server_that_is_down_is_waited_for_once_the_job_was_seen(
 
     jobs = Jobs(await connect(respond, retry_timeout_s=0.0))
 
-    done = await wait_until_complete(jobs, decoded(job()), timeout_s=20)
+    seen: list[JobObject] = []
+    done = await wait_until_complete(jobs, decoded(job()), timeout_s=20, on_state=seen.append)
 
     assert done.metadata.resource_version == "3"
+    assert [each.metadata.resource_version for each in seen] == ["1", "3"]
     assert not responses
 
 
@@ -140,3 +146,37 @@ def test_on_a_cluster_sandboxes_are_pods_and_the_store_is_not_a_folder(
     assert [problem.field for problem in caught.value.problems] == [
         "spec.sandbox.pod.template.spec.hostNetwork"
     ]
+
+
+async def test_a_local_quarantine_file_is_written_to_the_store_and_named_in_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[LocalRows] = []
+    applied: list[RolloutJob] = []
+
+    async def put(rows: LocalRows) -> None:
+        written.append(rows)
+
+    class Cluster:
+        namespace = "rollouts"
+
+        async def apply(self, _: str, job: RolloutJob, *, dry_run: bool) -> None:
+            del dry_run
+            applied.append(job)
+
+    monkeypatch.setattr(LocalRows, "put", put)
+    (tmp_path / "quarantine.jsonl").write_bytes(BadRow("one", "0" * 12, ()).to_line())
+    overrides = ("spec.store.uri=s3://bucket/runs", "spec.dataset.quarantine=quarantine.jsonl")
+    found = parse_job(template(), source="job.yaml", overrides=overrides)
+    for dry_run in (True, False):
+        await remote.submit(
+            cast("Jobs", Cluster()),
+            found,
+            namespace=None,
+            base_dir=tmp_path,
+            on_note=lambda _: None,
+            dry_run=dry_run,
+        )
+    (file,) = written
+    assert [job.spec.dataset.quarantine for job in applied] == [file.uri] * 2
+    assert file.uri.startswith("s3://bucket/runs/")

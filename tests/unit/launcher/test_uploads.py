@@ -14,10 +14,12 @@ from swe_rollout.launcher.remote import with_dataset
 from swe_rollout.launcher.uploads import (
     MAX_FILE_BYTES,
     local_rows,
+    quarantine_in_file,
     read_file,
     rows_in_file,
     rows_of,
 )
+from swe_rollout.quarantine import BadRow
 from swe_rollout.spec.dataset import RowFormat, SwebenchDataset
 from swe_rollout.spec.template import template
 from unit.datasets.test_hub_files import hub as hub  # noqa: PLC0414 - a fixture
@@ -133,3 +135,26 @@ def test_a_local_file_is_uploaded_and_an_object_in_a_store_is_not(tmp_path: Path
     assert found(f"file://{tmp_path}/my%20rows.v1.jsonl.zst") == uploaded
     with pytest.raises(DatasetError, match="absent"):
         found("absent.jsonl")
+
+
+def test_a_local_quarantine_file_travels_under_its_digest(tmp_path: Path) -> None:
+    data = BadRow("one", "0" * 12, ()).to_line()
+    (tmp_path / "quarantine.jsonl").write_bytes(data)
+    found = quarantine_in_file("quarantine.jsonl", base_dir=tmp_path, store_uri="s3://b/p")
+    assert found is not None
+    assert found.data == data
+    assert found.uri.startswith("s3://b/p/")
+    assert hashlib.sha256(data).hexdigest() in found.uri
+    assert quarantine_in_file("s3://x/q.jsonl", base_dir=tmp_path, store_uri="s3://b/p") is None
+
+
+def test_a_quarantine_file_that_no_worker_could_read_is_refused_before_it_travels(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "quarantine.jsonl").write_text("nonsense\n")
+    with pytest.raises(DatasetError) as caught:
+        quarantine_in_file("quarantine.jsonl", base_dir=tmp_path, store_uri="s3://b/p")
+    assert caught.value.problems[0].place == "quarantine.jsonl:1"
+    with pytest.raises(DatasetError) as missing:
+        quarantine_in_file("other.jsonl", base_dir=tmp_path, store_uri="s3://b/p")
+    assert missing.value.problems[0].place == "spec.dataset.quarantine"

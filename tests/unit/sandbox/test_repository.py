@@ -181,9 +181,71 @@ async def test_a_folder_without_git_is_the_tasks_fault(image: Image) -> None:
 
 async def test_an_unknown_base_commit_is_the_tasks_fault(image: Image) -> None:
     image.commit(a="1")
+    image.commit(a="2")
     async with image.sandbox() as sandbox:
         with pytest.raises(TaskError, match="base commit is not in the repository"):
             await repository.prepare(sandbox, image.instance("0" * 40))
+
+
+LATER = {
+    "a reflog": "git reset -q --hard {base}",
+    "a stash": "git reset -q --hard {base}; git checkout -q {later} -- a; git stash -q",
+    "a dropped stash": "git reset -q --hard {base}; git checkout -q {later} -- a; git stash -q;"
+    "git stash drop -q",
+    "a note": "git reset -q --hard {base}; git notes add -F a {base}; echo later >a;"
+    "git notes add -f -F a {base}; git checkout -q -- a",
+    "a replacement": "git reset -q --hard {base}; git replace {base} {later}",
+    "a tag of a file": "git tag answer {later}:a; git reset -q --hard {base}",
+    "a file once staged": "git reset -q --hard {base}; echo later >a; git add a;"
+    "git reset -q --hard",
+    "a pack": "git gc -q; git reset -q --hard {base}",
+    "a worktree": "git worktree add -q ../other {later}; git reset -q --hard {base}",
+    "a fetch": "git fetch -q . HEAD; git reset -q --hard {base}",
+    "a pick": "git rev-parse HEAD >.git/CHERRY_PICK_HEAD; git reset -q --hard {base};"
+    "git rev-parse {later} >.git/CHERRY_PICK_HEAD",
+}
+
+
+@pytest.mark.parametrize("where", LATER)
+async def test_what_git_keeps_of_later_history_is_gone(image: Image, where: str) -> None:
+    base = image.commit(a="base\n")
+    later = image.commit(a="later\n")
+    async with image.sandbox() as sandbox:
+        committer = {"GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@localhost"}
+        names = (AUTHOR | committer).items()
+        author = "export " + " ".join(f"{name}={value}" for name, value in names)
+        await run(sandbox, f"{author}; {LATER[where].format(base=base, later=later)}")
+        assert await repository.prepare(sandbox, image.instance(base)) == base
+        left = await run(
+            sandbox,
+            "for o in $(git cat-file --batch-all-objects --batch-check='%(objectname)'); do"
+            " git cat-file -p $o; done; git status --porcelain; cat a; ls .git",
+        )
+        assert "later" not in left
+        assert "base" in left
+        assert "_HEAD" not in left
+
+
+async def test_borrowed_objects_do_not_lead_to_later_ones(image: Image, tmp_path: Path) -> None:
+    base = image.commit(a="base\n")
+    later = image.commit(a="later\n")
+    image.git("clone", "--quiet", "--bare", str(image.repo), str(tmp_path / "all.git"))
+    image.git("reset", "--quiet", "--hard", base)
+    image.git("reflog", "expire", "--expire=now", "--all")
+    image.git("gc", "--quiet", "--prune=now")
+    objects = image.repo / ".git" / "objects"
+    (objects / "info" / "alternates").write_text(f"{tmp_path}/all.git/objects\n")
+    async with image.sandbox() as sandbox:
+        assert await repository.prepare(sandbox, image.instance(base)) == base
+        there = await sandbox.exec(["git", "cat-file", "-e", later])
+        assert there.exit_code != 0
+        assert await run(sandbox, "git show HEAD:a") == "base\n"
+
+
+async def test_the_only_commit_of_a_squashed_history_is_the_base(image: Image) -> None:
+    only = image.commit(a="1")
+    async with image.sandbox() as sandbox:
+        assert await repository.prepare(sandbox, image.instance("0" * 40)) == only
 
 
 EDITS = r"""

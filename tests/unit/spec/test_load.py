@@ -126,7 +126,7 @@ def test_a_missing_field_is_on_the_line_of_what_should_hold_it() -> None:
 
 def test_a_field_given_twice_is_refused_although_yaml_keeps_the_last() -> None:
     assert problems(GOOD + "  samples: 4\n  samples: 8\n") == [
-        "job.yaml:8: spec.samples: repeated; first set on line 7"
+        "job.yaml:8: spec.samples: repeated; first set on line 7; remove one"
     ]
 
 
@@ -138,7 +138,7 @@ def test_a_field_given_twice_is_refused_although_yaml_keeps_the_last() -> None:
         ("just words", "job.yaml:1: expected the fields of a RolloutJob, found plain text"),
         ("- a\n", "job.yaml:1: expected the fields of a RolloutJob, found a list"),
         (GOOD + "  limits:\n\tturns: 3\n", "job.yaml:8: not YAML"),
-        (GOOD + "---\n" + GOOD, "job.yaml:7: a second document; a file contains one job"),
+        (GOOD + "---\n" + GOOD, "job.yaml:7: a second document; a file has one job"),
         (GOOD + "  a: b: c\n", "job.yaml:7: not YAML: mapping values are not allowed here"),
         (GOOD + "  a: [1, 2\n", "job.yaml:"),
         ("a: \0\n", "job.yaml:1: a control character; expected text"),
@@ -263,7 +263,7 @@ def test_bytes_that_are_not_text_are_a_problem(tmp_path: Path) -> None:
     with pytest.raises(SpecError) as caught:
         load_job(path)
 
-    assert caught.value.problems[0].message == "not UTF-8 text"
+    assert caught.value.problems[0].message == "not UTF-8 text; save it as UTF-8"
 
 
 def test_a_byte_order_mark_and_windows_line_ends_do_no_harm(tmp_path: Path) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, unquote
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "a-key-of-tests", "AWS_SECRET_ACCESS_KEY": "a-secret-of-tests"}
 
@@ -65,13 +67,40 @@ class Memory:
         self._lock = threading.Lock()
 
     def __call__(self, request: Request) -> Response:
-        path = request.path.partition("?")[0]
+        path, _, query = request.path.partition("?")
         with self._lock:
+            if "list-type=2" in query:
+                return self._list(path, query)
+            if request.method == "POST" and "delete" in query:
+                return self._delete(path, request.body.decode())
+            if request.method == "DELETE":
+                return Response(204 if self.objects.pop(path, None) is not None else 404)
             if request.method == "PUT":
                 return self._put(request, path)
             if path in self.objects:
                 return Response(200, self.objects[path])
         return error(404, "NoSuchKey")
+
+    def _list(self, bucket: str, query: str) -> Response:
+        """List as S3 does, all on one page."""
+        prefix = unquote(parse_qs(query).get("prefix", [""])[0])
+        keys = [path.removeprefix(f"{bucket}/") for path in self.objects]
+        found = "".join(
+            f"<Contents><Key>{key}</Key><Size>1</Size><ETag>x</ETag>"
+            "<LastModified>2026-01-01T00:00:00.000Z</LastModified></Contents>"
+            for key in sorted(keys)
+            if key.startswith(prefix)
+        )
+        head = f"<Prefix>{prefix}</Prefix><KeyCount>1</KeyCount><IsTruncated>false</IsTruncated>"
+        return Response(200, f"<ListBucketResult>{head}{found}</ListBucketResult>".encode())
+
+    def _delete(self, bucket: str, body: str) -> Response:
+        """Delete several objects, as S3 does."""
+        keys = re.findall(r"<Key>(.*?)</Key>", body)
+        for key in keys:
+            self.objects.pop(f"{bucket}/{key}", None)
+        deleted = "".join(f"<Deleted><Key>{key}</Key></Deleted>" for key in keys)
+        return Response(200, f"<DeleteResult>{deleted}</DeleteResult>".encode())
 
     def _put(self, request: Request, path: str) -> Response:
         is_create = (

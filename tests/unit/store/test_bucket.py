@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from swe_rollout.errors import PrerequisiteError, SweRolloutError, UnreachableError, UsageError
+from swe_rollout.store import bucket as bucket_module
 from swe_rollout.store.bucket import Bucket, create_object, read_object
 from unit.store.storage_server import (
     CREDENTIALS,
@@ -77,6 +78,25 @@ async def test_a_folder_lists_files_of_any_name_and_no_staged_ones(tmp_path: Pat
     assert await bucket.get("elsewhere/c") == b""
 
 
+async def test_a_folder_that_is_emptied_while_it_is_listed_has_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process commits an episode, and removes the journal and its folder."""
+    bucket = Bucket.open(f"file://{tmp_path}")
+    for name in ("a", "b"):
+        await bucket.create(f"folder/{name}/object", b"")
+    scandir = os.scandir
+
+    def emptied(path: str) -> object:
+        if path.endswith("/a"):
+            (tmp_path / "folder/a/object").unlink()
+            (tmp_path / "folder/a").rmdir()
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", emptied)
+    assert [key async for key in bucket.keys("folder")] == ["folder/b/object"]
+
+
 @pytest.mark.threat(point=19)
 @pytest.mark.parametrize("uri", CLOUDS)
 async def test_every_cloud_works_over_plain_http_when_the_endpoint_says_so(
@@ -139,6 +159,27 @@ async def test_a_conflict_of_two_writers_is_not_taken_for_an_object(
     assert list(memory.objects.values()) == [b"data"]
 
 
+@pytest.mark.parametrize("call", ["get", "create", "keys"])
+async def test_a_clock_that_is_wrong_is_named_and_may_be_set_meanwhile(
+    call: str, environment: Environment
+) -> None:
+    """Issue 16, 6: a machine that was suspended signs with the time of then, until NTP sets it."""
+    skewed = error(403, "RequestTimeTooSkewed", "The difference is too large.")
+    with storage(lambda _: skewed) as server:
+        environment(CLOUDS["s3://bucket/folder"](server.url))
+        caught = await _failure(Bucket.open("s3://bucket/folder"), call)
+        assert len(server.requests) > 1
+    assert "this machine's clock is wrong: " in caught.why
+    assert "403 RequestTimeTooSkewed: The difference is too large." in caught.why
+    assert "timedatectl" in caught.fix
+
+    memory = Memory()
+    responses = iter([skewed] * 2)
+    with storage(lambda request: next(responses, None) or memory(request)) as server:
+        environment(CLOUDS["s3://bucket/folder"](server.url))
+        assert await Bucket.open("s3://bucket").create("key", b"data")
+
+
 PERMANENT = {
     "key": (error(403, "InvalidAccessKeyId"), "403 InvalidAccessKeyId", "AWS_ACCESS_KEY_ID"),
     "signature": (error(403, "SignatureDoesNotMatch"), "SignatureDoesNotMatch", "credentials"),
@@ -167,6 +208,26 @@ async def test_what_can_t_succeed_is_asked_once_and_explained(
     assert "s3://bucket/folder" in caught.what
 
 
+@pytest.mark.parametrize(
+    ("uri", "create", "right"),
+    [
+        ("s3://bucket/folder", "aws s3 mb s3://bucket", "s3:PutObject"),
+        ("gs://bucket/folder", "gcloud storage buckets create gs://bucket", "storage.objects.cre"),
+        ("az://bucket/folder", "az storage container create --name bucket", "Blob Data Contrib"),
+    ],
+)
+async def test_each_cloud_has_a_command_for_a_bucket_and_a_right_for_a_call(
+    uri: str, create: str, right: str, environment: Environment
+) -> None:
+    refusals = iter([error(404, "NoSuchBucket"), error(403, "AccessDenied")])
+    with storage(lambda _: next(refusals)) as server:
+        environment(CLOUDS[uri](server.url))
+        missing = await _failure(Bucket.open(uri), "create")
+        denied = await _failure(Bucket.open(uri), "create")
+    assert f"`{create}`" in missing.fix
+    assert right in denied.fix
+
+
 async def _failure(bucket: Bucket, call: str) -> SweRolloutError:
     with pytest.raises(UnreachableError) as caught:
         await _called(bucket, call)
@@ -191,6 +252,40 @@ async def test_what_may_succeed_later_is_tried_again(status: int, environment: E
     with storage(lambda request: next(failures, None) or memory(request)) as server:
         environment(CLOUDS["s3://bucket/folder"](server.url))
         assert await Bucket.open("s3://bucket/folder").create("key", b"data")
+
+
+async def test_an_observer_hears_of_refusals_and_of_what_takes_long_until_it_succeeds(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bucket that may be read and not written, then one that is slow."""
+    monkeypatch.setattr(bucket_module, "SLOW_S", 3600.0)
+    heard: list[tuple[str, str]] = []
+    memory = Memory()
+    is_readonly = True
+
+    def respond(request: Request) -> Response | None:
+        if request.method == "PUT" and is_readonly:
+            return error(403, "AccessDenied")
+        return memory(request)
+
+    with storage(respond) as server:
+        environment(CLOUDS["s3://bucket/folder"](server.url))
+        bucket = Bucket.open("s3://bucket/folder")
+        bucket.observe(lambda kind, failed: heard.append((kind, failed.why if failed else "")))
+        with pytest.raises(UnreachableError):
+            await bucket.create("key", b"data")
+        with pytest.raises(FileNotFoundError):
+            await bucket.get("key")
+        is_readonly = False
+        assert await bucket.create("key", b"data")
+        monkeypatch.setattr(bucket_module, "SLOW_S", 0.05)
+        server.delay_s = 0.3
+        assert await bucket.get("key") == b"data"
+    assert [kind for kind, _ in heard] == ["write", "read", "write", "write", "read", "read"]
+    assert "AccessDenied" in heard[0][1]
+    assert [why for _, why in heard[1:4]] == ["", "", ""]
+    assert heard[4][1] == "no response for 0.05 s"
+    assert heard[5][1] == ""
 
 
 @pytest.mark.threat(point=19)

@@ -15,7 +15,8 @@ from swe_rollout.store import layout
 from swe_rollout.store.damage import DamagedRecord, DamagedRecordError
 from swe_rollout.store.store import Store
 from swe_rollout.store.summary import JobTally, summarise
-from swe_rollout.trajectory import EpisodeId, to_json
+from swe_rollout.trajectory import EpisodeId
+from swe_rollout.trajectory_json import to_json
 from unit.store.records import UNRESOLVED, job, tasks, trajectory
 
 if TYPE_CHECKING:

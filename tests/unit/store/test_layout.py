@@ -90,3 +90,29 @@ def test_what_names_no_job_is_refused_with_an_example(address: str) -> None:
 
 def test_a_job_address_prints_as_one_address() -> None:
     assert str(JobRef("s3://bucket/runs", "demo")) == "s3://bucket/runs/demo"
+
+
+@settings(deadline=None)
+@given(names, names, st.integers(0, 10**6), st.integers(1, 10**6), st.integers(0, 10**6))
+def test_a_chunk_key_parses_back_and_is_no_episode(
+    job: str, instance: str, sample: int, journal: int, chunk: int
+) -> None:
+    key = layout.chunk_key(EpisodeId(job, instance, sample), journal, chunk)
+    assert layout.parse_chunk_key(key) == (instance, sample, journal, chunk)
+    assert layout.parse_trajectory_key(key) is None
+    assert key.startswith(f"{layout.journals_prefix(job)}/")
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "demo/journals/a/0/1/0.msgpack",
+        "demo/journals/a/0/0/0.msgpack.zst",
+        "demo/journals/a/0/1/00.msgpack.zst",
+        "demo/journals/../0/1/0.msgpack.zst",
+        "demo/episodes/a/0/1/0.msgpack.zst",
+        "demo/journals/a/0/1/0.msgpack.zst#2",
+    ],
+)
+def test_other_keys_are_no_chunks(key: str) -> None:
+    assert layout.parse_chunk_key(key) is None

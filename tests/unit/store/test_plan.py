@@ -11,7 +11,6 @@ import msgspec
 import pytest
 
 from swe_rollout.errors import StoreError, UsageError
-from swe_rollout.store.owner import Owner
 from swe_rollout.store.plan import Plan
 from swe_rollout.store.store import Store
 from swe_rollout.store.summary import summarise
@@ -236,74 +235,65 @@ async def test_a_spec_that_another_version_hashed_otherwise_is_still_the_same(
     assert (await store.begin(job(), tasks("one"))).plan.spec_digest == "an-older-one"
 
 
-A = Owner("team-a", "0123")
-
-
-@pytest.mark.threat(point=27)
-@pytest.mark.parametrize("other", [Owner("team-b", "0123"), Owner("team-a", "4567")])
-async def test_a_job_of_another_namespace_is_refused(store: Store, other: Owner) -> None:
-    await store.begin(job(), tasks("one"), owner=A)
-    await store.commit(trajectory("one"))
-
-    with pytest.raises(UsageError, match="belongs to a job of namespace team-a") as caught:
-        await store.begin(job(samples=8), tasks("one", "two"), owner=other)
-
-    assert f"this job is of {other}" in caught.value.why
-    assert f"delete {store.uri}/demo/owner.json" in caught.value.fix
-    assert planned(await store.plan("demo")) == {"one": 2}
-    assert await store.owner("demo") == A
-
-
-@pytest.mark.threat(point=27)
-async def test_the_same_job_comes_back_after_its_object_was_deleted(store: Store) -> None:
-    first = await store.begin(job(), tasks("one"), owner=A)
-    again = await store.begin(job(samples=3), tasks("one"), owner=A)
-    assert planned(again.plan) == {"one": 3}
-    assert first.notes == ()
-
-
-@pytest.mark.threat(point=27)
-async def test_of_namespaces_that_begin_at_once_one_gets_the_job(store: Store) -> None:
-    owners = [Owner(f"team-{n % 4}", "0123") for n in range(16)]
-    begun = await asyncio.gather(
-        *(store.begin(job(), tasks("one"), owner=owner) for owner in owners),
-        return_exceptions=True,
-    )
-    won = {
-        owner for owner, each in zip(owners, begun, strict=True) if not isinstance(each, UsageError)
-    }
-    assert won == {await store.owner("demo")}
-    assert sum(not isinstance(each, UsageError) for each in begun) == 4
-
-
-@pytest.mark.threat(point=27)
-async def test_a_run_outside_of_clusters_says_whose_job_it_joins(store: Store) -> None:
-    await store.begin(job(), tasks("one"), owner=A)
-    begun = await store.begin(job(), tasks("one"))
-    assert begun.notes == (
-        f"{store.uri}/demo is a job of namespace team-a of cluster 0123; this run joins it",
-    )
-
-
-@pytest.mark.threat(point=27)
-async def test_a_refused_job_has_claimed_nothing(store: Store) -> None:
-    await store.begin(job(), tasks("one"))
-    with pytest.raises(UsageError, match="another spec"):
-        await store.begin(job(limits={"turns": 3}), tasks("one"), owner=Owner("team-b", "0123"))
-    assert await store.owner("demo") is None
-    assert (await store.begin(job(), tasks("one"), owner=A)).plan.episodes == 2
-
-
-async def test_an_owner_that_cant_be_read_is_named(store: Store, tmp_path: Path) -> None:
-    await store.begin(job(), tasks("one"), owner=A)
-    (tmp_path / "runs/demo/owner.json").write_bytes(b"{")
-    with pytest.raises(StoreError, match=r"owner\.json can't be read"):
-        await store.begin(job(), tasks("one"), owner=A)
-
-
 def test_episodes_outside_of_a_plan_are_counted() -> None:
     wanted: RolloutJob = job(samples=2)
     plan = Plan.of(wanted, tasks("one"))
     outside = frozenset({EpisodeId("demo", "one", 2), EpisodeId("demo", "x", 0)})
     assert plan.unplanned(outside | {EpisodeId("demo", "one", 1)}) == 2
     assert msgspec.json.decode(msgspec.json.encode(plan), type=Plan) == plan
+
+
+async def test_what_is_in_quarantine_is_in_the_plan_and_in_the_summary(store: Store) -> None:
+    quarantined = {"three": "gold", "four": "base", "five": "gold"}
+    begun = await store.begin(job(), tasks("one", "two"), quarantined=quarantined)
+
+    assert (begun.plan.quarantined, begun.notes) == (quarantined, ())
+    assert (await summarise(store, "demo")).quarantined == {"base": 1, "gold": 2}
+
+
+async def test_a_planned_task_that_comes_into_quarantine_stays_planned_and_is_named(
+    store: Store,
+) -> None:
+    await store.begin(job(samples=2), tasks("one", "two"))
+    begun = await store.begin(job(samples=2), tasks("two"), quarantined={"one": "gold"})
+
+    assert planned(begun.plan) == {"one": 2, "two": 2}
+    (note,) = begun.notes
+    assert "1 tasks that" in note
+    assert "such as one, are in quarantine: their episodes stay planned, none is run" in note
+    assert (await store.plan("demo")).quarantined == {"one": "gold"}
+
+
+async def test_a_plan_from_before_there_was_a_quarantine_is_read(store: Store) -> None:
+    begun = await store.begin(job(), tasks("one"))
+    older = json.loads(msgspec.json.encode(begun.plan))
+    del older["quarantined"]
+    assert msgspec.json.decode(json.dumps(older), type=Plan) == begun.plan
+
+
+async def test_missing_are_planned_episodes_that_may_still_be_run(store: Store) -> None:
+    quarantined = {"three": "gold_fails"}
+    names = tasks("one", "two")
+    await store.begin(job(samples=2), names | tasks("three"))
+    plan = (await store.begin(job(samples=2), names, quarantined=quarantined)).plan
+
+    def episodes(*samples: tuple[str, int]) -> frozenset[EpisodeId]:
+        return frozenset(EpisodeId("job", *each) for each in samples)
+
+    assert plan.missing(episodes()) == 4
+    assert plan.missing(episodes(("one", 0), ("one", 7), ("three", 0), ("other", 0))) == 3
+
+
+def test_a_plan_says_where_its_episodes_begin() -> None:
+    fork = {"uri": "s3://rollouts/other", "instance": "a", "sample": 2, "turn": 3}
+    assert Plan.of(job(fork=fork), tasks("a")).forked_from == "other/a/2, turn 3"
+    assert Plan.of(job(), tasks("a")).forked_from == ""
+    hostile: tuple[dict[str, object], ...] = ({}, {"spec": 3}, {"spec": {"fork": [1]}})
+    assert all(not Plan((), "", each).forked_from for each in hostile)
+
+
+async def test_a_summary_says_where_its_episodes_begin(store: Store) -> None:
+    fork = {"uri": "s3://rollouts/other", "instance": "a", "sample": 2, "turn": 3}
+    await store.begin(job(fork=fork), tasks("a"))
+    found = await summarise(store, "demo")
+    assert json.loads(found.to_json())["forked_from"] == "other/a/2, turn 3"

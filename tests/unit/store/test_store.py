@@ -16,7 +16,8 @@ import zstandard
 from swe_rollout.errors import StoreError, UnreachableError, UsageError
 from swe_rollout.store.layout import trajectory_key
 from swe_rollout.store.store import Store
-from swe_rollout.trajectory import EpisodeId, to_json
+from swe_rollout.trajectory import EpisodeId
+from swe_rollout.trajectory_json import to_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,7 +80,8 @@ WRITER = """
 import asyncio, sys
 from dataclasses import replace
 from swe_rollout.store.store import Store
-from swe_rollout.trajectory import EpisodeId, from_json
+from swe_rollout.trajectory import EpisodeId
+from swe_rollout.trajectory_json import from_json
 
 async def main():
     one = from_json(sys.stdin.buffer.read())
@@ -161,6 +163,7 @@ async def test_a_job_begins_with_its_spec_and_its_plan(store: Store, tmp_path: P
         ],
         "spec_digest": job().digest,
         "job": job().to_yaml_dict(),
+        "quarantined": {},
     }
 
 

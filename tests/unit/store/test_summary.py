@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+import pytest
 
 from swe_rollout.errors import StoreError
 from swe_rollout.store.store import Store
-from swe_rollout.store.summary import summarise
-from swe_rollout.trajectory import Failure
-
-if TYPE_CHECKING:
-    pass
+from swe_rollout.store.summary import JobTally, summarise
+from swe_rollout.trajectory import EpisodeId, Failure
 from unit.store.records import UNRESOLVED, job, tasks, trajectory
 
 
@@ -30,7 +29,8 @@ async def test_a_summary_counts_masked_episodes_apart(store: Store) -> None:
     ):
         await store.commit(t)
     summary = await summarise(store, "demo")
-    assert list(json.loads(summary.to_json()).items()) == [
+    record = json.loads(summary.to_json())
+    assert list(record.items()) == [
         ("job", "demo"),
         ("episodes", 6),
         ("committed", 4),
@@ -42,8 +42,20 @@ async def test_a_summary_counts_masked_episodes_apart(store: Store) -> None:
         ("failures", {"StoreError": 1}),
         ("damaged", []),
         ("strays", []),
+        ("tampered", 0),
+        ("quarantined", {}),
         ("masked_share", 0.25),
+        ("instances", record["instances"]),
     ]
+    assert record["instances"][0] == {
+        "instance": "a",
+        "samples": 3,
+        "resolved": 1,
+        "mean_reward": 0.5,
+        "turns": record["instances"][0]["turns"],
+        "tokens": 9,
+        "masked": 0,
+    }
     group = summary.by_instance[0]
     assert (group.instance, group.samples, group.resolved, group.tokens) == ("a", 3, 1, 9)
     assert summary.by_instance[1].mean_reward is None
@@ -52,3 +64,29 @@ async def test_a_summary_counts_masked_episodes_apart(store: Store) -> None:
 async def test_a_summary_without_graded_episodes_has_no_mean(store: Store) -> None:
     await store.begin(job(), tasks("a"))
     assert (await summarise(store, "demo")).mean_reward is None
+
+
+async def test_a_reading_that_is_cancelled_loses_no_record(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.begin(job(samples=2), tasks("a"))
+    await store.commit(trajectory("a", 0))
+    await store.commit(trajectory("a", 1))
+    tally = JobTally(store, "demo")
+    is_read, read = asyncio.Event(), store.record
+
+    async def stall(_: EpisodeId) -> object:
+        is_read.set()
+        return await asyncio.Future()
+
+    monkeypatch.setattr(store, "record", stall)
+    reading = asyncio.create_task(tally.summary())
+    await is_read.wait()
+    reading.cancel()
+    await asyncio.wait([reading])
+    assert reading.cancelled()
+
+    monkeypatch.setattr(store, "record", read)
+    assert [each.episode.sample async for each in tally.read_new()] == [0, 1]
+    assert [each async for each in tally.read_new()] == []
+    assert (await tally.summary()).committed == 2

@@ -12,14 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swe_rollout.errors import UsageError
+from swe_rollout.tokens.log import SegmentKind
 from swe_rollout.training.groups import (
     Baseline,
+    Group,
     Scale,
     Score,
     groups_without_signal,
     grpo_advantages,
     rollout_weights,
 )
+from unit.export.export_parts import forked
 
 REWARDS = st.one_of(
     st.sampled_from([0.0, 1.0]), st.floats(-1e6, 1e6, allow_nan=False, allow_subnormal=False)
@@ -158,3 +161,17 @@ def test_the_same_rollout_id_in_two_groups_is_two_rollouts() -> None:
     rows = [Score("x", "a", 1.0), Score("y", "a", 0.0), Score("x", "b", 3.0), Score("y", "b", 3.0)]
     found = grpo_advantages(rows, scale=Scale.NONE)
     assert found == (0.5, -0.5, 0.0, 0.0)
+
+
+def test_what_a_fork_inherited_does_not_make_its_group_stale() -> None:
+    record = forked()
+    turns = {turn.index: f"w{turn.index}" for turn in record.turns}
+    segments = tuple(
+        replace(each, weight_version=turns[each.turn]) if each.kind is SegmentKind.SAMPLED else each
+        for each in record.segments
+    )
+    record = replace(record, segments=segments)
+    assert record.forked_from is not None
+    assert Group("demo/a", 1, (record,)).weight_versions == {"w1", "w2"}
+    trained = replace(record, forked_from=replace(record.forked_from, trained=True))
+    assert Group("demo/a", 1, (trained,)).weight_versions == {"w0", "w1", "w2"}

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
+from swe_rollout.generation import FinishReason
 from swe_rollout.store.summary import InstanceSummary, JobSummary
 from swe_rollout.tokens.log import TokenLog, nullable
-from swe_rollout.trajectory import (
-    CallStatus,
-    EpisodeId,
-    FinishReason,
-    Observation,
-    StopReason,
-    Timing,
-    ToolCall,
-    Trajectory,
-    Turn,
-)
+from swe_rollout.trajectory import EpisodeId, StopReason, Timing, Trajectory
+from swe_rollout.turn import CallStatus, Observation, ToolCall, Turn
 from swe_rollout.verdict import Reward, RewardTerm, TestReport, TestStatus, Verdict, VerdictStatus
 
 HOSTILE = (

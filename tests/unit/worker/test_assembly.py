@@ -11,7 +11,7 @@ from swe_rollout.agent.program import AGENTS
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.tools import toolbox
 from swe_rollout.errors import PrerequisiteError
-from swe_rollout.spec.job import AgentSpec
+from swe_rollout.spec.agent import AgentSpec
 from swe_rollout.testing.tiny import tokenizer_path
 from swe_rollout.worker.assembly import _require_messages, _require_preset, prompts_of
 from unit.agent.test_message_probe import template

@@ -11,7 +11,7 @@ from swe_rollout.engine.chat.base import ChatEngine, ChatRequest
 from swe_rollout.engine.chat.http import HttpChatEngine
 from swe_rollout.errors import PrerequisiteError, UnreachableError
 from swe_rollout.extension import ExtensionError
-from swe_rollout.spec.job import AgentSpec
+from swe_rollout.spec.agent import AgentSpec
 from swe_rollout.spec.policy import Policy
 from swe_rollout.testing.tiny import tokenizer_path
 from swe_rollout.trajectory import EpisodeId

@@ -16,7 +16,8 @@ import pytest
 from swe_rollout.context import Attempt, JobContext
 from swe_rollout.errors import UsageError
 from swe_rollout.instance import Instance
-from swe_rollout.spec.job import RetrySpec, RolloutJob
+from swe_rollout.spec.job import RolloutJob
+from swe_rollout.spec.retry import RetrySpec
 from swe_rollout.store.claims import Claimant
 from swe_rollout.store.layout import trajectory_key
 from swe_rollout.store.store import Store
@@ -28,10 +29,10 @@ from swe_rollout.training.staleness import StaleAction, Staleness
 from swe_rollout.trajectory import EpisodeId, Failure, Trajectory
 from swe_rollout.verdict import Reward, RewardTerm
 from swe_rollout.worker import scheduler as scheduler_module
+from swe_rollout.worker.failure_budget import BudgetSpentError
 from swe_rollout.worker.job import DeadlineExceededError
 from swe_rollout.worker.live_groups import LiveGroups, StreamOptions
-from swe_rollout.worker.scheduler import BudgetSpentError
-from unit.worker.worker_parts import LOST, NO_IMAGE, Shared, context, trajectory
+from unit.worker.worker_parts import LOST, NO_IMAGE, Shared, context, settled, trajectory
 
 Fails = Callable[[Attempt], Failure | None]
 
@@ -142,12 +143,6 @@ class Live:
 @pytest.fixture
 def live(store: Store, monkeypatch: pytest.MonkeyPatch) -> Live:
     return Live(store, monkeypatch)
-
-
-async def settled() -> None:
-    """Let everything that can go on now go on."""
-    for _ in range(30):
-        await asyncio.sleep(0.002)
 
 
 async def collect(groups: LiveGroups) -> dict[str, Group]:

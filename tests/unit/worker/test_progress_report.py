@@ -18,7 +18,7 @@ from swe_rollout.spec.status import (
 from swe_rollout.worker import progress_report as report
 from swe_rollout.worker.progress_report import Reporter, ShardProgress, WriteAllowance
 from swe_rollout.worker.service_health import Conditions
-from unit.worker.worker_parts import NO_IMAGE, attempts, trajectory
+from unit.worker.worker_parts import LOST, NO_IMAGE, attempts, trajectory
 
 
 def test_counts_are_of_everything_that_is_committed() -> None:
@@ -38,12 +38,36 @@ def test_counts_are_of_everything_that_is_committed() -> None:
     assert not told.finished
 
 
+def test_each_commit_of_this_worker_is_told_and_no_earlier_one() -> None:
+    told = list[int]()
+    count = ShardProgress(Conditions(), on_commit=lambda: told.append(1))
+    one, two, three = attempts(3)
+
+    count.earlier(trajectory(one))
+    count.done(trajectory(two))
+    count.done(trajectory(three, failure=NO_IMAGE))
+
+    assert len(told) == 2
+
+
 def test_a_masked_trajectory_counts_as_masked_only() -> None:
     count = ShardProgress(Conditions())
     graded = trajectory(attempts(1)[0])
     count.done(replace(graded, failure=NO_IMAGE, reward=None))
     told = count.snapshot(running=0, finished=True).episodes
     assert (told.resolved, told.unresolved, told.masked) == (0, 0, 1)
+
+
+def test_a_worker_says_what_it_masked_itself_and_what_the_whole_job_has() -> None:
+    count = ShardProgress(Conditions(), job=40)
+    count.planned(10, 1)
+    (first, second, third) = attempts(3)
+    count.earlier(trajectory(first, failure=LOST))
+    count.done(trajectory(second, failure=LOST))
+    count.done(trajectory(third))
+    said = count.snapshot(running=0, finished=False)
+    assert (said.planned, said.episodes.total) == (40, 10)
+    assert (said.episodes.masked, said.masked_now) == (2, 1)
 
 
 def test_what_stands_in_the_way_is_told_with_reason_and_cure() -> None:
@@ -184,3 +208,7 @@ async def test_trouble_is_told_even_when_counts_would_have_to_wait(
     conditions.mark(ConditionType.MODEL_READY, "UnreachableError", "no engine")
     await told_for(ours, 0.05)
     assert pod.told[-1].unmet[0].reason == "Unreachable"
+    # It may have spent the failure budget of the whole job.
+    count.done(trajectory(attempts(1)[0], failure=LOST))
+    await told_for(ours, 0.05)
+    assert pod.told[-1].masked_now == 1

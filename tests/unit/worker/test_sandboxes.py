@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from swe_rollout import RolloutJob
 from swe_rollout.errors import PrerequisiteError
+from swe_rollout.instance import Instance
 from swe_rollout.sandbox.local import bubblewrap
+from swe_rollout.spec.sandbox import SandboxSpec
+from swe_rollout.worker.sandboxes import SandboxSetup, open_sandboxes
 from unit.launcher.row_parts import SPEC, row
 
 if TYPE_CHECKING:
@@ -64,3 +69,16 @@ def test_a_script_without_bubblewrap_runs_with_a_warning(tmp_path: Path) -> None
 def test_a_script_can_ask_for_isolation_too(tmp_path: Path) -> None:
     with pytest.raises(PrerequisiteError, match="can't be isolated"):
         run(tmp_path, {"scripted": {}}, isolation="bubblewrap")
+
+
+@pytest.mark.parametrize("network", ["none", "requested"])
+def test_tasks_that_ask_for_a_network_in_vain_are_named(network: str) -> None:
+    notes: list[str] = []
+    asking = Instance(
+        instance_id="one", problem_statement="fix it", image="demo", wants_network=True
+    )
+    setup = SandboxSetup([asking, replace(asking, wants_network=None)], "job", notes.append)
+    spec = SandboxSpec.model_validate({"pod": {"network": network}})
+    open_sandboxes(spec, setup, AsyncExitStack())
+    named = [note for note in notes if note.startswith("one may need a network")]
+    assert len(named) == (network == "none")

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from swe_rollout.errors import SweRolloutError, UnreachableError
-from swe_rollout.spec.job import FailureBudget
+from swe_rollout.observer import Observer, Service
+from swe_rollout.progress import Phase
+from swe_rollout.spec.bounds import BUDGET_FLOOR
+from swe_rollout.spec.retry import FailureBudget
 from swe_rollout.store.layout import trajectory_key
 from swe_rollout.store.store import Store
 from swe_rollout.trajectory import Failure, Trajectory
 from swe_rollout.worker import scheduler as crew_module
-from swe_rollout.worker.scheduler import (
-    BUDGET_FLOOR,
-    BudgetSpentError,
-    EpisodeScheduler,
-    Unmonitored,
-)
+from swe_rollout.worker.failure_budget import BudgetSpentError
+from swe_rollout.worker.scheduler import EpisodeScheduler, Unmonitored
 from unit.worker.worker_parts import (
     LOST,
     NO_ENGINE,
@@ -30,6 +28,7 @@ from unit.worker.worker_parts import (
     Stage,
     attempts,
     context,
+    settled,
     trajectory,
 )
 
@@ -55,12 +54,6 @@ def store(tmp_path: Path) -> Store:
 async def scheduler(stage: Stage, shared: Shared, store: Store) -> AsyncIterator[EpisodeScheduler]:
     yield EpisodeScheduler(context(shared), store, budget=FailureBudget(), size=2)
     stage.curtain.set()
-
-
-async def settled() -> None:
-    """Let everything that can go on now go on."""
-    for _ in range(20):
-        await asyncio.sleep(0.002)
 
 
 async def test_no_more_than_its_size_run_and_all_are_committed(
@@ -253,20 +246,6 @@ async def test_by_default_a_job_whose_sandboxes_all_end_is_not_complete(
         await scheduler.work()
 
 
-@pytest.mark.threat(point=8)
-@pytest.mark.parametrize(("masked", "spent"), [(0, False), (1, True), (2, True)])
-async def test_at_the_end_a_few_episodes_are_judged_as_they_are(
-    stage: Stage, shared: Shared, store: Store, *, masked: int, spent: bool
-) -> None:
-    scheduler = EpisodeScheduler(context(shared), store, budget=FailureBudget(), size=1)
-    stage.curtain.set()
-    stage.failures.extend([NO_IMAGE] * masked)
-    scheduler.add(attempts(4))
-    await scheduler.work()
-    with pytest.raises(BudgetSpentError) if spent else nullcontext():
-        scheduler.check_budget()
-
-
 class Outage(Unmonitored):
     """Services of which the engine is away until the test says otherwise."""
 
@@ -334,6 +313,52 @@ async def test_a_store_that_is_down_is_told_and_waited_for(
     await scheduler.work()
     assert services.heard == ["no store", "well"]
     assert len(stage.began) == 1
+
+
+class Waits(Observer):
+    """Remembers errors, waits and phases."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def store_failed(self, error: SweRolloutError) -> None:
+        self.heard.append(f"store: {error}")
+
+    def waited(self, service: Service, seconds: float) -> None:
+        assert seconds > 0
+        self.heard.append(f"waited for the {service}")
+
+
+async def test_an_observer_is_told_of_waits_for_the_store_and_the_engine(
+    stage: Stage, shared: Shared, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services, observer = Outage(), Waits()
+    shared.observer = observer
+    services.store_patience_s = 30.0
+    scheduler = EpisodeScheduler(
+        context(shared), store, budget=FailureBudget(), size=1, services=services
+    )
+    commit, failures = store.commit, iter([UnreachableError("no store")])
+
+    async def failing_once(record: Trajectory) -> bool:
+        for error in failures:
+            raise error
+        return await commit(record)
+
+    async def slowly() -> None:
+        await asyncio.sleep(0.01)
+
+    monkeypatch.setattr(store, "commit", failing_once)
+    monkeypatch.setattr(services, "ready", slowly)
+    stage.curtain.set()
+    scheduler.add(attempts(1))
+    await scheduler.work()
+    assert observer.heard == [
+        "waited for the engine",
+        "store: no store",
+        "waited for the store",
+    ]
+    assert shared.progress.phases == [Phase.COMMIT]
 
 
 async def test_after_a_store_that_stayed_away_the_work_can_go_on_where_it_was(

@@ -10,12 +10,20 @@ import pytest
 
 from swe_rollout.engine.base import EngineInfo, GenerateRequest
 from swe_rollout.errors import PrerequisiteError, SandboxError, UnreachableError
-from swe_rollout.sandbox.base import Role, Sandbox, SandboxRequest
+from swe_rollout.generation import Generation
+from swe_rollout.sandbox.base import Role, Sandbox, SandboxMark, SandboxRequest
 from swe_rollout.spec.status import ConditionType
-from swe_rollout.trajectory import EpisodeId, Failure, Generation
+from swe_rollout.trajectory import EpisodeId, Failure
 from swe_rollout.worker import service_health as health
-from swe_rollout.worker.service_health import Conditions, EngineMonitor, MonitoredSandboxes
+from swe_rollout.worker.service_health import (
+    Conditions,
+    EngineMonitor,
+    MonitoredSandboxes,
+    StoreMonitor,
+)
+from swe_rollout.worker.start_guard import GuardedSandboxes
 from unit.worker.worker_parts import BUSY, DENIED, LOST, NO_ENGINE
+from waits import PATIENCE_S, until
 
 
 class Engine:
@@ -24,6 +32,7 @@ class Engine:
     def __init__(self) -> None:
         self.is_on = True
         self.asked = 0
+        self.paused_s = 0.0
 
     async def info(self) -> EngineInfo:
         self.asked += 1
@@ -79,7 +88,7 @@ async def test_a_lost_engine_excuses_and_holds_until_it_answers(
     await asyncio.sleep(0.05)
     assert not waiting.done()
     engine.is_on = True
-    await asyncio.wait_for(waiting, 1)
+    await asyncio.wait_for(waiting, PATIENCE_S)
     assert conditions.unmet == ()
     looking.cancel()
 
@@ -88,11 +97,90 @@ async def test_an_engine_that_goes_away_is_noticed_between_episodes(
     engine: Engine, watch: EngineMonitor, conditions: Conditions
 ) -> None:
     looking = asyncio.create_task(watch.run())
-    await asyncio.wait_for(watch.ready(), 1)
+    await asyncio.wait_for(watch.ready(), PATIENCE_S)
     engine.is_on = False
-    await asyncio.sleep(0.05)
-    assert ConditionType.MODEL_READY in conditions
+    await until(lambda: ConditionType.MODEL_READY in conditions)
     looking.cancel()
+
+
+async def test_a_run_that_somebody_watches_waits_for_its_engine_only_so_long(
+    engine: Engine, conditions: Conditions
+) -> None:
+    watch = EngineMonitor(engine, conditions, engine_patience_s=0.02)
+    assert not await watch.excuses(BUSY)
+    engine.is_on = False
+    assert await watch.excuses(NO_ENGINE)
+    with pytest.raises(UnreachableError, match="no engine answers: it is off") as raised:
+        await watch.ready()
+    assert raised.value.fix == "start it"
+
+
+async def test_a_probe_that_an_engine_of_ones_own_breaks_ends_nothing(
+    engine: Engine, watch: EngineMonitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken() -> EngineInfo:
+        engine.asked += 1
+        raise KeyError("model")
+
+    monkeypatch.setattr(engine, "info", broken)
+    looking = asyncio.create_task(watch.run())
+    await until(lambda: engine.asked > 1)
+    assert not looking.done()
+    assert not await watch.excuses(NO_ENGINE)
+    looking.cancel()
+
+
+async def test_an_engine_that_stays_paused_is_told_of_until_it_goes_on(
+    watch: EngineMonitor, conditions: Conditions, engine: Engine
+) -> None:
+    looking = asyncio.create_task(watch.run())
+    engine.paused_s = health.PAUSE_S - 1  # an update of weights
+    await asyncio.sleep(0.05)
+    assert not conditions.unmet
+    engine.paused_s = health.PAUSE_S + 1
+    await until(lambda: conditions.unmet)
+    (unmet,) = conditions.unmet
+    assert (unmet.condition, unmet.reason) == (ConditionType.MODEL_READY, "EnginePaused")
+    await asyncio.wait_for(watch.ready(), PATIENCE_S)
+    engine.paused_s = 0.0
+    await until(lambda: not conditions.unmet)
+    looking.cancel()
+
+
+def test_a_store_that_can_be_read_but_not_written_is_not_well(conditions: Conditions) -> None:
+    heard = StoreMonitor(conditions)
+    heard("write", UnreachableError("the store can't write a", why="no space left", fix="free it"))
+    heard("read", None)
+    heard("list", None)
+    (unmet,) = conditions.unmet
+    assert unmet.condition is ConditionType.STORAGE_READY
+    assert unmet.message == "the store can't write a: no space left. free it"
+    heard("read", UnreachableError("the store can't read b"))
+    heard("write", None)
+    assert ConditionType.STORAGE_READY in conditions
+    heard("read", None)
+    assert conditions.unmet == ()
+
+
+def test_people_are_told_once_when_it_begins_and_once_when_it_ends() -> None:
+    notes: list[str] = []
+    conditions = Conditions(notes.append)
+    for _ in range(3):
+        conditions.fail(ConditionType.STORAGE_READY, UnreachableError("no store", why="it is full"))
+    conditions.clear(ConditionType.STORAGE_READY)
+    conditions.clear(ConditionType.STORAGE_READY)
+    assert notes == ["waiting: no store: it is full", "going on: the store takes what it is given"]
+
+
+def test_every_condition_that_a_worker_marks_has_words_for_its_end() -> None:
+    for each in (
+        ConditionType.STORAGE_READY,
+        ConditionType.MODEL_READY,
+        ConditionType.SANDBOXES_READY,
+    ):
+        conditions = Conditions()
+        conditions.mark(each, "Error", "x")
+        conditions.clear(each)
 
 
 async def test_an_engine_that_answers_does_not_excuse_a_call_it_lost(watch: EngineMonitor) -> None:
@@ -189,6 +277,26 @@ class Provider:
 
     async def aclose(self) -> None:
         self.closed = True
+
+
+async def test_sandboxes_are_found_again_through_all_that_watches_starts(
+    conditions: Conditions,
+) -> None:
+    sandbox: Sandbox = object()  # type: ignore[assignment]
+
+    class Finds(Provider):
+        async def attach(
+            self, request: SandboxRequest, mark: SandboxMark, *, life: int, delta: int
+        ) -> Sandbox | None:
+            assert (request.attempt, mark.uid, life, delta) == (1, "u", 2, 3)
+            return self.sandbox
+
+    request = SandboxRequest(EpisodeId("job", "one", 0), Role.AGENT, "image:1", "/")
+    mark = SandboxMark("pod", "u", 1)
+    for provider, expected in ((Finds(sandbox), sandbox), (Provider(sandbox), None)):
+        watched = MonitoredSandboxes(provider, conditions)
+        guarded = GuardedSandboxes(watched, conditions, patience_s=1)
+        assert await guarded.attach(request, mark, life=2, delta=3) is expected
 
 
 async def test_the_last_start_that_failed_is_told_until_one_succeeds(

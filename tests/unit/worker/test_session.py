@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from swe_rollout.engine.base import TokenEngine
-from swe_rollout.launcher.job import LoggedProgress
+from swe_rollout.launcher.logged_progress import LoggedProgress
 from swe_rollout.spec.load import parse_job
 from swe_rollout.worker import session as sessions
 from swe_rollout.worker.sandboxes import SandboxSetup
@@ -27,7 +27,7 @@ async def test_an_engine_of_the_callers_own_is_a_model_even_under_a_scripted_pol
     asked: list[SandboxSetup] = []
 
     async def load(*_: object, **__: object) -> object:
-        return SimpleNamespace(problems=(), instances=())
+        return SimpleNamespace(problems=(), notes=(), quarantined={}, instances=())
 
     def open_sandboxes(_: object, setup: SandboxSetup, __: object) -> object:
         asked.append(setup)

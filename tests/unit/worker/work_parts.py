@@ -9,7 +9,8 @@ from swe_rollout.errors import SandboxError
 from swe_rollout.instance import Evaluation, Expected, Instance
 from swe_rollout.sandbox.base import MAX_OUTPUT_BYTES, ExecResult, SandboxRequest
 from swe_rollout.spec.job import RolloutJob
-from swe_rollout.trajectory import CallStatus, EpisodeId, Observation, ToolCall, Trajectory
+from swe_rollout.trajectory import EpisodeId, Trajectory
+from swe_rollout.turn import CallStatus, Observation, ToolCall
 from unit.export.export_parts import trajectory
 
 TASK = Instance(

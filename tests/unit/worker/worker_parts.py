@@ -11,9 +11,12 @@ from typing import cast
 from swe_rollout.context import Attempt, JobContext
 from swe_rollout.errors import Boundary
 from swe_rollout.instance import Instance
+from swe_rollout.observer import Observer
 from swe_rollout.progress import Phase
-from swe_rollout.spec.job import RetrySpec
-from swe_rollout.trajectory import EpisodeId, Failure, StopReason, Timing, Trajectory, Turn
+from swe_rollout.spec.retry import RetrySpec
+from swe_rollout.store.calls import wait_until_idle
+from swe_rollout.trajectory import EpisodeId, Failure, StopReason, Timing, Trajectory
+from swe_rollout.turn import Turn
 from swe_rollout.verdict import Reward, RewardTerm, TestReport, Verdict, VerdictStatus
 
 LOST = Failure(Boundary.SANDBOX, "PodLostError", "gone", retryable=True)
@@ -66,6 +69,7 @@ class Listener:
 
     told: list[Trajectory] = field(default_factory=list)
     again: list[int] = field(default_factory=list)
+    phases: list[Phase] = field(default_factory=list)
 
     def planned(self, episodes: int, committed: int) -> None:
         """Not of interest."""
@@ -73,8 +77,9 @@ class Listener:
     def earlier(self, trajectory: Trajectory) -> None:
         """Not of interest."""
 
-    def phase(self, episode: EpisodeId, phase: Phase) -> None:
-        """Not of interest."""
+    def phase(self, episode: EpisodeId, phase: Phase) -> None:  # noqa: ARG002
+        """Remember the phase."""
+        self.phases.append(phase)
 
     def turn(self, episode: EpisodeId, turn: Turn) -> None:
         """Not of interest."""
@@ -124,6 +129,7 @@ class Shared:
     retry: RetrySpec = field(default_factory=lambda: RetrySpec(attempts=3, backoff_seconds=0.001))
     playing: tuple[Attempt, ...] = ()
     coming: tuple[Attempt, ...] = ()
+    observer: Observer = field(default_factory=Observer)
 
     def prewarm(self, playing: Iterable[Attempt], coming: Iterable[Attempt]) -> None:
         """Remember what was told last."""
@@ -133,3 +139,11 @@ class Shared:
 def context(shared: Shared) -> JobContext:
     """A context as a scheduler sees it; nothing else may look at it."""
     return cast("JobContext", shared)
+
+
+async def settled() -> None:
+    """Let everything that can go on now go on: tasks, and calls of the store on their threads."""
+    quiet = 0
+    while quiet < 20:
+        await asyncio.sleep(0.002)
+        quiet = quiet + 1 if wait_until_idle(0) else 0

@@ -2,7 +2,7 @@
 
 On this machine's sandboxes, and with `--pods` in pods of the cluster of $KUBECONFIG, which needs
 the images of `scripts/build-images --load`. Prints attack and outcome; exits with 1 when one
-succeeded.
+succeeded. With `--league`, the attacks on grading alone, against other ways to grade as well.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from rollout_dev.conformance.attacks.attack import Attack, Kind
 from rollout_dev.conformance.attacks.diffs import DIFF_ATTACKS, DiffAttack
 from rollout_dev.conformance.attacks.grading import PATCH_ATTACKS, PatchAttack
+from rollout_dev.conformance.attacks.league import run
 from rollout_dev.conformance.attacks.local import LOCAL_ATTACKS
 from rollout_dev.conformance.attacks.local_scene import open_scene
 from rollout_dev.conformance.attacks.sites import Site, local_site, pod_site
@@ -45,8 +46,12 @@ def main(arguments: Sequence[str]) -> int:
     options = parser("scripts/conformance attacks", __doc__)
     options.add_argument("--pods", action="store_true", help="in pods as well")
     options.add_argument("--only", default="", metavar="TEXT", help="attacks with this in the name")
+    options.add_argument("--league", action="store_true", help="play the attack league instead")
+    run.add_options(options)
     chosen = options.parse_args(arguments)
     silence_logs()
+    if chosen.league:
+        return run.main(chosen)
     results = asyncio.run(_all(pods=chosen.pods, only=chosen.only))
     report = _report(results)
     print(report.to_json() if chosen.json else _table(results))

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from rollout_dev.conformance.attacks.stalls import BEAT_S, CALM_S, Stalls
 from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.base import Role, SandboxRequest
 from swe_rollout.sandbox.local.images import (
@@ -41,10 +42,7 @@ if TYPE_CHECKING:
 _IMAGE: Final = "attacks:1"
 _LIMITS: Final = {"memory": "1Gi", "disk": "256Mi", "processes": 512}
 _TOO_MANY_MB: Final = 300
-_BEAT_S: Final = 0.005
-_CALM_S: Final = 1.0
-"""The longest that the controller's event loop may stand still."""
-_CLOSE_S: Final = 5.0
+_CLOSE_S: Final = 15.0
 _ASK_EVERY_S: Final = 0.2
 _ANSWER_S: Final = 10.0
 _KEYRINGS = {"x86_64": (250, 248), "aarch64": (219, 217)}
@@ -71,7 +69,7 @@ class Outcome:
             return f"it did not get as far as trying: {self.output[-300:]!r}"
         if not self.neighbour_ok:
             return "another sandbox stood still"
-        if self.stall_s > _CALM_S:
+        if self.stall_s > CALM_S:
             return f"the controller stood still for {self.stall_s:.1f} s"
         return "" if self.close_s <= _CLOSE_S else f"ending it took {self.close_s:.1f} s"
 
@@ -103,8 +101,8 @@ class Scene:
         for word, value in self.words.items():
             script = script.replace(f"@{word}@", value)
         self._number += 1
-        watch = _Watch(self.neighbour)
-        watching = [asyncio.create_task(watch.loop()), asyncio.create_task(watch.others())]
+        stalls, neighbour = Stalls(), _Neighbour(self.neighbour)
+        watching = [asyncio.create_task(stalls.watch()), asyncio.create_task(neighbour.watch())]
         sandbox = await self.provider.start(_request(self._number))
         try:
             result = await sandbox.exec(script, timeout_s=attack.seconds)
@@ -114,31 +112,24 @@ class Scene:
         began = time.monotonic()
         await sandbox.close()
         close_s = time.monotonic() - began
-        await asyncio.sleep(_BEAT_S)
+        await asyncio.sleep(BEAT_S)
         for task in watching:
             task.cancel()
         await asyncio.gather(*watching, return_exceptions=True)
-        return Outcome(attack, output, watch.stall_s, close_s, watch.neighbour_ok)
+        return Outcome(attack, output, stalls.longest_s, close_s, neighbour.answers)
 
 
 @dataclass(slots=True)
-class _Watch:
-    """Measures this process's event loop, and keeps asking another sandbox for an answer."""
+class _Neighbour:
+    """Keeps asking another sandbox for an answer."""
 
-    neighbour: Sandbox
-    stall_s: float = 0.0
-    neighbour_ok: bool = True
+    sandbox: Sandbox
+    answers: bool = True
 
-    async def loop(self) -> None:
+    async def watch(self) -> None:
         while True:
-            began = time.monotonic()
-            await asyncio.sleep(_BEAT_S)
-            self.stall_s = max(self.stall_s, time.monotonic() - began - _BEAT_S)
-
-    async def others(self) -> None:
-        while True:
-            done = await self.neighbour.exec("echo here", timeout_s=_ANSWER_S)
-            self.neighbour_ok = self.neighbour_ok and done.stdout == b"here\n"
+            done = await self.sandbox.exec("echo here", timeout_s=_ANSWER_S)
+            self.answers = self.answers and done.stdout == b"here\n"
             await asyncio.sleep(_ASK_EVERY_S)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from rollout_dev.conformance.attacks.grading import attack_code
+from rollout_dev.conformance.attacks.stalls import CALM_S, Stalls
 from swe_rollout.errors import GraderError, SandboxError
 from swe_rollout.grading.grader import Grader
 from swe_rollout.sandbox import repository
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from rollout_dev.conformance.attacks.sites import Site
     from swe_rollout.sandbox.base import Sandbox
 
-_BEAT_S: Final = 0.01
-CALM_S: Final = 1.0
-"""The longest that the controller's event loop may stand still."""
 _DIFF_S: Final = 60.0
 _SETUP = "git config user.email a@localhost; git config user.name a; echo honest >honest.txt\n"
 
@@ -122,16 +120,8 @@ async def _attacking_patch(sandbox: Sandbox, site: Site, code: str) -> repositor
 
 async def _watched(act: Awaitable[tuple[str, bool]]) -> Trial:
     """Run an attack while the event loop is measured."""
-    stall_s = 0.0
-
-    async def beat() -> None:
-        nonlocal stall_s
-        while True:
-            began = time.monotonic()
-            await asyncio.sleep(_BEAT_S)
-            stall_s = max(stall_s, time.monotonic() - began - _BEAT_S)
-
-    beating = asyncio.create_task(beat())
+    stalls = Stalls()
+    beating = asyncio.create_task(stalls.watch())
     began = time.monotonic()
     try:
         outcome, held = await act
@@ -140,6 +130,6 @@ async def _watched(act: Awaitable[tuple[str, bool]]) -> Trial:
         outcome, held = f"lost: {error}"[:200], False
     finally:
         beating.cancel()
-    if stall_s > CALM_S:
-        outcome, held = f"the controller stood still for {stall_s:.1f} s", False
-    return Trial(outcome, held, stall_s, time.monotonic() - began)
+    if stalls.longest_s > CALM_S:
+        outcome, held = f"the controller stood still for {stalls.longest_s:.1f} s", False
+    return Trial(outcome, held, stalls.longest_s, time.monotonic() - began)

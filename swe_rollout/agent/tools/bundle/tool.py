@@ -18,7 +18,7 @@ from swe_rollout.agent.tools.bundle.archive import Bundle, registered
 from swe_rollout.agent.tools.outcome import program_observation
 from swe_rollout.agent.tools.per_sandbox import PerSandbox
 from swe_rollout.extension import ExtensionError
-from swe_rollout.trajectory import Observation
+from swe_rollout.turn import Observation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,7 +16,7 @@ from swe_rollout.agent.tools.paths import PathKind, look
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from swe_rollout.trajectory import Observation
+    from swe_rollout.turn import Observation
 
 _LEAST_MS = 100
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from swe_rollout.agent.tools.arguments import Arguments
 from swe_rollout.agent.tools.base import Tool, ToolError, ToolSpec, cut_middle, text_argument
 from swe_rollout.errors import InternalError
-from swe_rollout.trajectory import Observation
+from swe_rollout.turn import Observation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

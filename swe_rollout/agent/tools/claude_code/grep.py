@@ -23,7 +23,7 @@ from swe_rollout.agent.tools.claude_code.matches import (
 )
 from swe_rollout.agent.tools.claude_code.spans import matching_spans
 from swe_rollout.agent.tools.claude_code.text import page
-from swe_rollout.trajectory import Observation
+from swe_rollout.turn import Observation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import dataclass
 from itertools import accumulate, takewhile
 from typing import TYPE_CHECKING, Final
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.agent.tools.base import ToolError, readable
 from swe_rollout.agent.tools.claude_code.text import MAX_LINE_BYTES, shown_line
+from swe_rollout.agent.tools.marks import new_mark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -129,7 +129,7 @@ async def matching_lines(call: Call, search: Search, matches: Matches, context: 
     if not paths:
         return Lines([])
     candidates, pattern = search.candidates, search.pattern
-    mark = secrets.token_hex(16)
+    mark = new_mark(16)
     options = [
         *(mark, str(MAX_LINE_BYTES + 32), str(_MAX_CONTENT_BYTES)),
         *(pattern.pattern, "i" if pattern.ignores_case else ""),

@@ -24,7 +24,7 @@ from pydantic import ValidationError
 
 from swe_rollout.agent.tools.base import ToolError
 from swe_rollout.agent.tools.mcp.options import ServerTimeoutError
-from swe_rollout.errors import InternalError, PrerequisiteError, first_error
+from swe_rollout.errors import Boundary, InternalError, PrerequisiteError, first_error
 from swe_rollout.redaction import register
 from swe_rollout.spec.addresses import refused_address
 
@@ -47,9 +47,13 @@ _SERVER_ERRORS: Final = range(500, 600)
 class ToolServerError(InternalError):
     """A tool server beside the worker can't be reached, or refuses the worker."""
 
+    boundary = Boundary.EXTENSION
+
 
 class HttpServer:
     """A server of a job. Safe for concurrent calls; holds no connection between them."""
+
+    acts_outside = True
 
     def __init__(self, options: McpOptions) -> None:
         """Raises PrerequisiteError when a variable that holds a header's value is not set."""

@@ -45,6 +45,7 @@ exec 4<>"$folder/out" 5<>"$folder/in"
 ) | (
   exec >/dev/null 2>&1 4>&- 5>&-
   dd bs=512 count=32 of="$folder/err"
+  : >"$folder/err.read"
   exec cat
 ) &
 printf '%s\n' "$folder"
@@ -60,6 +61,11 @@ exec 6>&-
 exec dd bs=65536 count=1 <&4 2>/dev/null
 """
 _STOP: Final = r"""
+# What an ended program wrote last may still be on its way; a child of it may hold the pipe open.
+for _ in 1 2 3 4 5 6 7 8 9 10; do
+  if [ ! -e "$1/exit" ] || [ -e "$1/err.read" ]; then break; fi
+  sleep 0.1 2>/dev/null || sleep 1
+done
 head -c "$2" "$1/err" 2>/dev/null
 pid=
 [ -e "$1/exit" ] || read -r pid 2>/dev/null <"$1/pid"

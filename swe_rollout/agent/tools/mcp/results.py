@@ -17,7 +17,7 @@ from mcp_types import (
 )
 
 from swe_rollout.agent.tools.base import cut_middle
-from swe_rollout.trajectory import Observation
+from swe_rollout.turn import Observation
 
 if TYPE_CHECKING:
     from mcp_types import ContentBlock

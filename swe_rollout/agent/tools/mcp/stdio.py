@@ -70,6 +70,8 @@ class _Connection:
 class StdioServer:
     """A server of a job: one process in each sandbox that calls it."""
 
+    acts_outside = False
+
     def __init__(self, options: McpOptions) -> None:
         self._options = options
         self._connections = PerSandbox(_Connection)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from swe_rollout.agent.tools.declared import DeclaredSpec
     from swe_rollout.agent.tools.mcp.options import PinnedTool
     from swe_rollout.sandbox.base import Sandbox
-    from swe_rollout.trajectory import Observation
+    from swe_rollout.turn import Observation
 
 
 def mcp(**parameters: object) -> Toolset:
@@ -68,6 +68,9 @@ def _wrong(why: str) -> ExtensionError:
 class Server(Protocol):
     """A server as its tools call it."""
 
+    acts_outside: bool
+    """Whether it runs outside of the sandbox."""
+
     async def call(
         self, name: str, arguments: Mapping[str, object], sandbox: Sandbox, *, timeout_s: float
     ) -> CallToolResult:
@@ -104,6 +107,10 @@ class McpTool(Tool):
     @property
     def spec(self) -> DeclaredSpec:
         return self._spec
+
+    @property
+    def acts_outside(self) -> bool:
+        return self._server.acts_outside
 
     async def run(
         self, arguments: Mapping[str, object], sandbox: Sandbox, context: ToolContext

@@ -20,12 +20,12 @@ from swe_rollout.agent.parsers.base import Mark, Reasoning, SampledText
 from swe_rollout.agent.tools.base import Parameter, ParameterType, ToolSpec
 from swe_rollout.spec.tool_format import ToolFormat
 from swe_rollout.testing.tiny import tokenizer_path
-from swe_rollout.trajectory import CallStatus
+from swe_rollout.turn import CallStatus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from swe_rollout.trajectory import ToolCall
+    from swe_rollout.turn import ToolCall
 
 TOOLS = (
     ToolSpec("bash", "", (Parameter("command", "", required=True),)),

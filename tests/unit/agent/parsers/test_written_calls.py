@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer
 
+from ratios import growth
 from rollout_dev import families
 from rollout_dev.families import FAMILIES
 from rollout_dev.families.vocabulary import control_tokens
@@ -25,7 +25,7 @@ from swe_rollout.agent.parsers.base import Reasoning, SampledText
 from swe_rollout.agent.tools.base import ToolSpec
 from swe_rollout.spec.tool_format import ToolFormat
 from swe_rollout.testing.tiny import tokenizer_path
-from swe_rollout.trajectory import CallStatus, ToolCall
+from swe_rollout.turn import CallStatus, ToolCall
 from unit.agent.schema_tool import schema_tool
 
 if TYPE_CHECKING:
@@ -248,13 +248,18 @@ def test_a_turn_that_says_one_thing_thousands_of_times_is_read_in_time(
 ) -> None:
     one = write_calls(form, [call({"text": "a"})])
     opener, _, closer = one.partition("edit")
-    text = {"opener": opener, "call": one, "closer": closer}[piece] * 2_000
+    unit = {"opener": opener, "call": one, "closer": closer}[piece]
     encoding = encodings[form]
-    sampled = encoding.sampled(encoding.encode([Scaffold(text)]))
-    for turn in (SampledText(text, ()), sampled):
-        began = time.process_time()
+    turns = {
+        count: (text := unit * count, encoding.sampled(encoding.encode([Scaffold(text)])))
+        for count in (400, 1_600)
+    }
+
+    def parse(turn: SampledText) -> None:
         parser_for(form).parse(turn, tools=TOOLS, reasoning=Reasoning())
-        assert time.process_time() - began < 10
+
+    assert growth(lambda count: parse(SampledText(turns[count][0], ())), 400, 1_600) < 2.5
+    assert growth(lambda count: parse(turns[count][1]), 400, 1_600) < 2.5
 
 
 def test_arguments_that_are_nested_too_deeply_run_nothing() -> None:

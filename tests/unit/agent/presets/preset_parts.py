@@ -13,10 +13,12 @@ from swe_rollout.agent.program import AGENTS, run_agent
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.tools import toolbox
 from swe_rollout.instance import Instance
-from swe_rollout.spec.job import AgentSpec, Limits
+from swe_rollout.spec.agent import AgentSpec
+from swe_rollout.spec.limits import Limits
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.testing.tiny import tokenizer_path
-from swe_rollout.trajectory import CallStatus, EpisodeId, StopReason, ToolCall
+from swe_rollout.trajectory import EpisodeId, StopReason
+from swe_rollout.turn import CallStatus, ToolCall
 from swe_rollout.worker.assembly import prompts_of
 from unit.agent.agent_parts import Echo, Player, player
 

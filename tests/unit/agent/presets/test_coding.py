@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from swe_rollout import ToolError, tool
-from swe_rollout.spec.job import Limits
+from swe_rollout.spec.limits import Limits
 from swe_rollout.trajectory import StopReason
 from unit.agent.agent_parts import Echo
 from unit.agent.presets.preset_parts import SUBMIT, call, episode, run

@@ -8,7 +8,7 @@ import pytest
 
 from swe_rollout.agent.tools import load_tool
 from swe_rollout.agent.tools.base import Tool
-from swe_rollout.spec.job import ToolUse
+from swe_rollout.spec.agent import ToolUse
 from swe_rollout.testing.extensions.tools import ToolContract
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from swe_rollout.agent.tools import load_tool
 from swe_rollout.agent.tools.base import ToolContext
 from swe_rollout.agent.tools.calculator import MAX_BITS, evaluate
-from swe_rollout.spec.job import ToolUse
+from swe_rollout.spec.agent import ToolUse
 from swe_rollout.testing.extensions.tools import MemorySandbox
 
 CALCULATOR = load_tool("calculator")

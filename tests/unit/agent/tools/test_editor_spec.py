@@ -6,7 +6,7 @@ import pytest
 
 from swe_rollout.agent.tools import load_tool
 from swe_rollout.errors import UsageError
-from swe_rollout.spec.job import ToolUse
+from swe_rollout.spec.agent import ToolUse
 
 
 def test_an_editor_can_be_made_to_read_alone() -> None:

@@ -15,7 +15,7 @@ from swe_rollout.agent.tools.function import FunctionTool, ToolFailedError, tool
 from swe_rollout.errors import SandboxError
 from swe_rollout.extension import ExtensionError
 from swe_rollout.spec.model import Use
-from swe_rollout.trajectory import Observation
+from swe_rollout.turn import Observation
 from unit.agent.agent_parts import Echo
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from swe_rollout.agent.tools.base import Tool, ToolContext, Toolset, ToolSpec
 from swe_rollout.errors import UsageError
 from swe_rollout.extension import ExtensionError
 from swe_rollout.sandbox.base import Sandbox
-from swe_rollout.spec.job import ToolUse
+from swe_rollout.spec.agent import ToolUse
 from swe_rollout.testing.extensions.tools import MemorySandbox
-from swe_rollout.trajectory import CallStatus, Observation, ToolCall
+from swe_rollout.turn import CallStatus, Observation, ToolCall
 
 
 class Bounds(Tool):

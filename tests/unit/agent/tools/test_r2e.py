@@ -9,8 +9,8 @@ import pytest
 from swe_rollout.agent.tools import toolbox
 from swe_rollout.agent.tools.base import ToolContext
 from swe_rollout.sandbox.base import Sandbox
-from swe_rollout.spec.job import ToolUse
-from swe_rollout.trajectory import CallStatus, ToolCall
+from swe_rollout.spec.agent import ToolUse
+from swe_rollout.turn import CallStatus, ToolCall
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 R2E = toolbox(["r2e"])

@@ -16,8 +16,8 @@ from swe_rollout.agent.tools.base import ToolContext
 from swe_rollout.agent.tools.shell_session import MAX_STATE_BYTES, ShellSession
 from swe_rollout.agent.tools.state import ToolState
 from swe_rollout.sandbox.base import Sandbox
-from swe_rollout.spec.job import ToolUse
-from swe_rollout.trajectory import Observation
+from swe_rollout.spec.agent import ToolUse
+from swe_rollout.turn import Observation
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),

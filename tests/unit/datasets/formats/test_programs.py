@@ -40,7 +40,7 @@ def shell(script: str, folder: Path) -> str:
 
 
 def graded(task: Instance, folder: Path) -> dict[str, str]:
-    results = load_parser(task.log_parser).read(shell(program(task.evaluation), folder))
+    results = load_parser(task.log_parser).read(shell(program(task.evaluation).text, folder))
     return {result.test: result.status.value for result in results}
 
 

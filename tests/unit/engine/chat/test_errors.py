@@ -108,5 +108,11 @@ def test_retry_after_is_seconds_or_a_date() -> None:
     soon = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
     assert 50 < (parse_retry_after(soon) or 0) <= 60
     assert parse_retry_after("Wed, 21 Oct 2015 07:28:00 GMT") == 0
+    ahead = datetime.now(UTC) + timedelta(days=1)
+    then = format_datetime(ahead + timedelta(seconds=60), usegmt=True)
+    assert parse_retry_after(then, date=format_datetime(ahead, usegmt=True)) == 60
+    assert (parse_retry_after(then, date="soon") or 0) > 86_000
     for nonsense in (None, "", "-1", "soon", "1e9", "nan", "9" * 400, "Wed, 99 Oct 2015"):
+        assert parse_retry_after(nonsense) is None
+    for nonsense in ("Wed, 21 Oct 99999999999 07:28:00 GMT", f"Wed, 21 Oct 2015 07:28 +{9**40}"):
         assert parse_retry_after(nonsense) is None

@@ -27,7 +27,7 @@ from swe_rollout.errors import PrerequisiteError, UnreachableError
 from swe_rollout.spec.policy import AnthropicPolicy, OpenaiPolicy
 from swe_rollout.testing.extensions.chat_engines import ChatEngineContract
 from unit.engine.chat.chat_parts import ANTHROPIC_BODY, OPENAI_BODY, api, request, sends
-from unit.engine.engine_parts import until
+from waits import PATIENCE_S, until
 
 KEY = "test-key-0123456789abcdefghij"
 OVERFLOW = {"error": {"message": "too long", "code": "context_length_exceeded"}}
@@ -229,7 +229,7 @@ async def test_a_silent_server_is_a_lost_call() -> None:
 
     async with (
         api(silent) as (url, served),
-        openai(url, timeout_seconds=0.05, retries=1) as engine,
+        openai(url, timeout_seconds=0.5, retries=1) as engine,
     ):
         with pytest.raises(EngineLostError):
             await engine.respond(request())
@@ -251,7 +251,7 @@ async def test_cancelling_ends_a_call() -> None:
         work.cancel()
         with pytest.raises(asyncio.CancelledError):
             await work
-        await asyncio.wait_for(ended.wait(), 5)
+        await asyncio.wait_for(ended.wait(), PATIENCE_S)
 
 
 async def test_only_so_many_calls_run_at_once() -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from contextlib import AsyncExitStack
+from dataclasses import replace
 
 import pytest
+import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
@@ -17,7 +19,9 @@ from swe_rollout.engine.pool.replica import ReplicaState
 from swe_rollout.engine.scripted.server import ServerOptions, make_app
 from swe_rollout.engine.sglang.protocol import EngineLostError, UnavailableError
 from swe_rollout.errors import InternalError, UnreachableError
+from swe_rollout.spec.policy import SglangPolicy
 from unit.engine.engine_parts import (
+    QUICK,
     Echo,
     landing_at,
     pool_of,
@@ -26,8 +30,8 @@ from unit.engine.engine_parts import (
     served,
     serving,
     states,
-    until,
 )
+from waits import PATIENCE_S, spared_s, until
 
 
 async def until_states(pool: EnginePool, *wanted: ReplicaState) -> None:
@@ -94,8 +98,7 @@ async def test_an_episode_of_a_dead_server_continues_at_another_with_the_same_id
         assert states(pool) == [ReplicaState.DOWN, ReplicaState.READY]
         await pool.generate(request(1, 2, 3, 3, 3, instance=task, turn=1))
     assert [call.input_ids.text for call in other.requests] == [b"1,2,3", b"1,2,3,3,3"]
-    # None of the lost time is charged to the episode.
-    assert clock.remaining_s > 99.9
+    assert spared_s(clock, 100) > 0.29, "time that was lost is charged to the episode"
 
 
 async def test_a_server_that_stops_responding_loses_its_calls_to_another() -> None:
@@ -112,12 +115,17 @@ async def test_a_server_that_stops_responding_loses_its_calls_to_another() -> No
     app = make_app(frozen)
     app.middlewares.append(freeze)
 
-    async with serving(app) as first, served(other) as second, pool_of(first, second) as pool:
+    timing = replace(QUICK, probe_timeout_s=1.0)
+    async with (
+        serving(app) as first,
+        served(other) as second,
+        pool_of(first, second, timing=timing) as pool,
+    ):
         task = landing_at(first, second)
         call = asyncio.create_task(pool.generate(request(instance=task)))
         await frozen.called.wait()
         responds.clear()
-        assert (await asyncio.wait_for(call, 20)).token_ids == (3, 3)
+        assert (await asyncio.wait_for(call, PATIENCE_S)).token_ids == (3, 3)
         assert len(other.requests) == 1
         responds.set()
         await until_states(pool, ReplicaState.READY, ReplicaState.READY)
@@ -138,7 +146,7 @@ async def test_when_all_are_down_a_call_waits_with_its_clock_stopped_until_one_i
         async with served(Echo(), port=port):
             assert (await call).token_ids == (3, 3)
             assert states(pool) == [ReplicaState.READY]
-    assert clock.remaining_s > 99.9
+    assert spared_s(clock, 100) > 0.29
 
 
 async def test_an_outage_that_lasts_too_long_is_an_engine_that_is_lost() -> None:
@@ -196,19 +204,23 @@ async def test_a_full_queue_is_retried_and_then_an_error() -> None:
 
 async def test_a_paused_engine_holds_calls_and_stops_their_clocks() -> None:
     engine, clock = Echo(), Deadline(100)
-    async with served(engine) as url, pool_of(url, timeout_seconds=0.4) as pool:
+    async with served(engine) as url, pool_of(url, timeout_seconds=1.5) as pool:
         await pool.generate(request())
         assert await post(url, "/pause_generation", {"mode": "in_place"}) == 200
         call = asyncio.create_task(pool.generate(request(1, 2, 3, 3, 3, turn=1, clock=clock)))
         await until_states(pool, ReplicaState.PAUSED)
         # Longer than the call's own timeout, whose clock is stopped too.
-        await asyncio.sleep(0.6)
+        await asyncio.sleep(1.5)
         left = clock.remaining_s
         await asyncio.sleep(0.2)
-        assert clock.remaining_s == left > 99.8
+        assert clock.remaining_s == left
+        assert spared_s(clock, 100) > 1.69
         assert not call.done()
+        assert pool.paused_s > 0.2
         await post(url, "/continue_generation", {})
         assert (await call).token_ids == (5, 5)
+        await until_states(pool, ReplicaState.READY)
+        assert pool.paused_s == 0
         assert len(engine.requests) == 2
 
 
@@ -223,6 +235,7 @@ async def test_new_episodes_avoid_a_paused_engine_and_running_ones_wait_for_it()
         assert held
         await post(urls[0], "/pause_generation", {"mode": "retract"})
         await until_states(pool, ReplicaState.PAUSED, ReplicaState.READY)
+        assert pool.paused_s == 0  # one of them samples
         await asyncio.gather(*(pool.generate(request(instance=f"new-{n}")) for n in range(4)))
         assert len(first.requests) == len(held)
         more = request(1, 2, 3, 3, 3, instance=held[0].instance, turn=1)
@@ -232,3 +245,20 @@ async def test_new_episodes_avoid_a_paused_engine_and_running_ones_wait_for_it()
         await post(urls[0], "/continue_generation", {})
         await waiting
         assert first.requests[-1].episode == held[0]
+
+
+async def test_lines_of_the_monitors_name_no_episode(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They start with the first call of an episode, and serve all others."""
+    pool = EnginePool(SglangPolicy(url="http://engine.invalid"), vocab_size=10)
+    seen: list[dict[str, object]] = []
+
+    async def monitor(_replica: object) -> None:
+        seen.append(structlog.contextvars.get_contextvars())
+
+    monkeypatch.setattr(pool, "_monitor", monitor)
+    with structlog.contextvars.bound_contextvars(episode="demo/a/0"):
+        pool._start_monitors()
+        await asyncio.sleep(0)
+        assert structlog.contextvars.get_contextvars() == {"episode": "demo/a/0"}
+    await pool.aclose()
+    assert seen == [{}]

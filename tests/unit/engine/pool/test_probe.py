@@ -17,8 +17,9 @@ from swe_rollout.engine.base import EngineInfo
 from swe_rollout.engine.pool.probe import HealthProbe
 from swe_rollout.engine.pool.replica import ReplicaState
 from swe_rollout.errors import UnreachableError
-from swe_rollout.trajectory import FinishReason
-from unit.engine.engine_parts import Echo, pool_of, post, request, served, serving, states, until
+from swe_rollout.generation import FinishReason
+from unit.engine.engine_parts import Echo, pool_of, post, request, served, serving, states
+from waits import spared_s, until
 
 
 @dataclass
@@ -96,9 +97,9 @@ async def test_a_cancelled_call_is_aborted_at_the_server_itself(*, named: bool) 
 
 
 async def falls_idle(worker: str) -> bool:
-    """Whether the server has no calls within 5 s."""
+    """Whether the server has no calls in the end."""
     async with aiohttp.ClientSession() as http:
-        for _ in range(500):
+        for _ in range(6000):
             async with http.get(f"{worker}/v1/loads") as response:
                 if not (await response.json())["loads"][0]["num_running_reqs"]:
                     return True
@@ -116,7 +117,7 @@ async def test_a_pause_of_a_server_behind_it_stops_the_clocks_of_its_calls() -> 
         await asyncio.sleep(0.3)
         await post(router.workers[0], "/continue_generation", {})
         assert (await call).finish_reason is FinishReason.LENGTH
-    assert clock.remaining_s > 99.7
+    assert spared_s(clock, 100) > 0.29
 
 
 async def test_a_call_whose_server_dies_behind_it_waits_for_another() -> None:
@@ -130,7 +131,7 @@ async def test_a_call_whose_server_dies_behind_it_waits_for_another() -> None:
             assert not call.done()
             router.workers = [good]
             assert (await call).token_ids == (3, 3)
-    assert clock.remaining_s > 99.7
+    assert spared_s(clock, 100) > 0.29
 
 
 @pytest.mark.threat(point=26)

@@ -19,12 +19,14 @@ from swe_rollout.engine.scripted.engine import ScriptedEngine
 from swe_rollout.engine.scripted.scenarios import CHUNK_BYTES, SCENARIOS, scenario
 from swe_rollout.engine.sglang.protocol import BadRequestError, ContextOverflowError
 from swe_rollout.errors import PrerequisiteError, TaskError, UsageError
+from swe_rollout.generation import FinishReason, WeightSpan
 from swe_rollout.instance import Instance
 from swe_rollout.spec.policy import Sampling, ScriptedPolicy
 from swe_rollout.spec.tool_format import TextFormat, ToolFormat
 from swe_rollout.testing.tiny import tokenizer_path
 from swe_rollout.tokens.log import InputIds
-from swe_rollout.trajectory import CallStatus, EpisodeId, FinishReason, StopReason, WeightSpan
+from swe_rollout.trajectory import EpisodeId, StopReason
+from swe_rollout.turn import CallStatus
 
 if TYPE_CHECKING:
     from pathlib import Path

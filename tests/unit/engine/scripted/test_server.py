@@ -21,12 +21,13 @@ from swe_rollout.engine.sglang import protocol
 from swe_rollout.engine.sglang.engine import SglangEngine
 from swe_rollout.engine.sglang.responses import decode_response
 from swe_rollout.errors import EngineError
+from swe_rollout.generation import FinishReason, Generation
 from swe_rollout.instance import Instance
 from swe_rollout.spec.policy import Sampling, ScriptedPolicy, SglangPolicy
 from swe_rollout.spec.tool_format import ToolFormat
 from swe_rollout.testing.tiny import tokenizer_path
 from swe_rollout.tokens.log import InputIds
-from swe_rollout.trajectory import EpisodeId, FinishReason, Generation
+from swe_rollout.trajectory import EpisodeId
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

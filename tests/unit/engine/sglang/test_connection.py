@@ -22,6 +22,7 @@ from swe_rollout.engine.sglang.protocol import (
 from swe_rollout.errors import PrerequisiteError, UsageError
 from swe_rollout.redaction import MARK
 from swe_rollout.spec.addresses import is_worker
+from waits import PATIENCE_S
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -144,7 +145,7 @@ async def test_a_body_that_drips_is_given_up_in_time() -> None:
 
     async with server(drip) as url:
         with pytest.raises(EngineLostError) as caught:
-            await get(url, timeout_s=0.3)
+            await get(url, timeout_s=1)
     assert caught.value.loss is CallLoss.DROPPED
 
 
@@ -158,7 +159,7 @@ async def test_a_longer_body_is_read_where_it_was_asked_for() -> None:
     body = b"x" * (3 * MAX_BODY_BYTES)
     async with server(fixed(OK + b"Content-Length: %d\r\n\r\n" % len(body) + body)) as url:
         connection = EngineConnection(url)
-        response = await connection.post("/generate", max_bytes=len(body), timeout_s=20)
+        response = await connection.post("/generate", max_bytes=len(body), timeout_s=PATIENCE_S)
         await connection.aclose()
     assert response.body == body
 

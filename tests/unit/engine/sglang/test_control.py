@@ -9,6 +9,7 @@ import pytest
 from aiohttp import web
 
 from swe_rollout.deadline import Deadline
+from swe_rollout.engine.pool.replica import ReplicaState
 from swe_rollout.engine.scripted.server import make_app
 from swe_rollout.engine.sglang.control import (
     EngineControl,
@@ -18,8 +19,9 @@ from swe_rollout.engine.sglang.control import (
     WeightUpdateResult,
     update_weights_on,
 )
-from swe_rollout.trajectory import FinishReason, WeightSpan
-from unit.engine.engine_parts import Echo, pool_of, request, served, serving, until
+from swe_rollout.generation import FinishReason, WeightSpan
+from unit.engine.engine_parts import Echo, pool_of, request, served, serving, states
+from waits import PATIENCE_S, spared_s, until
 
 
 @pytest.fixture
@@ -65,11 +67,12 @@ async def test_a_frozen_call_continues_and_its_clock_was_stopped() -> None:
         call = asyncio.create_task(pool.generate(request(sample=1, clock=clock)))
         await until(lambda: len(engine.requests) == 2)
         await control.pause(PauseMode.IN_PLACE)
-        await asyncio.sleep(0.6)
+        await until(lambda: states(pool) == [ReplicaState.PAUSED])
+        await asyncio.sleep(0.3)
         assert not call.done()
         await control.resume()
         assert (await call).token_ids == (3, 3)
-    assert clock.remaining_s > 99.6
+    assert spared_s(clock, 100) > 0.29
 
 
 async def test_a_server_that_does_not_load_the_weights_samples_on_with_its_own(
@@ -105,7 +108,7 @@ async def test_an_update_that_is_cancelled_anywhere_leaves_no_server_paused(
             await asyncio.sleep(0)
         updating.cancel()
         await asyncio.wait((updating,))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             assert (await pool.generate(request())).token_ids == (3, 3)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pytest
 from aiohttp import web
 
+from swe_rollout.deadline import Deadline
 from swe_rollout.engine.base import GenerateRequest, TokenEngine
 from swe_rollout.engine.sglang.engine import SglangEngine
 from swe_rollout.engine.sglang.protocol import (
@@ -26,6 +27,7 @@ from swe_rollout.errors import EngineError, InternalError, PrerequisiteError, Un
 from swe_rollout.spec.policy import Sampling, SglangPolicy
 from swe_rollout.tokens.log import InputIds
 from swe_rollout.trajectory import EpisodeId
+from waits import PATIENCE_S, spared_s
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -120,7 +122,12 @@ async def serving(app: web.Application) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def client_of(
-    engine: Engine, *, retries: int = 2, timeout_s: float = 20.0, key_env: str | None = None
+    engine: Engine,
+    *,
+    retries: int = 2,
+    timeout_s: float = 20.0,
+    key_env: str | None = None,
+    first_backoff_s: float = 0.001,
 ) -> AsyncIterator[SglangEngine]:
     app = web.Application()
     app.router.add_post("/generate", engine.generate)
@@ -131,7 +138,7 @@ async def client_of(
         policy = SglangPolicy(
             url=url, retries=retries, timeout_seconds=timeout_s, api_key_env=key_env
         )
-        client = SglangEngine(policy, vocab_size=VOCAB_SIZE, first_backoff_s=0.001)
+        client = SglangEngine(policy, vocab_size=VOCAB_SIZE, first_backoff_s=first_backoff_s)
         yield client
         await client.aclose()
 
@@ -208,6 +215,17 @@ async def test_retry_after_is_waited_for() -> None:
         assert asyncio.get_running_loop().time() - began >= 1
 
 
+@pytest.mark.parametrize(
+    "reply", [Reply(429, "{}", {"Retry-After": "1"}), Reply(503, "{}"), Reply(500, "{}")]
+)
+async def test_the_episodes_clock_stands_still_until_a_call_is_repeated(reply: Reply) -> None:
+    """Issue 16, point 5: an engine that is full or fails costs an episode no time."""
+    engine, clock = Engine([reply, Reply()]), Deadline(100)
+    async with client_of(engine, first_backoff_s=0.4) as client:
+        await client.generate(replace(REQUEST, clock=clock))
+    assert spared_s(clock, 100) > 0.39
+
+
 @pytest.mark.parametrize("reply", [Reply(500, "{}"), Reply(504, "timeout")])
 async def test_a_failed_call_is_aborted_before_its_successor_starts(reply: Reply) -> None:
     engine = Engine([reply, Reply()])
@@ -236,7 +254,7 @@ async def test_a_redirect_is_not_followed() -> None:
 
 async def test_a_call_that_times_out_is_aborted_and_not_retried() -> None:
     engine = Engine([Reply(hang=True)])
-    async with client_of(engine, timeout_s=0.2) as client:
+    async with client_of(engine, timeout_s=1) as client:
         with pytest.raises(EngineLostError, match="no response within"):
             await client.generate(REQUEST)
     assert engine.aborted == engine.rids()
@@ -251,7 +269,7 @@ async def test_a_cancelled_call_is_aborted() -> None:
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        await asyncio.wait_for(engine.was_aborted.wait(), 5)
+        await asyncio.wait_for(engine.was_aborted.wait(), PATIENCE_S)
     assert engine.aborted == engine.rids()
 
 

@@ -15,10 +15,11 @@ from checkout import SHARED
 from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.engine.sglang import protocol, responses
 from swe_rollout.engine.sglang.responses import decode_response
+from swe_rollout.generation import FinishReason, Generation, WeightSpan
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.tokens.log import InputIds
 from swe_rollout.tokens.replay import ReplayRequest
-from swe_rollout.trajectory import EpisodeId, FinishReason, Generation, WeightSpan
+from swe_rollout.trajectory import EpisodeId
 
 if TYPE_CHECKING:
     from swe_rollout.errors import EngineError

@@ -132,7 +132,7 @@ async def test_a_call_that_is_given_up_is_ended_on_the_server(server: Server) ->
     """WS7: a time-out never leaves the same generation running beside its repetition."""
     server.hang_s = 30.0
     server.responses = [(200, "{}")] * 3
-    async with client(server, timeout=0.2, max_retries=1) as own:
+    async with client(server, timeout=1, max_retries=1) as own:
         with pytest.raises(SGLangConnectionError):
             await own.generate([1])
     assert server.aborted == [body["rid"] for body in server.bodies]

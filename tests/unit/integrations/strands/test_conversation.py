@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from swe_rollout.engine.sglang import protocol
 from swe_rollout.errors import UsageError
+from swe_rollout.generation import FinishReason
 from swe_rollout.integrations.strands.conversation import Conversation, TurnInput
 from swe_rollout.integrations.strands.exceptions import HistoryError
 from swe_rollout.integrations.strands.messages import NewMessages
@@ -15,7 +16,6 @@ from swe_rollout.integrations.strands.sampling import TurnSampling
 from swe_rollout.integrations.strands.tools import read_tools
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.tokens.replay import Recording
-from swe_rollout.trajectory import FinishReason
 from trainers.strands.policies import Part, SayingEngine, call, renderer
 
 BASH = read_tools(

@@ -125,3 +125,49 @@ def test_a_group_that_can_not_be_made_leaves_none(tmp_path: Path) -> None:
         Group.make((*find_parents(), missing), LIMITS)
     left = (p for parent in find_parents() for p in parent.path.glob(f"*{own_name()}*"))
     assert list(left) == []
+
+
+@pytest.mark.parametrize(
+    ("files", "killed"),
+    [
+        ({"memory.events": "oom 1\noom_kill 3\n", "memory.max": "1024\n"}, "killed 3"),
+        ({"memory.events": "oom 0\noom_kill 3\n", "memory.max": "1024\n"}, ""),
+        ({"memory.events": "oom 2\noom_kill 0\n", "memory.max": "1024\n"}, ""),
+        (
+            {
+                "memory.events.local": "oom 0\noom_kill 0\n",
+                "memory.events": "oom 1\noom_kill 3\n",
+                "memory.max": "1024\n",
+            },
+            "",
+        ),
+        (
+            {
+                "memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n",
+                "memory.limit_in_bytes": "536870912\n",
+                "memory.max_usage_in_bytes": "536870912\n",
+            },
+            "536870912 bytes of memory, and the kernel killed 2",
+        ),
+        (
+            {
+                "memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n",
+                "memory.limit_in_bytes": "536870912\n",
+                "memory.max_usage_in_bytes": "1048576\n",
+            },
+            "",
+        ),
+        ({"pids.events": "max 4\n"}, ""),
+        ({"memory.events": "oom\nnonsense x y\noom_kill -\n"}, ""),
+        ({}, ""),
+    ],
+)
+def test_only_the_groups_own_limit_is_evidence(
+    tmp_path: Path, files: dict[str, str], killed: str
+) -> None:
+    """Issue 16, point 4: memory that the machine lacks is the platform's."""
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    found = cgroups.Group((tmp_path / "absent", tmp_path)).evidence()
+    assert killed in found
+    assert bool(found) == bool(killed)

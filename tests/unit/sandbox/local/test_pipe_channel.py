@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from swe_rollout.errors import SandboxError
-from swe_rollout.sandbox.local.pipe_channel import PipeChannel
+from swe_rollout.sandbox.local.pipe_channel import PipeChannel, RecentEvidence
 
 pytestmark = pytest.mark.threat(point=6)
 
@@ -77,3 +77,35 @@ async def test_closing_twice_ends_once_and_closes_every_descriptor() -> None:
     await channel.close()
     assert ended == ["yes"]
     assert descriptors() == before
+
+
+@pytest.mark.parametrize(
+    ("looks", "lost_at", "found"),
+    [
+        ([(0.0, "")], 9.0, "killed 1"),
+        ([], 9.0, "killed 1"),
+        ([(0.0, ""), (8.9, "killed 1")], 9.0, "killed 1"),
+        ([(0.0, ""), (1.0, "killed 1")], 9.0, ""),
+        ([(0.0, ""), (1.0, "killed 1"), (8.9, "killed 1")], 9.0, ""),
+        ([(0.0, "killed 0"), (1.0, "killed 2"), (8.9, "killed 1")], 9.0, "killed 1"),
+    ],
+)
+def test_evidence_of_long_ago_is_none(
+    looks: list[tuple[float, str]], lost_at: float, found: str
+) -> None:
+    """Issue 16, point 4: a command that was killed for memory does not explain a later loss."""
+    now = [""]
+    recent = RecentEvidence(lambda: now[0])
+    for at, text in looks:
+        now[0] = text
+        recent.look(at)
+    now[0] = "killed 1"
+    assert recent.since_last(lost_at) == found
+
+
+def test_what_is_kept_of_evidence_is_bounded() -> None:
+    count = iter(range(100_000))
+    recent = RecentEvidence(lambda: str(next(count)))
+    for each in range(10_000):
+        recent.look(each / 10)
+    assert len(recent._seen) < 10

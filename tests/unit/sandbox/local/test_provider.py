@@ -7,21 +7,24 @@ import secrets
 import shutil
 import subprocess
 import sys
-import time
+import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import pytest
 
+from ratios import ratio
 from swe_rollout.errors import PrerequisiteError, SandboxError
 from swe_rollout.sandbox.base import Role, Sandbox, SandboxProvider, SandboxRequest
-from swe_rollout.sandbox.local import bubblewrap
+from swe_rollout.sandbox.local import bubblewrap, namespace
 from swe_rollout.sandbox.local.cgroups import find_parents
 from swe_rollout.sandbox.local.folder import own_name
 from swe_rollout.sandbox.local.images import LocalImage, Mount, cache_dir, image_folder, save_image
 from swe_rollout.sandbox.local.provider import LocalProvider
 from swe_rollout.spec.sandbox import LocalSandbox
 from swe_rollout.trajectory import EpisodeId
+from waits import PATIENCE_S, block_until, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 needs_bubblewrap = pytest.mark.skipif(
     bool(bubblewrap.refusal()), reason="needs `apt-get install bubblewrap`"
 )
+_OWN_NETWORK = str(Path("/proc/self/ns/net").readlink())
 _GOLD = b"diff --git a/gold b/gold"
 
 
@@ -104,6 +108,24 @@ async def test_neither_cache_nor_gold_nor_store_nor_checkout_is_visible(
 
 
 @needs_bubblewrap
+async def test_a_sandbox_is_removed_in_a_part_of_the_time_in_which_one_starts(
+    provider: LocalProvider,
+) -> None:
+    """With what runs in it: no wait for processes that hear no signal, and no slow poll."""
+    running = [await provider.start(_request())]
+    busy = "trap '' TERM; for i in 1 2 3 4 5 6 7 8; do sleep 600 & done"
+
+    async def start() -> None:
+        running.append(await provider.start(_request()))
+        await running[-1].exec(busy)
+
+    async def remove() -> None:
+        await running.pop().close()
+
+    assert await ratio(remove, start) < 0.25
+
+
+@needs_bubblewrap
 async def test_nothing_of_the_machine_can_be_changed(provider: LocalProvider) -> None:
     sandbox = await provider.start(_request())
     for path in ("/usr/touched", "/opt/deps/touched", "/etc/passwd", "/etc/alternatives/x"):
@@ -176,7 +198,7 @@ async def test_closing_the_provider_ends_what_is_open(provider: LocalProvider) -
 
 
 async def test_a_sandbox_ends_itself_at_its_deadline(provider: LocalProvider) -> None:
-    sandbox = await provider.start(_request(deadline_s=0.5))
+    sandbox = await provider.start(_request(deadline_s=3))
     with pytest.raises(SandboxError) as caught:
         await sandbox.exec("sleep 30")
     assert "deadline" in caught.value.why
@@ -193,6 +215,31 @@ async def test_a_cancelled_start_leaves_nothing(provider: LocalProvider) -> None
         if isinstance(done[0], Sandbox):
             await done[0].close()
     await provider.aclose()
+    assert _sandboxes() == []
+
+
+@needs_bubblewrap
+async def test_a_start_that_is_cancelled_while_the_provider_opens_leaves_nothing(
+    provider: LocalProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opens, goes_on = threading.Event(), threading.Event()
+
+    def hold(root: Path) -> bool:
+        (own,) = root.glob("*-*")
+        opens.set()
+        assert goes_on.wait(PATIENCE_S)
+        (own / "late").mkdir(parents=True)
+        return False
+
+    monkeypatch.setattr(namespace, "can_overlay", hold)
+    task = asyncio.create_task(provider.start(_request()))
+    assert await asyncio.to_thread(opens.wait, PATIENCE_S)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    closing = asyncio.create_task(provider.aclose())
+    await asyncio.sleep(0.1)
+    goes_on.set()
+    await closing
     assert _sandboxes() == []
 
 
@@ -288,7 +335,7 @@ async def test_our_own_death_ends_the_sandbox_and_leaves_no_group(tmp_path: Path
         "role=Role.AGENT, image='swe-rollout/one:1', workdir='/testbed')\n"
     )
     pid = await asyncio.to_thread(_run_and_kill, run, tmp_path, mark)
-    await asyncio.to_thread(_wait_for_end, mark)
+    await until(lambda: not _runs(mark))
     provider = LocalProvider(LocalSandbox())
     await provider.start(_request())
     await provider.aclose()
@@ -301,17 +348,9 @@ def _run_and_kill(program: str, folder: Path, mark: str) -> int:
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=folder) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"running\n"
-        end = time.monotonic() + 20
-        while not _runs(mark):  # a shell that goes on may start it later
-            assert time.monotonic() < end
-            time.sleep(0.05)
+        block_until(lambda: _runs(mark))  # a shell that goes on may start it later
         process.kill()
     return process.pid
-
-
-def _wait_for_end(mark: str) -> None:
-    while _runs(mark):
-        time.sleep(0.05)
 
 
 def _runs(argument: str) -> bool:
@@ -322,3 +361,19 @@ def _runs(argument: str) -> bool:
             return False
 
     return any(has(process) for process in Path("/proc").glob("[0-9]*"))
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("network", ["none", "requested"])
+@pytest.mark.parametrize("wants", ["network", "nothing"])
+async def test_a_sandbox_has_a_network_only_where_task_and_job_say_so(
+    network: str, wants: str
+) -> None:
+    provider = LocalProvider(LocalSandbox.model_validate({"network": network}))
+    try:
+        asked = replace(_request(), wants_network=wants == "network")
+        sandbox = await provider.start(asked)
+        seen = (await sandbox.exec(["readlink", "/proc/self/ns/net"])).stdout.decode().strip()
+        assert (seen == _OWN_NETWORK) is ((network, wants) == ("requested", "network"))
+    finally:
+        await provider.aclose()

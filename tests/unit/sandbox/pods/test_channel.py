@@ -9,10 +9,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp import web
 
+from swe_rollout.cluster.exec import ExecEndedError, ExecLostError
 from swe_rollout.cluster.objects import Metadata, Pod
 from swe_rollout.cluster.watch import PodWatch
-from swe_rollout.sandbox.pods.channel import PodStreamOpener
+from swe_rollout.errors import SandboxError
+from swe_rollout.sandbox.pods.channel import PodStreamOpener, _stream_loss
 from swe_rollout.sandbox.pods.diagnose import PodLostError, SandboxExpiredError
+from swe_rollout.sandbox.session import bootstrap
+from swe_rollout.sandbox.session.channel import (
+    RelayEndedError,
+    StreamLostError,
+    SupervisorGoneError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -28,7 +36,7 @@ EXPIRED = {
     },
 }
 DELETED = {"type": "DELETED", "object": EXPIRED["object"]}
-SOON_S = 10.0
+SOON_S = 40.0
 """Less than the retry timeout for a node that refuses or does not respond."""
 
 
@@ -87,3 +95,34 @@ async def test_a_pod_at_its_end_is_not_waited_for(opener: PodStreamOpener) -> No
 async def test_a_pod_that_is_deleted_is_not_waited_for(opener: PodStreamOpener) -> None:
     with pytest.raises(PodLostError, match="was deleted"):
         await asyncio.wait_for(opener.open(), SOON_S)
+
+
+def ended(code: int) -> SandboxError:
+    return ExecEndedError("p", code, b"")
+
+
+@pytest.mark.parametrize(
+    ("error", "is_first", "kind"),
+    [
+        (ExecLostError("the stream broke"), False, StreamLostError),
+        (ExecLostError("the stream broke"), True, StreamLostError),
+        (ended(137), True, RelayEndedError),
+        (ended(137), False, RelayEndedError),
+        (ended(bootstrap.BROKEN), True, RelayEndedError),
+        (ended(bootstrap.BROKEN), False, RelayEndedError),
+        (ended(bootstrap.GONE), False, SupervisorGoneError),
+        (ended(127), False, RelayEndedError),
+        (ended(126), False, RelayEndedError),
+        (ended(127), True, type(None)),
+        (ended(70), True, type(None)),
+        (SandboxError("something else"), False, type(None)),
+    ],
+)
+def test_who_ended_a_stream_in_a_healthy_pod(
+    error: SandboxError,
+    is_first: bool,  # noqa: FBT001 - parametrized
+    kind: type,
+) -> None:
+    """Issue 16, point 4: a shell that a policy replaced ends streams as a killed relay does."""
+    lost = _stream_loss(error, is_first=is_first)
+    assert type(lost) is kind

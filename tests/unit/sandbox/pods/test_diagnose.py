@@ -10,7 +10,12 @@ import pytest
 
 from swe_rollout.cluster.api_error import api_error
 from swe_rollout.cluster.objects import KubernetesEvent, Pod
-from swe_rollout.errors import ClusterError, PrerequisiteError, SandboxError
+from swe_rollout.errors import (
+    ClusterError,
+    PrerequisiteError,
+    SandboxDestroyedError,
+    SandboxError,
+)
 from swe_rollout.sandbox.pods import diagnose
 
 
@@ -117,7 +122,64 @@ def test_a_container_killed_for_memory_is_out_of_memory() -> None:
     subject = pod(phase="Failed", containerStatuses=container(**ended))
     error = loss_of(subject)
     assert isinstance(error, diagnose.OutOfMemoryError)
+    assert isinstance(error, SandboxDestroyedError), "the sandbox reserves all it may use"
     assert "memory" in error.fix
+
+
+def test_a_container_killed_for_memory_before_any_command_is_no_policys_doing() -> None:
+    """Issue 16, point 4."""
+    ended = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
+    problem = problem_of(pod(phase="Failed", containerStatuses=container(**ended)))
+    assert isinstance(problem.error, diagnose.PodStartError)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Pod ephemeral local storage usage exceeds the total limit of containers 4Gi. ",
+        'Container sandbox exceeded its local ephemeral storage limit "4Gi". ',
+        'Usage of EmptyDir volume "work" exceeds the limit "1Gi". ',
+    ],
+)
+def test_a_pod_evicted_for_its_own_disk_ended_itself(message: str) -> None:
+    """Issue 16, point 4: the limit is the pod's; the node had room."""
+    target = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
+    error = loss_of(pod(phase="Failed", reason="Evicted", message=message, conditions=[target]))
+    assert isinstance(error, diagnose.OutOfDiskError)
+    assert message.strip() in error.why
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {
+            "reason": "Evicted",
+            "message": "The node was low on resource: ephemeral-storage. Threshold quantity: 1Gi, "
+            "available: 2Ki. Container sandbox was using 9Gi, request is 4Gi, has larger "
+            "consumption of ephemeral-storage. ",
+        },
+        {"reason": "Evicted", "message": "The node had condition: [DiskPressure]. "},
+        {"reason": "NodeLost", "message": "Node n1 which was running pod p is unresponsive"},
+        {"reason": "Preempting", "message": "Preempted in order to admit critical pod"},
+        {"reason": "Terminated", "message": "Pod was terminated in response to node shutdown"},
+        {"reason": "UnexpectedAdmissionError", "message": "exceeded its local ephemeral storage"},
+    ],
+    ids=lambda status: str(status["reason"]),
+)
+def test_what_the_node_does_is_no_evidence(status: dict[str, str]) -> None:
+    """Issue 16, point 4: the platform's own losses stay failures, and are tried again."""
+    error = loss_of(pod(phase="Failed", **status))
+    assert isinstance(error, diagnose.PodLostError)
+    assert not isinstance(error, SandboxDestroyedError)
+    assert error.retryable
+
+
+def test_a_message_that_a_command_wrote_is_no_evidence() -> None:
+    """A container's termination message is a file that the policy may write."""
+    text = "Pod ephemeral local storage usage exceeds OOMKilled"
+    ended = {"terminated": {"exitCode": 0, "reason": "Completed", "message": text}}
+    error = loss_of(pod(phase="Succeeded", containerStatuses=container(**ended)))
+    assert not isinstance(error, SandboxDestroyedError)
 
 
 def test_an_evicted_pod_is_lost_and_reports_what_ran_out() -> None:

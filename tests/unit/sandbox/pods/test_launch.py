@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from ratios import ratio
 from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.pods import diagnose
 from swe_rollout.sandbox.pods.pod_spec import RUN_LABEL
@@ -15,7 +17,7 @@ from unit.sandbox.pods.conftest import READY, UNSCHEDULABLE, PodServer, pulling
 async def test_a_creation_whose_response_was_lost_is_not_made_twice(launch: Any) -> None:
     server = PodServer([(0, READY)])
     server.lose_first_response = True
-    pod = await (await launch(server)).run(start_s=5)
+    pod = await (await launch(server)).run(start_s=60)
     assert pod.metadata.uid == "u1"
     assert server.creations == 2
     assert server.deleted == []
@@ -28,8 +30,21 @@ async def test_a_closed_pod_of_the_same_name_is_not_taken_for_a_new_one(
     server = PodServer([(0, READY)])
     server.forgets = True
     ours = await launch(server)
-    await ours.run(start_s=5)
+    await ours.run(start_s=60)
     closed.add("u1")
+    assert (await ours.run(start_s=60)).metadata.uid == "u2"
+    assert server.deleted == ["u1"]
+
+
+async def test_a_pod_that_was_attached_to_is_not_taken_for_a_new_one(launch: Any) -> None:
+    """A new pod's first stream brings it a key, which commands of an earlier one could read."""
+    server = PodServer([(0, READY)])
+    server.forgets = True
+    ours = await launch(server)
+    await ours.run(start_s=5)
+    ours._attached.add("u1")
+    await ours.undo()
+    assert server.deleted == []
     assert (await ours.run(start_s=5)).metadata.uid == "u2"
     assert server.deleted == ["u1"]
 
@@ -37,7 +52,7 @@ async def test_a_closed_pod_of_the_same_name_is_not_taken_for_a_new_one(
 async def test_undoing_deletes_our_own_pod_and_no_other(launch: Any) -> None:
     server = PodServer([(0, READY)])
     ours = await launch(server)
-    await ours.run(start_s=5)
+    await ours.run(start_s=60)
     await ours.undo()
     assert server.deleted == ["u1"]
     server.metadata["labels"][RUN_LABEL] = "another"
@@ -49,7 +64,7 @@ async def test_a_name_that_is_repeatedly_taken_is_an_error(launch: Any) -> None:
     server = PodServer([(0, READY)])
     server.rival = True
     with pytest.raises(SandboxError, match="repeatedly taken"):
-        await (await launch(server)).run(start_s=5)
+        await (await launch(server)).run(start_s=60)
     assert server.creations == 3
     assert server.deleted == ["rival"] * 3
 
@@ -57,17 +72,17 @@ async def test_a_name_that_is_repeatedly_taken_is_an_error(launch: Any) -> None:
 async def test_a_problem_that_passes_is_ignored(
     launch: Any, warnings: list[SandboxError], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(diagnose, "_PULL_S", 0.5)
-    server = PodServer([(0.2, pulling("i/o timeout")), (0, READY)])
-    assert (await (await launch(server)).run(start_s=5)).metadata.uid == "u1"
+    monkeypatch.setattr(diagnose, "_PULL_S", 60.0)
+    server = PodServer([(0.05, pulling("i/o timeout")), (0, READY)])
+    assert (await (await launch(server)).run(start_s=60)).metadata.uid == "u1"
     assert warnings == []
 
 
 async def test_a_lasting_problem_is_warned_of_before_it_is_raised(
     launch: Any, warnings: list[SandboxError]
 ) -> None:
-    server = PodServer([(1.5, pulling("i/o timeout")), (0, READY)])
-    assert (await (await launch(server)).run(start_s=5)).metadata.uid == "u1"
+    server = PodServer([(3, pulling("i/o timeout")), (0, READY)])
+    assert (await (await launch(server)).run(start_s=60)).metadata.uid == "u1"
     (warning,) = warnings
     assert isinstance(warning, diagnose.ImageUnavailableError)
     assert "i/o timeout" in warning.why
@@ -80,7 +95,25 @@ async def test_a_problem_that_persists_is_raised_with_events(
     server = PodServer([(0.15, pulling("i/o timeout")), (0, pulling("i/o timeout again"))])
     server.events = [{"type": "Warning", "reason": "NodePressure", "message": "disk is full"}]
     with pytest.raises(diagnose.ImageUnavailableError, match="disk is full"):
-        await (await launch(server)).run(start_s=5)
+        await (await launch(server)).run(start_s=60)
+
+
+async def test_a_reason_is_told_when_it_has_settled_and_no_later(
+    launch: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as it has to persist, and what a pod takes that starts; not three times that."""
+    settle_s = 0.5
+    monkeypatch.setattr(diagnose, "_PULL_S", settle_s)
+
+    async def started() -> None:
+        await asyncio.sleep(settle_s)
+        await (await launch(PodServer([(0, READY)]))).run(start_s=60)
+
+    async def told() -> None:
+        with pytest.raises(diagnose.ImageUnavailableError):
+            await (await launch(PodServer([(0, pulling("no such image"))]))).run(start_s=60)
+
+    assert await ratio(told, started) < 2
 
 
 async def test_a_pod_for_which_a_node_is_being_added_is_waited_for(
@@ -88,12 +121,12 @@ async def test_a_pod_for_which_a_node_is_being_added_is_waited_for(
 ) -> None:
     monkeypatch.setattr(diagnose, "_SCHEDULE_S", 0.1)
     monkeypatch.setattr("swe_rollout.sandbox.pods.launch._SCALING_S", 0.1)
-    server = PodServer([(0.5, UNSCHEDULABLE), (0, READY)])
+    server = PodServer([(60, UNSCHEDULABLE), (0, READY)])
     with pytest.raises(diagnose.UnschedulableError):
-        await (await launch(server)).run(start_s=5)
+        await (await launch(server)).run(start_s=60)
     server = PodServer([(0.5, UNSCHEDULABLE), (0, READY)])
     server.events = [{"type": "Normal", "reason": "TriggeredScaleUp", "message": "1 to 2"}]
-    assert (await (await launch(server)).run(start_s=5)).metadata.uid == "u1"
+    assert (await (await launch(server)).run(start_s=60)).metadata.uid == "u1"
 
 
 async def test_a_change_seen_before_the_creations_response_is_not_lost(
@@ -102,6 +135,6 @@ async def test_a_change_seen_before_the_creations_response_is_not_lost(
     server = PodServer([(60.0, READY)])
     server.response_s = 0.5
 
-    pod = await (await launch(server)).run(start_s=3.0)
+    pod = await (await launch(server)).run(start_s=30.0)
 
     assert diagnose.is_ready(pod)

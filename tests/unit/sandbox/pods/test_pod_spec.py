@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from swe_rollout.sandbox.pods.pod_spec import (
     pod_manifest,
     pod_name,
 )
+from swe_rollout.spec.pod_template import PodTemplate
 from swe_rollout.spec.sandbox import PodSandbox, Resources
 from swe_rollout.trajectory import EpisodeId
 
@@ -40,6 +42,7 @@ def request(
     sample: int = 3,
     attempt: int = 1,
     role: Role = Role.AGENT,
+    part: int = 0,
 ) -> SandboxRequest:
     return SandboxRequest(
         episode=EpisodeId(job, instance, sample),
@@ -48,6 +51,7 @@ def request(
         workdir="/testbed",
         attempt=attempt,
         deadline_s=1800.5,
+        part=part,
     )
 
 
@@ -68,10 +72,11 @@ def test_the_same_request_has_the_same_name_and_any_other_has_another() -> None:
         pod_name(request(sample=4), OWNER),
         pod_name(request(attempt=2), OWNER),
         pod_name(request(role=Role.GRADER), OWNER),
+        pod_name(request(role=Role.GRADER, part=2), OWNER),
         pod_name(request(instance="django__django-11100"), OWNER),
         pod_name(request(job="nightly2"), OWNER),
     }
-    assert len(names) == 6
+    assert len(names) == 7
     assert pod_name(request(), OWNER) == pod_name(request(), OWNER)
 
 
@@ -167,3 +172,23 @@ def test_a_sandbox_leaves_a_lost_node_after_half_a_minute(taint: str) -> None:
         "effect": "NoExecute",
         "tolerationSeconds": 30,
     } in as_json()["spec"]["tolerations"]
+
+
+@pytest.mark.parametrize("network", ["none", "requested"])
+@pytest.mark.parametrize("wants", ["network", "nothing"])
+def test_a_pod_has_a_network_only_where_task_and_job_say_so(network: str, wants: str) -> None:
+    sandbox = PodSandbox.model_validate({"network": network})
+    asked = replace(request(), wants_network=wants == "network")
+    made = json.loads(msgspec.json.encode(pod_manifest(asked, sandbox, OWNER)))
+    is_given = (network, wants) == ("requested", "network")
+    label = made["metadata"]["labels"]["swe-rollout.dev/network"]
+    assert label == ("requested" if is_given else "none")
+    assert made["spec"]["dnsPolicy"] == ("ClusterFirst" if is_given else "None")
+    assert ("dnsConfig" in made["spec"]) is not is_given
+
+
+def test_a_template_can_not_take_the_label_of_a_network() -> None:
+    with pytest.raises(ValueError, match="without dots"):
+        PodTemplate.model_validate(
+            {"metadata": {"labels": {"swe-rollout.dev/network": "requested"}}}
+        )

@@ -13,6 +13,7 @@ from swe_rollout.cluster.objects import Metadata, Pod, PodStatus
 from swe_rollout.cluster.watch import PodWatch
 from swe_rollout.sandbox.pods import reaper as pod_reaper
 from swe_rollout.sandbox.pods.reaper import PodReaper
+from waits import until
 
 if TYPE_CHECKING:
     from unit.conftest import Connect
@@ -99,7 +100,7 @@ async def test_few_ended_pods_wait_for_others(reaper: Any) -> None:
 async def test_many_are_deleted_by_one_request_that_spares_failed_ones(reaper: Any) -> None:
     server = Server(many("Succeeded", pod_reaper.BATCH_PODS))
     await reaper(server)
-    await asyncio.sleep(0.1)
+    await until(lambda: server.batches)
     assert server.batches == [
         {"labelSelector": SELECTOR, "fieldSelector": "status.phase=Succeeded"}
     ]
@@ -112,7 +113,7 @@ async def test_few_do_not_wait_longer_than_they_may(
     monkeypatch.setattr(pod_reaper, "BATCH_AFTER_S", 0.05)
     server = Server(many("Succeeded", 2))
     await reaper(server)
-    await asyncio.sleep(0.15)
+    await until(lambda: server.batches)
     assert len(server.batches) == 1
 
 
@@ -126,19 +127,21 @@ async def test_where_nothing_else_runs_pods_do_not_wait_for_others(
     await asyncio.sleep(0.1)
     assert server.batches == []
     in_use.clear()
-    await asyncio.sleep(0.1)
+    await until(lambda: server.batches)
     assert len(server.batches) == 1
 
 
 async def test_a_closed_pod_that_failed_or_does_not_end_is_deleted_alone(
     reaper: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pod_reaper, "END_S", 0.5)
+    monkeypatch.setattr(pod_reaper, "END_S", 3600.0)
     server = Server({"failed": "Failed", "stuck": "Running"})
     await reaper(server)
-    await asyncio.sleep(0.2)
+    await until(lambda: server.singles)
+    await asyncio.sleep(0.1)
     assert server.singles == ["failed"]
-    await asyncio.sleep(0.5)
+    monkeypatch.setattr(pod_reaper, "END_S", 0.0)
+    await until(lambda: len(server.singles) > 1)
     assert server.singles == ["failed", "stuck"]
     assert server.batches == []
 
@@ -147,7 +150,7 @@ async def test_where_batches_are_not_allowed_each_is_deleted_alone(reaper: Any) 
     server = Server(many("Succeeded", pod_reaper.BATCH_PODS))
     server.may_batch = False
     await reaper(server)
-    await asyncio.sleep(0.2)
+    await until(lambda: len(server.singles) >= len(server.phases))
     assert sorted(server.singles) == sorted(server.phases)
 
 

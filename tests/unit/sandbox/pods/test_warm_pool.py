@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -27,9 +26,10 @@ from swe_rollout.sandbox.pods.warm_spec import WAITING, WARM_LABEL
 from swe_rollout.sandbox.session.session import Session
 from swe_rollout.spec.sandbox import PodSandbox, WarmPods
 from swe_rollout.trajectory import EpisodeId
+from waits import PATIENCE_S, until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from swe_rollout.cluster.objects import Pod
@@ -92,7 +92,7 @@ class Server:
 
     async def _patch(self, request: web.Request, pod: dict[str, Any]) -> web.Response:
         if self.silent:
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
         if self.refusal:
             return web.json_response({"code": self.refusal, "reason": "x"}, status=self.refusal)
         labels = pod["metadata"]["labels"]
@@ -138,11 +138,11 @@ async def pool(
         folder.mkdir()
         opener = CutStreamOpener(folder)
         channel = await opener.start()
-        return await Session.open(channel, workdir=workdir, opener=opener)
+        trees = {"/": str(folder)}
+        return await Session.open(channel, workdir=workdir, opener=opener, trees=trees)
 
     monkeypatch.setattr(warm_pool, "open_session", open_session)
     monkeypatch.setattr(warm_pool, "POLL_S", 0.02)
-    monkeypatch.setattr(warm_pool, "CLAIM_S", 2.0)
     monkeypatch.setattr(warm_pool, "COOLDOWN_S", 0.2)
     client = await connect(server.respond)
     watch = PodWatch(client, namespace="default", selector=f"{RUN_LABEL}=run")
@@ -157,13 +157,6 @@ async def pool(
     await asyncio.gather(*(each.close() for each in list(runtime.running)))
     await reaper.aclose()
     await watch.aclose()
-
-
-async def until(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < end
-        await asyncio.sleep(0.01)
 
 
 async def one_waits(pool: WarmPool) -> None:
@@ -183,6 +176,15 @@ async def test_a_claim_whose_response_was_lost_is_recognised_as_our_own(
     await pod.close()
 
 
+async def test_a_pod_that_waits_records_its_files_if_that_is_expected(pool: WarmPool) -> None:
+    pool.prewarm([request(0, snapshots=True)])
+    await until(lambda: pool.ready == 1)
+    pod = await pool.claim(request(0, snapshots=True))
+    assert pod is not None
+    assert (await pod.changes()).number == 1
+    await pod.close()
+
+
 async def test_a_pod_that_another_claimer_has_labelled_is_not_handed_out(
     pool: WarmPool, server: Server
 ) -> None:
@@ -193,11 +195,12 @@ async def test_a_pod_that_another_claimer_has_labelled_is_not_handed_out(
 
 
 async def test_a_claim_without_a_response_does_not_delay_an_episode(
-    pool: WarmPool, server: Server
+    pool: WarmPool, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await one_waits(pool)
+    monkeypatch.setattr(warm_pool, "CLAIM_S", 0.3)
     server.silent = True
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(PATIENCE_S):
         assert await pool.claim(request()) is None
 
 
@@ -248,9 +251,10 @@ async def test_a_request_that_moves_to_the_end_of_the_list_keeps_its_pod(
 
 
 async def test_released_capacity_is_not_taken_back_for_a_while(
-    pool: WarmPool, server: Server
+    pool: WarmPool, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await one_waits(pool)
+    monkeypatch.setattr(warm_pool, "COOLDOWN_S", 2.0)
     assert await pool.release_all()
     assert pool.ready == 0
     assert not await pool.release_all()

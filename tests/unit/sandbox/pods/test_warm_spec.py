@@ -48,6 +48,7 @@ def test_it_is_isolated_and_labelled_with_its_run_and_belongs_to_no_episode() ->
         pod_spec.JOB_UID_LABEL: "u1",
         pod_spec.RUN_LABEL: OWNER.run,
         pod_spec.ROLE_LABEL: "agent",
+        pod_spec.NETWORK_LABEL: "none",
         warm_spec.WARM_LABEL: "waiting",
     }
     assert pod_spec.EPISODE_ANNOTATION not in manifest()["metadata"]["annotations"]

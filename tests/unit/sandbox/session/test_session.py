@@ -13,6 +13,7 @@ from swe_rollout.sandbox.session import session as session_module
 from swe_rollout.sandbox.session.frames import RequestKind, ResponseKind
 from swe_rollout.sandbox.session.seal import HEADER_BYTES, Frame, FrameSeal, Side, parse_header
 from swe_rollout.sandbox.session.session import Session
+from waits import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +58,7 @@ class _FarEnd:
         return await self._until(lambda frame: (frame.number, frame.kind) == (number, kind))
 
     async def _until(self, wanted: Callable[[Frame], bool]) -> Frame:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             while (found := next(filter(wanted, self.heard), None)) is None:
                 self.grew.clear()
                 await self.grew.wait()

@@ -7,19 +7,22 @@ import os
 import platform
 import subprocess
 import time
+import tracemalloc
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from ratios import ratio
 from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.local import bubblewrap
 from swe_rollout.sandbox.local.pipe_channel import PipeChannel
 from swe_rollout.sandbox.session import bootstrap
 from swe_rollout.sandbox.session.session import Session
+from waits import PATIENCE_S
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Sequence
 
 _NAMESPACES = (
     *("bwrap", "--unshare-user", "--uid", "0", "--gid", "0", "--cap-drop", "ALL"),
@@ -70,8 +73,8 @@ def _processes(folder: Path) -> list[int]:
 
 
 def _none_left(folder: Path) -> bool:
-    until = time.monotonic() + 5
-    while _processes(folder) and time.monotonic() < until:
+    end = time.monotonic() + PATIENCE_S
+    while _processes(folder) and time.monotonic() < end:
         time.sleep(0.05)
     return not _processes(folder)
 
@@ -140,6 +143,61 @@ async def test_an_image_without_tools_still_works(tmp_path: Path) -> None:
     assert late.timed_out
 
 
+@pytest.mark.parametrize(
+    ("command", "at"),
+    [("sleep 60", "0.5"), ("trap '' TERM INT; sleep 60 & sleep 60; wait", "1.5")],
+    ids=["ends when asked to", "has to be killed, a second later"],
+)
+async def test_a_command_that_is_out_of_time_ends_then(
+    session: Session, command: str, at: str
+) -> None:
+    """And not much later than one that ends by itself at that moment."""
+
+    async def ends() -> None:
+        await session.exec(["sleep", at])
+
+    async def is_ended() -> None:
+        assert (await session.exec(command, timeout_s=0.5)).timed_out
+
+    assert await ratio(is_ended, ends, rounds=2) < 1.5
+
+
+async def test_a_command_costs_no_more_than_a_process_of_ones_own(session: Session) -> None:
+    """When this was written: 1.05 times. Three times as much fails."""
+
+    async def command() -> None:
+        assert (await session.exec(["true"])).ok
+
+    async def process() -> None:
+        started = await asyncio.create_subprocess_exec("true")
+        assert await started.wait() == 0
+
+    # Each is over within a time slice: among many, some of either are not interrupted.
+    assert await ratio(command, process, rounds=100) < 2.2
+
+
+async def test_data_takes_a_few_times_its_size_in_memory(session: Session, tmp_path: Path) -> None:
+    """When this was written: twice what comes back, for its pieces; half of what is sent.
+
+    Three times as much fails.
+    """
+    size = 8 << 20
+    data, file = os.urandom(size), str(tmp_path / "file")
+
+    async def peak(work: Awaitable[object]) -> float:
+        tracemalloc.start()
+        try:
+            await work
+            return tracemalloc.get_traced_memory()[1] / size
+        finally:
+            tracemalloc.stop()
+
+    output = ["head", "-c", str(size), "/dev/zero"]
+    assert await peak(session.write_file(file, data)) < 1.2
+    assert await peak(session.read_file(file)) < 5
+    assert await peak(session.exec(output, max_output=size)) < 5
+
+
 async def test_a_place_where_nothing_can_be_run_is_an_error(tmp_path: Path) -> None:
     (bin_folder := tmp_path / "bin").mkdir()
     for name in ("cat", "head", "rm", "uname"):
@@ -155,6 +213,7 @@ async def test_what_a_long_script_starts_can_not_change_it(session: Session) -> 
     assert result.stdout == b"genuine\n"
 
 
+@pytest.mark.slow
 def test_the_programs_are_built_from_the_sources() -> None:
     checked = subprocess.run(
         [Path(__file__).parents[4] / "scripts" / "build-supervisor", "--check"],

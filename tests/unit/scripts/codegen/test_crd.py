@@ -262,7 +262,7 @@ def test_the_operator_binds_one_role_and_holds_none_of_its_rights_over_pods() ->
     assert of_operator["clusterroles", "bind"] == ["swe-rollout-worker"]
     assert "swe-rollout-worker" in rules
     over_pods = {verb for resource, verb in of_operator if resource.startswith("pods")}
-    assert over_pods == {"get", "list", "watch", "delete"}
+    assert over_pods == {"list", "watch", "delete"}
     read = {resource for resource, _ in of_operator}
     assert not read & {"secrets", "pods/exec", "roles", "configmaps"}
     assert not {"*"} & read

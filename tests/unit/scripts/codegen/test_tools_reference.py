@@ -10,7 +10,7 @@ from checkout import ROOT
 from rollout_dev.codegen.tools_reference import tools_page
 from swe_rollout.agent.tools import toolbox
 from swe_rollout.agent.tools.names import OTHER_NAMES, TOOL_NAMES, TOOLSET_NAMES
-from swe_rollout.spec.job import ToolUse
+from swe_rollout.spec.agent import ToolUse
 
 PAGE = ROOT / "docs" / "reference" / "tools.md"
 

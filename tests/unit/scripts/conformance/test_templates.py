@@ -26,6 +26,7 @@ def outcomes(folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, dic
     }
 
 
+@pytest.mark.slow
 def test_a_folder_of_good_and_hostile_templates_is_read_to_its_end(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from rollout_dev.dev_cluster.api import Json
-from rollout_dev.dev_cluster.policy import NetworkPolicy, PolicyPod, open_addresses
+import http.client
+import json
+import queue
+from typing import TYPE_CHECKING, NoReturn
+
+import pytest
+
+from rollout_dev.dev_cluster.api import Api, ExpiredError, Json
+from rollout_dev.dev_cluster.errors import ScriptError
+from rollout_dev.dev_cluster.policy import Mirror, NetworkPolicy, PolicyPod, open_addresses
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def policy(selector: Json, *, egress: list[Json] | None = None) -> NetworkPolicy:
@@ -38,3 +49,33 @@ def test_policies_close_what_they_select() -> None:
     assert open_addresses(pods, [sandboxes]) == {"10.0.0.2", "10.0.0.3"}
     assert open_addresses(pods, [allow]) == {"10.0.0.1", "10.0.0.2", "10.0.0.3"}
     assert open_addresses(pods, [others]) == {"10.0.0.2"}
+
+
+class EndOfTestError(BaseException):
+    """Nobody catches it."""
+
+
+def test_a_watch_that_breaks_in_any_way_is_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its thread would end unseen, and no new pod would ever reach anything."""
+    ends: Iterator[BaseException] = iter(
+        [
+            http.client.IncompleteRead(b""),
+            http.client.BadStatusLine(""),
+            ConnectionResetError(),
+            ExpiredError(),
+            ScriptError("GET /: 403"),
+            json.JSONDecodeError("", "", 0),
+            EndOfTestError(),
+        ]
+    )
+
+    def watch(*_: object) -> NoReturn:
+        raise next(ends)
+
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    monkeypatch.setattr(Api, "get", lambda *_: {"metadata": {}, "items": []})
+    monkeypatch.setattr(Api, "watch", watch)
+
+    with pytest.raises(EndOfTestError):
+        Mirror(Api("", 0, "", ""), "/pods", queue.Queue()).follow()
+    assert next(ends, None) is None

@@ -16,6 +16,7 @@ from kubernetes.client import Configuration
 
 from rollout_dev.faults.exec_proxy import GARBAGE, ExecProxy, StreamFault, status_error
 from swe_rollout.cluster.config import Access, Credentials, load_access
+from waits import PATIENCE_S, until
 
 EXEC = "/api/v1/namespaces/n/pods/p/exec"
 MESSAGES = (b"\x01" + bytes(range(256)), b"\x02err", b'\x03{"status":"Success"}')
@@ -74,7 +75,7 @@ async def received(address: str, query: str = "") -> list[aiohttp.WSMessage]:
     ):
         assert socket.protocol == protocols[0]
         messages = []
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             while True:
                 messages.append(await socket.receive())
                 if messages[-1].type is not aiohttp.WSMsgType.BINARY:
@@ -133,13 +134,14 @@ async def test_a_status_and_garbage_can_be_sent_in_the_servers_place(tmp_path: P
             (GARBAGE, aiohttp.WSMsgType.ERROR),
         ):
             task = asyncio.create_task(received(address, "?hold=1"))
-            await asyncio.sleep(0.2)
+            await until(lambda: proxy.execs)
             (connection,) = proxy.execs
             connection.inject(injected)
             messages = await task
             assert messages[-1].type is ended
             assert (b"container is gone" in data(messages)[-1]) is (injected != GARBAGE)
             proxy.cut()
+            await until(lambda: not proxy.execs)
 
 
 async def test_other_requests_pass_and_foreign_ones_do_not(tmp_path: Path) -> None:

@@ -6,10 +6,22 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
-from rollout_dev.faults.fault_proxy import AcceptMode, CutMode, FaultProxy, FaultRules
+from rollout_dev.dev_cluster import pki
+from rollout_dev.dev_cluster.checkout import Checkout
+from rollout_dev.faults.fault_proxy import (
+    AcceptMode,
+    CutMode,
+    FaultProxy,
+    FaultRules,
+    ProxiedConnection,
+    StreamFilter,
+)
+from rollout_dev.faults.relay import tls_ends
+from waits import PATIENCE_S
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -37,7 +49,7 @@ async def dial(proxy: FaultProxy) -> Streams:
 async def echoed(streams: Streams, data: bytes) -> bytes:
     reader, writer = streams
     writer.write(data)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         return await reader.readexactly(len(data))
 
 
@@ -109,7 +121,7 @@ async def test_a_stalled_connection_loses_nothing() -> None:
             async with asyncio.timeout(0.2):
                 await reader.read(1)
         proxy.rules = FaultRules()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             assert await reader.readexactly(1) == b"b"
         writer.close()
 
@@ -137,3 +149,38 @@ async def test_a_delay_holds_every_piece() -> None:
         await echoed(streams, b"a")
         assert time.monotonic() - started >= 0.2
         streams[1].close()
+
+
+class Upper(StreamFilter):
+    """Shows that a proxy sees what a connection carries."""
+
+    def filter(self, data: bytes) -> bytes:
+        return data.upper()
+
+
+async def test_with_keys_of_a_cluster_a_proxy_ends_tls_on_both_sides(tmp_path: Path) -> None:
+    checkout = Checkout(tmp_path)
+    await asyncio.to_thread(pki.ensure, checkout, port=1)
+    tls = tls_ends(checkout.pki)
+
+    async def hello(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"hello")
+        writer.close()
+
+    server = await asyncio.start_server(hello, "127.0.0.1", 0, ssl=tls.server)
+    async with FaultProxy("127.0.0.1", server.sockets[0].getsockname()[1], tls=tls) as proxy:
+        connect = proxy.connect
+
+        async def shouting(
+            reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        ) -> tuple[ProxiedConnection, asyncio.StreamReader]:
+            connection, from_server = await connect(reader, writer)
+            connection.to_client = Upper()
+            return connection, from_server
+
+        proxy.connect = shouting  # type: ignore[method-assign]
+        reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port, ssl=tls.client)
+        async with asyncio.timeout(PATIENCE_S):
+            assert await reader.read() == b"HELLO"
+        writer.close()
+    server.close()

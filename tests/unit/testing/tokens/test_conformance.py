@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from swe_rollout.agent.tools.base import ToolSpec
-    from swe_rollout.trajectory import ToolCall
+    from swe_rollout.turn import ToolCall
 
 SOME = ("qwen3_5", "glm4_5", "kimi_k2", "llama3", "gpt_oss")
 TINY = str(tokenizer_path())

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from swe_rollout.agent.prompts import Message
     from swe_rollout.agent.tools.base import ToolSpec
-    from swe_rollout.trajectory import ToolCall
+    from swe_rollout.turn import ToolCall
 
 
 class _Rerender:

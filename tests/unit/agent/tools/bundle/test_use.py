@@ -12,7 +12,7 @@ from swe_rollout.agent.tools import load_tool, toolbox
 from swe_rollout.agent.tools.base import Tool
 from swe_rollout.agent.tools.bundle.archive import pack, register
 from swe_rollout.extension import ExtensionError
-from swe_rollout.spec.job import ToolUse
+from swe_rollout.spec.agent import ToolUse
 from swe_rollout.testing.extensions.tools import ToolContract
 from unit.agent.tools.bundle.bundle_parts import folder, tool_of
 

@@ -17,7 +17,8 @@ from swe_rollout.sandbox.base import Role, Sandbox, SandboxRequest
 from swe_rollout.sandbox.local.images import LocalImage, Mount, image_folder, save_image
 from swe_rollout.sandbox.local.provider import LocalProvider
 from swe_rollout.spec.sandbox import LocalSandbox
-from swe_rollout.trajectory import CallStatus, EpisodeId, Observation, ToolCall
+from swe_rollout.trajectory import EpisodeId
+from swe_rollout.turn import CallStatus, Observation, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping

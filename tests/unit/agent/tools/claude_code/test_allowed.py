@@ -9,7 +9,7 @@ from swe_rollout.agent.tools.base import ToolContext
 from swe_rollout.agent.tools.claude_code.call import ClaudeCodeTool
 from swe_rollout.errors import UsageError
 from swe_rollout.sandbox.base import Sandbox
-from swe_rollout.spec.job import ToolUse
+from swe_rollout.spec.agent import ToolUse
 from unit.agent.tools.claude_code.conftest import files, folder_of
 
 on_sandbox = pytest.mark.asyncio(loop_scope="module")

@@ -13,7 +13,7 @@ from swe_rollout.agent.tools import load_tool, toolbox
 from swe_rollout.agent.tools.base import Tool
 from swe_rollout.agent.tools.claude_code import CLAUDE_CODE, OTHER_NAMES, TOOL_NAMES
 from swe_rollout.agent.tools.claude_code.call import ClaudeCodeTool
-from swe_rollout.spec.job import AgentSpec
+from swe_rollout.spec.agent import AgentSpec
 from swe_rollout.testing.extensions.tools import ToolContract
 
 CALLS: dict[str, dict[str, object]] = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 from swe_rollout.agent.tools.base import Tool
 from swe_rollout.agent.tools.mcp.options import McpOptions
 from swe_rollout.agent.tools.mcp.tool import read_options, server_tools
+from waits import block_until
 
 ODD_SERVER = Path(__file__).with_name("odd_server.py")
 SDK_SERVER = Path(__file__).with_name("sdk_server.py")
@@ -33,6 +33,11 @@ def odd_tool(how: str) -> Tool:
     return tool
 
 
+def _listens(port: int) -> bool:
+    with socket.socket() as attempt:
+        return not attempt.connect_ex(("127.0.0.1", port))
+
+
 @contextmanager
 def http_server() -> Iterator[str]:
     """Run the server made with the official SDK, and yield its address."""
@@ -45,11 +50,7 @@ def http_server() -> Iterator[str]:
         stderr=subprocess.DEVNULL,
     )
     try:
-        for _ in range(300):
-            with socket.socket() as attempt:
-                if not attempt.connect_ex(("127.0.0.1", port)):
-                    break
-            time.sleep(0.1)
+        block_until(lambda: _listens(port))
         yield f"http://127.0.0.1:{port}/mcp"
     finally:
         process.kill()

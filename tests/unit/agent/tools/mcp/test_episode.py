@@ -28,10 +28,12 @@ from swe_rollout.sandbox.base import Role, Sandbox, SandboxRequest
 from swe_rollout.sandbox.local import bubblewrap
 from swe_rollout.sandbox.local.images import LocalImage, Mount, image_folder, save_image
 from swe_rollout.sandbox.local.provider import LocalProvider
-from swe_rollout.spec.job import Limits, ToolUse
+from swe_rollout.spec.agent import ToolUse
+from swe_rollout.spec.limits import Limits
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.spec.sandbox import LocalSandbox
-from swe_rollout.trajectory import StopReason, Turn
+from swe_rollout.trajectory import StopReason
+from swe_rollout.turn import Turn
 from unit.agent.agent_parts import EPISODE, RENDERER, SUBMIT, Player, encode, player
 from unit.agent.tools.conftest import started
 from unit.agent.tools.mcp.mcp_parts import ODD_SERVER, SDK_SERVER

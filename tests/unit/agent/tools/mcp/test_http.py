@@ -21,8 +21,9 @@ from swe_rollout.extension import ExtensionError
 from swe_rollout.redaction import redact
 from swe_rollout.spec.addresses import is_worker
 from swe_rollout.testing.extensions.tools import MemorySandbox
-from swe_rollout.trajectory import Observation
+from swe_rollout.turn import Observation
 from unit.agent.tools.mcp.mcp_parts import http_server
+from waits import PATIENCE_S
 
 SANDBOX = MemorySandbox({})
 ANY = {"type": "object", "additionalProperties": True}
@@ -84,7 +85,7 @@ async def test_a_call_can_be_cancelled(real: str) -> None:
     task = asyncio.create_task(call(real, "slow", seconds=20))
     await asyncio.sleep(0.5)
     task.cancel()
-    done, _ = await asyncio.wait([task], timeout=5)
+    done, _ = await asyncio.wait([task], timeout=PATIENCE_S)
 
     assert done
     assert task.cancelled()

@@ -7,7 +7,7 @@ import pytest
 from swe_rollout.agent.tools import toolbox
 from swe_rollout.agent.tools.mcp.tool import read_options
 from swe_rollout.extension import ExtensionError
-from swe_rollout.spec.job import ToolUse
+from swe_rollout.spec.agent import ToolUse
 from swe_rollout.spec.load import parse_job
 from swe_rollout.spec.template import template
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+from pathlib import Path
+from shutil import which
 
 import pytest
 
@@ -14,7 +17,7 @@ from swe_rollout.agent.tools.mcp.stdio import StdioServer
 from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.testing.extensions.tools import MemorySandbox
-from swe_rollout.trajectory import Observation
+from swe_rollout.turn import Observation
 from unit.agent.tools.mcp.mcp_parts import odd_tool, options
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -88,9 +91,22 @@ async def test_a_server_that_fails_is_an_observation_and_is_stopped(
     assert not await left(sandbox, how)
 
 
+async def test_what_a_server_wrote_last_is_read_however_late_it_arrives(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    late = tmp_path / "dd"
+    late.write_text(f'#!/bin/sh\n[ "$1" = bs=512 ] && sleep 0.4\nexec {which("dd")} "$@"\n')
+    late.chmod(0o755)
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    server = StdioServer(options("dies").model_copy(update={"env": env}))
+
+    with pytest.raises(ToolError, match="I am tired"):
+        await server.call("x", {}, sandbox, timeout_s=10)
+
+
 async def left(sandbox: Sandbox, how: str) -> str:
     """Return processes of such a server that still run after a while."""
-    for _ in range(50):
+    for _ in range(500):
         found = await sandbox.exec(f"pgrep -af 'odd_server.py {how}$' || true")
         if not found.stdout:
             break
@@ -134,7 +150,7 @@ async def test_a_server_that_ends_after_its_answer_is_started_again(sandbox: San
     context = ToolContext(20.0, 16384)
 
     assert (await tool.run({}, sandbox, context)).text == "last words"
-    await asyncio.sleep(0.3)
+    assert not await left(sandbox, "dies_later")
     ended = await tool.run({}, sandbox, context)
     assert ended.text.startswith("error: the tool server failed: it ")
     assert (await tool.run({}, sandbox, context)).text == "last words"

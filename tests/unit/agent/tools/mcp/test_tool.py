@@ -28,6 +28,8 @@ SCHEMA = {
 class Reader:
     """A server that answers with what a command of the sandbox prints."""
 
+    acts_outside = False
+
     async def call(
         self, name: str, arguments: object, sandbox: Sandbox, *, timeout_s: float
     ) -> CallToolResult:

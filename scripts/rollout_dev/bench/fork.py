@@ -1,0 +1,312 @@
+"""Time from a fork to the first command of its episodes: eight of a tree of 300 MB, at once.
+
+An episode changes 1 MB of the tree and is committed with its journal. Then its second turn is
+forked: the journal is read and checked, and eight episodes begin in sandboxes of their own, until
+the first turn that is theirs has run its command. The engine takes no time. The floor is eight
+fresh sandboxes of the same image and a first command in each; both take turns. Local sandboxes, or
+with `--pods` warm pods, in a namespace made for the run: an image of 300 MB is put on the dev
+cluster's node for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tokenizers import Tokenizer
+
+from rollout_dev.bench.large_image import LARGE_IMAGE, make_large_image, write_large_tree
+from rollout_dev.bench.sandbox_start import until_warm
+from rollout_dev.dev_cluster.checkout import Checkout
+from rollout_dev.dev_cluster.loading import load_images
+from rollout_dev.dev_cluster.progress import Progress
+from rollout_dev.exec_clients.base import run_or_leave
+from rollout_dev.exec_clients.site import open_site
+from rollout_dev.images import recipe, rootfs
+from rollout_dev.images.archive import ImageConfig, layer_from_trees, write_archive
+from rollout_dev.report import Report, Row, parser, silence_logs
+from swe_rollout.context import Attempt
+from swe_rollout.engine.base import EngineInfo, TokenEngine
+from swe_rollout.generation import FinishReason, Generation
+from swe_rollout.instance import Instance
+from swe_rollout.sandbox.local import bubblewrap
+from swe_rollout.sandbox.pods.provider import PodProvider
+from swe_rollout.spec.job import ForkSpec, RolloutJob
+from swe_rollout.store.store import Store
+from swe_rollout.testing.tiny import tokenizer_path
+from swe_rollout.trajectory import EpisodeId
+from swe_rollout.worker.assembly import assemble
+from swe_rollout.worker.forks import JournalKeeper, find_fork_point
+from swe_rollout.worker.resume import ResumableEpisodes
+from swe_rollout.worker.sandboxes import SandboxSetup, open_sandboxes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from swe_rollout.context import JobContext
+    from swe_rollout.engine.base import GenerateRequest
+    from swe_rollout.progress import Phase
+    from swe_rollout.trajectory import Failure, Trajectory
+    from swe_rollout.turn import Turn
+
+FORK: Final = "fork to first command, of eight"
+FLOOR: Final = "fresh sandbox to first command, of eight"
+GOAL_MS: Final = 500.0
+_CHILDREN: Final = 8
+_POD_IMAGE: Final = "swe-rollout/bench-fork:local"
+_FOLDERS: Final = 100
+_FILE_BYTES: Final = 15_000
+_EDIT: Final = (
+    "n=0; while [ $n -lt 20 ]; do head -c 50000 /dev/urandom >part$n/file$n.py; n=$((n + 1)); done"
+)
+_SETTLE_S: Final = 1.0
+"""After pods are ready: their start is no part of what is measured."""
+_SUBMIT: Final = '<tool_call>\n{"name": "submit", "arguments": {}}\n</tool_call><|im_end|>'
+
+
+class _Editor(TokenEngine):
+    """Edits the tree, looks at it, and submits."""
+
+    def __init__(self) -> None:
+        self._tokenizer = Tokenizer.from_file(str(tokenizer_path() / "tokenizer.json"))
+
+    async def info(self) -> EngineInfo:
+        return EngineInfo("editor", None, None, "1", tokenizer=str(tokenizer_path()))
+
+    async def generate(self, request: GenerateRequest) -> Generation:
+        texts = (_call(_EDIT), _call("ls part0 | wc -l"), _SUBMIT)
+        ids = tuple(self._tokenizer.encode(texts[request.turn], add_special_tokens=False).ids)
+        return Generation(ids, (-0.1,) * len(ids), FinishReason.STOP, len(request.input_ids))
+
+    async def aclose(self) -> None:
+        pass
+
+
+def _call(command: str) -> str:
+    body = json.dumps({"name": "bash", "arguments": {"command": command}})
+    return f"<tool_call>\n{body}\n</tool_call><|im_end|>"
+
+
+@dataclass(slots=True)
+class _FirstTurns:
+    """Notes when each episode has ended its first turn that it did not inherit."""
+
+    at: dict[EpisodeId, float] = field(default_factory=dict)
+
+    def planned(self, episodes: int, committed: int) -> None: ...
+
+    def earlier(self, trajectory: Trajectory) -> None: ...
+
+    def phase(self, episode: EpisodeId, phase: Phase) -> None: ...
+
+    def turn(self, episode: EpisodeId, turn: Turn) -> None:
+        del turn
+        self.at.setdefault(episode, time.monotonic())
+
+    def retried(self, episode: EpisodeId, failure: Failure, attempt: int) -> None: ...
+
+    def done(self, trajectory: Trajectory) -> None: ...
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure and print; exit with 0 if the goal is met."""
+    options = parser("scripts/bench fork", __doc__)
+    options.add_argument("--quick", action="store_true", help="fewer rounds")
+    options.add_argument("--pods", action="store_true", help="warm pods on the dev cluster")
+    options.add_argument("--kubeconfig", help="default: $KUBECONFIG, then ~/.kube/config")
+    given = options.parse_args(arguments)
+    silence_logs()
+    refusal = "" if given.pods else bubblewrap.refusal()
+    if refusal:
+        report = Report("fork", (Row(FORK, skipped=refusal),), ok=False)
+    else:
+        rounds = 2 if given.quick else 8
+        with tempfile.TemporaryDirectory(prefix="bench-fork-") as home:
+            if given.pods:
+                _load_image(Path(home))
+            os.environ["XDG_CACHE_HOME"] = home
+            if given.pods:
+                report = run_or_leave(_measure_pods(Path(home), given.kubeconfig, rounds))
+            else:
+                report = asyncio.run(_measure_local(Path(home), rounds))
+    print(report.to_json() if given.json else report.to_text())
+    return 0 if report.ok else 1
+
+
+async def _measure_local(home: Path, rounds: int) -> Report:
+    sys.stderr.write("making the tree\n")
+    tree = await asyncio.to_thread(
+        make_large_image, home / "images", folders=_FOLDERS, file_bytes=_FILE_BYTES
+    )
+    _make_repository(tree)
+    local = {"images": f"{home}/images", "isolation": "bubblewrap"}
+    return await _measure(home, {"local": local}, LARGE_IMAGE, rounds)
+
+
+async def _measure_pods(home: Path, kubeconfig: str | None, rounds: int) -> Report:
+    async with open_site(kubeconfig, prefix="bench-fork-") as site:
+        pod = {
+            "namespace": site.namespace,
+            "resources": {"cpu": "10m", "memory": "1Gi", "ephemeralStorage": "2Gi"},
+            "warm": {"cap": _CHILDREN, "perImage": _CHILDREN},
+        }
+        return await _measure(home, {"pod": pod}, _POD_IMAGE, rounds)
+
+
+def _load_image(home: Path) -> None:
+    """Put the base image with the tree onto the dev cluster's node."""
+    progress = Progress()
+    base = recipe.base_recipe("base")
+    tree, archive = home / "tree", home / "image.tar"
+    progress.say("making the tree")
+    write_large_tree(tree, folders=_FOLDERS, file_bytes=_FILE_BYTES)
+    _make_repository(tree)
+    layer = layer_from_trees({"/testbed": tree}, home / "tree.tar")
+    config = ImageConfig(workdir="/testbed", cmd=base.cmd)
+    write_archive(_POD_IMAGE, [rootfs.layer(base, progress), layer], config, archive)
+    load_images(Checkout.here(), [archive], progress)
+
+
+def _job(home: Path, sandbox: dict[str, object]) -> RolloutJob:
+    return RolloutJob.model_validate(
+        {
+            "metadata": {"name": "bench"},
+            "spec": {
+                "dataset": {"releasePairs": {}},
+                "policy": {"engine": {"use": "editor:Editor"}},
+                "grading": {"enabled": False},
+                "sandbox": sandbox,
+                "store": {"uri": f"file://{home}/store"},
+            },
+        }
+    )
+
+
+async def _measure(home: Path, sandbox: dict[str, object], image: str, rounds: int) -> Report:
+    task = Instance(instance_id="large", problem_statement="Edit the tree.", image=image)
+    job, first, delta_bytes = _job(home, sandbox), _FirstTurns(), 0
+    samples: dict[str, list[float]] = {FORK: [], FLOOR: []}
+    async with AsyncExitStack() as stack:
+        setup = SandboxSetup([task], job.metadata.name, lambda _: None, harmless=True)
+        sandboxes = open_sandboxes(job.spec.sandbox, setup, stack)
+        context = await assemble(
+            job,
+            [task],
+            sandboxes=sandboxes,
+            progress=first,
+            on_note=lambda _: None,
+            stack=stack,
+            engine=_Editor(),
+        )
+        await _play_origin(job, context, task)
+        for number in range(rounds):
+            sys.stderr.write(f"round {number + 1} of {rounds}\n")
+            samples[FLOOR] += await _fresh(context, task, number)
+            times, delta_bytes = await _forks(job, context, task, first, number)
+            samples[FORK] += times
+    return _report(samples, delta_bytes, pods=job.spec.sandbox.pod is not None)
+
+
+def _make_repository(tree: Path) -> None:
+    """Commit the 150 MB of files: git's objects have as much again."""
+    as_somebody = ("-c", "user.name=bench", "-c", "user.email=bench@localhost")
+    for step in (("init", "-q"), ("add", "-A"), (*as_somebody, "commit", "-q", "-m", "tree")):
+        subprocess.run(("git", "-C", str(tree), *step), check=True)
+
+
+async def _waiting(context: JobContext, attempts: Sequence[Attempt]) -> None:
+    """Wait until pods wait for the attempts, where sandboxes are pods."""
+    if isinstance(context.sandboxes, PodProvider):
+        context.prewarm((), attempts)
+        await until_warm(context.sandboxes, len(attempts))
+        await asyncio.sleep(_SETTLE_S)
+
+
+async def _play_origin(job: RolloutJob, context: JobContext, task: Instance) -> None:
+    """Play the episode that is forked, and commit it with its journal."""
+    store = Store.open(job.spec.store.uri)
+    await store.begin(job, {task.instance_id: task.digest})
+    name = job.metadata.name
+    keeper = JournalKeeper(store, name)
+    episodes = ResumableEpisodes(store.journals(name), {}, keeper=keeper)
+    played = await episodes.play(Attempt(EpisodeId(name, task.instance_id, 0), task, 1), context)
+    if played.failure is not None:
+        raise RuntimeError(f"the episode failed: {played.failure.message}")
+    await store.commit(await episodes.keep(played, fork=None))
+
+
+async def _forks(
+    job: RolloutJob, context: JobContext, task: Instance, first: _FirstTurns, number: int
+) -> tuple[list[float], int]:
+    """Fork it; return the milliseconds to each first command, and the bytes of the deltas."""
+    store = Store.open(job.spec.store.uri)
+    name = job.metadata.name
+    attempts = [
+        Attempt(EpisodeId(f"fork{number}", task.instance_id, sample), task, 1)
+        for sample in range(_CHILDREN)
+    ]
+    await _waiting(context, attempts)
+    first.at.clear()
+    began = time.monotonic()
+    wanted = ForkSpec(
+        uri=f"{job.spec.store.uri}/{name}", instance=task.instance_id, sample=0, turn=1
+    )
+    point = await find_fork_point(wanted, job, context, [task])
+    forking = replace(context, fork=point)
+    episodes = ResumableEpisodes(store.journals(f"fork{number}"), {})
+    played = await asyncio.gather(*(episodes.play(each, forking) for each in attempts))
+    for each in played:
+        if each.failure is not None:
+            raise RuntimeError(f"a fork failed: {each.failure.message}")
+    times = [1e3 * (first.at[each.episode] - began) for each in attempts]
+    return times, sum(len(delta.data) for delta in point.deltas)
+
+
+async def _fresh(context: JobContext, task: Instance, number: int) -> list[float]:
+    """Start eight sandboxes as those of agents; return the milliseconds to each first command."""
+    attempts = [
+        Attempt(EpisodeId(f"floor{number}", task.instance_id, sample), task, 1)
+        for sample in range(_CHILDREN)
+    ]
+    await _waiting(context, attempts)
+    began = time.monotonic()
+
+    async def one(attempt: Attempt) -> float:
+        sandbox = await context.start_sandbox(attempt, snapshots=True)
+        result = await sandbox.exec("ls part0 | wc -l")
+        took_ms = 1e3 * (time.monotonic() - began)
+        await sandbox.close()
+        if not result.ok:
+            raise RuntimeError(f"the sandbox does not work: {result.stderr!r}")
+        return took_ms
+
+    return await asyncio.gather(*map(one, attempts))
+
+
+def _report(samples: dict[str, list[float]], delta_bytes: int, *, pods: bool) -> Report:
+    p50_ms = {subject: statistics.median(times) for subject, times in samples.items()}
+    rows = tuple(
+        Row(subject, {"p50_ms": round(p50_ms[subject], 1), "max_ms": round(max(times), 1)})
+        for subject, times in samples.items()
+    )
+    return Report(
+        "fork",
+        rows,
+        ok=p50_ms[FORK] <= GOAL_MS,
+        ratios={"fork_to_fresh": round(p50_ms[FORK] / p50_ms[FLOOR], 3)},
+        notes=(
+            f"goal: {GOAL_MS:g} ms p50",
+            "warm pods" if pods else "local sandboxes",
+            f"the deltas have {delta_bytes} bytes; {os.cpu_count()} cores",
+        ),
+    )

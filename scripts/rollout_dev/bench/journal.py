@@ -1,0 +1,92 @@
+"""What the journal of episodes costs: a turn with it and without it, in local sandboxes.
+
+The same job is run with `retry.resume: never` and `exact`, one after the other: episodes of a
+counting policy whose engine takes half a second for a turn. Exits with 1 where a turn takes longer
+than the goal allows.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import zstandard
+
+from rollout_dev.counting import write_job
+from rollout_dev.report import Report, Row, parser
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Sequence
+
+GOAL: Final = 1.03
+"""Of a turn's time without a journal."""
+_SCRIPTS: Final = Path(__file__).parents[2]
+_POLICIES: Final = ("never", "exact")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run both, print what a turn took; exit with 0 if the goal is met."""
+    options = parser("scripts/bench journal", __doc__)
+    options.add_argument("--episodes", type=int, default=64, help="all at once")
+    options.add_argument("--turns", type=int, default=20)
+    options.add_argument("--pause", type=float, default=0.5, help="seconds of the engine per turn")
+    options.add_argument("--rounds", type=int, default=3)
+    given = options.parse_args(arguments)
+    report = _measure(given)
+    print(report.to_json() if given.json else report.to_text())
+    return 0 if report.ok else 1
+
+
+def _measure(given: Namespace) -> Report:
+    turns: dict[str, list[float]] = {policy: [] for policy in _POLICIES}
+    for round_ in range(given.rounds):
+        for policy in _POLICIES:
+            sys.stderr.write(f"\rround {round_ + 1} of {given.rounds}: resume {policy}   ")
+            with tempfile.TemporaryDirectory() as name:
+                turns[policy].append(_turn_s(Path(name), policy, given))
+    sys.stderr.write("\n")
+    medians = {policy: statistics.median(found) for policy, found in turns.items()}
+    ratio = medians["exact"] / medians["never"]
+    rows = tuple(
+        Row(f"resume: {policy}", {"turn_ms": round(median * 1000, 2)})
+        for policy, median in medians.items()
+    )
+    notes = (
+        f"{given.episodes} episodes at once, {given.turns} turns each, {given.rounds} rounds",
+        f"the engine takes {given.pause:g} s for a turn",
+        "a turn's time: of the agent, from its first turn to its diff, over its turns",
+        f"goal: at most {GOAL:g} times a turn without a journal",
+    )
+    ratios = {"with_to_without": round(ratio, 4)}
+    return Report("journal", rows, ok=ratio <= GOAL, ratios=ratios, notes=notes)
+
+
+def _turn_s(folder: Path, policy: str, given: Namespace) -> float:
+    """Return the mean time of a turn over all episodes."""
+    job = write_job(
+        folder,
+        episodes=given.episodes,
+        turns=given.turns,
+        parallelism=given.episodes,
+        pause_s=given.pause,
+        resume=policy,
+    )
+    subprocess.run(
+        [sys.executable, "-m", "swe_rollout.cli.main", "run", str(job)],
+        check=True,
+        capture_output=True,
+        env=os.environ | {"PYTHONPATH": str(_SCRIPTS)},
+    )
+    found = []
+    for path in folder.glob("store/job/episodes/*/*/trajectory.json.zst"):
+        record = msgspec.json.decode(zstandard.decompress(path.read_bytes()))
+        timing = record["timing"]
+        found.append((timing["total_s"] - timing["start_s"]) / len(record["turns"]))
+    return statistics.fmean(found)

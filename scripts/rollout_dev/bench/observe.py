@@ -1,0 +1,103 @@
+"""CPU time that metrics and spans take from a turn of a whole agent loop.
+
+The real agent, engine pool and one scripted `/generate` server; the sandbox prints from memory, so
+a turn is as short as it can be. Subjects take turns: unobserved, with metrics, and with metrics and
+spans, which go to an exporter that keeps nothing. Time is the CPU time of this process.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Final
+
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+
+from rollout_dev.bench.loop_clients import Ours
+from rollout_dev.bench.loop_rounds import Batch, Entrant, Samples, play
+from rollout_dev.bench.loop_script import serving
+from rollout_dev.bench.workload import Workload
+from rollout_dev.report import Report, Row, parser
+from swe_rollout.observer import Observers
+from swe_rollout.telemetry.metrics import RolloutMetrics
+from swe_rollout.telemetry.otlp import observer_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from opentelemetry.sdk.trace import ReadableSpan
+
+    from swe_rollout.observer import Observer
+
+NONE: Final = "unobserved"
+METRICS: Final = "metrics"
+BOTH: Final = "metrics and spans"
+EPISODES: Final = 16
+TURNS: Final = 25
+METRICS_GOAL_US: Final = 200.0
+"""Of CPU time per turn, which takes seconds where a model samples it."""
+BOTH_GOAL_US: Final = 1000.0
+
+
+class _Nowhere(SpanExporter):
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        del spans
+        return SpanExportResult.SUCCESS
+
+    def shutdown(self) -> None: ...
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure and print; exit with 0 if the goals are met."""
+    options = parser("scripts/bench observe", __doc__)
+    options.add_argument("--quick", action="store_true", help="fewer rounds")
+    given = options.parse_args(arguments)
+    report = _measure(rounds=3 if given.quick else 11)
+    print(report.to_json() if given.json else report.to_text())
+    return 0 if report.ok else 1
+
+
+def _measure(rounds: int) -> Report:
+    work, samples = Workload(), {name: Samples() for name in (NONE, METRICS, BOTH)}
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(_Nowhere()))
+    spans = observer_of(provider)
+    observers: dict[str, Observer | None] = {
+        NONE: None,
+        METRICS: Observers([RolloutMetrics()]),
+        BOTH: Observers([RolloutMetrics(), spans]),
+    }
+    entrants = [
+        Entrant(name, lambda url, observer=observer: Ours(work, url, observer))  # type: ignore[misc]
+        for name, observer in observers.items()
+    ]
+    with serving(work, TURNS) as url:
+        batch = Batch(url, EPISODES, TURNS)
+        for number in range(rounds + 1):
+            for entrant in entrants[number % 3 :] + entrants[: number % 3]:
+                sys.stderr.write(f"\rround {number} of {rounds}: {entrant.name:20}")
+                # The first round only warms up.
+                play(entrant, batch, samples[entrant.name] if number else Samples())
+    sys.stderr.write("\n")
+    provider.shutdown()
+    metrics, both = (_extra_us(samples[name], samples[NONE]) for name in (METRICS, BOTH))
+    rows = [
+        Row(name, {"cpu_us": round(1e3 * each.client_cpu_ms, 1)}) for name, each in samples.items()
+    ]
+    return Report(
+        "observe",
+        tuple(rows),
+        ok=metrics <= METRICS_GOAL_US and both <= BOTH_GOAL_US,
+        ratios={"metrics_us_per_turn": round(metrics, 1), "both_us_per_turn": round(both, 1)},
+        notes=(
+            f"{EPISODES} episodes at once of {TURNS} tool turns, {rounds} rounds",
+            "a turn is one call of the engine, one tool call and one command",
+        ),
+    )
+
+
+def _extra_us(observed: Samples, plain: Samples) -> float:
+    """Return the CPU time per turn that observing adds: the median over rounds."""
+    pairs = zip(observed.cpu_ms, plain.cpu_ms, strict=True)
+    extra = sorted(1e3 * (own - bare) for own, bare in pairs)
+    return extra[len(extra) // 2]

@@ -1,0 +1,164 @@
+"""From the loss of a pod to the next command in one that is rebuilt: 300 MB of files, 1 MB changed.
+
+What an episode waits for when its sandbox's pod is killed: the loss is noticed, another pod of the
+image starts, the delta is applied, and a command runs. The floor is the start of a fresh pod and
+its first command. With warm pods, the other one waits already; `fork --pods` starts eight of them.
+
+Needs the dev cluster, and puts an image of 300 MB on its node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from rollout_dev.bench.large_image import write_large_tree
+from rollout_dev.bench.sandbox_start import until_warm
+from rollout_dev.bench.times import Times
+from rollout_dev.conformance.chaos.processes import kill_pod
+from rollout_dev.exec_clients import ours
+from rollout_dev.exec_clients.base import leave, run_or_leave
+from rollout_dev.exec_clients.site import open_site
+from rollout_dev.images.archive import ImageConfig, layer_from_trees, write_archive
+from rollout_dev.report import Report, parser, silence_logs
+from swe_rollout.errors import SandboxError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from swe_rollout.sandbox.pods.provider import PodProvider
+    from swe_rollout.sandbox.pods.running import RunningPod
+
+START: Final = "start + first command"
+NOTICED: Final = "loss noticed"
+COLD: Final = "loss to next command"
+WARM: Final = "loss to next command, warm pods"
+GOAL_S: Final = 3.0
+_IMAGE: Final = "swe-rollout/bench-large:local"
+_FOLDERS: Final = 200
+_FILE_BYTES: Final = 15_000
+_EDIT: Final = (
+    "n=0; while [ $n -lt 20 ]; do head -c 50000 /dev/urandom >/testbed/part$n/file$n.py; "
+    "n=$((n + 1)); done"
+)
+_SETTLE_S: Final = 1.0
+_SCRIPTS: Final = Path(__file__).parents[2]
+_APPLETS: Final = (
+    *("[", "cat", "chmod", "dd", "echo", "env", "head", "kill", "ls", "mkdir", "mv", "printf"),
+    *("rm", "sh", "sleep", "stat", "test", "tr", "true", "uname"),
+)
+
+
+def main(arguments: Sequence[str]) -> NoReturn:
+    """Measure and print; exit with 0 if the goals are met."""
+    options = parser("scripts/bench pod_loss", __doc__)
+    options.add_argument("--quick", action="store_true", help="fewer rounds")
+    options.add_argument("--kubeconfig", help="default: $KUBECONFIG, then ~/.kube/config")
+    given = options.parse_args(arguments)
+    silence_logs()
+    _load_image()
+    report = _report(run_or_leave(_measure(given.kubeconfig, 3 if given.quick else 10)))
+    print(report.to_json() if given.json else report.to_text())
+    leave(0 if report.ok else 1)
+
+
+async def _measure(kubeconfig: str | None, rounds: int) -> Times:
+    times = Times()
+    async with open_site(kubeconfig, prefix="bench-loss-") as site:
+        await ours.without_policy_if_forbidden(site)
+        numbers = itertools.count()
+        async with ours.provider(site) as provider:
+            await (await _started(provider, numbers)).close()  # opens the provider's connections
+            for number in range(rounds):
+                sys.stderr.write(f"round {number + 1} of {rounds}\n")
+                began = time.monotonic()
+                pod = await _started(provider, numbers)
+                times.add(START, time.monotonic() - began)
+                await pod.close()
+                await _lost(provider, numbers, times, COLD)
+        async with ours.provider(site, warm=1) as provider:
+            await (await _started(provider, numbers)).close()
+            for number in range(rounds):
+                sys.stderr.write(f"round {number + 1} of {rounds}, warm\n")
+                await _lost(provider, numbers, times, WARM, warm=1)
+    return times
+
+
+async def _lost(
+    provider: PodProvider,
+    numbers: Iterator[int],
+    times: Times,
+    subject: str,
+    *,
+    warm: int = 0,
+) -> None:
+    """Lose a pod in the middle of a command, and go on in another one."""
+    pod = await _started(provider, numbers)
+    await pod.exec(_EDIT)
+    delta = await pod.changes()
+    waiting = next(numbers)
+    if warm:
+        provider.prewarm([ours.request(_IMAGE, waiting)])
+        await until_warm(provider, warm)
+    command = asyncio.create_task(pod.exec("sleep 600"))
+    await asyncio.sleep(_SETTLE_S)
+    began = time.monotonic()
+    kill_pod({"metadata": {"name": pod.name, "uid": pod.pod.metadata.uid}})
+    try:
+        await command
+    except SandboxError:
+        times.add(NOTICED, time.monotonic() - began)
+    rebuilt = await ours.start(provider, _IMAGE, number=waiting)
+    await rebuilt.apply(delta)
+    await rebuilt.exec(["true"])
+    times.add(subject, time.monotonic() - began)
+    await rebuilt.close()
+
+
+async def _started(provider: PodProvider, numbers: Iterator[int]) -> RunningPod:
+    pod = await ours.start(provider, _IMAGE, number=next(numbers))
+    pod.track()
+    await pod.exec(["true"])
+    return pod
+
+
+def _load_image() -> None:
+    """Put an image of busybox and the files onto the cluster's node."""
+    busybox = shutil.which("busybox")
+    if busybox is None:
+        sys.exit("error: busybox is missing\n  fix   apt-get install busybox-static")
+    with tempfile.TemporaryDirectory(prefix="bench-loss-") as name:
+        root, tree = Path(name, "root"), Path(name, "tree")
+        for folder in ("bin", "tmp", "run", "proc", "sys", "dev", "etc"):
+            (root / folder).mkdir(parents=True)
+        shutil.copy(busybox, root / "bin" / "busybox")
+        for applet in _APPLETS:
+            (root / "bin" / applet).symlink_to("busybox")
+        write_large_tree(tree, folders=_FOLDERS, file_bytes=_FILE_BYTES)
+        layers = [
+            layer_from_trees({"/": root}, Path(name, "root.tar")),
+            layer_from_trees({"/testbed": tree}, Path(name, "tree.tar")),
+        ]
+        archive = Path(name, "image.tar")
+        write_archive(_IMAGE, layers, ImageConfig(), archive)
+        subprocess.run([_SCRIPTS / "dev-cluster", "load-image", archive], check=True)
+
+
+def _report(times: Times) -> Report:
+    return Report(
+        "pod_loss",
+        times.rows("samples"),
+        ok=times.p50_s(COLD) <= GOAL_S,
+        ratios={
+            "loss_to_start": round(times.p50_s(COLD) / times.p50_s(START), 3),
+            "warm_loss_to_start": round(times.p50_s(WARM) / times.p50_s(START), 3),
+        },
+        notes=(f"goal: p50 of a loss {GOAL_S:g} s",),
+    )

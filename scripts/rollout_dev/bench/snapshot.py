@@ -1,0 +1,185 @@
+"""Time to take and to restore a sandbox's delta: a tree of 300 MB in 20,000 files, a delta of 1 MB.
+
+Subjects take turns in one sandbox in namespaces. Ours finds every change, deletions and edits that
+keep size and mtime included; the floors, `find -newer` and `tar --newer` as commands in the same
+sandbox, see neither. A rebuild is a fresh sandbox, the delta, and a first command; its floor is the
+same without the delta. A fork starts eight at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import statistics
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rollout_dev.bench.large_image import LARGE_IMAGE, make_large_image
+from rollout_dev.report import Report, Row, parser, silence_logs
+from swe_rollout.sandbox.base import Role, SandboxRequest
+from swe_rollout.sandbox.local import bubblewrap
+from swe_rollout.sandbox.local.provider import LocalProvider
+from swe_rollout.spec.sandbox import LocalSandbox
+from swe_rollout.trajectory import EpisodeId
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from swe_rollout.sandbox.base import SandboxDelta
+    from swe_rollout.sandbox.session.session import Session
+
+CHANGES: Final = "changes, 1 MB differs"
+NOTHING: Final = "changes, nothing differs"
+HAND_OUT: Final = "start + first command, with snapshots"
+START: Final = "start + first command"
+REBUILD: Final = "start + apply + first command"
+FORK: Final = "start + apply + first command, of eight"
+FIND: Final = "find -newer"
+TAR: Final = "tar --newer, 1 MB differs"
+CHANGES_TO_FIND: Final = 1.25
+"""A walk of its own is the least that finds a change: slow machines slow both."""
+REBUILD_MS: Final = 3000.0
+_FOLDERS: Final = 200
+_FILE_BYTES: Final = 15_000
+_CHILDREN: Final = 8
+_EDIT: Final = (
+    "touch /tmp/mark; sleep 0.02; n=0; while [ $n -lt 20 ]; do "
+    "head -c 50000 /dev/urandom >part$n/file$n.py; n=$((n + 1)); done"
+)
+
+
+@dataclass(slots=True)
+class _Samples:
+    """Milliseconds by subject, and what was seen of the delta and the supervisor."""
+
+    ms: dict[str, list[float]] = field(default_factory=dict)
+    delta_bytes: int = 0
+    memory_kb: dict[str, int] = field(default_factory=dict)
+
+    def add(self, subject: str, began: float) -> None:
+        self.ms.setdefault(subject, []).append(1e3 * (time.monotonic() - began))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure and print; exit with 0 if the goals are met."""
+    options = parser("scripts/bench snapshot", __doc__)
+    options.add_argument("--quick", action="store_true", help="fewer rounds")
+    given = options.parse_args(arguments)
+    silence_logs()
+    if refusal := bubblewrap.refusal():
+        report = Report("snapshot", (Row(CHANGES, skipped=refusal),), ok=False)
+    else:
+        with tempfile.TemporaryDirectory(prefix="bench-snapshot-") as home:
+            os.environ["XDG_CACHE_HOME"] = home
+            images = Path(home, "images")
+            make_large_image(images, folders=_FOLDERS, file_bytes=_FILE_BYTES)
+            report = _report(asyncio.run(_measure(images, 4 if given.quick else 15)))
+    print(report.to_json() if given.json else report.to_text())
+    return 0 if report.ok else 1
+
+
+async def _measure(images: Path, rounds: int) -> _Samples:
+    provider = LocalProvider(LocalSandbox(images=str(images), isolation="bubblewrap"))
+    samples = _Samples()
+    await _close(await _started(provider, snapshots=False))  # fills the machine's caches
+    source = await _started(provider)
+    for number in range(rounds):
+        sys.stderr.write(f"round {number + 1} of {rounds}\n")
+        await _round(provider, source, samples)
+    await provider.aclose()
+    return samples
+
+
+async def _round(provider: LocalProvider, source: Session, samples: _Samples) -> None:
+    await _run(source, _EDIT)
+    for subject, command in (
+        (FIND, "find /testbed /tmp /root /var/tmp -newer /tmp/mark >/dev/null"),
+        (TAR, "tar -C /testbed --newer=/tmp/mark -cf - . >/dev/null"),
+    ):
+        began = time.monotonic()
+        await _run(source, command)
+        samples.add(subject, began)
+    began = time.monotonic()
+    delta = await source.changes()
+    samples.add(CHANGES, began)
+    samples.delta_bytes = len(delta.data)
+    began = time.monotonic()
+    await source.changes()
+    samples.add(NOTHING, began)
+    for line in (await _run(source, "grep ^Rss /proc/1/status")).splitlines():
+        name, value, _ = line.split()
+        samples.memory_kb[name.rstrip(":")] = int(value)
+    for subject, snapshots in ((START, False), (HAND_OUT, True)):
+        began = time.monotonic()
+        sandbox = await _started(provider, snapshots=snapshots)
+        samples.add(subject, began)
+        await _close(sandbox)
+    began = time.monotonic()
+    sandbox = await _rebuilt(provider, delta, samples, REBUILD, began)
+    await _close(sandbox)
+    began = time.monotonic()
+    children = await asyncio.gather(
+        *(_rebuilt(provider, delta, samples, FORK, began) for _ in range(_CHILDREN))
+    )
+    await asyncio.gather(*map(_close, children))
+
+
+async def _started(provider: LocalProvider, *, snapshots: bool = True) -> Session:
+    sandbox = await _handed_out(provider, snapshots=snapshots)
+    await _run(sandbox, "true")
+    return sandbox
+
+
+async def _handed_out(provider: LocalProvider, *, snapshots: bool) -> Session:
+    episode = EpisodeId("bench", "one", 0)
+    wanted = SandboxRequest(episode, Role.AGENT, LARGE_IMAGE, "/testbed", snapshots=snapshots)
+    return await provider.start(wanted)
+
+
+async def _rebuilt(
+    provider: LocalProvider, delta: SandboxDelta, samples: _Samples, subject: str, began: float
+) -> Session:
+    sandbox = await _handed_out(provider, snapshots=False)
+    await sandbox.apply(delta)
+    await _run(sandbox, "true")
+    samples.add(subject, began)
+    return sandbox
+
+
+async def _run(sandbox: Session, command: str) -> str:
+    result = await sandbox.exec(command)
+    if not result.ok:
+        raise RuntimeError(f"the sandbox does not work: {result.stderr!r}")
+    return result.stdout.decode()
+
+
+async def _close(sandbox: Session) -> None:
+    await sandbox.close()
+
+
+def _report(samples: _Samples) -> Report:
+    p50_ms = {subject: statistics.median(times) for subject, times in samples.ms.items()}
+    rows = [
+        Row(subject, {"p50_ms": round(p50_ms[subject], 1), "max_ms": round(max(times), 1)})
+        for subject, times in samples.ms.items()
+    ]
+    memory = ", ".join(f"{name} {kb} kB" for name, kb in samples.memory_kb.items())
+    return Report(
+        "snapshot",
+        tuple(rows),
+        ok=p50_ms[CHANGES] < CHANGES_TO_FIND * p50_ms[FIND] and p50_ms[REBUILD] < REBUILD_MS,
+        ratios={
+            "changes_to_find": round(p50_ms[CHANGES] / p50_ms[FIND], 3),
+            "changes_to_tar": round(p50_ms[CHANGES] / p50_ms[TAR], 3),
+            "rebuild_to_start": round(p50_ms[REBUILD] / p50_ms[START], 3),
+        },
+        notes=(
+            f"goals: changes in {CHANGES_TO_FIND:g} times find, a rebuild in {REBUILD_MS:g} ms",
+            f"a delta of 1 MB of random bytes is {samples.delta_bytes} bytes",
+            f"memory of the supervisor after it: {memory}",
+        ),
+    )

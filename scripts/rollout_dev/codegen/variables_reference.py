@@ -1,0 +1,64 @@
+"""Write the part of the command line's page that lists every option and its variable."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from rollout_dev.codegen.reference import table
+from swe_rollout.cli.main import build_command
+from swe_rollout.cli.variables import name_variables
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_BEGIN: Final = "<!-- Options: made by scripts/generate from the command line. -->\n"
+_END: Final = "<!-- End of options. -->\n"
+
+
+def with_options(page: Path) -> str:
+    """Return the page with its list of options as the command line has them."""
+    text = page.read_text("utf-8")
+    before, _, rest = text.partition(_BEGIN)
+    _, _, after = rest.partition(_END)
+    return f"{before}{_BEGIN}{_options()}{_END}{after}"
+
+
+def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield every verb that help lists, with its path."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, (*path, name))
+        elif not command.hidden:
+            yield (*path, name), command
+
+
+def variables(path: tuple[str, ...], command: Any) -> dict[str, str]:
+    """Return the variable of each option of a verb, by the option's names."""
+    prefix = "_".join(("SWE_ROLLOUT", *(part.upper().replace("-", "_") for part in path)))
+    name_variables(command.params, prefix)
+    return {
+        ", ".join(sorted(each.opts, key=len)): each.envvar
+        for each in command.params
+        if each.param_type_name == "option" and not each.is_eager
+    }
+
+
+def _options() -> str:
+    return "\n".join(_lines()) + "\n"
+
+
+def _lines() -> Iterator[str]:
+    group = build_command()
+    rows = [
+        ("swe-rollout", "-v, --verbose", "SWE_ROLLOUT_VERBOSE", "Log more, to stderr: 1 or 2."),
+        ("swe-rollout", "-q, --quiet", "SWE_ROLLOUT_QUIET", "Log errors only."),
+    ]
+    for path, command in commands(group):
+        helps = {", ".join(sorted(each.opts, key=len)): each for each in command.params}
+        for option, variable in variables(path, command).items():
+            about = re.sub(r"([*_<])", r"\\\1", helps[option].help or "")
+            rows.append((" ".join(path), option, variable, about))
+    shown = ((verb, f"`{option}`", f"`{name}`", about) for verb, option, name, about in rows)
+    yield from table(("verb", "option", "variable", "meaning"), shown)

@@ -1,0 +1,107 @@
+"""Play policies against systems: each in a sandbox of its own, dishonestly and honestly."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rollout_dev.conformance.attacks.league.policies import prelude
+from rollout_dev.conformance.attacks.league.systems import Graded, Played
+from swe_rollout.errors import EpisodeError, SandboxError
+from swe_rollout.sandbox import repository
+from swe_rollout.sandbox.repository import Patch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from rollout_dev.conformance.attacks.league.policies import Policy
+    from rollout_dev.conformance.attacks.league.systems import System
+    from rollout_dev.conformance.attacks.sites import Site
+    from swe_rollout.instance import Instance
+    from swe_rollout.sandbox.base import Sandbox
+
+_KNOWN = "/tmp/known"  # noqa: S108 (in a sandbox)
+_PATCH = "/tmp/patch"  # noqa: S108
+
+
+@dataclass(frozen=True, slots=True)
+class Game:
+    """One policy against one system."""
+
+    policy: str
+    about: str
+    system: str
+    honest: bool
+    """Whether it was the honest counterpart that played."""
+    graded: Graded
+    took_s: float
+
+    @property
+    def fair(self) -> bool:
+        """Whether the right one won: an attack never resolves, its counterpart always does."""
+        return self.graded.resolved is self.honest
+
+
+async def play(
+    site: Site,
+    policies: Sequence[Policy],
+    systems: Sequence[System],
+    *,
+    parallelism: int,
+    on_game: Callable[[Game], None],
+    honest_too: bool = True,
+) -> tuple[Game, ...]:
+    """Play every policy against every system; return the games in their order."""
+    slots = asyncio.Semaphore(parallelism)
+
+    async def one(policy: Policy, system: System, *, honest: bool) -> Game:
+        async with slots:
+            began = time.monotonic()
+            graded = await _graded(site, policy, system, honest=honest)
+            took_s = time.monotonic() - began
+        game = Game(policy.name, policy.about, system.name, honest, graded, took_s)
+        on_game(game)
+        return game
+
+    kinds = (False, True) if honest_too else (False,)
+    games = [
+        one(policy, system, honest=honest)
+        for policy in policies
+        for system in systems
+        for honest in kinds
+    ]
+    return tuple(await asyncio.gather(*games))
+
+
+async def _graded(site: Site, policy: Policy, system: System, *, honest: bool) -> Graded:
+    sandbox = await site.start()
+    try:
+        patch = await _work(sandbox, site.instance, policy, honest=honest)
+        return await system.grade(site, Played(sandbox, patch))
+    except EpisodeError as error:
+        return Graded(resolved=False, detail=f"no verdict: {error}"[:200])
+    finally:
+        await sandbox.close()
+
+
+async def _work(sandbox: Sandbox, instance: Instance, policy: Policy, *, honest: bool) -> Patch:
+    """Run a policy's script and return the patch that it hands in."""
+    base = await repository.prepare(sandbox, instance)
+    expected = instance.expected
+    known = "".join(f"{test}\n" for test in (*expected.fail_to_pass, *expected.pass_to_pass))
+    await sandbox.write_file(_KNOWN, known.encode())
+    if honest:
+        applied = await sandbox.exec("git apply -", stdin=instance.gold_patch.encode())
+        if not applied.ok:
+            raise SandboxError("the fix does not apply", why=repository.failure_text(applied))
+    script = policy.honest if honest else policy.attack
+    done = await sandbox.exec(f"set -e\n{prelude()}\n{script}")
+    if not done.ok:
+        why = repository.failure_text(done)
+        raise SandboxError(f"the script of {policy.name} failed", why=why, retryable=False)
+    try:
+        return Patch((await sandbox.read_file(_PATCH)).decode())
+    except FileNotFoundError:
+        return await repository.diff(sandbox, base)

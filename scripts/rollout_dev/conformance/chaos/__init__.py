@@ -1,0 +1,131 @@
+"""Break everything that a job on a cluster depends on, one at a time, and look at its records.
+
+A counting policy works in pods of the dev cluster; its test passes if each of its commands took
+effect once. In the middle of each job one thing is killed, stopped or cut off: the worker, the
+operator, the engine, the store, sandboxes, the API server, etcd, the kubelet, containerd, or the
+network between them. Afterwards no episode may be lost, run twice, or charged for it.
+
+Needs the dev cluster: `eval "$(scripts/dev-cluster up)"`.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from rollout_dev.conformance.chaos import ground as grounds
+from rollout_dev.conformance.chaos.counting_job import verdict_of
+from rollout_dev.conformance.chaos.faults import SCENARIOS
+from rollout_dev.conformance.chaos.kubectl import NotInTimeError, until
+from rollout_dev.report import Report, Row, parser
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Sequence
+
+    from rollout_dev.conformance.chaos.faults import Scenario
+    from rollout_dev.conformance.chaos.ground import Ground
+
+RECOVERY_S = 30.0
+"""For the worker and the operator."""
+_BOUNDED = frozenset({"worker-killed", "operator-killed"})
+_RESUMED = frozenset(
+    {
+        "worker-killed",
+        "sandbox-killed",
+        "sandbox-deleted",
+        "sandbox-evicted",
+        "worker-out-of-memory",
+        "worker-rebooted",
+        "all-sandboxes-killed",
+    }
+)
+_JOB_S = 420.0
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Try the faults, print; exit with 0 if none cost anything."""
+    options = parser("scripts/conformance chaos", __doc__)
+    options.add_argument("--only", nargs="+", metavar="NAME", help="scenarios; default: all")
+    options.add_argument("--list", action="store_true", help="print the scenarios' names and end")
+    options.add_argument("--episodes", type=int, default=6)
+    options.add_argument("--turns", type=int, default=12)
+    options.add_argument("--parallelism", type=int, default=3)
+    options.add_argument("--pause", type=float, default=0.4, help="seconds of the engine per turn")
+    given = options.parse_args(arguments)
+    if given.list:
+        print("\n".join(each.name for each in SCENARIOS))
+        return 0
+    chosen = [each for each in SCENARIOS if not given.only or each.name in given.only]
+    if unknown := set(given.only or ()) - {each.name for each in SCENARIOS}:
+        options.error(f"no such scenario: {', '.join(sorted(unknown))}; see --list")
+    with grounds.opened(turns=given.turns, pause_s=given.pause) as ground:
+        rows, notes = [], []
+        for number, scenario in enumerate(chosen):
+            row, said = _try(ground, scenario, f"job-{number}", given)
+            sys.stderr.write(f"{number + 1}/{len(chosen)} {_text(row)}\n")
+            rows.append(row)
+            notes += [f"{scenario.name}: {each}" for each in said]
+    report = Report("chaos", tuple(rows), ok=not notes, notes=tuple(notes))
+    print(report.to_json() if given.json else report.to_text())
+    return 0 if report.ok else 1
+
+
+def _try(
+    ground: Ground, scenario: Scenario, job: str, given: Namespace
+) -> tuple[Row, Sequence[str]]:
+    """Run a job with a fault in its middle; return its figures and what is wrong."""
+    problems = []
+    recovery_s = math.inf
+    before = ground.sampled() or 0
+    ground.apply(job, episodes=given.episodes, parallelism=given.parallelism)
+    try:
+        early = before + given.parallelism * given.turns // 3
+        until(
+            lambda: (ground.sampled() or 0) > early,
+            within_s=_JOB_S,
+            what=f"the first turns of {job}",
+        )
+        scenario.fault(ground, job)
+        since = time.monotonic()
+        scenario.recovered(ground, job)
+        recovery_s = time.monotonic() - since
+        state = ground.until_ended(job, within_s=_JOB_S)
+        if state != "Complete":
+            problems.append(f"the job is {state}")
+    except NotInTimeError as error:
+        problems += [str(error), ground.describe(job)[-2000:]]
+    verdicts = [verdict_of(record, given.turns) for record in ground.records(job)]
+    left = ground.leftovers(job)
+    figures = {
+        "episodes": float(given.episodes),
+        "committed": float(len(verdicts)),
+        "lost": float(given.episodes - len({each.episode for each in verdicts})),
+        "doubled": float(sum(each.doubled for each in verdicts)),
+        "charged": float(sum(each.charged for each in verdicts)),
+        "resumed": float(sum(each.resumed for each in verdicts)),
+        "attached": float(sum(each.attached for each in verdicts)),
+        "left_behind": float(len(left)),
+    }
+    if recovery_s < math.inf:
+        figures["recovery_s"] = round(recovery_s, 1)
+    problems += [f"{name} {figures[name]:g}" for name in _ZERO if figures[name]]
+    problems += [each.problem for each in verdicts if each.problem]
+    problems += left
+    if scenario.name in _RESUMED and not figures["resumed"]:
+        problems.append("no episode went on: each began anew")
+    if scenario.name in _BOUNDED and recovery_s > RECOVERY_S:
+        problems.append(f"it took {recovery_s:.0f} s to recover; {RECOVERY_S:g} are allowed")
+    ground.delete(job)
+    return Row(scenario.name, figures), problems
+
+
+_ZERO = ("lost", "doubled", "charged", "left_behind")
+
+
+def _text(row: Row) -> str:
+    return f"{row.subject}: " + ", ".join(
+        f"{name} {value:g}" for name, value in row.figures.items()
+    )

@@ -1,0 +1,136 @@
+"""A job whose records say by themselves whether a fault was felt.
+
+Its policy asks for one more line of a file in each turn, and then submits. The test passes if the
+file has each line once. So an episode is resolved if and only if each command took effect once, the
+work reached the grader, and the grader ran.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tokenizers import Tokenizer
+
+from rollout_dev.counting import FILE, SUBMIT, call, counted
+from swe_rollout.testing.tiny import tokenizer_path
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rollout_dev.conformance.chaos.kubectl import Json
+
+ENGINE_PORT: Final = 30000
+STORE_PORT: Final = 9000
+STORE: Final = "s3://rollouts"
+SANDBOX_KEY: Final = "sandbox-key"
+"""The Secret by which a worker attaches to sandboxes that live."""
+_RESPONSE_END: Final = "</tool_response>"
+_TEST: Final = "TestCounted"
+_LOGPROB: Final = -0.5
+TOKENIZER: Final = "/usr/local/lib/python3.11/dist-packages/swe_rollout/testing/tokenizer"
+"""In the workers' image."""
+
+
+def script(turns: int) -> str:
+    """Return the script of `generate_server` whose turn k asks for line k."""
+    tokenizer = Tokenizer.from_file(str(tokenizer_path() / "tokenizer.json"))
+    texts = [*(call(turn) for turn in range(turns - 1)), SUBMIT]
+    responses = [
+        {"ids": tokenizer.encode(text, add_special_tokens=False).ids, "text": text}
+        for text in texts
+    ]
+    return json.dumps(
+        {
+            "marker": tokenizer.token_to_id(_RESPONSE_END),
+            "responses": [{**each, "logprob": _LOGPROB} for each in responses],
+        }
+    )
+
+
+def row(original: Mapping[str, object], turns: int, number: int = 1) -> dict[str, object]:
+    """Return a task, from a row whose image and base it takes; all differ in their number alone."""
+    lines = counted(turns).splitlines()
+    added = "".join(f"+{line}\n" for line in lines)
+    patch = (
+        f"diff --git a/{FILE} b/{FILE}\nnew file mode 100644\n--- /dev/null\n+++ b/{FILE}\n"
+        f"@@ -0,0 +1,{len(lines)} @@\n{added}"
+    )
+    expected = " ".join(lines)
+    check = (
+        f'echo "=== RUN {_TEST}"; if [ "$(tr "\\n" " " <{FILE} 2>/dev/null)" = "{expected} " ]; '
+        f'then echo "--- PASS: {_TEST} (0.00s)"; else echo "--- FAIL: {_TEST} (0.00s)"; fi'
+    )
+    return {
+        **original,
+        "instance_id": f"count__count-{number}",
+        "problem_statement": "Count.",
+        "patch": patch,
+        "test_patch": "",
+        "FAIL_TO_PASS": [_TEST],
+        "PASS_TO_PASS": [],
+        "log_parser": "gotest",
+        "test_cmd": [check],
+    }
+
+
+def document(
+    name: str, *, dataset: str, host: str, samples: int, parallelism: int, workers: int
+) -> Json:
+    """Return the RolloutJob; `host` is the relay's name, `dataset` an address in the store."""
+    small = {"cpu": "10m", "ephemeralStorage": "64Mi"}
+    return {
+        "apiVersion": "swe-rollout.dev/v1alpha1",
+        "kind": "RolloutJob",
+        "metadata": {"name": name},
+        "spec": {
+            "dataset": {"swebench": {"uri": dataset}},
+            "samples": samples,
+            "parallelism": parallelism,
+            "policy": {
+                "sglang": {"url": f"http://{host}:{ENGINE_PORT}"},
+                "tokenizer": TOKENIZER,
+            },
+            "limits": {"turns": 100, "contextTokens": 131072, "episodeSeconds": 300},
+            "sandbox": {"pod": {"resources": {**small, "memory": "128Mi"}}},
+            "store": {"uri": STORE},
+            "workers": {
+                "count": workers,
+                "secrets": ["dev-s3", SANDBOX_KEY],
+                "resources": {**small, "memory": "1Gi"},
+            },
+        },
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a record says of the fault that its episode met."""
+
+    episode: str
+    doubled: bool
+    """A command took effect twice."""
+    charged: bool
+    """The policy has less than its full reward, or the episode is masked."""
+    resumed: bool
+    attached: bool
+    """It went on in a sandbox that it had before."""
+    problem: str
+
+
+def verdict_of(record: Json, turns: int) -> Verdict:
+    """Judge a committed record of the job."""
+    lines = [line[1:] for line in str(record["patch"]).splitlines() if line[1:].isdigit()]
+    is_counted = lines == counted(turns).splitlines()
+    is_right = record["reward"] == 1.0 and record["stop_reason"] == "submitted" and is_counted
+    resumption = record.get("resumption")
+    said = (record["reward"], record["stop_reason"], record.get("failure"), lines)
+    return Verdict(
+        episode=str(record["episode"]),
+        doubled=len(set(lines)) < len(lines),
+        charged=not is_right,
+        resumed=resumption is not None,
+        attached=bool(resumption and resumption["attached"]),
+        problem="" if is_right else f"{record['episode']}: {said}",
+    )

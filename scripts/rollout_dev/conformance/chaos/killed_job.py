@@ -1,0 +1,121 @@
+"""A job in pods of which something is killed every few seconds, and one that is left alone."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from rollout_dev.conformance.chaos import ground as grounds
+from rollout_dev.conformance.chaos.counting_job import verdict_of
+from rollout_dev.conformance.chaos.faults import KILLS, kill_one
+from rollout_dev.conformance.chaos.kubectl import NotInTimeError
+from rollout_dev.conformance.equal_records import RESUMED, differences, seed_of
+from rollout_dev.report import Report, Row
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Mapping
+
+    from rollout_dev.conformance.chaos.ground import Ground
+    from rollout_dev.conformance.chaos.kubectl import Json
+
+_ALONE: Final = "job-alone"
+_KILLED: Final = "job-other"
+_JOB_S: Final = 3600.0
+
+
+def measure(given: Namespace) -> Report:
+    """Run both jobs and compare their records."""
+    seed = seed_of(given)
+    with grounds.opened(turns=given.turns, pause_s=given.pause, workers=given.workers) as ground:
+        _apply(ground, _ALONE, given)
+        ground.until_ended(_ALONE, within_s=_JOB_S)
+        before = ground.sampled() or 0
+        _apply(ground, _KILLED, given)
+        since = time.monotonic()
+        kills = _kill(ground, random.Random(seed), given.every)  # noqa: S311 - moments
+        seconds = time.monotonic() - since
+        state = str(ground.status(_KILLED)["state"])
+        last_words = [] if state == "Complete" else [f"it is {state}", *ground.last_words(_KILLED)]
+        thrown_away = (ground.sampled() or 0) - before - given.episodes * given.turns
+        expected, found = _records(ground, _ALONE), _records(ground, _KILLED)
+        left = ground.leftovers(_KILLED)
+    # An episode whose sandbox is killed before its first turn is written begins anew.
+    differing = differences(expected, found, given.turns, besides=frozenset({"attempt"}))
+    problems = [*last_words, *differing, *left]
+    problems += [said for each in found.values() if (said := verdict_of(each, given.turns).problem)]
+    count = sum(kills.values())
+    if thrown_away > (in_flight := _in_flight(kills, given)):
+        problems.append(f"{thrown_away} turns were sampled again, and {in_flight} were in flight")
+    figures = {
+        "episodes": float(given.episodes),
+        "committed": float(len(found)),
+        "kills": float(count),
+        "seconds": round(seconds),
+        "resumed": float(sum(bool(record.get(RESUMED)) for record in found.values())),
+        "attached": float(sum(_is_attached(record) for record in found.values())),
+        "begun_anew": float(sum(record["attempt"] > 1 for record in found.values())),
+        "turns_sampled_again": float(thrown_away),
+        "turns_in_flight": float(in_flight),
+        "left_behind": float(len(left)),
+        "problems": float(len(problems)),
+    }
+    killed = ", ".join(f"{what} {number}" for what, number in kills.items())
+    return Report(
+        "crash_equal",
+        (Row("pods, SIGKILL", figures),),
+        ok=not problems and len(found) == given.episodes,
+        notes=(f"seed {seed}", f"{given.turns} turns an episode", f"killed: {killed}", *problems),
+    )
+
+
+def _apply(ground: Ground, job: str, given: Namespace) -> None:
+    ground.apply(job, episodes=given.episodes, parallelism=given.parallelism)
+
+
+def _kill(ground: Ground, rng: random.Random, every_s: float) -> dict[str, int]:
+    """Kill one thing after the other until the job has ended; count them.
+
+    Also where the last one has not recovered yet; what a kill itself takes is no pause.
+    """
+    killed = dict.fromkeys(KILLS, 0)
+    start = due = time.monotonic()
+    while time.monotonic() < start + _JOB_S:
+        due += rng.uniform(0.0, 2 * every_s)
+        # No more questions than kills: the API server has enough to do.
+        time.sleep(max(0.0, due - time.monotonic()))
+        if ground.has_ended(_KILLED):
+            sys.stderr.write("\n")
+            return killed
+        (what,) = rng.choices(list(KILLS), list(KILLS.values()))
+        with suppress(NotInTimeError):
+            # Where there is none at this moment, nothing is killed.
+            kill_one(what, ground, _KILLED, rng)
+            killed[what] += 1
+        seconds = time.monotonic() - start
+        sys.stderr.write(f"\r{seconds:.0f} s: {sum(killed.values())} kills")
+    raise NotInTimeError(f"the end of the job {_KILLED}: not within {_JOB_S:g} s")
+
+
+def _is_attached(record: Json) -> bool:
+    """Whether an episode went on in the very sandbox that it had."""
+    resumption = record.get(RESUMED)
+    return bool(resumption and resumption["attached"])
+
+
+def _in_flight(kills: Mapping[str, int], given: Namespace) -> int:
+    """Return how many turns were in flight where something was killed that they were in."""
+    each = {"worker": -(-given.parallelism // given.workers), "sandbox": 1, "operator": 0}
+    return sum(each.get(what, int(given.parallelism)) * number for what, number in kills.items())
+
+
+def _records(ground: Ground, job: str) -> Mapping[str, Json]:
+    """Return the records of a job by episode, as if the jobs had one name."""
+    records = [
+        json.loads(json.dumps(record).replace(f"{job}/", "job/")) for record in ground.records(job)
+    ]
+    return {str(record["episode"]): record for record in records}

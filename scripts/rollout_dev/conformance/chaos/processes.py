@@ -1,0 +1,147 @@
+"""Processes of pods and of the dev cluster, as this machine sees them: there they can be killed.
+
+From inside its pod, nobody can send SIGKILL to a container's first process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rollout_dev.conformance.chaos.kubectl import Json, NotInTimeError
+from rollout_dev.dev_cluster.checkout import Checkout
+from rollout_dev.dev_cluster.process import Process, inner_pid
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_ROOT: Final = Path(__file__).parents[4]
+_CGROUPS: Final = Path("/sys/fs/cgroup")
+_COMPONENT_S: Final = 60.0
+_STARVE_S: Final = 60.0
+
+
+def first_process(pod_uid: str) -> int | None:
+    """Return the pid of the first process of a pod's container; none while there is none."""
+    found = [
+        int(entry.name)
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdigit() and _is_in_pod(entry, pod_uid)
+    ]
+    # Not always number 1: the containers of a pod may share its processes.
+    return min(found, key=inner_pid, default=None)
+
+
+def _is_in_pod(process: Path, pod_uid: str) -> bool:
+    with suppress(OSError):
+        mounts = (process / "mountinfo").read_text().splitlines()
+        return any(_is_hosts_of(mount.split(), pod_uid) for mount in mounts)
+    return False
+
+
+def _is_hosts_of(mount: list[str], pod_uid: str) -> bool:
+    """Whether a line of mountinfo is the /etc/hosts that the kubelet gives a pod's containers."""
+    return mount[4] == "/etc/hosts" and f"/pods/{pod_uid}/" in mount[3]
+
+
+def kill_pod(pod: Json) -> None:
+    """SIGKILL the first process of a pod's container. Raises NotInTimeError if there is none."""
+    pid = first_process(pod["metadata"]["uid"])
+    if pid is None:
+        raise NotInTimeError(f"no process of the pod {pod['metadata']['name']} is to be found")
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def kill_whole_pod(pod: Json) -> None:
+    """SIGKILL every process of a pod at once, that of its network included: its node rebooted."""
+    uid = str(pod["metadata"]["uid"])
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            if entry.name.isdigit() and f"pod{uid}" in (entry / "cgroup").read_text():
+                os.kill(int(entry.name), signal.SIGKILL)
+
+
+def starve_pod(pod: Json) -> None:
+    """Take a container's memory until the kernel kills its first process for want of it."""
+    name, pid = pod["metadata"]["name"], first_process(pod["metadata"]["uid"])
+    group = _memory_group(pid) if pid is not None else None
+    if pid is None or group is None:
+        raise NotInTimeError(f"no process of the pod {name} is to be found")
+    process, end = Process.of(pid), time.monotonic() + _STARVE_S
+    while process is not None and process.alive:
+        if time.monotonic() > end:
+            raise NotInTimeError(f"the pod {name} did not run out of memory")
+        _limit_memory(group)
+        time.sleep(0.02)
+
+
+def _memory_group(pid: int) -> Path | None:
+    """Return the folder of a process's memory cgroup, v1 or v2."""
+    for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers == "memory":
+            return _CGROUPS / "memory" / path.lstrip("/")
+        if not controllers and (_CGROUPS / "cgroup.controllers").exists():
+            return _CGROUPS / path.lstrip("/")
+    return None
+
+
+def _limit_memory(group: Path) -> None:
+    """Let a cgroup have no more memory than it uses; less than that, version 1 refuses."""
+    with suppress(OSError):  # in use, or gone with its last process
+        if (group / "memory.max").exists():
+            (group / "memory.max").write_text("1")
+        else:
+            used = (group / "memory.usage_in_bytes").read_text()
+            (group / "memory.limit_in_bytes").write_text(used)
+
+
+@contextmanager
+def kubelet_settings(settings: str) -> Iterator[None]:
+    """Restart the kubelet with these lines in its configuration, and behind the block without."""
+    file = Checkout.here().state / "kubelet.yaml"
+    before = file.read_text()
+    names = {line.partition(":")[0] for line in settings.splitlines()}
+    kept = [line for line in before.splitlines() if line.partition(":")[0] not in names]
+    try:
+        file.write_text("\n".join([*kept, settings]))
+        kill_component("kubelet")
+        yield
+    finally:
+        file.write_text(before)
+        kill_component("kubelet")
+
+
+def component(name: str) -> int:
+    """Return the pid of a component of the dev cluster that runs. Raises NotInTimeError."""
+    end = time.monotonic() + _COMPONENT_S
+    while time.monotonic() < end:
+        command = [str(_ROOT / "scripts" / "dev-cluster"), "status", "-o", "json"]
+        said = subprocess.run(command, capture_output=True, text=True, check=False)
+        with suppress(ValueError, KeyError, TypeError):
+            return int(json.loads(said.stdout)["components"][name])
+        time.sleep(0.5)
+    raise NotInTimeError(f"{name} does not run on the dev cluster")
+
+
+def kill_component(name: str) -> None:
+    """SIGKILL a component of the dev cluster, which starts it again."""
+    os.kill(component(name), signal.SIGKILL)
+
+
+@contextmanager
+def stopped(name: str) -> Iterator[None]:
+    """Stop a component inside the block: whoever talks to it hears nothing."""
+    pid = component(name)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)

@@ -1,0 +1,211 @@
+"""Kill a run at random moments, again and again: its records are those of a run left alone.
+
+Episodes of a counting policy in local sandboxes. A process gets SIGKILL, and the same command
+starts again, until everything is committed. Compared with a run that nobody killed: every record
+less its times, and the file of each episode, which has a line for each command that ran. Exits with
+1 where one differs, an episode is lost, or more was sampled again than the turns in flight.
+
+With `--clock-jumps`, the wall clock of the processes also jumps by hours and days, to and fro; with
+`--every 0` nothing else happens to them. No duration of a record may be negative, or longer than
+all of it took.
+
+With `--pods`, the same on the dev cluster: what is killed, in a job in pods, is its worker, the
+operator, the engine, the API server or a sandbox.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import zstandard
+
+from rollout_dev.conformance.chaos import killed_job
+from rollout_dev.conformance.equal_records import RESUMED, differences, seed_of, wrong_durations
+from rollout_dev.counting import ASKED, write_job
+from rollout_dev.report import Report, Row, parser
+from rollout_dev.stepped_clock import INSTALL, LEAST_S, LIBRARY, MODULE, SteppedClock
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Mapping, Sequence
+
+_SCRIPTS: Final = Path(__file__).parents[2]
+
+
+@dataclass(slots=True)
+class Killed:
+    """A run and its kills."""
+
+    kills: int = 0
+    slowest_s: float = 0.0
+    """From the start of a process after a kill to its first turn."""
+    problems: list[str] = field(default_factory=list)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run both, compare and print; exit with 0 if nothing differs."""
+    options = parser("scripts/conformance crash_equal", __doc__)
+    options.add_argument("--episodes", type=int, default=64)
+    options.add_argument("--turns", type=int, default=20)
+    options.add_argument("--parallelism", type=int, default=16)
+    options.add_argument(
+        "--every", type=float, default=5.0, help="seconds between kills, mean; 0: no kills"
+    )
+    options.add_argument(
+        "--clock-jumps",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="seconds between jumps of the wall clock, mean; 0: none",
+    )
+    options.add_argument("--pause", type=float, default=0.2, help="seconds of the engine per turn")
+    options.add_argument("--seed", type=int, default=0, help="of the moments; 0: the clock's")
+    options.add_argument("--pods", action="store_true", help="on the dev cluster")
+    options.add_argument("--workers", type=int, default=1, help="of the job in pods")
+    given = options.parse_args(arguments)
+    if given.episodes % given.workers:
+        options.error("each worker plays as many episodes as the others")
+    if given.clock_jumps and (given.pods or not LIBRARY.exists()):
+        why = "is for local sandboxes" if given.pods else f"needs libfaketime: `{INSTALL}`"
+        options.error(f"--clock-jumps {why}")
+    if given.pods and not given.every:
+        options.error("--every 0 is for local sandboxes")
+    if given.pods:
+        report = killed_job.measure(given)
+    else:
+        with tempfile.TemporaryDirectory() as name:
+            report = _measure(Path(name), given)
+    print(report.to_json() if given.json else report.to_text())
+    return 0 if report.ok else 1
+
+
+def _measure(folder: Path, given: Namespace) -> Report:
+    seed = seed_of(given)
+    alone, other = folder / "alone", folder / "killed"
+    _wait(_start(_job(alone, given)))
+    moments = random.Random(seed)  # noqa: S311
+    clock = None
+    if given.clock_jumps:
+        clock = SteppedClock(folder / "clock", random.Random(seed), given.clock_jumps)  # noqa: S311
+    began = time.monotonic()
+    with nullcontext() if clock is None else clock.jumping():
+        killed = _kill(_job(other, given), moments, given.every, clock)
+    took_s = time.monotonic() - began
+    expected, found = _records(alone), _records(other)
+    problems = [*killed.problems, *differences(expected, found, given.turns)]
+    problems += wrong_durations(found, took_s)
+    sampled = _asked(other)
+    thrown_away = sum(sampled.values()) - given.episodes * given.turns
+    if thrown_away > killed.kills * given.parallelism:
+        problems.append(f"{thrown_away} turns were sampled again, of {killed.kills} kills")
+    if left := list(other.glob("store/job/journals/**/*.zst")):
+        problems.append(f"{len(left)} chunks of journals are left")
+    resumed = sum(bool(record.get(RESUMED)) for record in found.values())
+    figures = {
+        "episodes": float(given.episodes),
+        "committed": float(len(found)),
+        "kills": float(killed.kills),
+        "resumed": float(resumed),
+        "clock_jumps": float(clock.jumps if clock is not None else 0),
+        "records_of_another_hour": float(sum(map(_is_of_another_hour, found.values()))),
+        "turns_sampled_again": float(thrown_away),
+        "problems": float(len(problems)),
+    }
+    return Report(
+        "crash_equal",
+        (Row("local", figures),),
+        ok=not problems and len(found) == given.episodes,
+        notes=(f"seed {seed}", f"{given.turns} turns an episode", *problems[:20]),
+    )
+
+
+def _job(folder: Path, given: Namespace) -> Path:
+    return write_job(
+        folder,
+        episodes=given.episodes,
+        turns=given.turns,
+        parallelism=given.parallelism,
+        pause_s=given.pause,
+    )
+
+
+def _start(job: Path, clock: SteppedClock | None = None) -> subprocess.Popen[bytes]:
+    added = {"PYTHONPATH": str(_SCRIPTS), ASKED: str(job.parent / "asked")}
+    added |= clock.variables() if clock is not None else {}
+    log = (job.parent / "log").open("ab")
+    return subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "swe_rollout.cli.main" if clock is None else MODULE,
+            "run",
+            str(job),
+        ],
+        stdout=log,
+        stderr=log,
+        env=os.environ | added,
+        start_new_session=True,
+    )
+
+
+def _wait(run: subprocess.Popen[bytes]) -> None:
+    if run.wait() != 0:
+        sys.stderr.write(f"the run ended with {run.returncode}\n")
+
+
+def _kill(
+    job: Path, rng: random.Random, every_s: float, clock: SteppedClock | None = None
+) -> Killed:
+    """Kill the run until it is at its end."""
+    killed = Killed()
+    asked = job.parent / "asked"
+    while True:
+        before = asked.stat().st_size if asked.exists() else 0
+        run = _start(job, clock)
+        # A process that is killed while it imports shows nothing.
+        while run.poll() is None and (asked.stat().st_size if asked.exists() else 0) == before:
+            time.sleep(0.02)
+        try:
+            run.wait(timeout=rng.uniform(0.0, 2 * every_s) if every_s else None)
+        except subprocess.TimeoutExpired:
+            run.send_signal(signal.SIGKILL)
+            run.wait()
+            killed.kills += 1
+            sys.stderr.write(f"\r{killed.kills} kills")
+            continue
+        if run.returncode != 0:
+            killed.problems.append(f"a run ended with {run.returncode}")
+        sys.stderr.write("\n")
+        return killed
+
+
+def _records(folder: Path) -> Mapping[str, dict[str, object]]:
+    found = {}
+    for path in folder.glob("store/job/episodes/*/*/trajectory.json.zst"):
+        record = msgspec.json.decode(zstandard.decompress(path.read_bytes()))
+        found[str(record["episode"])] = record
+    return found
+
+
+def _is_of_another_hour(record: Mapping[str, object]) -> bool:
+    """Whether the process that wrote it had a clock that was off: that it really was."""
+    ended = datetime.fromisoformat(str(record["finished_at"]))
+    return abs((datetime.now(UTC) - ended).total_seconds()) > LEAST_S
+
+
+def _asked(folder: Path) -> Counter[str]:
+    """Count how often each turn was sampled."""
+    return Counter((folder / "asked").read_text().splitlines())

@@ -1,0 +1,197 @@
+"""Run scripted episodes for long, and show that nothing grows.
+
+One `swe-rollout run` in local sandboxes, watched from outside and inside: its memory, descriptors,
+threads, tasks, processes; mounts, control groups and folders of the machine; objects of the store.
+Prints the slope of each over episodes, after a warm-up, with its confidence, and what is left when
+the run has been stopped. Exits with 1 where something grows for sure, or is left.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import yaml
+
+from rollout_dev.counting import write_job
+from rollout_dev.report import Report, Row, parser
+from rollout_dev.soak import machine
+from rollout_dev.soak.engine import INSIDE, Leak
+from rollout_dev.soak.slopes import slope
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Sequence
+
+_SCRIPTS: Final = Path(__file__).parents[2]
+_MOST_EPISODES: Final = 10_000
+_EVERY_S: Final = 1.0
+_STOP_S: Final = 120.0
+_LEFT_S: Final = 20.0
+ALLOWED: Final = {"rss_kib": 4.0, "objects": 20.0}
+"""Per episode: a run knows which of its episodes are committed. Everything else: a thousandth."""
+_ALLOWED: Final = 0.001
+
+
+@dataclass(slots=True)
+class Soak:
+    """What was seen."""
+
+    minutes: float = 0.0
+    episodes: list[float] = field(default_factory=list)
+    counts: dict[str, list[float]] = field(default_factory=dict)
+    left: dict[str, float] = field(default_factory=dict)
+
+    def add(self, episodes: int, seen: dict[str, float]) -> None:
+        """Add one sample."""
+        self.episodes.append(float(episodes))
+        for name, count in seen.items():
+            self.counts.setdefault(name, []).append(count)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Soak, print; exit with 0 if nothing grows and nothing is left."""
+    options = parser("scripts/conformance soak", __doc__)
+    options.add_argument("--minutes", type=float, default=30.0)
+    options.add_argument("--episodes", type=int, default=_MOST_EPISODES, help="stop after so many")
+    options.add_argument("--parallelism", type=int, default=4)
+    options.add_argument(
+        "--turns", type=int, default=12, help="fewer: the most episodes are reached sooner"
+    )
+    options.add_argument("--every", type=float, default=_EVERY_S, help="seconds between samples")
+    options.add_argument("--leak", choices=list(Leak), default=Leak.NONE, help="see it found")
+    given = options.parse_args(arguments)
+    folder = Path(tempfile.mkdtemp(prefix="soak-"))
+    try:
+        report = report_of(soak(folder, given), given)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    print(report.to_json() if given.json else report.to_text())
+    return 0 if report.ok else 1
+
+
+def soak(folder: Path, given: Namespace) -> Soak:
+    """Run episodes and count, until the time is over."""
+    temporary = folder / "tmp"
+    temporary.mkdir()
+    job = _job(folder, given)
+    found = Soak()
+    inside = folder / "inside"
+    with (folder / "log").open("wb") as log:
+        run = subprocess.Popen(
+            [sys.executable, "-m", "swe_rollout.cli.main", "run", str(job)],
+            stdout=log,
+            stderr=log,
+            env=os.environ
+            | {"PYTHONPATH": str(_SCRIPTS), "TMPDIR": str(temporary), INSIDE: str(inside)},
+            start_new_session=True,
+        )
+        try:
+            _watch(run, folder, found, given)
+        finally:
+            _stop(run)
+    over_at = time.monotonic() + _LEFT_S
+    found.left = _left(run.pid, temporary)
+    while found.left and time.monotonic() < over_at:
+        time.sleep(0.1)
+        found.left = _left(run.pid, temporary)
+    if not found.episodes:
+        sys.stderr.write((folder / "log").read_text(errors="replace")[-3000:])
+    return found
+
+
+def _left(pid: int, temporary: Path) -> dict[str, float]:
+    """Return what an ended run has left of its own."""
+    counts = machine.of_machine(pid, temporary)
+    return {name: count for name, count in counts.items() if name != "mounts" and count}
+
+
+def _job(folder: Path, given: Namespace) -> Path:
+    job = write_job(
+        folder,
+        episodes=min(given.episodes, _MOST_EPISODES),
+        turns=given.turns,
+        parallelism=given.parallelism,
+        pause_s=0.0,
+    )
+    document = yaml.safe_load(job.read_text())
+    parameters = {"turns": given.turns, "leak": str(given.leak)}
+    use = {"use": "rollout_dev.soak.engine:Soaking", "with": parameters}
+    document["spec"]["policy"] = {"engine": use}
+    job.write_text(yaml.safe_dump(document))
+    return job
+
+
+def _watch(run: subprocess.Popen[bytes], folder: Path, found: Soak, given: Namespace) -> None:
+    over_at = time.monotonic() + 60 * given.minutes
+    store, inside = folder / "store", folder / "inside"
+    while run.poll() is None and time.monotonic() < over_at:
+        time.sleep(given.every)
+        episodes, others = machine.of_store(store)
+        if not episodes or not inside.exists():
+            continue
+        with suppress(OSError):  # it has just ended
+            seen = machine.of_process(run.pid) | machine.of_machine(run.pid, folder / "tmp")
+            seen |= json.loads(inside.read_text())
+            found.add(episodes, seen | {"store_objects": others})
+        sys.stderr.write(f"\r{episodes} episodes ")
+        found.minutes = given.minutes - (over_at - time.monotonic()) / 60
+        if episodes >= given.episodes - given.parallelism:
+            break  # what follows is its end
+    sys.stderr.write("\n")
+
+
+def _stop(run: subprocess.Popen[bytes]) -> None:
+    run.send_signal(signal.SIGINT)
+    try:
+        run.wait(_STOP_S)
+    except subprocess.TimeoutExpired:
+        run.kill()
+        run.wait()
+
+
+def report_of(found: Soak, given: Namespace) -> Report:
+    """Return the slopes, and whether any is above zero for sure."""
+    rows, growing = [], []
+    for name, counts in found.counts.items():
+        try:
+            each = slope(found.episodes, counts)
+        except ValueError as error:
+            return Report("soak", (), ok=False, notes=(str(error),))
+        allowed = ALLOWED.get(name, _ALLOWED)
+        if each.is_above(allowed):
+            growing.append(f"{name} grows by {each.value:.4g} an episode")
+        figures = {
+            "slope": float(f"{each.value:.3g}"),
+            "plus_minus": float(f"{each.error:.3g}"),
+            "allowed": allowed,
+            "level": float(f"{each.level:.6g}"),
+        }
+        rows.append(Row(name, figures))
+    left = [f"{count:g} more {name} are left" for name, count in found.left.items()]
+    done = int(found.episodes[-1]) if found.episodes else 0
+    notes = (
+        f"{done} episodes in {found.minutes:.1f} minutes, {len(found.episodes)} samples",
+        "slopes are per episode",
+    )
+    return Report(
+        "soak",
+        tuple(rows),
+        ok=bool(rows) and not growing and not left,
+        notes=(
+            *notes,
+            *growing,
+            *left,
+            *([f"leak: {given.leak}"] if given.leak != Leak.NONE else []),
+        ),
+    )

@@ -1,0 +1,109 @@
+"""A surface: something that reads untrusted input, with the errors that may come out of it.
+
+An input is bytes. Where a surface has several readers, the first line of an input names one of
+them, and the rest is what it reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final, TypeVar
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Coroutine, Sequence
+
+_T = TypeVar("_T")
+CPU_S: Final = 10.0
+"""Processor time of one input; more counts as a hang."""
+_ROUNDS: Final = 5
+MEMORY_BYTES: Final = 256 << 20
+"""What one input may add to the most memory that the process has held."""
+
+
+class Shape(Enum):
+    """What the mutator knows of the inputs."""
+
+    BYTES = auto()
+    TEXT = auto()
+    """Lines of UTF-8."""
+    JSON = auto()
+
+
+class BrokenPromiseError(Exception):
+    """A reader returned, and what it returned breaks a promise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surface:
+    """One surface."""
+
+    name: str
+    about: str
+    """What is read, and who wrote it."""
+    samples: Callable[[], Sequence[bytes]]
+    """Real inputs, from which others are made; at least one."""
+    run: Callable[[bytes], None]
+    """Read one input."""
+    documented: tuple[type[Exception], ...] = ()
+    """The errors by which an input is refused; any other is a finding."""
+    shape: Shape = Shape.BYTES
+    words: tuple[str, ...] = ()
+    """Pieces of the grammar, to be put in anywhere."""
+    has_head: bool = False
+    """Whether the first line names the reader."""
+    write: Callable[[random.Random], bytes] | None = None
+    """Write an input that is accepted, where changed samples hardly ever are."""
+    cpu_s: float = CPU_S
+
+
+def split_head(data: bytes) -> tuple[str, bytes]:
+    """Return the name of the reader, and what it reads."""
+    head, _, body = data.partition(b"\n")
+    return head.decode(errors="replace"), body
+
+
+def with_head(head: str, body: bytes) -> bytes:
+    """Return an input for one of several readers."""
+    return head.encode() + b"\n" + body
+
+
+def promise(holds: object, what: str) -> None:
+    """Raise BrokenPromiseError unless a promise holds."""
+    if not holds:
+        raise BrokenPromiseError(what)
+
+
+class _Loop:
+    """One event loop for all inputs of a process."""
+
+    runner: asyncio.Runner | None = None
+
+
+def run_async(coroutine: Coroutine[None, None, _T]) -> _T:
+    """Run a coroutine to its end; a task that it leaves, or that failed unseen, is a finding."""
+    if _Loop.runner is None:
+        _Loop.runner = asyncio.Runner()
+    runner = _Loop.runner
+    unseen: list[str] = []
+    loop = runner.get_loop()
+    loop.set_exception_handler(lambda _, context: unseen.append(str(context.get("message"))))
+    try:
+        result = runner.run(coroutine)
+    finally:
+        left = runner.run(_left())
+    promise(not left, f"tasks are left: {left[:1]}")
+    promise(not unseen, f"an error nobody saw: {unseen[:1]}")
+    return result
+
+
+async def _left() -> list[str]:
+    """Cancel the tasks that are left, and name them."""
+    for _ in range(_ROUNDS):  # generators that nobody reads on are closed by tasks of the loop
+        await asyncio.sleep(0)
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    return [str(task.get_coro()) for task in tasks]

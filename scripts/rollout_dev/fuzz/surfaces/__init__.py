@@ -1,0 +1,44 @@
+"""The surfaces by name, loaded when they are used."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from rollout_dev.fuzz.surface import Surface
+
+_HERE: Final = "rollout_dev.fuzz.surfaces"
+
+SURFACES: Final = {
+    "job-yaml": "jobs:JOB_YAML",
+    "extension-args": "jobs:EXTENSION_ARGS",
+    "dataset-files": "rows:FILES",
+    "dataset-rows": "rows:ROWS",
+    "harbor-tasks": "rows:HARBOR",
+    "supervisor-results": "frames:RESULTS",
+    "supervisor-requests": "frames:REQUESTS",
+    "exec-streams": "frames:EXEC",
+    "model-text": "model_text:CALLS",
+    "model-turns": "model_text:TURNS",
+    "sglang-answers": "engines:SGLANG",
+    "chat-answers": "engines:CHAT",
+    "archives": "archives:ARCHIVES",
+    "patches": "archives:PATCHES",
+    "test-logs": "logs:LOGS",
+    "test-reports": "logs:REPORTS",
+    "records": "stored:RECORDS",
+    "pages": "stored:PAGES",
+    "journals": "stored:JOURNALS",
+    "store-objects": "stored:OBJECTS",
+    "mcp-messages": "mcp:MESSAGES",
+    "kube-objects": "kube:OBJECTS",
+}
+
+
+def load(name: str) -> Surface:
+    """Return the surface of that name, or one of your own that is named as `module:attr`."""
+    place = f"{_HERE}.{SURFACES[name]}" if name in SURFACES else name
+    module, _, attribute = place.partition(":")
+    surface: Surface = getattr(import_module(module), attribute)
+    return surface

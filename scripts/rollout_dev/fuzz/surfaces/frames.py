@@ -1,0 +1,366 @@
+"""Streams to a supervisor, both ways, and what carries them to pods.
+
+A compromised supervisor knows the key of its session, so its frames are sealed; all else in them is
+its choice. What a session sends is held against the real supervisor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import platform
+import struct
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import aiohttp
+
+from rollout_dev.fuzz.surface import Shape, Surface, promise, run_async, split_head, with_head
+from swe_rollout.cluster.exec import V5, ExecStream
+from swe_rollout.errors import SandboxError
+from swe_rollout.sandbox.base import ExecResult, SandboxDelta
+from swe_rollout.sandbox.kodo import exec_channel
+from swe_rollout.sandbox.local.pipe_channel import PipeChannel
+from swe_rollout.sandbox.session import bootstrap
+from swe_rollout.sandbox.session.bootstrap import PROTOCOL
+from swe_rollout.sandbox.session.connection import Handshake
+from swe_rollout.sandbox.session.frames import RequestKind, ResponseKind, word
+from swe_rollout.sandbox.session.seal import HEADER_BYTES, Frame, FrameSeal, Side
+from swe_rollout.sandbox.session.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_RESULT = struct.Struct("<IIQQQQ")
+_MOST_OUTPUT = 1000
+_MOST_FRAMES = 400
+_PATIENCE_S = 60.0
+
+
+def _latin(data: bytes) -> str:
+    return data.decode("latin-1")
+
+
+def _bytes(value: object) -> bytes:
+    return value.encode("latin-1", "replace") if isinstance(value, str) else b""
+
+
+def _number(value: object, most: int) -> int:
+    return value % most if isinstance(value, int) else 0
+
+
+def _list(data: bytes) -> list[object]:
+    try:
+        value: object = json.loads(data)
+    except (ValueError, RecursionError):
+        return []
+    return value[:_MOST_FRAMES] if isinstance(value, list) else []
+
+
+# What a supervisor sends
+
+
+def _result(code: int, out: bytes, err: bytes) -> str:
+    return _latin(_RESULT.pack(code, 0, len(out), len(out), len(err), len(err)))
+
+
+def _result_samples() -> Sequence[bytes]:
+    out = int(ResponseKind.OUTPUT), int(ResponseKind.RESULT), int(ResponseKind.PONG)
+    start = f"swe-rollout {PROTOCOL} ready\n"
+    report = _latin(struct.pack("<QQQQQ", 1, 1, 10, 1, 1) + b"/app/big: large\0sleep 9\0")
+    sets: list[list[object]] = [
+        [start, "/bin/bash", [1, out[0], "hello"], [1, out[1], _result(0, b"hello", b"")]],
+        [start, "/bin/sh", [2, out[0], "file"], [2, out[1], _result(2, b"", b"file")]],
+        [start, "/bin/sh", [1, out[1], _result(0, b"", b"")], [3, out[2], ""]],
+        [start, "", *([n, out[1], _result(137, b"", b"")] for n in (1, 2, 3, 4, 5))],
+        [
+            start,
+            "",
+            [4, out[0], "E" + report],
+            [4, out[1], _result(0, b"E", report.encode("latin-1"))],
+        ],
+        ["swe-rollout 1 wants x86_64\n", start, "", [1, int(ResponseKind.STATES), "\0" * 9]],
+    ]
+    return [json.dumps(each).encode() for each in sets]
+
+
+class _Supervisor:
+    """A channel to a supervisor that sends what an input says, sealed with the session's key."""
+
+    def __init__(self, script: list[object]) -> None:
+        lines = [each for each in script if isinstance(each, str)]
+        self._start = lines[:-1][:3]
+        self._greeting = [lines[-1] if lines else ""]
+        self._frames = [each for each in script if isinstance(each, list)]
+        self._sent = asyncio.Event()
+        self._seal: FrameSeal | None = None
+        self._asked = 0
+
+    async def send(self, data: bytes) -> None:
+        key = data[HEADER_BYTES:]
+        if self._seal is None and len(key) == 32:  # noqa: PLR2004 - the greeting
+            self._seal = FrameSeal(key, 1, side=Side.SUPERVISOR)
+        self._sent.set()
+
+    async def receive(self) -> bytes:
+        if self._start:
+            return _bytes(self._start.pop(0))
+        if self._seal is None:
+            return b""
+        if self._greeting:
+            return self._seal.seal(Frame(1, ResponseKind.READY, _bytes(self._greeting.pop())))
+        # Requests are on their way by now.
+        await asyncio.sleep(0.001 if not self._asked else 0)
+        self._asked += 1
+        while self._frames:
+            match self._frames.pop(0):
+                case [number, kind, body]:
+                    frame = Frame(_number(number, 1 << 64), _number(kind, 1 << 32), _bytes(body))
+                    return self._seal.seal(frame)
+        return b""
+
+    async def close(self) -> None:
+        pass
+
+
+def _read_results(data: bytes) -> None:
+    run_async(_session(_list(data)))
+
+
+async def _session(script: list[object]) -> None:
+    channel = _Supervisor(script)
+    try:
+        session = await Session.open(channel, workdir="/", timeout_s=_PATIENCE_S)
+    except SandboxError:
+        return
+    session.track()
+    asked = (
+        session.exec(["true"], max_output=_MOST_OUTPUT),
+        session.read_file("/x", max_bytes=_MOST_OUTPUT),
+        session.ping(timeout_s=_PATIENCE_S),
+        session.changes(),
+        session.end_processes(),
+    )
+    async with asyncio.timeout(_PATIENCE_S):
+        found = await asyncio.gather(*asked, return_exceptions=True)
+    await session.close()
+    for each in found:
+        match each:
+            case ExecResult():
+                promise(len(each.stdout) <= 2 * _MOST_OUTPUT, "more output than was asked for")
+            case bytes():
+                promise(len(each) <= 2 * _MOST_OUTPUT + 2, "a larger file than was asked for")
+            case SandboxDelta() | None | SandboxError() | OSError():
+                pass
+            case BaseException():
+                raise each
+
+
+RESULTS = Surface(
+    "supervisor-results",
+    "frames of a supervisor that is not ours any more, to the session",
+    _result_samples,
+    _read_results,
+    (),
+    Shape.JSON,
+)
+
+
+# What a session sends
+
+_LETTERS = 'abz019/._- "\\$}{\t\x80\xff\x01é'
+_CHEAP = {
+    *(RequestKind.ACK, RequestKind.AGAIN, RequestKind.CANCEL, RequestKind.PING, RequestKind.LIST),
+    *(RequestKind.CLEAR, RequestKind.PUT, RequestKind.SCRIPT),
+}
+_LAST = 999_999_999
+
+
+def _request_samples() -> Sequence[bytes]:
+    return [
+        json.dumps(each).encode()
+        for each in (
+            [
+                [1, 2, "stdin"],
+                [1, 4, "true a b"],
+                [2, 11, ""],
+                [3, 10, ""],
+                [1, 9, "\1" + "\0" * 7],
+            ],
+            [
+                [1, 6, "file"],
+                [1, 2, "content"],
+                [2, 5, "file"],
+                [3, 13, ""],
+                [4, 7, ""],
+                [2, 8, ""],
+            ],
+            [[5, 3, "echo"], [5, 4, "x"], [5, 8, ""], [5, 7, ""], [0, 9, "\5" + "\0" * 7]],
+            [[1, 14, ""], [2, 15, "tree"], [3, 16, "tree"], [3, 2, "E"]],
+        )
+    ]
+
+
+def _request(folder: str, each: object) -> Frame | None:  # noqa: PLR0911 - one for each kind
+    match each:
+        case [number, kind, body]:
+            pass
+        case _:
+            return None
+    number, kind, data = _number(number, 1 << 64), _number(kind, 256), _bytes(body)
+    text = "".join(c for c in _latin(data) if c in _LETTERS)[:60]
+    match kind:
+        case _ if kind in _CHEAP:
+            return Frame(number, kind, data)
+        case RequestKind.RUN:
+            # No combination of these letters lets a program start that does anything.
+            words = [word("/"), word(f"A={text}"), word("true"), word(text)]
+            return Frame(number, kind, struct.pack("<IQII", 1000, 100, 1, 2) + b"".join(words))
+        case RequestKind.READ:
+            return Frame(number, kind, struct.pack("<Q", 100) + word(f"{folder}/{_inside(text)}"))
+        case RequestKind.WRITE:
+            return Frame(number, kind, struct.pack("<I", 0o644) + word(f"{folder}/{_inside(text)}"))
+        case RequestKind.TRACK | RequestKind.CHANGES | RequestKind.RESTORE:
+            pairs = word("t") + word(f"{folder}/tree")
+            return Frame(number, kind, struct.pack("<QQQI", number % 5, 1000, 10_000, 2) + pairs)
+        case RequestKind.HELLO | RequestKind.BYE:
+            return None
+        case _:
+            return Frame(number, kind, data)
+
+
+def _prepared(folder: Path) -> tuple[Path, Path]:
+    """Return the program, and a folder so deep that nothing that climbs up gets out."""
+    deep = folder.joinpath(*"abcdefghijkl")
+    (deep / "tree").mkdir(parents=True)
+    program = folder / "supervisor"
+    program.write_bytes(bootstrap.program(platform.machine()))
+    program.chmod(0o755)
+    return program, deep
+
+
+def _inside(text: str) -> str:
+    return text.replace("..", "__")
+
+
+async def _supervised(script: list[object]) -> None:
+    with tempfile.TemporaryDirectory(prefix="fuzz-requests-") as folder:
+        program, deep = _prepared(Path(folder))
+        channel = await PipeChannel.start(
+            [str(program), *bootstrap.serve_arguments()], env={"PATH": os.environ["PATH"]}
+        )
+        try:
+            connection = await Handshake().connect(channel, timeout_s=_PATIENCE_S)
+            frames = [frame for each in script if (frame := _request(str(deep), each))]
+            frames.append(Frame(_LAST, RequestKind.PING))
+
+            async def send() -> None:
+                try:
+                    await channel.send(b"".join(map(connection.seal.seal, frames)))
+                except SandboxError:
+                    return  # it has ended, which reading shows too
+
+            async with asyncio.timeout(_PATIENCE_S), asyncio.TaskGroup() as group:
+                group.create_task(send())
+                try:
+                    while True:
+                        frame = await connection.reader.frame(connection.seal)
+                        if (frame.number, frame.kind) == (_LAST, ResponseKind.PONG):
+                            break
+                except SandboxError as error:
+                    promise(
+                        "tampered" not in str(error), "the supervisor sent what it has not sealed"
+                    )
+        finally:
+            await channel.close()
+
+
+def _send_requests(data: bytes) -> None:
+    run_async(_supervised(_list(data)))
+
+
+REQUESTS = Surface(
+    "supervisor-requests",
+    "frames of a session, to the real supervisor: it responds to a ping, or ends in order",
+    _request_samples,
+    _send_requests,
+    (),
+    Shape.JSON,
+)
+
+
+# What carries streams to pods
+
+
+class _Socket:
+    """A WebSocket that delivers frames and closes."""
+
+    protocol = V5
+    closed = False
+    close_code = 1006
+
+    def __init__(self, frames: list[bytes]) -> None:
+        self._frames = frames
+
+    async def receive(self) -> aiohttp.WSMessage:
+        if self._frames:
+            return aiohttp.WSMessage(aiohttp.WSMsgType.BINARY, self._frames.pop(0), None)
+        return aiohttp.WSMessage(aiohttp.WSMsgType.CLOSED, None, None)
+
+    async def send_bytes(self, data: bytes) -> None:
+        pass
+
+    async def close(self) -> None:
+        self.closed = True
+
+    def get_extra_info(self, name: str) -> None:
+        """Return nothing: there is no connection below. `name` is what is asked for."""
+        del name
+
+
+def _exec_samples() -> Sequence[bytes]:
+    failed = {
+        "status": "Failure",
+        "reason": "NonZeroExitCode",
+        "message": "command terminated",
+        "details": {"causes": [{"reason": "ExitCode", "message": "137"}]},
+    }
+    frames = [
+        ["\1out", "\2err", "\3" + json.dumps(each)] for each in ({"status": "Success"}, failed)
+    ]
+    made = [with_head("exec", json.dumps(each).encode()) for each in frames]
+    return [*made, with_head("runner", json.dumps([0, "1 3 \nYWJj\n"]).encode())]
+
+
+def _read_exec(data: bytes) -> None:
+    head, body = split_head(data)
+    script = _list(body)
+    if head == "runner":
+        match script:
+            case [int(code), str(text), *_]:
+                exec_channel._taken(exec_channel.RunnerResult(code, text))  # noqa: SLF001 - pure
+        return
+    run_async(_stream([_bytes(each) for each in script]))
+
+
+async def _stream(frames: list[bytes]) -> None:
+    stream = ExecStream(cast("aiohttp.ClientWebSocketResponse", _Socket(frames)), pod="p")
+    try:
+        while await stream.receive():
+            pass
+    finally:
+        await stream.close()
+
+
+EXEC = Surface(
+    "exec-streams",
+    "exec streams of Kubernetes, and runners that return text",
+    _exec_samples,
+    _read_exec,
+    (SandboxError,),
+    Shape.JSON,
+    ('"message": "²"', "\3", "\1", '{"status": "Failure"}', "NonZeroExitCode", "ExitCode", "end"),
+    has_head=True,
+)

@@ -1,0 +1,162 @@
+"""Objects of the Kubernetes API: bodies, events of a watch, errors, or a proxy's page instead."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, cast
+
+from rollout_dev.fuzz.surface import Shape, Surface, run_async, split_head, with_head
+from swe_rollout.cluster.api_error import api_error, decode_response
+from swe_rollout.cluster.job_objects import JobObject
+from swe_rollout.cluster.objects import Pod, PodList
+from swe_rollout.cluster.watch import PodWatch, read_events
+from swe_rollout.errors import ClusterError, SweRolloutError
+from swe_rollout.sandbox.pods import diagnose
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    import aiohttp
+
+    from swe_rollout.cluster.client import ClusterClient
+
+_POD = {
+    "metadata": {"name": "p", "namespace": "n", "uid": "u", "resourceVersion": "5", "labels": {}},
+    "spec": {"nodeName": "node"},
+    "status": {
+        "phase": "Failed",
+        "reason": "Evicted",
+        "message": "The node was low on resource: ephemeral-storage.",
+        "conditions": [
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "reason": "Unschedulable",
+                "message": "0/3",
+            },
+            {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"},
+        ],
+        "containerStatuses": [
+            {
+                "name": "c",
+                "imageID": "x",
+                "ready": False,
+                "restartCount": 1,
+                "state": {"waiting": {"reason": "ErrImagePull", "message": "not found"}},
+                "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}},
+            }
+        ],
+    },
+}
+_STATUS = {
+    "kind": "Status",
+    "status": "Failure",
+    "message": "gone",
+    "reason": "Expired",
+    "code": 410,
+    "details": {"causes": [{"reason": "x", "message": "y"}], "retryAfterSeconds": 3},
+}
+
+
+def _samples() -> Sequence[bytes]:
+    job = {
+        "metadata": {"name": "j", "namespace": "n", "uid": "u", "generation": 1},
+        "spec": {"samples": 2, "suspend": False},
+        "status": {
+            "conditions": [],
+            "episodes": {"total": 3, "committed": 1},
+            "stopReasons": {"submitted": 1},
+        },
+    }
+    events = "\n".join(
+        json.dumps({"type": kind, "object": each})
+        for kind, each in (
+            ("ADDED", _POD),
+            ("DELETED", _POD),
+            ("BOOKMARK", _POD),
+            ("ERROR", _STATUS),
+        )
+    )
+    return [
+        with_head("pod", json.dumps(_POD).encode()),
+        with_head(
+            "pods", json.dumps({"metadata": {"resourceVersion": "7"}, "items": [_POD]}).encode()
+        ),
+        with_head("status 403", json.dumps(_STATUS).encode()),
+        with_head("status 502", b"<html>bad gateway</html>"),
+        with_head("job", json.dumps(job).encode()),
+        with_head("jobs", json.dumps({"items": [job]}).encode()),
+        with_head("watch", events.encode()),
+    ]
+
+
+class _Stream:
+    """A response that arrives in pieces."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    async def iter_any(self) -> AsyncIterator[bytes]:
+        for start in range(0, len(self._data), 1000):
+            yield self._data[start : start + 1000]
+            await asyncio.sleep(0)
+
+
+async def _watch(data: bytes) -> None:
+    watch = PodWatch(cast("ClusterClient", None), namespace="n", selector="s")
+    with watch.follow("u"):
+        stream = cast("aiohttp.StreamReader", _Stream(data))
+        async for event in read_events(stream, doing="watch"):
+            watch._process(event)  # noqa: SLF001 - what its task does
+
+
+def _read(data: bytes) -> None:
+    head, body = split_head(data)
+    match head.split():
+        case ["pod"]:
+            _diagnose(decode_response(body, Pod, doing="read"))
+        case ["pods"]:
+            for pod in decode_response(body, PodList, doing="list").items or []:
+                _diagnose(pod)
+        case ["status", code] if code.isascii() and code.isdigit():
+            error = api_error("do it", int(code), body)
+            str(error)
+            str(diagnose.creation_error(error, "p"))
+            str(diagnose.setup_error(error))
+        case ["job"]:
+            JobObject.decode(body)
+        case ["jobs"]:
+            JobObject.decode_list(body)
+        case ["watch"]:
+            run_async(_watch(body))
+        case _:
+            pass
+
+
+def _diagnose(pod: Pod) -> None:
+    diagnose.is_ready(pod)
+    diagnose.start_problem(pod)
+    str(diagnose.slow_start_error(pod, 3.0))
+    diagnose.loss_error(pod)
+
+
+OBJECTS = Surface(
+    "kube-objects",
+    "answers and watches of the Kubernetes API, or of a proxy before it",
+    _samples,
+    _read,
+    (ClusterError, SweRolloutError),
+    Shape.JSON,
+    (
+        "OOMKilled",
+        "Evicted",
+        "ErrImagePull",
+        "Unschedulable",
+        "exitCode",
+        "ERROR",
+        "BOOKMARK",
+        "quota",
+    ),
+    has_head=True,
+)

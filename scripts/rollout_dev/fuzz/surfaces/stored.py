@@ -1,0 +1,450 @@
+"""What a store holds: records, journals, plans. Another tenant or a broken disk wrote it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+import tempfile
+from dataclasses import replace
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import zstandard
+
+from rollout_dev.fuzz.surface import Shape, Surface, promise, run_async, split_head, with_head
+from rollout_dev.fuzz.surfaces import real
+from swe_rollout.errors import SweRolloutError
+from swe_rollout.generation import FinishReason
+from swe_rollout.journal import entries, reading
+from swe_rollout.journal.tape import _error
+from swe_rollout.store import layout
+from swe_rollout.store.bucket import Bucket
+from swe_rollout.store.claims import Claimant
+from swe_rollout.store.journals import JournalRef
+from swe_rollout.store.plans import plan_left_behind
+from swe_rollout.store.store import Store
+from swe_rollout.store.summary import summarise
+from swe_rollout.trajectory import EpisodeId
+from swe_rollout.trajectory_json import from_json, to_json
+from swe_rollout.viewer.page import Page
+from swe_rollout.viewer.timeline import timeline_page
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from swe_rollout.trajectory import Trajectory
+
+_HOSTILE = (
+    *("</script><script>alert(1)</script>", "<img src=x onerror=alert(1)>", "]]>--></SCRIPT >"),
+    *(
+        "<!--<script>",
+        "javascript:alert(1)",
+        '" onclick="x',
+        "' style='x",
+        "</title>",
+        "&lt;",
+        "\u2028",
+    ),
+    *("stop_reason", "restart", "sub_agent", "main", "resolved", "tampered", "earlier_branches"),
+)
+
+
+# Records
+
+
+def _records() -> Sequence[bytes]:
+    return list(real.files(real.ROOT / "tests" / "golden", "*.json"))
+
+
+def _read_record(data: bytes) -> None:
+    record = from_json(data)
+    again = to_json(record)
+    promise(to_json(from_json(again)) == again, "a record changes when it is written again")
+    repr(record)
+    promise(record.token_count >= 0, "a negative number of tokens")
+    record.outcome  # noqa: B018 - what counters take
+
+
+RECORDS = Surface(
+    "records",
+    "the record of an episode",
+    _records,
+    _read_record,
+    (ValueError, RecursionError),
+    Shape.JSON,
+    _HOSTILE,
+)
+
+
+class _Reader(HTMLParser):
+    """The elements and attributes that a browser would see."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: set[str] = set()
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+
+def _page(record: Trajectory) -> str:
+    page = Page()
+    page.add(page.add_job(record.episode.job, "runs/demo"), record, None)
+    return page.html(episodes=[record.episode])
+
+
+@cache
+def _harmless() -> _Reader:
+    return _Reader(_page(from_json(_records()[0])))
+
+
+_TIMELINE = {
+    "html",
+    "head",
+    "meta",
+    "title",
+    "style",
+    "body",
+    "h1",
+    "h2",
+    "table",
+    "thead",
+    "tbody",
+}
+_TIMELINE |= {
+    "tr",
+    "th",
+    "td",
+    "div",
+    "span",
+    "svg",
+    "rect",
+    "g",
+    "line",
+    "text",
+    "p",
+    "dl",
+    "dt",
+    "dd",
+}
+_TIMELINE |= {
+    "details",
+    "summary",
+    "pre",
+    "code",
+    "ul",
+    "li",
+    "a",
+    "path",
+    "circle",
+    "header",
+    "main",
+}
+
+
+def _show(data: bytes) -> None:
+    try:
+        record = from_json(data)
+    except (ValueError, RecursionError):
+        return
+    seen = _Reader(_page(record))
+    promise(seen.tags == _harmless().tags, "a record made an element of the page")
+    promise(seen.attributes == _harmless().attributes, "a record made an attribute")
+    drawn = _Reader(timeline_page(record))
+    promise(
+        set(drawn.tags) <= _TIMELINE, f"an element of a timeline: {set(drawn.tags) - _TIMELINE}"
+    )
+    promise(not any(name.startswith("on") for name in drawn.attributes), "a timeline runs code")
+
+
+PAGES = Surface(
+    "pages",
+    "records as pages of HTML show them",
+    _records,
+    _show,
+    (SweRolloutError,),
+    Shape.JSON,
+    _HOSTILE,
+)
+
+
+# Journals
+
+
+def _journals() -> Sequence[bytes]:
+    sampled = {
+        "type": "sampled",
+        "ids": base64.b64encode(b"\1\0\0\0\2\0\0\0").decode(),
+        "logprobs": base64.b64encode(bytes(16)).decode(),
+        "finish_reason": FinishReason.STOP.value,
+        "prompt_tokens": 3,
+        "cached_tokens": 0,
+        "weight_versions": [{"version": "v", "start": 0, "end": 2}],
+        "rows": {
+            "experts": base64.b64encode(bytes(16)).decode(),
+            "shape": [2, 2, 1],
+            "kept_ids": [[1], [2]],
+            "kept_logprobs": [-0.1, -0.2],
+            "prompt_logprobs": [None, -1.0],
+        },
+    }
+    answers: list[dict[str, object]] = [
+        sampled,
+        {"type": "done"},
+        {"type": "read", "data": "YQ=="},
+        {"type": "cancelled"},
+        {"type": "refused", "kind": "FileNotFoundError", "what": "/x", "code": 2},
+        {
+            "type": "ran",
+            "exit_code": 0,
+            "stdout": "YQ==",
+            "stderr": "",
+            "timed_out": False,
+            "stdout_bytes": 1,
+            "stderr_bytes": 0,
+            "duration_s": 0.5,
+        },
+    ]
+    header = dict.fromkeys(
+        ("spec", "instance", "policy", "tokenizer", "seed", "workdir", "base"), "x"
+    )
+    chunk = {
+        "writer": "w",
+        "header": {"attempt": 1, "extensions": [], **header},
+        "entries": [
+            {"agent": 0, "request": f"turn:{number}", "answer": answer, "elapsed_s": 1.0}
+            for number, answer in enumerate(answers)
+        ],
+        "delta": {"number": 1, "data": "", "unsaved": ["/: x"], "processes": ["sleep"]},
+    }
+    end = {"writer": "w", "end": {"patch": "", "problem": ""}, "resumes": True, "closes": True}
+    whole = json.dumps([chunk, end]).encode()
+    packed = entries.compress(
+        msgspec.msgpack.encode(msgspec.convert(chunk, entries.Chunk, strict=False))
+    )
+    return [with_head("chunks", whole), with_head("stored", packed)]
+
+
+def _read_journal(data: bytes) -> None:
+    head, body = split_head(data)
+    ref = JournalRef(EpisodeId("job", "task", 0), 1, 0)
+    if head == "stored":
+        stored = [body]
+    else:
+        try:
+            value: object = json.loads(body)
+        except (ValueError, RecursionError):
+            return
+        if not isinstance(value, list):
+            return
+        placed = [_placed(each, ref.place(number)) for number, each in enumerate(value[:8])]
+        try:
+            stored = [entries.compress(msgspec.msgpack.encode(_binary(each))) for each in placed]
+        except (RecursionError, UnicodeEncodeError):
+            return
+    found = run_async(reading.read(replace(ref, chunks=len(stored)), stored))
+    found.lost  # noqa: B018 - what a rebuilt sandbox lacks
+    found.can_be_rebuilt  # noqa: B018
+    found.sandbox_deltas()
+    for entry in found.entries:
+        match entry.answer:
+            case entries.Sampled() as answer:
+                made = answer.generation()
+                promise(len(made.token_ids) == len(made.logprobs), "ids without logprobs")
+            case entries.Refused() as answer:
+                str(_error(answer))
+
+
+def _placed(chunk: object, place: str) -> object:
+    """Say in a chunk that says nothing of it where it lies."""
+    return {"place": place, **chunk} if isinstance(chunk, dict) else chunk
+
+
+def _binary(value: object) -> object:
+    """Turn the fields that hold bytes into bytes, as MessagePack has them."""
+    match value:
+        case dict():
+            return {
+                key: _decoded(inner)
+                if key in {"ids", "logprobs", "experts", "data", "stdout", "stderr"}
+                else _binary(inner)
+                for key, inner in value.items()
+            }
+        case list():
+            return [_binary(inner) for inner in value]
+        case int() if not -(1 << 63) <= value < 1 << 64:
+            return 0
+        case str():
+            return value.encode(errors="replace").decode()
+        case _:
+            return value
+
+
+def _decoded(value: object) -> object:
+    if not isinstance(value, str):
+        return _binary(value)
+    try:
+        return base64.b64decode(value)
+    except ValueError:
+        return value.encode(errors="replace")
+
+
+JOURNALS = Surface(
+    "journals",
+    "the chunks of an episode's journal",
+    _journals,
+    _read_journal,
+    (entries.DamagedChunkError,),
+    Shape.JSON,
+    ("AAAA", "BBBBBBBB", "A" * 7, "sampled", "said", "observed", "turn:x", "/: x", "OSError"),
+    has_head=True,
+)
+
+
+# Everything else
+
+
+_JOB = "demo"
+_EPISODE = EpisodeId(_JOB, "owner__project-12", 3)
+
+
+def _keys() -> dict[str, str]:
+    return {
+        "plan": layout.plan_key(_JOB),
+        "plan2": layout.plan_key(_JOB, 2),
+        "job": layout.job_key(_JOB),
+        "owner": layout.owner_key(_JOB),
+        "refills": layout.refills_key(_JOB),
+        "claim": layout.claim_key(_JOB, "trainer", "owner__project-12", 1),
+        "record": layout.trajectory_key(_EPISODE),
+        "unpacked record": layout.trajectory_key(_EPISODE),
+        "chunk": layout.chunk_key(_EPISODE, 1, 0),
+    }
+
+
+def _objects() -> Sequence[bytes]:
+    plan = {
+        "instances": [{"id": "owner__project-12", "samples": 2, "digest": "x"}],
+        "spec_digest": "y",
+        "job": {"spec": {"agent": {"tools": ["bash"]}}},
+    }
+    claim = {
+        "instance": "owner__project-12",
+        "number": 1,
+        "state": "claimed",
+        "epoch": 1,
+        "process": "p",
+        "at": "2026-01-01T00:00:00Z",
+        "note": "",
+    }
+    job = next(
+        each for each in real.files(real.ROOT / "examples", "**/*.yaml") if b"RolloutJob" in each
+    )
+    made = [
+        with_head("plan", json.dumps(plan).encode()),
+        with_head("plan2", json.dumps(plan | {"quarantined": {"a": "b"}}).encode()),
+        with_head("owner", b'{"cluster": "c", "namespace": "n"}'),
+        with_head("refills", b"3"),
+        with_head("claim", json.dumps(claim).encode()),
+        with_head("job", job),
+        with_head("job", b"a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n"),
+    ]
+    packer = zstandard.ZstdCompressor()
+    made += [with_head("record", packer.compress(each)) for each in _records()[:1]]
+    made += [with_head("unpacked record", each) for each in _records()]
+    made += [with_head("chunk", _journals()[1].partition(b"\n")[2])]
+    return made
+
+
+class _Folder:
+    """Where the objects are written; one folder for all inputs of a process."""
+
+    root: Path | None = None
+
+
+def _read_objects(data: bytes) -> None:
+    head, body = split_head(data)
+    key = _keys().get(head)
+    if key is None:
+        return
+    if _Folder.root is None:
+        _Folder.root = Path(tempfile.mkdtemp(prefix="fuzz-store-"))
+    path = _Folder.root / "store" / key
+    path.parent.mkdir(parents=True)
+    path.write_bytes(zstandard.compress(body) if head.startswith("unpacked") else body)
+    try:
+        problems = run_async(_read_all(Store.open(f"file://{_Folder.root}/store")))
+    finally:
+        shutil.rmtree(_Folder.root / "store")
+    for each in problems:
+        str(each)
+
+
+async def _read_all(store: Store) -> list[SweRolloutError]:
+    """Read everything; damage of one object is an error of that alone."""
+    claims = store.claims(_JOB, Claimant("trainer", 1, "p"))
+    journals = store.journals(_JOB)
+
+    async def read_journals() -> None:
+        for ref in (await journals.listed()).values():
+            try:
+                await reading.read(ref, await journals.read(ref))
+            except entries.DamagedChunkError:
+                continue
+
+    problems = []
+    for work in (
+        store.jobs(),
+        store.plan(_JOB),
+        store.owner(_JOB),
+        store.refills(_JOB),
+        store.listing(_JOB),
+        store.record(_EPISODE),
+        summarise(store, _JOB),
+        claims.refresh(),
+        read_journals(),
+        _left_behind(store),
+    ):
+        try:
+            await work
+        except SweRolloutError as error:
+            problems.append(error)
+    return problems
+
+
+async def _left_behind(store: Store) -> None:
+    """As `begin` does without a plan."""
+    bucket = Bucket.open(store.uri)
+    await plan_left_behind(bucket, _JOB, store.trajectories(_JOB, on_damage=lambda _: None))
+
+
+OBJECTS = Surface(
+    "store-objects",
+    "plans, specs, owners, claims, records and chunks, read through a store",
+    _objects,
+    _read_objects,
+    (SweRolloutError,),
+    Shape.TEXT,
+    (
+        *(
+            "&a [x, x]",
+            "*a",
+            "- *a",
+            "!!python/object:os.system x",
+            "\t",
+            "samples: 1e9",
+            "\x00",
+            "[",
+        ),
+        *("claimed", "trained", "9" * 30, "null", "{}", "[]", "\x28\xb5\x2f\xfd", '"instances":'),
+    ),
+    has_head=True,
+)

@@ -1,0 +1,88 @@
+"""A process whose wall clock jumps while it runs, as an NTP step or a resumed machine moves it.
+
+By Debian's libfaketime, from a file that is read at each look at the clock. The monotonic clock
+goes on undisturbed, as the kernel's does. Run as a module, it is `swe-rollout` with such a clock.
+"""
+
+from __future__ import annotations
+
+import platform
+import select
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Iterator, Mapping
+
+LIBRARY: Final = Path(f"/usr/lib/{platform.machine()}-linux-gnu/faketime/libfaketime.so.1")
+INSTALL: Final = "apt-get install libfaketime"
+MODULE: Final = "rollout_dev.stepped_clock"
+_JUMPS_S: Final = (-86_400, -3_600, 3_600, 86_400)
+_SPREAD_S: Final = 600
+LEAST_S: Final = min(map(abs, _JUMPS_S)) - _SPREAD_S
+"""By how much the clock is off after a jump, at least."""
+
+
+class SteppedClock:
+    """The wall clock of processes: off by an hour or a day, to either side, in turn at random."""
+
+    def __init__(self, file: Path, rng: random.Random, every_s: float) -> None:
+        """`every_s`: seconds between two jumps, in the mean."""
+        self.jumps = 0
+        self._file = file
+        self._rng = rng
+        self._every_s = every_s
+        self._offset_s = 0
+        self._set(0)
+
+    def variables(self) -> Mapping[str, str]:
+        """Return what the environment of such a process has."""
+        return {
+            "LD_PRELOAD": str(LIBRARY),
+            "FAKETIME_TIMESTAMP_FILE": str(self._file),
+            "FAKETIME_NO_CACHE": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "NO_FAKE_STAT": "1",
+        }
+
+    @contextmanager
+    def jumping(self) -> Iterator[None]:
+        """Let the clock jump while the block runs."""
+        over = Event()
+        thread = Thread(target=self._jump, args=(over,))
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+    def _jump(self, over: Event) -> None:
+        while not over.wait(self._rng.uniform(0.0, 2 * self._every_s)):
+            others = [each for each in _JUMPS_S if abs(each - self._offset_s) > _SPREAD_S]
+            spread_s = self._rng.randint(-_SPREAD_S, _SPREAD_S)
+            self._set(self._rng.choice(others) + spread_s)
+            self.jumps += 1
+
+    def _set(self, offset_s: int) -> None:
+        """Replace the file: whoever reads it in between sees one offset or the other."""
+        self._offset_s = offset_s
+        staged = self._file.with_suffix(".staged")
+        staged.write_text(f"{offset_s:+d}\n")
+        staged.replace(self._file)
+
+
+def _sleep(seconds: float) -> None:
+    """Sleep as `time.sleep`, whose call (until a monotonic moment) libfaketime refuses."""
+    select.select([], [], [], seconds)
+
+
+if __name__ == "__main__":
+    from swe_rollout.cli.main import main
+
+    vars(time)["sleep"] = _sleep
+    main()

@@ -1,0 +1,138 @@
+"""`logs` of a job in a store: its records, as lines, also while another process writes them.
+
+What that process logs itself goes to its own stderr.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from swe_rollout.cli import stored_display
+from swe_rollout.cli.log_address import parse_log_filter
+from swe_rollout.cli.output import say, write_lines
+from swe_rollout.cli.run_display import episode_line
+from swe_rollout.errors import UsageError
+from swe_rollout.formatting import logfmt
+from swe_rollout.store.layout import JobRef
+from swe_rollout.store.store import Store
+from swe_rollout.store.summary import JobTally
+from swe_rollout.trajectory import EpisodeId
+from swe_rollout.turn import CallStatus
+from swe_rollout.visible import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from swe_rollout.trajectory import Trajectory
+    from swe_rollout.turn import Turn
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLog:
+    """A job in a store, or one of its episodes."""
+
+    ref: JobRef
+    episode: EpisodeId | None
+
+
+async def find_stored(address: str) -> StoredLog | None:
+    """Find a job or an episode in a store; None: a cluster may have it.
+
+    Raises UsageError for an address with a scheme that names none.
+    """
+    wanted = parse_log_filter(address)
+    try:
+        return StoredLog(await _existing(address), None)
+    except UsageError:
+        if wanted.episode is None and "://" in address:
+            raise
+    if wanted.episode is None:
+        return None
+    try:
+        ref = await _existing(wanted.job)
+    except UsageError:
+        if "://" in address:
+            raise
+        return None
+    instance, _, sample = wanted.episode.rpartition("/")
+    return StoredLog(ref, EpisodeId(ref.job, instance, int(sample)))
+
+
+async def print_stored(log: StoredLog, *, follow: bool) -> None:
+    """Print a line for each episode, in the order in which they ended, or the turns of one.
+
+    With `follow`, go on until every planned episode, or the one, is committed. Raises UsageError
+    for an episode that is not there.
+    """
+    store = Store.open(log.ref.store_uri)
+    if log.episode is not None:
+        await _print_episode(store, log.episode, follow=follow)
+        return
+    tally = JobTally(store, log.ref.job)
+    while True:
+        began_s = time.monotonic()
+        plan = await store.plan(log.ref.job)
+        lines = [(t.finished_at, episode_line(t)) async for t in tally.read_new()]
+        write_lines(at_time(time_, line) for time_, line in sorted(lines))
+        left = plan.missing(tally.listed)
+        if not follow or not left:
+            break
+        await _rest(log.ref, time.monotonic() - began_s)
+    if left:
+        say(f"{left} episodes are not committed yet; -f waits for them")
+
+
+def turn_line(episode: EpisodeId, turn: Turn) -> str:
+    """What happened in a turn, as one line of a log."""
+    names = [call.name if call.status is CallStatus.OK else call.status for call in turn.tool_calls]
+    exits = [each.exit_code for each in turn.observations if each.exit_code is not None]
+    return logfmt(
+        "turn",
+        episode=episode,
+        turn=turn.index,
+        branch=turn.branch or None,
+        calls=",".join(names) or None,
+        exit_codes=",".join(map(str, exits)) or None,
+        finish=turn.finish_reason,
+        tokens=turn.completion_tokens,
+        prompt_tokens=turn.request.length,
+        cached_tokens=turn.cached_tokens,
+        engine_s=f"{turn.engine_s:.2f}",
+        tools_s=f"{turn.tools_s:.2f}",
+    )
+
+
+def at_time(time_: str, line: str) -> str:
+    """Return a line with its time in front, if that is known."""
+    return f"{one_line(time_)} {line}" if time_ else line
+
+
+async def _existing(address: str) -> JobRef:
+    ref = JobRef.parse(address)
+    await Store.open(ref.store_uri).plan(ref.job)
+    return ref
+
+
+async def _print_episode(store: Store, episode: EpisodeId, *, follow: bool) -> None:
+    while (found := await store.find(episode)) is None:
+        if not follow:
+            raise UsageError(
+                f"{episode} is not in the store",
+                why="it is not committed, or there is no such episode",
+                fix="-f waits for it",
+            )
+        await _rest(JobRef(store.uri, episode.job), 0.0)
+    write_lines(_episode_lines(found))
+
+
+def _episode_lines(trajectory: Trajectory) -> Iterator[str]:
+    for turn in trajectory.turns:
+        yield turn_line(trajectory.episode, turn)
+    yield at_time(trajectory.finished_at, episode_line(trajectory))
+
+
+async def _rest(ref: JobRef, took_s: float) -> None:
+    await asyncio.sleep(stored_display.rest_s(ref, took_s))

@@ -1,0 +1,226 @@
+"""`validate`: check that the tasks of a dataset can be graded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from swe_rollout.cli.options import (
+    DatasetName,
+    Form,
+    Globs,
+    OutputFormat,
+    SandboxChoice,
+    SandboxKind,
+    SkipBadRows,
+    WithFiles,
+    option,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from swe_rollout.cli.dataset_argument import NamedDataset
+    from swe_rollout.grading.validate import Validation
+    from swe_rollout.instance import Instance
+    from swe_rollout.spec.sandbox import SandboxSpec
+    from swe_rollout.verdict import Verdict
+
+_TAIL_LINES = 15
+
+Parallelism = Annotated[int, option(min=1, max=1000, help="Instances to check concurrently.")]
+InstanceIds = Annotated[
+    list[str] | None, option("--instance", metavar="ID", help="Select one instance. Repeatable.")
+]
+Workdir = Annotated[
+    Path | None,
+    option(
+        metavar="DIR",
+        help="The task's repository, checked out here, in place of its image. Takes --python.",
+    ),
+]
+Python = Annotated[
+    Path | None,
+    option(metavar="FILE", help="With --workdir: the Python that runs its tests, VENV/bin/python."),
+]
+PatchFile = Annotated[
+    Path | None, option(metavar="FILE", help="Grade this diff too; exit 1 when it fails.")
+]
+
+
+def validate(
+    dataset: DatasetName,
+    sandbox: SandboxChoice = None,
+    include: Globs = None,
+    instance: InstanceIds = None,
+    *,
+    workdir: Workdir = None,
+    python: Python = None,
+    patch: PatchFile = None,
+    with_files: WithFiles = None,
+    skip_bad_rows: SkipBadRows = False,
+    parallelism: Parallelism = 2,
+    output: Form = OutputFormat.TABLE,
+) -> None:
+    """Check that a dataset can be graded: the gold patch resolves each instance, no patch does not.
+
+    No image may hold a copy of the fix, such as a newer release of the package. WATCHED counts the
+    tests to fix whose results can't be forged unseen (docs/explanation/grading.md). Needs no model.
+    Exit 1 when an instance fails the check.
+
+    swe-rollout validate release-pairs
+
+    swe-rollout validate rows.jsonl --include 'django__*' -o json
+
+    swe-rollout validate rows.jsonl --workdir flask --python venv/bin/python
+    """
+    from swe_rollout.cli.dataset_argument import named_dataset
+    from swe_rollout.cli.interrupt import run_async
+    from swe_rollout.cli.output import say, write_data, write_table
+    from swe_rollout.extension import import_file
+
+    for path in with_files or ():
+        import_file(path.absolute())
+    wanted = [*(include or ()), *(instance or ())]
+    named = named_dataset(dataset, include=wanted, skip_bad_rows=skip_bad_rows)
+    chosen = _sandbox(named, sandbox, workdir, python)
+    diff = None if patch is None else _read_patch(patch)
+    checking = _validate(named, chosen, workdir=workdir, diff=diff, parallelism=parallelism)
+    results = run_async(checking, on_note=say)
+    if output.is_data:
+        write_data({"instances": [_record(each) for each in results]}, output)
+    else:
+        header = ["INSTANCE", "GOLD", "EMPTY", "WATCHED", *(["PATCH"] if patch else []), "CHECK"]
+        write_table(header, [_row(each) for each in results], output)
+    if not all(each.valid and (each.patch is None or each.patch.resolved) for each in results):
+        raise typer.Exit(1)
+
+
+def _sandbox(
+    named: NamedDataset, kind: SandboxKind | None, workdir: Path | None, python: Path | None
+) -> SandboxSpec:
+    from swe_rollout.cli.job_file import default_sandbox
+    from swe_rollout.errors import UsageError
+    from swe_rollout.spec.sandbox import CheckoutSpec, LocalSandbox, SandboxSpec
+
+    chosen = (default_sandbox(kind) if kind else named.sandbox) or default_sandbox(
+        SandboxKind.LOCAL
+    )
+    if workdir is None and python is None:
+        return chosen
+    if workdir is None or python is None:
+        raise UsageError(
+            "--workdir and --python go together",
+            fix="name both the checked-out repository and the Python that runs its tests",
+        )
+    if kind not in (None, SandboxKind.LOCAL):
+        raise UsageError(
+            "--workdir needs sandboxes on this machine", fix=f"leave --sandbox {kind} out"
+        )
+    checkout = CheckoutSpec(workdir=str(workdir.absolute()), python=str(python.absolute()))
+    local = chosen.local or LocalSandbox()
+    return SandboxSpec(local=local.model_copy(update={"checkout": checkout}))
+
+
+def _read_patch(path: Path) -> str:
+    from swe_rollout.errors import UsageError
+
+    try:
+        return path.read_bytes().decode("utf-8", "surrogateescape")
+    except OSError as error:
+        raise UsageError(f"{path} can't be read", why=str(error), fix="name a diff") from error
+
+
+async def _validate(
+    named: NamedDataset,
+    sandbox: SandboxSpec,
+    *,
+    workdir: Path | None,
+    diff: str | None,
+    parallelism: int,
+) -> tuple[Validation, ...]:
+    from contextlib import AsyncExitStack
+
+    from swe_rollout.cli.output import say
+    from swe_rollout.grading.grader import Grader
+    from swe_rollout.grading.validate import validate_dataset
+    from swe_rollout.worker.checkouts import of_checkout
+    from swe_rollout.worker.sandboxes import SandboxSetup, open_sandboxes
+
+    def report(result: Validation) -> None:
+        say(f"{result.instance_id}: gold {result.gold.status}, empty {result.empty.status}")
+        if not result.gold.resolved:
+            _explain("gold", result.gold)
+        if result.patch is not None and not result.patch.resolved:
+            _explain("the patch", result.patch)
+
+    instances: Sequence[Instance] = await named.load()
+    if workdir is not None:
+        instances = of_checkout(instances, workdir)
+    async with AsyncExitStack() as stack:
+        setup = SandboxSetup(instances, "validate", say, harmless=diff is None)
+        provider = open_sandboxes(sandbox, setup, stack)
+        grader = Grader(provider, log_parser=named.log_parser)
+        return await validate_dataset(
+            instances, grader, parallelism=parallelism, on_result=report, diff=diff
+        )
+
+
+def _explain(what: str, verdict: Verdict) -> None:
+    """Say on stderr why a patch was expected to resolve a task, and did not."""
+    from swe_rollout.cli.output import say
+
+    for kind, tests in (
+        ("to fix", verdict.report.fail_to_pass),
+        ("to keep", verdict.report.pass_to_pass),
+    ):
+        missed = [f"{name} {status}" for name, status in tests.items() if status != "PASSED"]
+        if missed:
+            say(f"  {what}: {len(missed)} of {len(tests)} tests {kind} did not pass: {missed[0]}")
+    for finding in verdict.integrity:
+        say(f"  {what}: {finding}")
+    for line in verdict.log_tail.splitlines()[-_TAIL_LINES:]:
+        say(f"  | {line}")
+
+
+def _record(result: Validation) -> dict[str, object]:
+    record: dict[str, object] = {
+        "instance_id": result.instance_id,
+        "gold": result.gold.status.value,
+        "empty": result.empty.status.value,
+        "copies": list(result.copies),
+        "watched": result.watched,
+        "findings": list(result.gold.integrity),
+    }
+    if result.patch is not None:
+        record["patch"] = {
+            "status": result.patch.status.value,
+            "findings": list(result.patch.integrity),
+            "fail_to_pass": result.patch.report.fail_to_pass,
+            "pass_to_pass": result.patch.report.pass_to_pass,
+        }
+    return record
+
+
+def _row(result: Validation) -> list[str]:
+    patch = [] if result.patch is None else [result.patch.status.value]
+    known = [result.instance_id, result.gold.status.value, result.empty.status.value]
+    return [*known, _watched(result), *patch, _assessment(result)]
+
+
+def _watched(result: Validation) -> str:
+    """Return how many of the tests to fix have a twin that tells something."""
+    return f"{result.watched}/{len(result.gold.report.fail_to_pass)}"
+
+
+def _assessment(result: Validation) -> str:
+    if result.valid:
+        return "ok"
+    if not result.gold.resolved:
+        return "the gold patch does not resolve it"
+    if result.empty.resolved:
+        return "the tests pass without a fix"
+    more = f" and {len(result.copies) - 1} more" if result.copies[1:] else ""
+    return f"the image holds the fix: {result.copies[0]}{more}"

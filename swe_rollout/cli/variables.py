@@ -1,0 +1,57 @@
+"""The environment variable of every option: `--store` of `run` is `SWE_ROLLOUT_RUN_STORE`.
+
+An option on the command line comes before its variable, and that before the job file. A secret is
+never an option: options name the variables that hold secrets.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def name_variables(parameters: Sequence[Any], prefix: str | None) -> None:
+    """Name the variable of each option after its long name; `--help` and `--version` have none."""
+    for each in parameters:
+        if each.param_type_name != "option":
+            continue
+        each.show_envvar = False
+        if each.is_eager or prefix is None:
+            each.allow_from_autoenv = False
+        elif each.envvar is None:  # that of a worker is named by Kubernetes
+            long = max(each.opts, key=len).lstrip("-")
+            each.envvar = f"{prefix}_{re.sub(r'[^A-Z0-9]', '_', long.upper())}"
+
+
+def variables_note(parameters: Sequence[Any]) -> str:
+    """Return the line of `--help` that says which variable stands for an option; empty: none."""
+    named = [each for each in parameters if _variable(each)]
+    if not named:
+        return ""
+    example = next((each for each in named if not each.is_flag), named[0])
+    option = max(example.opts, key=len)
+    return f"As a variable, {option} is {example.envvar}; so are all."
+
+
+def warn_of_unknown_variables(parameters: Sequence[Any], prefix: str | None) -> None:
+    """Name variables on stderr that look like those of this verb, and are none."""
+    if prefix is None or not any(name.startswith(f"{prefix}_") for name in os.environ):
+        return
+    from swe_rollout.cli.output import say
+
+    known = [name for each in parameters if (name := _variable(each))]
+    for name in sorted(os.environ):
+        if name.startswith(f"{prefix}_") and name not in known:
+            close = get_close_matches(name, known, n=1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            say(f"the variable {name} stands for no option{hint}")
+
+
+def _variable(parameter: Any) -> str:
+    is_option = parameter.param_type_name == "option" and not parameter.is_eager
+    return parameter.envvar if is_option and isinstance(parameter.envvar, str) else ""

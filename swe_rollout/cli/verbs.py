@@ -1,0 +1,222 @@
+"""The verbs, and their group: a module is imported when its verb is used, not for `--help`.
+
+A test holds each line of `--help` against the docstring of its verb.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
+from typer.core import TyperCommand, TyperGroup, TyperOption
+
+from swe_rollout.cli.light_values import take_plain_values
+from swe_rollout.cli.variables import name_variables, variables_note, warn_of_unknown_variables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_HELP_WIDTH: Final = 100
+SETTINGS: Final[Mapping[str, Any]] = {
+    "help_option_names": ["-h", "--help"],
+    "max_content_width": _HELP_WIDTH,
+}
+"""How every command is parsed, and its help is shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """A verb of the command line, or a group of verbs."""
+
+    panel: str
+    """The part of `--help` that lists it; empty: none does."""
+    name: str
+    about: str
+    """What its docstring begins with; of a group, its help."""
+    home: str
+    """Its module in this package, and after a colon the function if it has another name; verbs of
+    a group are separated by blanks."""
+
+    @property
+    def is_group(self) -> bool:
+        """Whether it is a group of verbs."""
+        return " " in self.home or self.home.startswith("+")
+
+    def functions(self) -> Iterator[Callable[..., object]]:
+        """Import the verb, or the verbs of the group."""
+        for home in self.home.removeprefix("+").split():
+            module, _, attribute = home.partition(":")
+            found = import_module(f"swe_rollout.cli.{module}")
+            yield getattr(found, attribute or module)
+
+
+RUN: Final = "Run"
+MONITOR: Final = "Monitor"
+RESULTS: Final = "Results"
+DATASETS: Final = "Datasets"
+SETUP: Final = "Setup"
+JOB_FILES: Final = "Job files"
+VERBS: Final = (
+    Verb(RUN, "run", "Run a job in this process.", "run"),
+    Verb(RUN, "fork", "Begin new episodes from a recorded turn.", "fork"),
+    Verb(RUN, "launch", "Launch a job on the cluster and follow it.", "launch"),
+    Verb(RUN, "cancel", "Cancel a job on the cluster.", "job_control:cancel"),
+    Verb(RUN, "suspend", "Suspend a job on the cluster.", "job_control:suspend"),
+    Verb(RUN, "resume", "Resume a suspended job.", "job_control:resume"),
+    Verb(RUN, "sandbox", "Run commands in sandboxes.", "+sandbox:run"),
+    Verb(MONITOR, "status", "Show a job's episodes.", "status"),
+    Verb(MONITOR, "watch", "Follow a job until it completes or fails.", "launch:watch"),
+    Verb(MONITOR, "logs", "Print the log lines of a job's workers.", "logs"),
+    Verb(MONITOR, "events", "List the cluster's events about a job.", "logs:events"),
+    Verb(RESULTS, "view", "Write a job or an episode as one HTML page.", "view"),
+    Verb(
+        RESULTS, "export", "Write trajectories for trainers, graders, viewers and people.", "export"
+    ),
+    Verb(RESULTS, "stats", "Count turns, calls by tool and status, errors, tokens.", "stats"),
+    Verb(RESULTS, "diff", "Compare two jobs, or two episodes.", "diff"),
+    Verb(RESULTS, "replay", "Carry out the recorded calls again in fresh sandboxes.", "replay"),
+    Verb(RESULTS, "regrade", "Grade stored patches again.", "regrade"),
+    Verb(DATASETS, "validate", "Check that a dataset can be graded.", "validate"),
+    Verb(DATASETS, "audit", "Find rows that lie.", "audit"),
+    Verb(
+        DATASETS,
+        "prefetch",
+        "Pull the images of a dataset's tasks onto every node.",
+        "datasets:prefetch",
+    ),
+    Verb(DATASETS, "datasets", "Convert datasets to files.", "+datasets:rows"),
+    Verb(SETUP, "install", "Install RolloutJobs on a cluster.", "install"),
+    Verb(SETUP, "uninstall", "Remove RolloutJobs from a cluster.", "uninstall"),
+    Verb(SETUP, "doctor", "Check this machine.", "doctor"),
+    Verb(
+        SETUP, "check-template", "Check that a model's tokens can be kept exact.", "check_template"
+    ),
+    Verb(
+        SETUP,
+        "engine",
+        "Inspect and update engines, or serve one without a model.",
+        "engine:status engine:update_weights engine:serve_scripted",
+    ),
+    Verb(JOB_FILES, "explain", "Explain a field of a RolloutJob.", "explain"),
+    Verb(JOB_FILES, "init", "Write a commented job file that runs unchanged.", "init"),
+    Verb(
+        JOB_FILES, "mcp-tools", "Print the tools that the MCP servers of a job offer.", "mcp_tools"
+    ),
+    Verb("", "worker", "Run one worker's share of a RolloutJob.", "worker"),
+)
+
+
+class _Commands(Mapping[str, Any]):
+    """The verbs as commands; one is imported when it is looked up."""
+
+    def __init__(self) -> None:
+        self._verbs = {verb.name: verb for verb in VERBS}
+        self._built: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        verb = self._verbs[name]
+        if name not in self._built:
+            self._built[name] = _command(verb)
+        return self._built[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._verbs)
+
+    def __len__(self) -> int:
+        return len(self._verbs)
+
+
+class VerbGroup(TyperGroup):
+    """The group of all verbs."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = _Commands()  # type: ignore[assignment]
+
+    def list_commands(self, ctx: object) -> list[str]:
+        """Return the names of the verbs; none is imported."""
+        del ctx
+        return list(self.commands)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the options in front of the verb."""
+        take_plain_values(self.get_params(ctx))
+        name_variables(self.get_params(ctx), ctx.auto_envvar_prefix)
+        return super().parse_args(ctx, args)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the options without their environment variables, as the other verbs do."""
+        for each in self.get_params(ctx):
+            if isinstance(each, TyperOption):
+                each.show_envvar = False
+        super().format_options(ctx, formatter)
+
+    def format_commands(self, ctx: object, formatter: Any) -> None:
+        """Write the verbs by panel."""
+        del ctx
+        widest = max(len(verb.name) for verb in VERBS)
+        for panel, verbs in groupby(VERBS, key=lambda verb: verb.panel):
+            if panel:
+                with formatter.section(panel):
+                    formatter.write_dl([(verb.name.ljust(widest), verb.about) for verb in verbs])
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """Return verbs and options that begin so; no verb is imported."""
+        item = import_module("typer._click.shell_completion").CompletionItem
+        found = [
+            item(verb.name, help=verb.about)
+            for verb in VERBS
+            if verb.panel and verb.name.startswith(incomplete)
+        ]
+        return [*found, *super(TyperGroup, self).shell_complete(ctx, incomplete)]
+
+
+class _VerbCommand(TyperCommand):
+    """A verb."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the options and arguments of the verb."""
+        take_plain_values(self.get_params(ctx))
+        name_variables(self.get_params(ctx), ctx.auto_envvar_prefix)
+        if not ctx.resilient_parsing:
+            warn_of_unknown_variables(self.get_params(ctx), ctx.auto_envvar_prefix)
+        return super().parse_args(ctx, args)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write how the options are set by variables."""
+        name_variables(self.get_params(ctx), ctx.auto_envvar_prefix)
+        if note := variables_note(self.get_params(ctx)):
+            formatter.write_paragraph()
+            formatter.write_text(note)
+
+
+def _command(verb: Verb) -> Any:
+    app = typer.Typer(
+        name=verb.name,
+        help=verb.about if verb.is_group else None,
+        no_args_is_help=verb.is_group,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings=dict(SETTINGS),
+    )
+    for function in verb.functions():
+        app.command(
+            cls=_VerbCommand,
+            name=None if verb.is_group else verb.name,
+            hidden=not verb.panel,
+            context_settings=dict(SETTINGS),
+        )(function)
+    if verb.is_group:
+        app.callback()(_nothing)  # without it, typer turns a lone verb into the group itself
+    command = typer.main.get_command(app)
+    command.name = verb.name
+    return command
+
+
+def _nothing() -> None:
+    """A group of verbs does nothing by itself."""

@@ -1,0 +1,213 @@
+"""Turn what the parser says about a command line into errors as all others are: what, why, fix.
+
+Classes are recognised by their names: typer has a copy of click in some versions, and uses the
+package itself in others.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Final
+
+from swe_rollout.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+_OTHER_VERBS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("ls", "list", "get", "ps", "describe", "info"), "status"),
+    **dict.fromkeys(("delete", "rm", "kill", "stop", "abort"), "cancel JOB"),
+    **dict.fromkeys(("apply", "create", "submit", "schedule"), "launch FILE"),
+    **dict.fromkeys(("start", "exec", "eval", "rollout", "play"), "run FILE"),
+    **dict.fromkeys(("show", "open", "inspect", "html", "report"), "view JOB"),
+    "compare": "diff JOB OTHER",
+    **dict.fromkeys(("convert", "dump", "save", "download"), "export JOB"),
+    **dict.fromkeys(("new", "create-job", "template"), "init"),
+    **dict.fromkeys(("check", "lint", "test"), "doctor"),
+    "tail": "logs JOB -f",
+    "follow": "watch JOB",
+    "pause": "suspend JOB",
+    "continue": "resume JOB",
+    "delete-cluster": "uninstall",
+    "grade": "regrade JOB",
+    "schema": "explain",
+    "completion": "--install-completion",
+    "help": "--help",
+    "version": "--version",
+}
+"""What other tools call it: words that are no verbs here."""
+_OTHER_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "--format": ("--to", "--output"),
+    "--json": ("--output",),
+    "--out": ("--output-file", "--output"),
+    "-o": ("--output-file",),
+    "--output": ("--output-file",),
+    "-O": ("--output",),
+    "-V": ("--version",),
+    "--dry-run": ("--print",),
+    "--fix": ("--clean",),
+    "--force": ("--overwrite",),
+    "--yes": ("--overwrite",),
+    "--param": ("--set",),
+    "--override": ("--set",),
+    "--values": ("--set",),
+    "--bucket": ("--store",),
+    "--dir": ("--store", "--output-file"),
+    "-t": ("--to",),
+}
+"""What other tools call an option: those of them that the verb has are what is meant."""
+_FILE_OPTIONS: Final = frozenset({"-f", "--file", "--filename", "--job", "-c", "--config"})
+
+
+def is_parse_error(error: BaseException) -> bool:
+    """Whether the parser of the command line raised it."""
+    return "ClickException" in _kinds(error)
+
+
+def as_usage_error(error: Any) -> UsageError:
+    """Return an error that names what is wrong on the command line, and what to write instead."""
+    context = getattr(error, "ctx", None)
+    usage = "" if context is None else context.get_usage()
+    what, fix = _worded(error, context)
+    helped = "" if context is None else f"`{context.command_path} --help` lists what there is"
+    return UsageError(what, why=" ".join(usage.split()), fix="\n".join(filter(None, (fix, helped))))
+
+
+def shows_help(error: BaseException) -> bool:
+    """Whether a group of verbs was named alone: its help is the answer."""
+    return "NoArgsIsHelpError" in _kinds(error)
+
+
+def _worded(error: Any, context: Any) -> tuple[str, str]:
+    """Return what is wrong, and how to mend it."""
+    kinds = _kinds(error)
+    message = error.format_message().removesuffix(".")
+    what, fix = message[:1].lower() + message[1:], ""
+    if "NoSuchOption" in kinds:
+        what = f"there is no option {error.option_name} here"
+        fix = "" if context is None else _instead_of(error.option_name, context)
+    elif "MissingParameter" in kinds:
+        named = message.removeprefix("Missing ").replace("'", "")
+        what, fix = f"the {named} is missing", _example(context)
+    elif "BadParameter" in kinds:
+        what, fix = _wrong_value(error, context)
+    elif "BadOptionUsage" in kinds:
+        what = f"{error.option_name} has no value"
+        fix = f"write one behind it: {error.option_name} VALUE"
+    elif match := re.match(r"No such command '([^']*)'", message):
+        what, fix = f"there is no verb {match[1]}", _verb_instead_of(match[1], context)
+    elif match := re.match(r"Got unexpected extra arguments? ?\(?s?\)? ?\((.*)\)", message):
+        what, fix = f"{match[1]} is one word too many", _one_word(match[1], context)
+    return what, fix
+
+
+def _kinds(error: BaseException) -> set[str]:
+    return {kind.__name__ for kind in type(error).__mro__}
+
+
+def _verb_instead_of(word: str, context: Any) -> str:
+    names = [] if context is None else list(context.command.list_commands(context))
+    path = "swe-rollout" if context is None else context.command_path
+    lower = word.lower()
+    if lower in names:
+        return f"did you mean `{path} {lower}`?"
+    if context is not None and context.parent is None and lower in _OTHER_VERBS:
+        return f"did you mean `{path} {_OTHER_VERBS[lower]}`?"
+    close = get_close_matches(lower, names, n=2)
+    if not close and re.search(r"\.ya?ml$", word):
+        return f"did you mean `{path} run {word}`?"
+    return f"did you mean {' or '.join(f'`{path} {each}`' for each in close)}?" if close else ""
+
+
+def _instead_of(option: str, context: Any) -> str:
+    """Return where the option belongs, or which one is meant."""
+    if context.parent is None:
+        if verb := _verb_with(option, context):
+            return f"write it behind the verb: `swe-rollout {verb} … {option} …`"
+        return _option_meant(option, sorted(_options_of(context.command, context)))
+    root = context.find_root()
+    if option in _options_of(root.command, root):
+        return f"write it in front of the verb: `swe-rollout {option} {context.info_name} …`"
+    if option in _FILE_OPTIONS and any(each.name == "file" for each in context.command.params):
+        return f"the job file needs no option: `{context.command_path} job.yaml`"
+    return _option_meant(option, sorted(_options_of(context.command, context)))
+
+
+def _option_meant(option: str, known: Sequence[str]) -> str:
+    if option in ("-w", "--watch"):
+        return "did you mean `swe-rollout watch JOB`?"
+    meant = next((each for each in _OTHER_OPTIONS.get(option, ()) if each in known), "")
+    if not meant and "--set" in known and (field := _field_named(option)):
+        return f"a field of the job is set by `--set {field}=VALUE`"
+    meant = meant or "".join(get_close_matches(option, known, n=1, cutoff=0.7))
+    return f"did you mean {meant}?" if meant else ""
+
+
+def _options_of(command: Any, context: Any) -> Iterator[str]:
+    for each in command.get_params(context):
+        if each.param_type_name == "option":
+            yield from each.opts
+
+
+def _verb_with(option: str, context: Any) -> str:
+    """Return the verb on the command line, if it has the option that stands in front of it."""
+    words = (each for each in sys.argv[1:] if each in context.command.commands)
+    verb = next(words, "")
+    if not verb:
+        return ""
+    command = context.command.commands[verb]
+    return verb if option in _options_of(command, context) else ""
+
+
+def _field_named(option: str) -> str:
+    """Return the field of a job that an option is named like; empty: none."""
+    from swe_rollout.spec.fields import all_fields
+
+    def plain(name: str) -> str:
+        return re.sub(r"[^a-z0-9]", "", name.lower())
+
+    wanted = plain(option)
+    found = [each for each in all_fields() if plain(each.name) == wanted]
+    return min((each.dotted for each in found), key=len, default="")
+
+
+def _wrong_value(error: Any, context: Any) -> tuple[str, str]:
+    parameter = error.param
+    message = re.sub(r"^(Value error|Input should be), ?", "", error.message).removesuffix(".")
+    message = message[:1].lower() + message[1:] if message.startswith("Input") else message
+    name = "the value" if parameter is None else _shown(parameter, context)
+    choices = re.findall(r"'([^']*)'", message.partition("is not one of")[2])
+    wrong = re.match(r"'([^']*)'", message)
+    close = get_close_matches(wrong[1], choices, n=1) if wrong and choices else []
+    fix = f"did you mean {close[0]}?" if close else ""
+    return f"{name}: {message}", fix or (f"write one of {', '.join(choices)}" if choices else "")
+
+
+def _shown(parameter: Any, context: Any) -> str:
+    """Return what the user wrote: the option, the variable in its place, or the argument."""
+    source = None if context is None else context.get_parameter_source(parameter.name)
+    if getattr(source, "name", "") == "ENVIRONMENT" and parameter.envvar:
+        return f"${parameter.envvar}"
+    if parameter.param_type_name == "option":
+        return str(max(parameter.opts, key=len))
+    return str(parameter.make_metavar(context)).strip("{}[]")
+
+
+def _example(context: Any) -> str:
+    """Return the first example of the verb's help."""
+    text = "" if context is None else context.command.help or ""
+    match = re.search(r"^\s*(swe-rollout .*)$", text, re.MULTILINE)
+    return f"for example `{match[1]}`" if match else ""
+
+
+def _one_word(extra: str, context: Any) -> str:
+    words = sys.argv[1:]
+    at = words.index(extra) if extra in words else 0
+    if at > 1 and words[at - 2] == "--set" and "=" not in words[at - 1]:
+        return f"write it without a blank: `--set {words[at - 1]}={extra}`"
+    takes_image = context is not None and "--image" in _options_of(context.command, context)
+    if takes_image and re.fullmatch(r"\S+[:/@]\S+", extra):
+        return f"did you mean --image {extra}?"
+    return "put what belongs together in quotes"

@@ -1,0 +1,254 @@
+"""Compare two jobs: their settings, what became of each task, and what of it is more than chance.
+
+`swe-rollout diff` prints it, and the viewer shows it. Memory grows by a few numbers for each task.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from swe_rollout.export.paired import PairedDifference, paired
+from swe_rollout.spec.outcomes import OutcomeCounts
+from swe_rollout.store.plan import settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from swe_rollout.trajectory import Trajectory
+
+QUANTITIES: Final = ("reward", "resolved", "turns", "sampled_tokens", "seconds", "failed")
+"""Means over episodes: `resolved` and `failed` are shares. Failed episodes are in `failed` alone,
+and in `reward` are those that were graded."""
+
+
+class Flip(StrEnum):
+    """What became of a task, by how many of its samples are resolved."""
+
+    SOLVED_NOW = "solved now"
+    """By no sample before."""
+    NOT_SOLVED_NOW = "no longer solved"
+    MORE_OFTEN = "solved more often"
+    LESS_OFTEN = "solved less often"
+    SAME = "same"
+    ANOTHER_TASK = "another task of that name"
+    ONLY_BEFORE = "only in the first"
+    ONLY_AFTER = "only in the second"
+    NOT_GRADED = "not graded in both"
+
+
+@dataclass(slots=True)
+class _Mean:
+    total: float = 0.0
+    count: int = 0
+
+    @property
+    def value(self) -> float | None:
+        return self.total / self.count if self.count else None
+
+
+@dataclass(slots=True)
+class TaskSide:
+    """What the samples of one task did in one job."""
+
+    samples: int = 0
+    graded: int = 0
+    resolved: int = 0
+    _means: dict[str, _Mean] = field(default_factory=dict)
+
+    def add(self, trajectory: Trajectory) -> None:
+        """Count a sample."""
+        self.samples += 1
+        self._add("failed", float(trajectory.masked))
+        if trajectory.masked:
+            return
+        self._add("turns", len(trajectory.turns))
+        self._add("sampled_tokens", sum(turn.completion_tokens for turn in trajectory.turns))
+        self._add("seconds", trajectory.timing.total_s)
+        if trajectory.verdict is not None:
+            self.graded += 1
+            self.resolved += trajectory.resolved
+            self._add("resolved", float(trajectory.resolved))
+        if trajectory.reward is not None:
+            self._add("reward", trajectory.reward.value)
+
+    def mean(self, quantity: str) -> float | None:
+        """Return the mean of a quantity over the samples that have one."""
+        found = self._means.get(quantity)
+        return None if found is None else found.value
+
+    def _add(self, quantity: str, value: float) -> None:
+        mean = self._means.setdefault(quantity, _Mean())
+        mean.total += value
+        mean.count += 1
+
+
+class JobSide:
+    """One of two jobs, counted as its records come."""
+
+    def __init__(self, job: Mapping[str, Any] = MappingProxyType({})) -> None:
+        """`job` is the resolved one, as the plan has it."""
+        self.settings = settings(job)
+        self.digests: dict[str, str] = {}
+        """Of the contents of tasks."""
+        self.outcomes = OutcomeCounts()
+        self.owners: Counter[str] = Counter()
+        self.tasks: dict[str, TaskSide] = {}
+        self._means = TaskSide()
+
+    def add(self, trajectory: Trajectory) -> None:
+        """Count an episode."""
+        self.outcomes.add(trajectory.outcome)
+        if trajectory.failure is not None:
+            self.owners[trajectory.failure.boundary.value] += 1
+        instance = trajectory.episode.instance
+        self.digests[instance] = trajectory.instance_digest
+        self.tasks.setdefault(instance, TaskSide()).add(trajectory)
+        self._means.add(trajectory)
+
+    def mean(self, quantity: str) -> float | None:
+        """Return the mean of a quantity over all episodes."""
+        return self._means.mean(quantity)
+
+
+@dataclass(frozen=True, slots=True)
+class SettingChange:
+    """A setting that differs."""
+
+    path: str
+    before: str | None
+    """None: unset."""
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskNumbers:
+    """A task in one of the jobs."""
+
+    samples: int
+    graded: int
+    resolved: int
+    mean_reward: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskChange:
+    """A task in both jobs."""
+
+    instance: str
+    flip: Flip
+    before: TaskNumbers | None
+    after: TaskNumbers | None
+    change: float | None
+    """Of the mean reward."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuantityChange:
+    """The mean of a quantity in both jobs, and the difference over the tasks of both."""
+
+    name: str
+    before: float | None
+    after: float | None
+    paired: PairedDifference
+
+
+@dataclass(frozen=True, slots=True)
+class JobComparison:
+    """Two jobs side by side."""
+
+    settings: tuple[SettingChange, ...]
+    quantities: tuple[QuantityChange, ...]
+    tasks: tuple[TaskChange, ...]
+    """Those that changed most first."""
+    stop_reasons: tuple[dict[str, int], dict[str, int]]
+    failures: tuple[dict[str, int], dict[str, int]]
+    """By owner."""
+
+    @property
+    def flips(self) -> dict[Flip, int]:
+        """The number of tasks by what became of them."""
+        found = Counter(each.flip for each in self.tasks)
+        return {flip: found[flip] for flip in Flip if found[flip]}
+
+    def to_dict(self) -> dict[str, object]:
+        """Return it as plain values."""
+        record: dict[str, object] = msgspec.to_builtins(self)
+        record["flips"] = {flip.value: count for flip, count in self.flips.items()}
+        record["quantities"] = [
+            {**msgspec.to_builtins(each), "verdict": each.paired.certainty.value}
+            for each in self.quantities
+        ]
+        return record
+
+
+def compare_jobs(before: JobSide, after: JobSide) -> JobComparison:
+    """Compare two jobs whose records were all counted."""
+    names = sorted(before.tasks.keys() | after.tasks.keys())
+    tasks = [_task(name, before, after) for name in names]
+    tasks.sort(key=lambda each: (-abs(each.change or 0.0), each.flip is Flip.SAME, each.instance))
+    comparable = [
+        each.instance
+        for each in tasks
+        if each.before and each.after and each.flip is not Flip.ANOTHER_TASK
+    ]
+    paths = sorted(before.settings.keys() | after.settings.keys())
+    sides = before.settings, after.settings
+    return JobComparison(
+        settings=tuple(
+            SettingChange(path, *(side.get(path) for side in sides))
+            for path in paths
+            if sides[0].get(path) != sides[1].get(path)
+        ),
+        quantities=tuple(_quantity(each, before, after, comparable) for each in QUANTITIES),
+        tasks=tuple(tasks),
+        stop_reasons=(_plain(before.outcomes.stop_reasons), _plain(after.outcomes.stop_reasons)),
+        failures=(_plain(before.owners), _plain(after.owners)),
+    )
+
+
+def _task(name: str, before: JobSide, after: JobSide) -> TaskChange:
+    old, new = before.tasks.get(name), after.tasks.get(name)
+    means = [None if side is None else side.mean("reward") for side in (old, new)]
+    digests = before.digests.get(name), after.digests.get(name)
+    is_another = all(digests) and digests[0] != digests[1]
+    change = None
+    if means[0] is not None and means[1] is not None and not is_another:
+        change = means[1] - means[0]
+    flip = Flip.ANOTHER_TASK if is_another and old and new else _flip(old, new)
+    return TaskChange(name, flip, _numbers(old), _numbers(new), change)
+
+
+def _flip(old: TaskSide | None, new: TaskSide | None) -> Flip:
+    if old is None or new is None:
+        return Flip.ONLY_AFTER if old is None else Flip.ONLY_BEFORE
+    if not (old.graded and new.graded):
+        return Flip.NOT_GRADED
+    difference = new.resolved * old.graded - old.resolved * new.graded
+    if difference == 0:
+        return Flip.SAME
+    if difference > 0:
+        return Flip.MORE_OFTEN if old.resolved else Flip.SOLVED_NOW
+    return Flip.LESS_OFTEN if new.resolved else Flip.NOT_SOLVED_NOW
+
+
+def _numbers(side: TaskSide | None) -> TaskNumbers | None:
+    if side is None:
+        return None
+    return TaskNumbers(side.samples, side.graded, side.resolved, side.mean("reward"))
+
+
+def _quantity(name: str, before: JobSide, after: JobSide, tasks: list[str]) -> QuantityChange:
+    pairs = [(before.tasks[task].mean(name), after.tasks[task].mean(name)) for task in tasks]
+    both = [(old, new) for old, new in pairs if old is not None and new is not None]
+    difference = paired([old for old, _ in both], [new for _, new in both])
+    return QuantityChange(name, before.mean(name), after.mean(name), difference)
+
+
+def _plain(counts: Counter[str]) -> dict[str, int]:
+    return dict(sorted(counts.items()))

@@ -1,0 +1,62 @@
+"""Format numbers, durations and events for terminals."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from swe_rollout.visible import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_BARS = "▁▂▃▄▅▆▇█"
+
+
+def format_number(value: float | None, *, digits: int = 2) -> str:
+    """A number with fixed digits, or a dash for none."""
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def format_mean(mean: float | None, *, masked: int, committed: int) -> str:
+    """A mean reward, and the share of the episodes that are not in it, if there are any."""
+    share = format_share(masked, committed)
+    return f"{format_number(mean)} ({share} masked)" if masked else format_number(mean)
+
+
+def format_share(part: int, whole: int) -> str:
+    """`12%`, or `<1%`; never 0% for some, and never 100% for less than all."""
+    percent = 100 * part / max(whole, 1)
+    if 0 < percent < 1:
+        return "<1%"
+    return ">99%" if 99 < percent < 100 else f"{percent:.0f}%"  # noqa: PLR2004
+
+
+def format_masked(masked: int, committed: int) -> str:
+    """`2 (12%)`, or 0."""
+    return f"{masked} ({format_share(masked, committed)})" if masked else "0"
+
+
+def format_clock(seconds: float) -> str:
+    """`06:41`, or `2:06:41` from one hour on."""
+    minutes, second = divmod(int(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute:02}:{second:02}"
+
+
+def sparkline(counts: Sequence[int]) -> str:
+    """Counts as one character each; every count above zero is visible."""
+    top = max(counts, default=0) or 1
+    steps = len(_BARS) - 1
+    return "".join(_BARS[max(1, round(count / top * steps)) if count else 0] for count in counts)
+
+
+def logfmt(event: str, **facts: object) -> str:
+    """An event and its facts on one line; facts that are None are left out."""
+    return " ".join([event, *(_pair(k, v) for k, v in facts.items() if v is not None)])
+
+
+def _pair(key: str, value: object) -> str:
+    text = one_line(str(value))
+    if any(character in text for character in ' "='):
+        text = '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return f"{key}={text}"

@@ -1,0 +1,159 @@
+"""Look for what a build or an author left in an image that holds a task's fix.
+
+By content: files outside of the repository's tracked tree that hold lines which only the fix has,
+in whatever form (`build/`, `.orig`, a patch, a cache), bytecode compiled from the fixed source,
+clones and bundles of the repository, unreachable git objects. By name: a second, newer version of
+the package. All is bounded in files, bytes and time. Used by `copies`.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import secrets
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from swe_rollout.errors import SandboxError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+    from importlib.resources.abc import Traversable
+
+    from swe_rollout.sandbox.base import Sandbox
+
+from importlib.resources import files
+
+log = structlog.get_logger()
+_SEARCH_S: Final = 300.0
+_MOST_LINES: Final = 40
+_SHORTEST_LINE: Final = 16
+"""Shorter lines are anyone's."""
+_LONGEST_LINE: Final = 400
+_LEAST_CHARS: Final = 40
+"""Of all lines that are found in one file."""
+_MOST_FILES: Final = 200
+_LARGEST_BYTES: Final = 4 << 20
+_MUCH: Final = 0.5
+_ENOUGH: Final = 3
+_SHORTEST_WORD: Final = 5
+_MOST_PATHS_BYTES: Final = 16 << 20
+_LEFT: Final = ("orig", "rej", "bak", "old", "save", "swp", "patch", "diff", "txt", "json", "log")
+_GENERIC: Final = re.compile(
+    r"(return|yield|raise|import|from|if|elif|else|try|except|finally|pass|break|continue|assert)?"
+    r"[\s\w.,()\[\]{}:*=\"'#-]{0,12}"
+)
+_WORD: Final = re.compile(rf"[A-Za-z_]\w{{{_SHORTEST_WORD - 1},}}")
+_VERSION: Final = re.compile(rb"^Version:\s*(\S+)", re.MULTILINE)
+
+
+def distinctive(added: Iterable[str], known: Collection[str]) -> tuple[str, ...]:
+    """Return the lines of a fix by which a copy of it is known: long ones that the base lacks."""
+    found = (
+        line
+        for line in sorted(added, key=lambda line: (-len(line), line))
+        if _SHORTEST_LINE <= len(line) <= _LONGEST_LINE
+        and line not in known
+        and not _GENERIC.fullmatch(line)
+    )
+    return tuple(line for line, _ in zip(found, range(_MOST_LINES), strict=False))
+
+
+def holds(text: str, lines: Collection[str]) -> bool:
+    """Whether a text, such as a patch, has more of the distinctive lines than by chance."""
+    own = {line.lstrip("+-<> \t").rstrip() for line in text.splitlines()}
+    matched = [line for line in lines if line in own or line.lstrip("+-<> \t") in own]
+    needed = max(_MUCH * len(lines), min(_ENOUGH, len(lines)))
+    return len(matched) >= needed and sum(map(len, matched)) >= _LEAST_CHARS
+
+
+def new_words(added: Iterable[str], base: str) -> frozenset[str]:
+    """Return names and words that a fix brings into a file."""
+    return frozenset(word for line in added for word in _WORD.findall(line) if word not in base)
+
+
+def is_compiled_from_fix(data: bytes, words: Collection[str]) -> bool:
+    """Whether bytecode has the names that the fix brings, and so was compiled after it."""
+    found = sum(word.encode() in data for word in words)
+    return bool(words) and found >= max(_MUCH * len(words), min(2, len(words)))
+
+
+async def find_lines(
+    sandbox: Sandbox, base: str, lines: tuple[str, ...], extensions: Collection[str]
+) -> tuple[str, ...]:
+    """Return files that are not in the commit `base` and hold the lines of a fix."""
+    if sum(map(len, lines)) < _LEAST_CHARS:
+        return ()
+    path = f"/tmp/{secrets.token_hex(8)}"  # noqa: S108 (in the sandbox)
+    await sandbox.write_file(path, "".join(f"{line}\n" for line in lines).encode())
+    names = [f"*.{ending}" for ending in (*sorted(extensions), *_LEFT)]
+    wanted = " -o ".join(f"-name '{name}'" for name in (*names, "*~", "*.py.*"))
+    script = (
+        r"find / \( -path /proc -o -path /sys -o -path /dev -o -path '*/.git/objects' \) -prune"
+        rf" -o -type f -size -{_LARGEST_BYTES >> 10}k \( {wanted} \) -print0 2>/dev/null |"
+        f" xargs -0 grep -lF -f {path} -- 2>/dev/null; rm -f {path}"
+    )
+    done = await sandbox.exec(script, timeout_s=_SEARCH_S, max_output=_MOST_PATHS_BYTES)
+    if done.timed_out:
+        log.warning("image_searched_in_part", why=f"it took longer than {_SEARCH_S:g} s")
+    tracked = await _tracked(sandbox, base)
+    found = [each for each in done.stdout.decode(errors="replace").splitlines() if each != path]
+    left = [each for each in found if each not in tracked][:_MOST_FILES]
+    return tuple([each for each in left if holds(await _text(sandbox, each), lines)])
+
+
+async def find_history(sandbox: Sandbox, base: str, lines: tuple[str, ...]) -> tuple[str, ...]:
+    """Return clones and bundles of the repository, and unreachable objects that hold the fix."""
+    done = await sandbox.exec(
+        _script().read_text(),
+        env={"BASE": base},
+        stdin="".join(f"{line}\n" for line in lines).encode(),
+        timeout_s=_SEARCH_S,
+    )
+    return tuple(done.stdout.decode(errors="replace").splitlines())
+
+
+async def newer_versions(sandbox: Sandbox, metadata: Iterable[str]) -> tuple[str, ...]:
+    """Return those of the metadata files that name a later version than another one does."""
+    versions: dict[str, tuple[int, ...]] = {}
+    for path in metadata:
+        if match := _VERSION.search((await _text(sandbox, path)).encode()):
+            versions[path] = tuple(_numbers(match[1].decode()))
+    oldest = min(versions.values(), default=())
+    return tuple(sorted(path for path, version in versions.items() if version > oldest))
+
+
+def metadata_patterns(names: Iterable[str]) -> Iterator[str]:
+    """Yield patterns of the paths of installed packages' metadata."""
+    for name in names:
+        yield f"*/{name}-[0-9]*.dist-info/METADATA"
+        yield f"*/{name}-[0-9]*.egg-info/PKG-INFO"
+        yield f"*/{name}.egg-info/PKG-INFO"
+
+
+def _numbers(version: str) -> list[int]:
+    """Return the numbers of a release; what comes after them, such as `.dev1`, does not count."""
+    match = re.match(r"(?:\d+!)?v?(\d+(?:\.\d+){0,5})", version)
+    return [int(part[:9]) for part in match[1].split(".")] if match else []
+
+
+async def _tracked(sandbox: Sandbox, base: str) -> frozenset[str]:
+    done = await sandbox.exec(
+        ["git", "ls-tree", "-r", "-z", "--name-only", "--full-tree", base],
+        timeout_s=_SEARCH_S,
+        max_output=_MOST_PATHS_BYTES,
+    )
+    names = done.stdout.decode(errors="replace").split("\0") if done.ok else []
+    return frozenset(posixpath.join(sandbox.workdir, name) for name in names)
+
+
+async def _text(sandbox: Sandbox, path: str) -> str:
+    try:
+        return (await sandbox.read_file(path, max_bytes=_LARGEST_BYTES)).decode(errors="replace")
+    except (OSError, SandboxError):
+        return ""
+
+
+def _script() -> Traversable:
+    return files("swe_rollout.grading") / "scripts" / "clones.sh"

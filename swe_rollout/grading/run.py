@@ -1,0 +1,235 @@
+"""One run of a task's tests, over one patch, in one sandbox: its steps in order, and what it shows.
+
+Whatever the patch does ends in a result; whatever else breaks raises. Used by `grader`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from swe_rollout.grading import integrity, junit, rules
+from swe_rollout.grading import official as official_script
+from swe_rollout.grading.program import program
+from swe_rollout.grading.test_files import mutated_patch
+from swe_rollout.grading.working_tree import AppliedPatch, WorkingTree
+from swe_rollout.sandbox import repository
+from swe_rollout.sandbox.patch_text import touched_paths
+from swe_rollout.verdict import TestReport, TestStatus, VerdictStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from swe_rollout.grading.junit import Case
+    from swe_rollout.grading.parsers.base import NamedLogParser
+    from swe_rollout.grading.twins import TestFile, Twin
+    from swe_rollout.instance import Instance
+    from swe_rollout.sandbox.base import ExecResult, Sandbox
+
+MAX_LOG_BYTES = 32 << 20
+TAIL_CHARS = 4000
+
+_KILLED = 128
+"""Exit codes above this are those of a shell that a signal has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """What a run showed."""
+
+    status: VerdictStatus
+    """As the log has it."""
+    report: TestReport
+    statuses: Mapping[str, TestStatus] = field(default_factory=dict)
+    """Of every test that the log names."""
+    findings: tuple[str, ...] = ()
+    contradictions: frozenset[str] = frozenset()
+    """Expected tests that the log reports both as passed and as failed."""
+    cases: Mapping[str, Case] | None = None
+    """Of the runner's report for machines; none where none was asked for."""
+    log: str = field(default="", repr=False)
+    output: bytes = field(default=b"", repr=False)
+    """The log as it was written, also of a run that broke off."""
+    log_tail: str = ""
+    duration_s: float = 0.0
+    test_files: tuple[TestFile, ...] = ()
+    """Of the hidden tests, where they were asked for."""
+    broke_off: str = ""
+    """How the run ended where it may have been by a signal, as the kernel's for memory; empty
+    where it did not, or resolves the task all the same."""
+
+    def failures(self, tests: Iterable[str]) -> Mapping[str, str]:
+        """Return what the run says about the failure of each test."""
+        return junit.failure_texts(self.log, self.cases or {}, tests)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of an instance's tests."""
+
+    instance: Instance
+    patch: str
+    timeout_s: float
+    parser: NamedLogParser
+    twin: Twin | None = None
+    """Takes the place of the hidden tests."""
+    reads_tests: bool = False
+    """Whether to read the hidden tests' files, before anything runs."""
+
+    def check(self) -> None:
+        """Raise TaskError when the instance does not say how its tests are run."""
+        program(self.instance.evaluation)
+
+    async def result(self, sandbox: Sandbox) -> RunResult:
+        """Carry it out in a new sandbox. Raises SandboxError, GraderError or TaskError."""
+        base = await repository.prepare(sandbox, self.instance)
+        tree, applied = WorkingTree(sandbox, self.instance, base), AppliedPatch()
+        if self.patch:
+            applied = await tree.apply(self.patch)
+            if applied.refusal is not None:
+                return without_tests(self.instance, VerdictStatus.PATCH_FAILED, applied.refusal)
+        test_files = await tree.read_tests() if self.reads_tests else ()
+        if (refusal := await tree.add_hidden_tests(only_try=self._is_official)) is not None:
+            return without_tests(self.instance, VerdictStatus.PATCH_FAILED, refusal)
+        if self.twin is not None and not self._is_official:
+            for path, text in self.twin.files.items():
+                await sandbox.write_file(path, text.encode())
+        return await self._run_tests(sandbox, base, applied, test_files)
+
+    @property
+    def _is_official(self) -> bool:
+        return self.instance.evaluation.script is not None
+
+    async def _run_tests(
+        self, sandbox: Sandbox, base: str, applied: AppliedPatch, test_files: tuple[TestFile, ...]
+    ) -> RunResult:
+        made = program(self.instance.evaluation)
+        setup, tests, findings = made.setup, made.tests, applied.findings
+        secret = f"/tmp/{secrets.token_hex(16)}"  # noqa: S108 (in the sandbox; nobody knows it)
+        path = f"{secret}.xml"
+        official = None
+        if self._is_official:
+            place = await self._place(sandbox, base)
+            official = self._setup(setup, place, applied.changed, f"{secret}.install")
+            setup, tests = official.text, place.adapt(tests)
+            findings += official.findings
+        reported = junit.with_report(tests, path)
+        result = await sandbox.exec(
+            type(made)(setup, reported or tests).text,
+            timeout_s=self.timeout_s,
+            max_output=MAX_LOG_BYTES,
+        )
+        if official is not None and official.installs:
+            findings += official_script.of_install(await _read(sandbox, f"{secret}.install"))
+        if result.timed_out:
+            cut = without_tests(
+                self.instance, VerdictStatus.TESTS_TIMED_OUT, _tail(result), result.duration_s
+            )
+            return replace(cut, output=result.stdout)
+        report: bytes | None = None
+        if reported is not None:
+            report = await _read(sandbox, path)
+        # A log of many megabytes takes seconds to read.
+        return await asyncio.to_thread(self._judge, result, report, findings, test_files)
+
+    def _setup(
+        self, setup: str, place: official_script.Place, changed: frozenset[str], path: str
+    ) -> official_script.Setup:
+        """Return what an official script does before the tests, for this run."""
+        tests = self.instance.test_patch
+        if self.twin is not None:
+            mutated = mutated_patch(tests, self.twin)
+            setup, tests = setup.replace(tests, mutated), mutated
+        changed |= frozenset(touched_paths(self.instance.test_patch))
+        return official_script.rewrite(setup, patch=tests, place=place, changed=changed, path=path)
+
+    async def _place(self, sandbox: Sandbox, base: str) -> official_script.Place:
+        """Find out whether the sandbox has the commit and the folder that the script names."""
+        named = self.instance.base_commit or base
+        found = await sandbox.exec(
+            ["git", "cat-file", "-e", f"{named}^{{commit}}"], timeout_s=repository.STEP_S
+        )
+        return official_script.Place(
+            self.instance.workdir, sandbox.workdir, "" if found.ok else named, base
+        )
+
+    def _judge(
+        self,
+        result: ExecResult,
+        report: bytes | None,
+        findings: tuple[str, ...],
+        test_files: tuple[TestFile, ...],
+    ) -> RunResult:
+        problem = _problem(result)
+        log = "" if problem else result.stdout.decode(errors="replace")
+        log = log.replace("\r\n", "\n").replace("\r", "\n")
+        expected = self.instance.expected
+        names = frozenset(expected.fail_to_pass + expected.pass_to_pass)
+        results = [] if problem else self.parser.read(log)
+        statuses = {result.test: result.status for result in results}
+        judgement = rules.judge(statuses, expected, self.instance.rule, log=log)
+        contradictions = integrity.contradictions(results, names)
+        findings += integrity.of_contradictions(contradictions)
+        status = judgement.status
+        if problem:
+            findings += (problem,)
+        elif found := integrity.of_exit(statuses, result.exit_code):
+            # As in the official harness: such a log does not describe the run that happened.
+            status = VerdictStatus.UNRESOLVED
+            findings += found
+        return RunResult(
+            status,
+            judgement.report,
+            statuses,
+            findings,
+            contradictions,
+            cases=None if report is None else junit.read_report(report),
+            log=log,
+            output=result.stdout,
+            log_tail=_tail(result),
+            duration_s=result.duration_s,
+            test_files=test_files,
+            broke_off=_end_by_signal(result, status),
+        )
+
+
+def without_tests(
+    instance: Instance, status: VerdictStatus, why: str, duration_s: float = 0.0
+) -> RunResult:
+    """Make a result that rests on no test."""
+    return RunResult(
+        status,
+        rules.report_of({}, instance.expected, instance.rule),
+        log_tail=why[-TAIL_CHARS:],
+        duration_s=duration_s,
+    )
+
+
+def _problem(result: ExecResult) -> str:
+    """Return why the log does not describe a whole run; empty when it does."""
+    if result.exit_code > _KILLED:
+        return f"the test run broke off with exit code {result.exit_code}"
+    if result.stdout_bytes > len(result.stdout):
+        return f"the log is longer than {MAX_LOG_BYTES >> 20} MiB: its end is missing"
+    return ""
+
+
+def _end_by_signal(result: ExecResult, status: VerdictStatus) -> str:
+    if status is VerdictStatus.RESOLVED or result.exit_code < _KILLED:
+        return ""
+    return "the tests ended as by a signal, such as the kernel's where memory is out"
+
+
+async def _read(sandbox: Sandbox, path: str) -> bytes:
+    """Read a report that a run may have written; empty where it has not."""
+    try:
+        return await sandbox.read_file(path, max_bytes=junit.MAX_BYTES)
+    except OSError:
+        return b""
+
+
+def _tail(result: ExecResult) -> str:
+    shown = result.stdout if result.stdout.strip() else result.stderr
+    return shown[-TAIL_CHARS:].decode(errors="replace")

@@ -1,0 +1,152 @@
+"""Decide which changes of a patch don't take part in its grading. Pure.
+
+Files that steer how tests run, the graded tests' folders, modules that would be imported in place
+of others, and compiled code go back to the base's state, unless the gold patch changes them. A
+patch that solves its task does not need them: with the gold patch, the hidden tests pass without.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+_STEERING: Final = (
+    "conftest.py",
+    "pytest.ini",
+    ".pytest.ini",
+    "pytest.toml",
+    ".pytest.toml",
+    "tox.ini",
+    "tox.toml",
+    "setup.cfg",
+    "setup.py",
+    "pyproject.toml",
+    ".coveragerc",
+    ".env",
+    "*.env",
+    ".envrc",
+    ".gitattributes",
+    "noxfile.py",
+    "runtests.py",
+    "Makefile",
+    "GNUmakefile",
+    "sitecustomize.*",
+    "usercustomize.*",
+    "*.pth",
+    "*.egg-link",
+    "entry_points.txt",
+)
+_COMPILED: Final = ("*.pyc", "*.pyo", "*.so", "*.so.*", "*.pyd", "*.dylib", "*.dll", "*.egg")
+_TESTS: Final = re.compile(r"tests?(?:[_-].*)?|testing")
+_MODULE: Final = re.compile(r"\.(?:py|[\w-]*\.?so|pyd)$")
+_RUNNERS: Final = frozenset(
+    """pytest _pytest py pluggy iniconfig packaging exceptiongroup tomli colorama attr attrs xdist
+    pytest_asyncio pytest_cov coverage hypothesis nose nose2 tox setuptools pkg_resources pip
+    sitecustomize usercustomize mock six""".split()  # noqa: SIM905
+)
+IMPORTED: Final = _RUNNERS | sys.stdlib_module_names
+"""Names that tests import from elsewhere, wherever they run; an image may have more."""
+MOST: Final = 5000
+"""Changes that are undone; a patch with more can't be graded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """A change that is undone."""
+
+    path: str
+    """What goes back to the base's state: a file, or a whole folder."""
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.why}; undone"
+
+
+@dataclass(frozen=True, slots=True)
+class Shadow:
+    """A module outside of packages, which may be imported in place of another."""
+
+    folder: str
+    """Empty: the root of the repository."""
+    name: str
+    path: str
+    """What goes away if it does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What the files of a task say about changes."""
+
+    gold: frozenset[str]
+    """Paths that the gold patch changes."""
+    hidden: frozenset[str]
+    """Paths that the test patch changes."""
+    commands: str
+    """The test commands."""
+
+    def undone(self, touched: Collection[str]) -> tuple[Undone, ...]:
+        """Return the changes to undo, of the paths that a patch has changed in fact."""
+        return tuple(undone for path in sorted(touched) if (undone := self._undone(path)))
+
+    def _undone(self, path: str) -> Undone | None:
+        if path in self.hidden:
+            return Undone(path, f"edits {path}, a graded test file")
+        for file in self.hidden:
+            if file.endswith(".py") and path.startswith(f"{file.removesuffix('.py')}/"):
+                return Undone(file.removesuffix(".py"), f"adds {path} beside {file}, a graded test")
+        return None if path in self.gold else self._unneeded(path)
+
+    def _unneeded(self, path: str) -> Undone | None:
+        name = path.rpartition("/")[2]
+        if any(fnmatchcase(name, pattern) for pattern in _STEERING) or path in self._words():
+            return Undone(path, f"edits {path}, which steers how tests run")
+        if any(fnmatchcase(name, pattern) for pattern in _COMPILED):
+            return Undone(path, f"edits {path}, which is compiled")
+        if any(path == folder or path.startswith(f"{folder}/") for folder in self._folders()):
+            return Undone(path, f"edits {path}, in the folder of graded tests")
+        return None
+
+    def shadows(self, touched: Collection[str]) -> tuple[Shadow, ...]:
+        """Return changed modules and packages that may stand in for others, by their paths."""
+        found: dict[str, Shadow] = {}
+        for path in touched:
+            if path in self.gold or not (path.endswith(".py") or _MODULE.search(path)):
+                continue
+            for shadow in _shadows(path):
+                if not any(gold.startswith(f"{shadow.path}/") for gold in self.gold):
+                    found[shadow.path] = shadow
+        return tuple(found.values())
+
+    def _words(self) -> frozenset[str]:
+        """Return the words of the commands that may be paths, such as `bin/test`."""
+        found = re.findall(r"[\w./-]+", self.commands)
+        return frozenset(word.removeprefix("./") for word in found)
+
+    def _folders(self) -> Iterator[str]:
+        """Yield the folders of the hidden tests, the widest that have no file of the gold patch."""
+        for file in self.hidden:
+            parts = file.split("/")[:-1]
+            for depth, part in enumerate(parts, start=1):
+                folder = "/".join(parts[:depth])
+                if _TESTS.fullmatch(part) and not any(
+                    gold.startswith(f"{folder}/") for gold in self.gold
+                ):
+                    yield folder
+                    break
+
+
+def _shadows(path: str) -> Iterator[Shadow]:
+    folder, _, name = path.rpartition("/")
+    module = name.partition(".")[0]
+    if module in ("__init__", "__main__"):
+        above, _, package = folder.rpartition("/")
+        if package:
+            yield Shadow(above, package, folder)
+    elif module:
+        yield Shadow(folder, module, path)

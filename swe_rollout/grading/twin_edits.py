@@ -1,0 +1,255 @@
+"""Edit test files for twins, place by place: all else keeps its bytes and its lines. Pure.
+
+Test files come from datasets and are only parsed. What can't be parsed, or is too large or too
+deep, gets no edit.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import string
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Collection, Iterator
+
+_LARGEST_CHARS = 1 << 20
+_SHORTEST_WITNESS = 4
+_LONGEST_WITNESS = 60
+_TRIES = 20
+_LETTERS = string.ascii_lowercase
+_INNER = re.compile(r"(?<![\"'\\])(?<!\\.)(?<!\\..)(?<!\\...)[0-9A-Za-z](?![\"'])", re.ASCII)
+"""Matches letters of a literal that are in no escape and in no prefix or end."""
+_UNLIKELY_ERROR = "BufferError"
+_OPPOSITES = {
+    "assertTrue": "assertFalse",
+    "assertFalse": "assertTrue",
+    "assertIsNone": "assertIsNotNone",
+    "assertIsNotNone": "assertIsNone",
+    "assertIn": "assertNotIn",
+    "assertNotIn": "assertIn",
+}
+_EQUALITIES = frozenset(
+    {
+        "assertEqual",
+        "assertEquals",
+        "assertListEqual",
+        "assertDictEqual",
+        "assertTupleEqual",
+        "assertSetEqual",
+        "assertMultiLineEqual",
+        "assertSequenceEqual",
+        "assertCountEqual",
+        "assertHTMLEqual",
+    }
+)
+_RAISES = frozenset({"raises", "assertRaises", "assertRaisesMessage", "assertRaisesRegex"})
+
+TestFunction = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Bytes `[start, end)` of a file, and what stands there in the twin."""
+
+    start: int
+    end: int
+    text: str
+    witness: str = ""
+    """A text that the test's failure shows only if the code under test gave the right value."""
+    line: int = 0
+    """Of the edited place, from 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A test file: its text, and the tests in it."""
+
+    text: str
+    functions: tuple[TestFunction, ...]
+
+    @classmethod
+    def of(cls, text: str) -> Source:
+        """Parse a file; it has no tests where that fails."""
+        if len(text) > _LARGEST_CHARS or "\r" in text:
+            return cls(text, ())
+        try:
+            return cls(text, tuple(_tests(ast.parse(text).body)))
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return cls(text, ())
+
+    def part(self, function: TestFunction) -> str:
+        """Return the text of a function, decorators aside."""
+        return ast.get_source_segment(self.text, function) or ""
+
+    def edited(self, edits: Collection[Edit]) -> str:
+        """Return the text with these edits, of which none overlap."""
+        data = self.text.encode()
+        # Of insertions at one place, the one that was made last goes in first.
+        for edit in sorted(edits, key=lambda each: each.start)[::-1]:
+            data = data[: edit.start] + edit.text.encode() + data[edit.end :]
+        return data.decode()
+
+    def offsets(self) -> list[int]:
+        """Return the byte at which each line begins."""
+        found, at = [], 0
+        for line in self.text.encode().split(b"\n"):
+            found.append(at)
+            at += len(line) + 1
+        return found
+
+
+def failing(source: Source, function: TestFunction, token: str) -> Edit:
+    """Return the edit that fails the test at the end of its body, with `token` as the message."""
+    last = function.body[-1]
+    end = source.offsets()[(last.end_lineno or last.lineno) - 1] + (last.end_col_offset or 0)
+    statement = f'raise AssertionError("{token}")'
+    first = function.body[0]
+    if first.lineno == function.lineno:
+        return Edit(end, end, f"; {statement}")
+    return Edit(end, end, f"\n{' ' * first.col_offset}{statement}")
+
+
+def changed(source: Source, function: TestFunction, chance: random.Random) -> list[Edit]:
+    """Return edits after which no expectation of the test holds, as its author could have written.
+
+    Only what must hold in a test that passes is changed, so that a right result can't pass.
+    """
+    places = _Places(source, source.offsets(), chance)
+    edits = [edit for node in ast.walk(function) for edit in places.of(node)]
+    edits.sort(key=lambda each: (each.start, each.end))
+    overlap = any(edit.start < before.end for before, edit in pairwise(edits))
+    return [] if overlap else edits
+
+
+def _tests(body: list[ast.stmt]) -> Iterator[TestFunction]:
+    for node in body:
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                yield node
+            case ast.ClassDef() | ast.If() | ast.With():
+                yield from _tests(node.body)
+            case ast.Try():
+                yield from _tests([*node.body, *node.orelse])
+            case _:
+                pass
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where a file's bytes are, and the choices of one twin."""
+
+    source: Source
+    offsets: list[int]
+    chance: random.Random
+
+    def of(self, node: ast.AST) -> Iterator[Edit]:
+        match node:
+            case ast.Assert(test=test):
+                yield from self._condition(test)
+            case ast.Call(func=ast.Attribute(attr=name)) | ast.Call(func=ast.Name(id=name)):
+                yield from self._call(node, name)
+            case _:
+                pass
+
+    def _condition(self, test: ast.expr) -> Iterator[Edit]:
+        match test:
+            case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
+                yield from self._unequal(left, right)
+            case ast.Compare(left=ast.Constant(value=str() as text) as left, ops=[ast.In()]):
+                # A text that is searched for must not be there by accident.
+                yield from self._letter(left, text, "".join(self.chance.choices(_LETTERS, k=6)))
+            case ast.BoolOp(op=ast.And(), values=[first, *_]):
+                yield from self._condition(first)
+            case _:
+                yield from self._wrapped(test, "not (", ")")
+
+    def _call(self, node: ast.Call, name: str) -> Iterator[Edit]:
+        if name in _EQUALITIES and len(node.args) > 1:
+            yield from self._unequal(node.args[0], node.args[1])
+        elif name in _RAISES and node.args and isinstance(node.args[0], (ast.Name, ast.Attribute)):
+            yield Edit(*self._span(node.args[0]), _UNLIKELY_ERROR)
+        elif name in _OPPOSITES:
+            _, end = self._span(node.func)
+            yield Edit(end - len(name), end, _OPPOSITES[name])
+
+    def _unequal(self, left: ast.expr, right: ast.expr) -> Iterator[Edit]:
+        """Change a constant on one side; where there is none, pair that side with another value."""
+        for side in (right, left):
+            for constant in _literals(side):
+                if edits := list(self._constant(constant, is_whole=constant is side)):
+                    yield from edits
+                    return
+        yield from self._wrapped(right, "(", ", None)")
+
+    def _constant(self, node: ast.Constant, *, is_whole: bool) -> Iterator[Edit]:
+        match node.value:
+            case bool() | None:
+                yield Edit(*self._span(node), repr(not node.value))
+            case int() | float():
+                yield Edit(*self._span(node), repr(node.value + self.chance.choice((1, 2))))
+            case str() as text:
+                witness = text if is_whole and _shows(text) else ""
+                yield from self._letter(node, text, "", witness)
+            case bytes() as data:
+                yield from self._letter(node, data, "")
+            case _:
+                pass
+
+    def _letter(
+        self, node: ast.Constant, value: str | bytes, more: str, witness: str = ""
+    ) -> Iterator[Edit]:
+        """Change one letter of a text where it stands, or put `more` before it."""
+        start, end = self._span(node)
+        literal = self.source.text.encode()[start:end].decode()
+        places = [place.start() for place in _INNER.finditer(literal)]
+        self.chance.shuffle(places)
+        for at in places[:_TRIES]:
+            pool = string.digits if literal[at].isdigit() else _LETTERS
+            new = more + literal[at] if more else self.chance.choice(pool.replace(literal[at], ""))
+            if _value(literal[:at] + new + literal[at + 1 :]) not in (value, None):
+                place = start + len(literal[:at].encode())
+                yield Edit(place, place + 1, new, witness, node.lineno)
+                return
+        yield from self._wrapped(node, "(", ', "")' if more else ", None)")
+
+    def _wrapped(self, node: ast.expr, before: str, behind: str) -> Iterator[Edit]:
+        start, end = self._span(node)
+        yield Edit(start, start, before)
+        yield Edit(end, end, behind)
+
+    def _span(self, node: ast.expr) -> tuple[int, int]:
+        start = self.offsets[node.lineno - 1] + node.col_offset
+        end = self.offsets[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
+        return start, end
+
+
+def _shows(text: str) -> bool:
+    """Whether a failure that shows this text shows it whole."""
+    return _SHORTEST_WITNESS <= len(text) <= _LONGEST_WITNESS and text.isprintable()
+
+
+def _value(literal: str) -> object:
+    try:
+        return ast.literal_eval(literal)
+    except (SyntaxError, ValueError):
+        return None
+
+
+def _literals(value: ast.expr) -> Iterator[ast.Constant]:
+    """Yield the constants of a literal, the plainest place first; none for other expressions."""
+    match value:
+        case ast.Constant():
+            yield value
+        case ast.List(elts=elements) | ast.Tuple(elts=elements):
+            for element in elements:
+                yield from _literals(element)
+        case ast.Dict(values=values):
+            for element in values:
+                yield from _literals(element)
+        case _:
+            pass

@@ -1,0 +1,193 @@
+"""The working tree of a sandbox that grades: the patch in it, and the hidden tests.
+
+What a patch does to keep them out, or to steer them, is refused or undone. Used by `run`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from swe_rollout.errors import GraderError, TaskError
+from swe_rollout.grading import integrity, steering
+from swe_rollout.grading.program import program
+from swe_rollout.grading.test_files import read_test_files
+from swe_rollout.grading.twins import other_files
+from swe_rollout.sandbox import repository
+from swe_rollout.sandbox.patch_text import touched_paths
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from swe_rollout.grading.twins import TestFile
+    from swe_rollout.instance import Instance
+    from swe_rollout.sandbox.base import Sandbox
+
+_DOES_NOT_APPLY = 60
+_PATCH_IN_THE_WAY = 61
+_MAX_PATHS_BYTES = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedPatch:
+    """What became of a patch."""
+
+    refusal: str | None = None
+    findings: tuple[str, ...] = ()
+    changed: frozenset[str] = frozenset()
+    """Paths that it has changed in the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkingTree:
+    """The repository of an instance in a sandbox, prepared at its base commit."""
+
+    sandbox: Sandbox
+    instance: Instance
+    base: str
+    """The commit that is recorded as the base."""
+
+    async def apply(self, patch: str) -> AppliedPatch:
+        """Apply a patch, and undo what must not take part."""
+        # Seconds, for a patch of many megabytes.
+        named = await asyncio.to_thread(touched_paths, patch)
+        strict = any(_is_unsafe(path) for path in named)
+        result = await self.sandbox.exec(
+            _script("apply.sh"),
+            env={"BASE": self.base, "LOOSE": "" if strict else "yes"},
+            stdin=patch.encode(errors="replace"),
+            timeout_s=repository.STEP_S,
+            max_output=_MAX_PATHS_BYTES,
+        )
+        if result.exit_code == _DOES_NOT_APPLY and not result.timed_out:
+            return AppliedPatch(repository.failure_text(result))
+        if not result.ok:
+            raise GraderError(
+                "the patch could not be applied in the sandbox", why=repository.failure_text(result)
+            )
+        if result.truncated:
+            return AppliedPatch("it changes too many files")
+        changed = {
+            path.removeprefix("./")
+            for path in result.stdout.decode(errors="replace").split("\0")
+            if path
+        }
+        if odd := next((path for path in changed if _is_unsafe(path) or "\t" in path), None):
+            return AppliedPatch(f"it has a file with the name {odd!r:.200}")
+        return await self._undo(changed)
+
+    async def _undo(self, changed: set[str]) -> AppliedPatch:
+        task = steering.Task(
+            frozenset(touched_paths(self.instance.gold_patch)),
+            frozenset((*touched_paths(self.instance.test_patch), *self.instance.test_files)),
+            program(self.instance.evaluation).tests,
+        )
+        undone = [
+            *task.undone(changed),
+            *await self._shadows(task.shadows(changed)),
+        ]
+        if len(undone) > steering.MOST:
+            return AppliedPatch(
+                f"it changes more than {steering.MOST} files that steer how tests run"
+            )
+        if undone:
+            listing = "".join(f"{each.path}\n" for each in undone)
+            result = await self.sandbox.exec(
+                _script("hidden_tests.sh"),
+                env={"BASE": self.base, "CHECK": ""},
+                stdin=f"{listing}\n".encode(),
+                timeout_s=repository.STEP_S,
+            )
+            if result.exit_code in (_DOES_NOT_APPLY, _PATCH_IN_THE_WAY) and not result.timed_out:
+                return AppliedPatch(
+                    f"it can't be undone in part: {repository.failure_text(result)}"
+                )
+            if not result.ok:
+                raise GraderError(
+                    "changes of the patch could not be undone", why=repository.failure_text(result)
+                )
+        kept = changed - {each.path for each in undone}
+        return AppliedPatch(
+            findings=integrity.shown(str(each) for each in undone), changed=frozenset(kept)
+        )
+
+    async def _shadows(self, candidates: Iterable[steering.Shadow]) -> list[steering.Undone]:
+        """Return the modules that would be imported in place of others."""
+        listing = "".join(
+            f"{each.folder}\t{each.name}\t{int(each.name in steering.IMPORTED)}\t{each.path}\n"
+            for each in candidates
+        )
+        if not listing:
+            return []
+        result = await self.sandbox.exec(
+            _script("shadows.sh"),
+            env={"BASE": self.base},
+            stdin=listing.encode(),
+            timeout_s=repository.STEP_S,
+            max_output=_MAX_PATHS_BYTES,
+        )
+        if not result.ok:
+            raise GraderError(
+                "new modules could not be compared with what is installed",
+                why=repository.failure_text(result),
+            )
+        return [
+            steering.Undone(path, f"adds {path}, which would be imported in place of another")
+            for path in result.stdout.decode(errors="replace").splitlines()
+        ]
+
+    async def read_tests(self) -> tuple[TestFile, ...]:
+        """Add the hidden tests and read their files; none where the patch prevents it."""
+        if await self.add_hidden_tests(only_try=False) is not None:
+            return ()
+        hidden = touched_paths(self.instance.test_patch)
+        others = other_files(self.instance.expected, self.instance.digest)
+        paths = dict.fromkeys((*hidden, *(path for path in others if not _is_unsafe(path))))
+        return await read_test_files(self.sandbox, self.base, tuple(paths))
+
+    async def add_hidden_tests(self, *, only_try: bool) -> str | None:
+        """Restore the graded test files; return why the patch prevents it, or none.
+
+        With `only_try` the test patch is not applied: an official script does that itself.
+        """
+        paths = [*touched_paths(self.instance.test_patch), *self.instance.test_files]
+        if any(_is_unsafe(path) for path in paths):
+            raise _bad_test_patch(self.instance, "it names files outside the repository")
+        listing = "".join(f"{path}\n" for path in paths)
+        result = await self.sandbox.exec(
+            _script("hidden_tests.sh"),
+            env={"BASE": self.base, "CHECK": "yes" if only_try else ""},
+            stdin=f"{listing}\n{self.instance.test_patch}".encode(errors="replace"),
+            timeout_s=repository.STEP_S,
+        )
+        if result.exit_code == _PATCH_IN_THE_WAY and not result.timed_out:
+            why = repository.failure_text(result)
+            return f"the hidden tests can't be added after the patch: {why}"
+        if result.exit_code == _DOES_NOT_APPLY and not result.timed_out:
+            raise _bad_test_patch(self.instance, repository.failure_text(result))
+        if not result.ok:
+            raise GraderError(
+                "the hidden tests could not be added", why=repository.failure_text(result)
+            )
+        return None
+
+
+def _is_unsafe(path: str) -> bool:
+    """Whether a path leaves the repository or enters its git directory."""
+    parts = path.split("/")
+    return path.startswith("/") or ".." in parts or ".git" in parts or "\n" in path
+
+
+def _bad_test_patch(instance: Instance, why: str) -> TaskError:
+    return TaskError(
+        f"the test patch of {instance.instance_id} does not apply to its own base",
+        why=why,
+        fix="use the image that belongs to the instance, or leave it out",
+        retryable=False,
+    )
+
+
+def _script(name: str) -> str:
+    return (files("swe_rollout.grading") / "scripts" / name).read_text()

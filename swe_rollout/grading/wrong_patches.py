@@ -1,0 +1,289 @@
+"""Patches that resolve nothing, made for one task: a row whose tests accept one of them is bad.
+
+Made of the base's own files, which come from a dataset: they are only read and parsed. What can't
+be parsed, or is too large, is left alone.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from swe_rollout.sandbox import repository
+from swe_rollout.sandbox.patch_text import file_diffs, touched_paths
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    from swe_rollout.instance import Instance
+    from swe_rollout.sandbox.base import Sandbox
+
+_MOST_FILES: Final = 50
+_LARGEST_BYTES: Final = 1 << 20
+_PLAIN_PATH: Final = re.compile(r'(?!/)[^\x00-\x1f\x7f"\\]{1,500}')
+"""Paths that stand in a diff as they are."""
+_HUNK: Final = re.compile(rb"@@ -(\d{1,9})(?:,(\d{1,9}))? \+\d{1,9}(?:,(\d{1,9}))? @@")
+_CONFTEST: Final = "conftest.py"
+_SKIP_ALL: Final = """
+
+import pytest
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        item.add_marker(pytest.mark.skip(reason="skipped by an audit"))
+"""
+_SKIP_MODULE: Final = """
+
+import sys
+
+if "pytest" in sys.modules:
+    import pytest
+
+    pytest.skip("skipped by an audit", allow_module_level=True)
+if "unittest" in sys.modules:
+    import unittest
+
+    raise unittest.SkipTest("skipped by an audit")
+"""
+_RETURN: Final = "return None"
+_SKIP: Final = 'raise __import__("unittest").SkipTest("skipped by an audit")'
+"""pytest takes this as a skip, too."""
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Wrong(StrEnum):
+    """A kind of wrong patch, and the name of its check."""
+
+    DELETE_TESTS = "delete_tests"
+    """The files of the graded tests are deleted."""
+    CONSTANT_RETURN = "constant_return"
+    """Every function that the gold patch changes returns None."""
+    ALL_SKIPPED = "all_skipped"
+    """conftest.py, and each module that the gold patch changes, skip all tests."""
+    SKIPPED_CALLS = "skipped_calls"
+    """Every function that the gold patch changes skips the test that calls it."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrongPatch:
+    """A patch, or why none can be made for the task."""
+
+    kind: Wrong
+    text: str = ""
+    why_none: str = ""
+
+
+async def make_wrong_patches(sandbox: Sandbox, instance: Instance) -> tuple[WrongPatch, ...]:
+    """Make the task's wrong patches of the files in a new sandbox. Raises as `prepare` does."""
+    if instance.folder is not None:
+        why = "the task has folders, and no repository"
+        return tuple(WrongPatch(kind, why_none=why) for kind in Wrong)
+    base = await repository.prepare(sandbox, instance)
+    tests, sources = _test_paths(instance), _source_paths(instance)
+    files = await _read(sandbox, base, (*tests, *sources, _CONFTEST))
+    # Parsing takes a moment for large files.
+    return await asyncio.to_thread(_made, instance, files, tests, sources)
+
+
+def _made(
+    instance: Instance, files: Mapping[str, str], tests: Collection[str], sources: Collection[str]
+) -> tuple[WrongPatch, ...]:
+    no_function = "the gold patch changes no Python function that the base has"
+    constant, skipped = (
+        "".join(_with_bodies(instance.gold_patch, files, body)) for body in (_RETURN, _SKIP)
+    )
+    return (
+        _patch(
+            Wrong.DELETE_TESTS,
+            "".join(file_diff(path, files.get(path), None) for path in tests),
+            "the base has no file of the graded tests",
+        ),
+        _patch(Wrong.CONSTANT_RETURN, constant, no_function),
+        _patch(Wrong.ALL_SKIPPED, _skips(files, sources), "the gold patch changes no Python"),
+        _patch(Wrong.SKIPPED_CALLS, skipped, no_function),
+    )
+
+
+def _patch(kind: Wrong, text: str, why_none: str) -> WrongPatch:
+    return WrongPatch(kind, text) if text else WrongPatch(kind, why_none=why_none)
+
+
+def _test_paths(instance: Instance) -> tuple[str, ...]:
+    """Return the files of the graded tests: of the test patch, and those that ids name."""
+    listed = (*instance.expected.fail_to_pass, *instance.expected.pass_to_pass)
+    named = (test.partition("::")[0] for test in listed if "::" in test)
+    return _plain((*touched_paths(instance.test_patch), *instance.test_files, *named))
+
+
+def _source_paths(instance: Instance) -> tuple[str, ...]:
+    return _plain(path for path in touched_paths(instance.gold_patch) if path.endswith(".py"))
+
+
+def _plain(paths: Iterable[str]) -> tuple[str, ...]:
+    """Return paths that stay in the repository and need no quotes; a few of them."""
+    kept = (
+        path
+        for path in dict.fromkeys(paths)
+        if _PLAIN_PATH.fullmatch(path) and not {"..", ".git", ""} & set(path.split("/"))
+    )
+    return tuple(kept)[:_MOST_FILES]
+
+
+async def _read(sandbox: Sandbox, base: str, paths: Iterable[str]) -> dict[str, str]:
+    """Return the text of the files that the base has; of others, and of binary ones, nothing."""
+    found: dict[str, str] = {}
+    for path in dict.fromkeys(paths):
+        result = await sandbox.exec(
+            ["git", "cat-file", "blob", f"{base}:{path}"], max_output=_LARGEST_BYTES
+        )
+        whole = result.ok and result.stdout_bytes == len(result.stdout)
+        try:
+            text = result.stdout.decode() if whole else ""
+        except UnicodeDecodeError:
+            continue
+        if text and "\0" not in text:
+            found[path] = text
+    return found
+
+
+def _skips(files: Mapping[str, str], sources: Collection[str]) -> str:
+    if not sources:
+        return ""
+    parts = [file_diff(_CONFTEST, files.get(_CONFTEST), files.get(_CONFTEST, "") + _SKIP_ALL)]
+    parts += [
+        file_diff(path, files[path], files[path] + _SKIP_MODULE)
+        for path in sources
+        if path in files and path != _CONFTEST
+    ]
+    return "".join(parts)
+
+
+def _with_bodies(gold_patch: str, files: Mapping[str, str], body: str) -> Iterator[str]:
+    """Yield the diff of each file in which the functions that gold changes have this body."""
+    for part in file_diffs(gold_patch.encode(errors="replace")):
+        for path in part.paths:
+            old = files.get(path) if path.endswith(".py") else None
+            new = old and with_bodies(old, changed_lines(part.data), body)
+            if old and new:
+                yield file_diff(path, old, new)
+                break
+
+
+def changed_lines(diff: bytes) -> frozenset[int]:
+    """Return the lines of the old file that the diff of one file removes or adds lines after."""
+    found, at, old, new = set[int](), 0, 0, 0
+    for line in diff.split(b"\n"):
+        if old <= 0 and new <= 0:
+            if match := _HUNK.match(line):
+                at, old, new = (int(1 if each is None else each) for each in match.groups())
+                # The hunk of a mere insertion names the line before it.
+                at += old == 0
+            continue
+        kind = line[:1]
+        if kind == b"-":
+            found.add(at)
+        elif kind == b"+":
+            found.add(max(1, at - 1))
+        at += kind in (b"-", b" ", b"")
+        old -= kind in (b"-", b" ", b"")
+        new -= kind in (b"+", b" ", b"")
+    return frozenset(found)
+
+
+def with_bodies(text: str, lines: Collection[int], body: str) -> str:
+    """Return the source with this statement as the body of each function around these lines.
+
+    Empty when there is none, or when the source can't be parsed.
+    """
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ""
+    functions = [node for node in ast.walk(tree) if isinstance(node, _Function)]
+    around = _innermost(functions)
+    chosen = {id(each): each for line in lines if (each := around.get(line)) is not None}
+    data, starts = text.encode(), _line_starts(text)
+    kept, at = list[bytes](), 0
+    for start, end in sorted(_body(each, starts) for each in chosen.values()):
+        if start >= at:  # Of functions inside each other, the outer one counts.
+            kept += (data[at:start], body.encode())
+            at = end
+    new = b"".join((*kept, data[at:])).decode(errors="replace")
+    return new if kept and _parses(new) else ""
+
+
+def _innermost(functions: Iterable[_Function]) -> dict[int, _Function]:
+    """Return the innermost function around each line. Python bounds how deep they nest."""
+    found: dict[int, _Function] = {}
+    for each in sorted(functions, key=_first_line):
+        found.update(dict.fromkeys(range(_first_line(each), (each.end_lineno or 0) + 1), each))
+    return found
+
+
+def _first_line(node: ast.stmt) -> int:
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(each.lineno for each in decorators)])
+
+
+def _body(function: _Function, starts: list[int]) -> tuple[int, int]:
+    """Return the bytes `[start, end)` of a function's body."""
+    first, last = function.body[0], function.body[-1]
+    # A decorator's `@` stands where its function's `def` does.
+    start = starts[_first_line(first) - 1] + first.col_offset
+    end = starts[(last.end_lineno or last.lineno) - 1] + (last.end_col_offset or 0)
+    return start, end
+
+
+def _line_starts(text: str) -> list[int]:
+    """Return the byte at which each of Python's lines begins."""
+    found, at = [], 0
+    for line in re.split(rb"(?<=\n)|(?<=\r)(?!\n)", text.encode()):
+        found.append(at)
+        at += len(line)
+    return found
+
+
+def _parses(text: str) -> bool:
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
+def file_diff(path: str, old: str | None, new: str | None) -> str:
+    """Return the diff, in git's form, of a whole text file; None: it is not there.
+
+    Empty where nothing changes.
+    """
+    if old == new:
+        return ""
+    head = f"diff --git a/{path} b/{path}\n"
+    if old is None:
+        head += "new file mode 100644\n"
+    if new is None:
+        head += "deleted file mode 100644\n"
+    before, after = _lines(old or ""), _lines(new or "")
+    return (
+        f"{head}--- {'/dev/null' if old is None else f'a/{path}'}\n"
+        f"+++ {'/dev/null' if new is None else f'b/{path}'}\n"
+        f"@@ -{_range(before)} +{_range(after)} @@\n"
+        f"{''.join(f'-{line}' for line in before)}{''.join(f'+{line}' for line in after)}"
+    )
+
+
+def _lines(text: str) -> list[str]:
+    """Return lines as git has them, with their ends."""
+    lines = text.split("\n")
+    last = lines.pop()
+    ended = [f"{line}\n" for line in lines]
+    return [*ended, f"{last}\n\\ No newline at end of file\n"] if last else ended
+
+
+def _range(lines: list[str]) -> str:
+    return f"1,{len(lines)}" if lines else "0,0"

@@ -1,0 +1,55 @@
+"""slime's fully asynchronous rollout, which ends when too many episodes failed.
+
+    --rollout-function-path swe_rollout.integrations.slime_async.generate_rollout
+
+slime's own only logs what a generate function raises, and waits for other groups forever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from swe_rollout.training.failure_rate import FailureRateError
+
+POLL_S: Final = 0.25
+_STOPPED: Final = "swe_rollout_stopped"
+
+
+def note(args: Any, error: FailureRateError) -> None:
+    """Note what ends the rollout, where its step looks: slime's worker has a thread of its own."""
+    setattr(args, _STOPPED, error)
+
+
+def generate_rollout(
+    args: Any,
+    rollout_id: int,
+    data_buffer: Any,
+    evaluation: bool = False,  # noqa: FBT001, FBT002 - slime's signature
+) -> Any:
+    """Return the groups of a step, as slime's `generate_rollout_fully_async` does.
+
+    Raises FailureRateError when too many of the last episodes failed.
+    """
+    from slime.rollout import fully_async_rollout as slime  # noqa: PLC0415 - where it runs
+
+    if evaluation:
+        return slime.generate_rollout_fully_async(args, rollout_id, data_buffer, evaluation)
+    # The public function blocks its thread, and can't be stopped.
+    groups = slime._generate_rollout_async(args, rollout_id, data_buffer)  # noqa: SLF001
+    return slime.run(_until_stopped(args, groups))
+
+
+async def _until_stopped(args: Any, groups: Coroutine[None, None, Any]) -> Any:
+    task = asyncio.ensure_future(groups)
+    while not task.done():
+        await asyncio.wait([task], timeout=POLL_S)
+        error: FailureRateError | None = getattr(args, _STOPPED, None)
+        if error is not None and not task.done():
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            raise error
+    return task.result()

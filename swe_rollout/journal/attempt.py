@@ -1,0 +1,260 @@
+"""An attempt that is written down turn by turn, from its beginning or from where it was."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import structlog
+
+from swe_rollout.errors import (
+    SandboxDestroyedError,
+    StoreError,
+    UnreachableError,
+)
+from swe_rollout.journal.base import Workplace, start
+from swe_rollout.journal.entries import Chunk, DamagedChunkError, End, Restored
+from swe_rollout.journal.errors import DivergedError
+from swe_rollout.journal.playing import playing_on, taped_context
+from swe_rollout.journal.reading import header_of, read, would_lack
+from swe_rollout.journal.restoring import as_it_was, begin_from, end_orphans, rebuild
+from swe_rollout.journal.tape import Tape
+from swe_rollout.journal.worlds import NoSandbox, NoTurns
+from swe_rollout.journal.writer import JournalWriter
+from swe_rollout.sandbox import workspace
+from swe_rollout.sandbox.base import Snapshots
+from swe_rollout.sandbox.repository import Patch
+from swe_rollout.trajectory import Resumption
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from swe_rollout.agent.context import AgentContext
+    from swe_rollout.context import Attempt, JobContext
+    from swe_rollout.journal.fork_point import ForkPoint
+    from swe_rollout.journal.reading import Earlier
+    from swe_rollout.sandbox.base import Sandbox
+    from swe_rollout.store.journals import JournalRef, Journals
+    from swe_rollout.turn import Turn
+
+log = structlog.get_logger()
+
+
+class AttemptJournal:
+    """An attempt that is written down turn by turn, from its beginning or from where it was."""
+
+    def __init__(
+        self,
+        journals: Journals,
+        ref: JournalRef,
+        earlier: Earlier | None,
+        *,
+        writer: str,
+        fork: ForkPoint | None = None,
+        has_orphans: bool = False,
+    ) -> None:
+        """`ref`: the journal, and its next chunk; `writer`: the name of this life of the attempt.
+
+        Of a journal that somebody goes on with, the chunk before says so. Of a fork, `earlier` has
+        what it inherited too. `has_orphans`: another process may have left sandboxes of the
+        episode.
+        """
+        self._journals = journals
+        self._ref = ref
+        self._name = writer
+        self._earlier = earlier
+        self._fork = fork
+        self._has_orphans = has_orphans
+        self._restored_as: Restored | None = None
+        known = earlier or (fork and fork.earlier(ref))
+        self._tape = Tape(known.entries if known else ())
+        self._seed = known.header.seed if known else secrets.token_hex(16)
+        self._writer: JournalWriter | None = None
+
+    @property
+    def resumption(self) -> Resumption | None:
+        earlier, restored = self._earlier, self._restored_as
+        if earlier is None:
+            return None
+        lost = earlier.lost if restored is None else restored.lost
+        return Resumption(
+            earlier.resumed + 1,
+            tuple(dict.fromkeys((*earlier.lost_before, *lost))),
+            earlier.attached + (restored is not None and restored.attached),
+        )
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether an earlier life of it has written something."""
+        return self._earlier is not None
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether something of it may lie in the store."""
+        return self._earlier is not None or (self._writer is not None and self._writer.is_begun)
+
+    @property
+    def had_sandbox(self) -> bool:
+        """Whether it had one whose turns can be written."""
+        return self._writer is not None
+
+    @property
+    def written(self) -> int:
+        """Chunks that this life made durable."""
+        return self._writer.written if self._writer else 0
+
+    async def begin(self, attempt: Attempt, context: JobContext) -> Workplace:
+        if self._earlier is not None:
+            return await self._restored(attempt, context, self._earlier)
+        if self._has_orphans:
+            await end_orphans(attempt, context)
+        if self._fork is not None:
+            place = await begin_from(self._fork, attempt, context)
+        else:
+            # What a folder's files were like says nothing of a sandbox that was rebuilt.
+            is_repository = attempt.instance.folder is None
+            place = await start(attempt, context, snapshots=is_repository)
+        sandbox = place.sandbox
+        # A plain folder of this machine is another one in each life.
+        is_same_place = sandbox.workdir == attempt.instance.workdir
+        if is_same_place and isinstance(place.base, str) and isinstance(sandbox, Snapshots):
+            header = header_of(
+                attempt, context, seed=self._seed, workdir=sandbox.workdir, base=place.base
+            )
+            self._writer = JournalWriter(
+                self._journals, self._ref, self._tape, sandbox, writer=self._name, header=header
+            )
+        return place
+
+    async def _restored(self, attempt: Attempt, context: JobContext, earlier: Earlier) -> Workplace:
+        base, workdir = earlier.header.base, earlier.header.workdir
+        if earlier.end is not None:
+            # The agent needs none any more, so no start takes the place of the one it had.
+            await end_orphans(attempt, context)
+            return Workplace(NoSandbox(workdir), base)
+        sandbox = await self._attached(attempt, context, earlier)
+        is_attached = sandbox is not None
+        if sandbox is None:
+            if why := would_lack(earlier, context):
+                raise DivergedError(why)
+            sandbox = await context.start_sandbox(attempt, snapshots=True)
+        try:
+            if is_attached:
+                snapshots = as_it_was(sandbox, earlier)
+            else:
+                snapshots = await rebuild(sandbox, earlier)
+        except BaseException:
+            await sandbox.close()
+            raise
+        self._restored_as = Restored(is_attached, () if is_attached else earlier.lost)
+        self._writer = JournalWriter(
+            self._journals,
+            self._ref,
+            self._tape,
+            snapshots,
+            writer=self._name,
+            restored=self._restored_as,
+        )
+        return Workplace(sandbox, base)
+
+    async def _attached(
+        self, attempt: Attempt, context: JobContext, earlier: Earlier
+    ) -> Sandbox | None:
+        """Return the sandbox of the life before where it is as the journal says; end all others."""
+        sandbox = None
+        if earlier.mark is not None and earlier.deltas:
+            # Nobody else ever writes the chunk of this number, so no other life has it.
+            sandbox = await context.attach_sandbox(
+                attempt,
+                earlier.mark.mark(),
+                life=self._ref.chunks,
+                delta=earlier.deltas[-1].number,
+            )
+        try:
+            await end_orphans(attempt, context)
+        except BaseException:
+            if sandbox is not None:
+                await sandbox.close()
+            raise
+        return sandbox
+
+    def agent_context(
+        self,
+        attempt: Attempt,
+        context: JobContext,
+        place: Workplace,
+        *,
+        on_turn: Callable[[Turn], None],
+    ) -> AgentContext:
+        barriers = self._writer
+        if barriers is None and self._earlier is None:
+            return context.agent_context(attempt, place.sandbox, on_turn=on_turn)
+        world = barriers or NoTurns(self._tape)
+        return taped_context(attempt, context, place, self._tape, world, on_turn=on_turn)
+
+    @contextmanager
+    def playing(self) -> Iterator[None]:
+        with playing_on(self._tape, self._seed):
+            yield
+
+    async def finish(self, place: Workplace) -> Patch:
+        self._tape.require_end()
+        if self._earlier is not None and self._earlier.end is not None:
+            return Patch(self._earlier.end.patch, self._earlier.end.problem)
+        patch = await workspace.diff(place.sandbox, place.base)
+        if self._writer is not None:
+            await self._writer.end(End(patch.text, patch.problem))
+        return patch
+
+    async def salvage(self, attempt: Attempt, context: JobContext) -> Patch:
+        await self.aclose()
+        earlier = await self._durable()
+        if earlier is None or not earlier.can_be_rebuilt:
+            return Patch()
+        sandbox = await context.start_sandbox(attempt, snapshots=True)
+        try:
+            await rebuild(sandbox, earlier)
+            return await workspace.diff(sandbox, earlier.header.base)
+        except (SandboxDestroyedError, DivergedError) as error:
+            # What ends each sandbox that shows it can't be graded.
+            log.warning("nothing_salvaged", episode=str(self._ref.episode), why=str(error))
+            return Patch()
+        finally:
+            await sandbox.close()
+
+    async def _durable(self) -> Earlier | None:
+        """Read what this life and those before it have written; none where there is nothing."""
+        try:
+            ref = await self._journals.last(self._ref.episode)
+            if ref is None or ref.number != self._ref.number or not ref.chunks:
+                return self._fork.earlier(self._ref) if self._fork else None
+            found = await read(ref, await self._journals.read(ref))
+            return self._fork.before(found) if self._fork else found
+        except (DamagedChunkError, FileNotFoundError) as error:
+            log.warning("nothing_salvaged", episode=str(self._ref.episode), why=str(error))
+            return None
+        except UnreachableError as error:
+            raise StoreError(error.what, why=error.why, fix=error.fix) from error
+
+    async def aclose(self) -> None:
+        """Wait for the write in progress. Nothing is written afterwards."""
+        if self._writer is not None:
+            await self._writer.aclose()
+
+
+def new_writer() -> str:
+    """Return a name for one life of an attempt, which people can trace to its process."""
+    return f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(8)}"
+
+
+def mark_resumed(writer: str) -> Chunk:
+    """Return the chunk by which a life of an attempt takes a journal for itself."""
+    return Chunk(writer, resumes=True)
+
+
+def mark_closed(writer: str) -> Chunk:
+    """Return the chunk after which nobody goes on with a journal."""
+    return Chunk(writer, closes=True)

@@ -1,0 +1,166 @@
+"""What is kept of a journal when its episode is committed, so that others can begin from its turns.
+
+The answers and the deltas of a journal, cut where a turn and its calls were complete. Who wrote
+them, and how often the episode was resumed, is left out. An object of the store is as little to be
+trusted as a chunk: `decode_kept` takes nothing but the shape, `check_values` looks at the rest.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from swe_rollout.journal.entries import (
+    DamagedChunkError,
+    Delta,
+    Entry,
+    Header,
+    Said,
+    Sampled,
+)
+from swe_rollout.journal.reading import check_entries
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from swe_rollout.journal.entries import Chunk
+    from swe_rollout.trajectory import Trajectory
+
+VERSION: Final = 1
+_HEX: Final = re.compile(r"(?:[0-9a-f]{2}){1,64}")
+_COMMIT: Final = re.compile(r"[0-9a-f]{4,64}")
+
+
+class Stretch(msgspec.Struct, frozen=True):
+    """What came since the stretch before, up to the end of a turn and its calls."""
+
+    turns: int
+    """Complete turns of the episode by then."""
+    entries: tuple[Entry, ...]
+    deltas: tuple[Delta, ...]
+    """The last one is of that moment."""
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """The stored form."""
+
+    version: int
+    header: Header
+    stretches: tuple[Stretch, ...]
+
+
+_DECODER: Final = msgspec.msgpack.Decoder(Kept)
+_ENCODER: Final = msgspec.msgpack.Encoder()
+
+
+def encode_kept(kept: Kept) -> bytes:
+    """Return it as bytes. Raises ValueError for a text that UTF-8 can't hold."""
+    return _ENCODER.encode(kept)
+
+
+def decode_kept(data: bytes) -> Kept:
+    """Read it back. Raises DamagedChunkError for anything else."""
+    try:
+        kept = _DECODER.decode(data)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise DamagedChunkError(f"{type(error).__name__}: {error}"[:300]) from error
+    if kept.version != VERSION:
+        raise DamagedChunkError(f"it has the format {kept.version}; this version reads {VERSION}")
+    return kept
+
+
+# Once, here: two threads must not let msgspec look at a class at the same time.
+_EMPTY: Final = Header(1, "", (), "", "", "", "", "", "")
+decode_kept(encode_kept(Kept(VERSION, _EMPTY, (Stretch(0, (), (Delta(1, b""),)),))))
+
+
+class Cutter:
+    """Cuts the chunks of a journal, in their order, where the turns of its record end."""
+
+    def __init__(self, trajectory: Trajectory, inherited: Sequence[Stretch] = ()) -> None:
+        """`inherited`: what comes before the first chunk, of an episode that began as a fork."""
+        self.stretches = list(inherited)
+        self._ends = _turn_ends(trajectory)
+        self._sampled = sum(_sampled_in(entry) for each in inherited for entry in each.entries)
+        self._entries: list[Entry] = []
+        self._deltas: list[Delta] = []
+
+    @property
+    def turns(self) -> int:
+        """Complete turns so far."""
+        return self.stretches[-1].turns if self.stretches else 0
+
+    def add(self, chunk: Chunk) -> None:
+        """Take the next chunk."""
+        self._entries += chunk.entries
+        self._sampled += sum(map(_sampled_in, chunk.entries))
+        if chunk.delta is None:
+            return
+        self._deltas.append(chunk.delta)
+        # A turn that was aborted and continued has chunks that end within it.
+        if (turns := self._ends.get(self._sampled)) is not None:
+            self.stretches.append(Stretch(turns, tuple(self._entries), tuple(self._deltas)))
+            self._entries, self._deltas = [], []
+
+
+def size_of(part: Chunk | Stretch) -> int:
+    """Return the bytes of it, unpacked."""
+    return len(_ENCODER.encode(part))
+
+
+def _turn_ends(trajectory: Trajectory) -> dict[int, int]:
+    """Return the number of turns by what was sampled until the end of each."""
+    is_chat = trajectory.chat is not None
+    total, ends = 0, {0: 0}
+    for count, turn in enumerate(trajectory.turns, start=1):
+        total += 1 if is_chat else turn.completion_tokens
+        ends[total] = count
+    return ends
+
+
+def _sampled_in(entry: Entry) -> int:
+    match entry.answer:
+        case Sampled(ids=ids):
+            return len(ids) // 4
+        case Said():
+            return 1
+        case _:
+            return 0
+
+
+def check_values(kept: Kept, trajectory: Trajectory) -> None:
+    """Raise DamagedChunkError for values that no episode writes, or not the one of the record."""
+    header = kept.header
+    if not _HEX.fullmatch(header.seed) or not _COMMIT.fullmatch(header.base):
+        raise DamagedChunkError("its header is none")
+    if (header.spec, header.policy) != (trajectory.spec_digest, trajectory.policy):
+        raise DamagedChunkError("it is of another episode than its record")
+    turns = [stretch.turns for stretch in kept.stretches]
+    if turns != sorted(turns) or any(not 0 <= each <= len(trajectory.turns) for each in turns):
+        raise DamagedChunkError("its turns are in no order")
+    if any(not stretch.deltas for stretch in kept.stretches):
+        raise DamagedChunkError("a turn has no files")
+    for stretch in kept.stretches:
+        check_entries(stretch.entries)
+    if trajectory.chat is None:
+        _check_ids(kept.stretches, trajectory)
+
+
+def _check_ids(stretches: Sequence[Stretch], trajectory: Trajectory) -> None:
+    """Compare what was sampled with the record's main branch, up to the first other one."""
+    columns = zip(trajectory.token_ids, trajectory.loss_mask, strict=True)
+    recorded = [token for token, mask in columns if mask]
+    position = 0
+    for stretch in stretches:
+        if any(turn.branch for turn in trajectory.turns[: stretch.turns]):
+            return
+        for entry in stretch.entries:
+            if isinstance(entry.answer, Sampled):
+                found = entry.answer.generation().token_ids
+                if list(found) != recorded[position : position + len(found)]:
+                    raise DamagedChunkError("its tokens are not those of the record")
+                position += len(found)
+        if position != sum(each.completion_tokens for each in trajectory.turns[: stretch.turns]):
+            raise DamagedChunkError("its turns do not end where those of the record do")

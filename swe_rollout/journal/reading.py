@@ -1,0 +1,201 @@
+"""Read a journal back: what an earlier life of an attempt came to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+from typing import TYPE_CHECKING, Final
+
+from swe_rollout.agent.off_loop import off_loop
+from swe_rollout.journal.entries import (
+    Chunk,
+    DamagedChunkError,
+    Delta,
+    End,
+    Entry,
+    Header,
+    Mark,
+    Restored,
+    Said,
+    Sampled,
+    decode,
+)
+from swe_rollout.journal.tape import TURN
+from swe_rollout.sandbox.base import SandboxDelta
+from swe_rollout.spec.retry import Resume
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from swe_rollout.context import Attempt, JobContext
+    from swe_rollout.store.journals import JournalRef
+
+_WHOLE: Final = "/: "
+"""What stands before the reason where a delta could not be taken at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """What the chunks of a journal say."""
+
+    ref: JournalRef
+    header: Header
+    entries: tuple[Entry, ...]
+    deltas: tuple[Delta, ...]
+    end: End | None
+    resumed: int
+    """How often somebody has gone on with it."""
+    is_closed: bool
+    mark: Mark | None = None
+    """Of the sandbox at the end of the last turn; none where nobody could attach to it."""
+    restored: tuple[Restored, ...] = ()
+    """How the lives after the first, as far as they wrote a turn, came to a sandbox."""
+
+    @property
+    def lost_before(self) -> tuple[str, ...]:
+        """What sandboxes lacked that were rebuilt before."""
+        return tuple(dict.fromkeys(lost for each in self.restored for lost in each.lost))
+
+    @property
+    def attached(self) -> int:
+        """How often a life went on in the very sandbox of the one before."""
+        return sum(each.attached for each in self.restored)
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """What a sandbox that is rebuilt lacks: files that were not saved, running processes."""
+        return (*unsaved_in(self.deltas), *(running_in(self.deltas) if self.end is None else ()))
+
+    @property
+    def can_be_rebuilt(self) -> bool:
+        """Whether the last state of the sandbox is known, or needed no more."""
+        return self.end is not None or can_be_rebuilt(self.deltas)
+
+    def sandbox_deltas(self) -> tuple[SandboxDelta, ...]:
+        """Return what is to be applied to a fresh sandbox, in order."""
+        return sandbox_deltas(self.deltas)
+
+
+def unsaved_in(deltas: Sequence[Delta]) -> tuple[str, ...]:
+    """Return the files that a sandbox lacks that is rebuilt of these deltas, and why."""
+    found = [each for delta in deltas for each in delta.unsaved if _is_of_a_file(each)]
+    return tuple(dict.fromkeys(found))
+
+
+def running_in(deltas: Sequence[Delta]) -> tuple[str, ...]:
+    """Return the processes that ran at the last delta, which no sandbox is rebuilt with."""
+    return tuple(f"process: {command}" for command in (deltas[-1].processes if deltas else ()))
+
+
+def can_be_rebuilt(deltas: Sequence[Delta]) -> bool:
+    """Whether the files at the last delta are known."""
+    return all(map(_is_of_a_file, deltas[-1].unsaved if deltas else ()))
+
+
+def sandbox_deltas(deltas: Sequence[Delta]) -> tuple[SandboxDelta, ...]:
+    """Return what is to be applied to a fresh sandbox, in order."""
+    return tuple(SandboxDelta(each.number, each.data) for each in deltas if each.data)
+
+
+async def read(ref: JournalRef, stored: Sequence[bytes]) -> Earlier:
+    """Read the chunks of a journal. Raises DamagedChunkError for anything that is none."""
+    if not ref.is_whole:
+        raise DamagedChunkError(f"its chunk {ref.chunks} is missing, and there are later ones")
+    chunks = [await read_chunk(ref, number, data) for number, data in enumerate(stored)]
+    if not chunks or chunks[0].header is None:
+        raise DamagedChunkError("its first chunk has no header")
+    if any(chunk.header is not None for chunk in chunks[1:]):
+        raise DamagedChunkError("it has several headers")
+    return Earlier(
+        ref,
+        chunks[0].header,
+        tuple(entry for chunk in chunks for entry in chunk.entries),
+        tuple(chunk.delta for chunk in chunks if chunk.delta is not None),
+        next((chunk.end for chunk in chunks if chunk.end is not None), None),
+        sum(chunk.resumes for chunk in chunks),
+        any(chunk.closes for chunk in chunks),
+        next((chunk.mark for chunk in reversed(chunks) if chunk.delta is not None), None),
+        tuple(chunk.restored for chunk in chunks if chunk.restored is not None),
+    )
+
+
+async def read_chunk(ref: JournalRef, number: int, stored: bytes) -> Chunk:
+    """Read one chunk of a journal.
+
+    Raises DamagedChunkError for one that belongs elsewhere, or that no episode writes.
+    """
+    chunk = await off_loop(decode, stored)
+    if chunk.place != ref.place(number):
+        where = chunk.place or "an unknown place"
+        raise DamagedChunkError(f"what lies at {ref.place(number)} was written to {where}")
+    if chunk.entries and chunk.delta is None and chunk.end is None:
+        raise DamagedChunkError("a turn has no files")
+    await off_loop(check_entries, chunk.entries)
+    return chunk
+
+
+def check_entries(entries: Sequence[Entry]) -> None:
+    """Raise DamagedChunkError for answers that nothing gives, which an agent can't be given."""
+    for entry in entries:
+        _check_entry(entry)
+
+
+def _check_entry(entry: Entry) -> None:
+    times = [entry.elapsed_s, 0.0 if entry.remaining_s is None else entry.remaining_s]
+    if not all(map(isfinite, times)) or entry.elapsed_s < 0:
+        raise DamagedChunkError("a time is no time")
+    is_turn = isinstance(entry.answer, Sampled | Said)
+    if is_turn and not entry.request.startswith(f"{TURN}:"):
+        raise DamagedChunkError("a turn answers no request for one")
+    if isinstance(entry.answer, Sampled):
+        try:
+            found = entry.answer.generation()
+        except (ValueError, TypeError) as error:
+            raise DamagedChunkError(f"what was sampled can't be read: {error}") from error
+        if len(found.token_ids) != len(found.logprobs) or not all(map(isfinite, found.logprobs)):
+            raise DamagedChunkError("its tokens and their logprobs are not equally many numbers")
+
+
+def header_of(
+    attempt: Attempt, context: JobContext, *, seed: str, workdir: str, base: str
+) -> Header:
+    """Return the header of an attempt that begins."""
+    renderer = context.agent.renderer
+    return Header(
+        attempt=attempt.number,
+        spec=context.spec_digest,
+        extensions=tuple(file.sha256 for file in context.extensions),
+        instance=attempt.instance.digest,
+        policy=context.policy(attempt.episode),
+        tokenizer=renderer.fingerprint if renderer else "",
+        seed=seed,
+        workdir=workdir,
+        base=base,
+        fork=context.fork.key if context.fork else "",
+    )
+
+
+def why_not(earlier: Earlier, attempt: Attempt, context: JobContext) -> str:
+    """Say why an attempt can't go on with a journal; empty where it can."""
+    then = earlier.header
+    now = header_of(attempt, context, seed=then.seed, workdir=then.workdir, base=then.base)
+    changed = [
+        name for name in Header.__struct_fields__ if getattr(then, name) != getattr(now, name)
+    ]
+    if changed:
+        return f"it is of another {' and '.join(changed)}"
+    if not earlier.can_be_rebuilt:
+        return "its sandbox can't be rebuilt"
+    return ""
+
+
+def would_lack(earlier: Earlier, context: JobContext) -> str:
+    """Say what forbids to go on in a sandbox that is rebuilt; empty where nothing does."""
+    if context.retry.resume is Resume.BEST or not earlier.lost:
+        return ""
+    lost = "; ".join(earlier.lost[:3])
+    return f"its sandbox would lack {lost} (spec.retry.resume: best goes on without)"
+
+
+def _is_of_a_file(unsaved: str) -> bool:
+    return not unsaved.startswith(_WHOLE)

@@ -1,0 +1,223 @@
+"""Tape: the answers of one attempt, those of an earlier life first.
+
+A request that was answered before gets that answer; a new one is asked for and its answer noted.
+Requests are matched by the agent that asks, a digest of what it asks for, and, among equal ones,
+their order: calls that overlap need no order of their own. Engines take the turns of an episode one
+at a time, so these are matched in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict, deque
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from swe_rollout.agent.tools.marks import ACTING
+from swe_rollout.engine.sglang.protocol import ContextOverflowError
+from swe_rollout.errors import EpisodeError, SandboxDestroyedError, SandboxError
+from swe_rollout.journal.entries import Cancelled, Entry, Refused
+from swe_rollout.journal.errors import DivergedError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+    from swe_rollout.deadline import Deadline
+    from swe_rollout.journal.entries import Answer
+
+STALLED_S: Final = 60.0
+"""A new request waits so long for agents that are still being given earlier answers."""
+_FILE_ERRORS: Final[dict[str, type[OSError]]] = {
+    error.__name__: error
+    for error in (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+}
+"""Those that are raised without the system's number; all others have it."""
+_T = TypeVar("_T")
+
+
+class Tape:
+    """The answers of one attempt. One event loop uses it."""
+
+    def __init__(self, earlier: Sequence[Entry] = ()) -> None:
+        """`earlier`: the answers of an earlier life, in their order."""
+        self._turns = deque(entry for entry in earlier if _is_turn(entry.request))
+        self._others = defaultdict[tuple[int, str], deque[Entry]](deque)
+        for entry in earlier:
+            if not _is_turn(entry.request):
+                self._others[entry.agent, entry.request].append(entry)
+        self._left = Counter(entry.agent for entry in earlier)
+        self._given = asyncio.Event()
+        if not earlier:
+            self._given.set()
+        self._noted: list[Entry] = []
+        self._running = 0
+        self.clock: Deadline | None = None
+        """The episode's, once it has one."""
+        self.diverged: DivergedError | None = None
+        """Set once a request did not fit; the program may have caught the error."""
+
+    @property
+    def is_replaying(self) -> bool:
+        """Whether answers of an earlier life are left."""
+        return self._left.total() > 0
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no operation of the sandbox runs now."""
+        return not self._running
+
+    def take_noted(self) -> tuple[Entry, ...]:
+        """Return the answers that were noted since the last call."""
+        noted, self._noted = tuple(self._noted), []
+        return noted
+
+    def require_end(self) -> None:
+        """Raise DivergedError where a request did not fit, or answers are left over."""
+        if self.diverged is None and self.is_replaying:
+            self.diverge(f"the program ended, and {self._left.total()} answers were not asked for")
+        if self.diverged is not None:
+            raise self.diverged
+
+    async def turn(
+        self,
+        request: str,
+        ask: Callable[[], Awaitable[_T]],
+        *,
+        write: Callable[[_T], Answer],
+        read: Callable[[Answer], _T],
+    ) -> _T:
+        """Return the engine's answer to a turn, the earlier one or a new one."""
+        agent = ACTING.get()
+        if self._turns:
+            entry = self._turns[0]
+            if (entry.agent, entry.request) != (agent, request):
+                raise self.diverge("a turn was asked for with another prompt")
+            self._turns.popleft()
+            return self._read(read, await self._give(entry))
+        await self._rest_given(agent)
+        return await self._ask(agent, request, ask, write)
+
+    async def call(
+        self,
+        request: str,
+        ask: Callable[[], Awaitable[_T]],
+        *,
+        write: Callable[[_T], Answer],
+        read: Callable[[Answer], _T],
+    ) -> _T:
+        """Return the answer to any other request, the earlier one or a new one."""
+        agent = ACTING.get()
+        if found := self._others.get((agent, request)):
+            return self._read(read, await self._give(found.popleft()))
+        await self._rest_given(agent)
+        with self._operation():
+            return await self._ask(agent, request, ask, write)
+
+    def _read(self, read: Callable[[Answer], _T], answer: Answer) -> _T:
+        try:
+            return read(answer)
+        except DivergedError as error:
+            self.diverged = self.diverged or error
+            raise
+
+    async def _give(self, entry: Entry) -> Answer:
+        self._left[entry.agent] -= 1
+        if not self.is_replaying:
+            self._given.set()
+        if self.clock is not None and entry.remaining_s is not None:
+            self.clock.catch_up(elapsed_s=entry.elapsed_s, remaining_s=entry.remaining_s)
+        match entry.answer:
+            case Cancelled():
+                # Whatever stopped the wait then, such as a time limit, stops it again.
+                await asyncio.Event().wait()
+            case Refused():
+                raise _error(entry.answer)
+        return entry.answer
+
+    async def _rest_given(self, agent: int) -> None:
+        """Return once all earlier answers are given: what is new comes after them."""
+        if not self.is_replaying:
+            return
+        if self._left[agent] > 0:
+            raise self.diverge(f"agent {agent} asked for something that it did not ask for before")
+        before = self._left.total()
+        while self.is_replaying:
+            try:
+                async with asyncio.timeout(STALLED_S):
+                    await self._given.wait()
+            except TimeoutError:
+                if self._left.total() == before:
+                    raise self.diverge("earlier answers were not asked for") from None
+                before = self._left.total()
+
+    async def _ask(
+        self,
+        agent: int,
+        request: str,
+        ask: Callable[[], Awaitable[_T]],
+        write: Callable[[_T], Answer],
+    ) -> _T:
+        try:
+            value = await ask()
+        except asyncio.CancelledError:
+            self._note(agent, request, Cancelled())
+            raise
+        except (SandboxError, ContextOverflowError, OSError) as error:
+            self._note(agent, request, _refused(error))
+            raise
+        self._note(agent, request, write(value))
+        return value
+
+    def _note(self, agent: int, request: str, answer: Answer) -> None:
+        clock = self.clock
+        elapsed_s, remaining_s = (clock.elapsed_s, clock.remaining_s) if clock else (0.0, None)
+        self._noted.append(Entry(agent, request, answer, elapsed_s, remaining_s))
+
+    @contextmanager
+    def _operation(self) -> Iterator[None]:
+        self._running += 1
+        try:
+            yield
+        finally:
+            self._running -= 1
+
+    def diverge(self, why: str) -> DivergedError:
+        """Note that a request did not fit, and return the error for it."""
+        self.diverged = self.diverged or DivergedError(why)
+        return self.diverged
+
+
+def other_answer(answer: Answer) -> DivergedError:
+    """Return the error for an answer that is of another kind than its request."""
+    return DivergedError(f"a {type(answer).__name__} is no answer to this request")
+
+
+TURN: Final = "turn"
+"""The kind of request that engines answer."""
+
+
+def _is_turn(request: str) -> bool:
+    return request.startswith(f"{TURN}:")
+
+
+def _refused(error: EpisodeError | OSError) -> Refused:
+    if isinstance(error, EpisodeError):
+        destroyed = isinstance(error, SandboxDestroyedError)
+        name = (SandboxDestroyedError if destroyed else type(error)).__name__
+        return Refused(name, error.what, error.why, error.fix, error.retryable)
+    if error.errno is None:
+        return Refused(type(error).__name__, str(error))
+    path = "" if error.filename is None else str(error.filename)
+    return Refused(type(error).__name__, path, error.strerror or "", code=error.errno)
+
+
+def _error(answer: Refused) -> Exception:
+    if answer.code:
+        return OSError(answer.code, answer.why, answer.what or None)
+    if (kind := _FILE_ERRORS.get(answer.kind)) is not None:
+        return kind(answer.what)
+    if answer.kind == ContextOverflowError.__name__:
+        return ContextOverflowError(answer.what, why=answer.why)
+    was_destroyed = answer.kind == SandboxDestroyedError.__name__
+    error = SandboxDestroyedError if was_destroyed else SandboxError
+    return error(answer.what, why=answer.why, fix=answer.fix, retryable=answer.retryable)

@@ -1,0 +1,106 @@
+"""Attempts that are not written down before they are committed."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from swe_rollout.journal.base import start
+from swe_rollout.journal.errors import DivergedError
+from swe_rollout.journal.playing import playing_on, taped_context
+from swe_rollout.journal.restoring import begin_from
+from swe_rollout.journal.tape import Tape
+from swe_rollout.journal.worlds import Unwritten
+from swe_rollout.sandbox import workspace
+from swe_rollout.sandbox.repository import Patch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from swe_rollout.agent.context import AgentContext
+    from swe_rollout.context import Attempt, JobContext
+    from swe_rollout.journal.base import Journal, Workplace
+    from swe_rollout.journal.fork_point import ForkPoint
+    from swe_rollout.turn import Turn
+
+
+class Unjournaled:
+    """An attempt that is not written down before it is committed."""
+
+    resumption = None
+
+    async def begin(self, attempt: Attempt, context: JobContext) -> Workplace:
+        return await start(attempt, context)
+
+    def agent_context(
+        self,
+        attempt: Attempt,
+        context: JobContext,
+        place: Workplace,
+        *,
+        on_turn: Callable[[Turn], None],
+    ) -> AgentContext:
+        return context.agent_context(attempt, place.sandbox, on_turn=on_turn)
+
+    @contextmanager
+    def playing(self) -> Iterator[None]:
+        yield
+
+    async def finish(self, place: Workplace) -> Patch:
+        return await workspace.diff(place.sandbox, place.base)
+
+    async def salvage(self, attempt: Attempt, context: JobContext) -> Patch:
+        del attempt, context
+        return Patch()
+
+
+class UnwrittenFork:
+    """An attempt that begins from a recorded turn, and is not written down."""
+
+    resumption = None
+
+    def __init__(self, fork: ForkPoint) -> None:
+        self._fork = fork
+        self._tape = Tape(fork.entries)
+
+    async def begin(self, attempt: Attempt, context: JobContext) -> Workplace:
+        with self._refusing():
+            return await begin_from(self._fork, attempt, context)
+
+    def agent_context(
+        self,
+        attempt: Attempt,
+        context: JobContext,
+        place: Workplace,
+        *,
+        on_turn: Callable[[Turn], None],
+    ) -> AgentContext:
+        world = Unwritten(self._tape)
+        return taped_context(attempt, context, place, self._tape, world, on_turn=on_turn)
+
+    @contextmanager
+    def playing(self) -> Iterator[None]:
+        with self._refusing(), playing_on(self._tape, self._fork.header.seed):
+            yield
+
+    async def finish(self, place: Workplace) -> Patch:
+        with self._refusing():
+            self._tape.require_end()
+        return await workspace.diff(place.sandbox, place.base)
+
+    async def salvage(self, attempt: Attempt, context: JobContext) -> Patch:
+        del attempt, context
+        return Patch()
+
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        """Turn a program that does something else into an error of the job: all forks would."""
+        try:
+            yield
+        except DivergedError as error:
+            raise self._fork.refused(error) from error
+
+
+def unjournaled(context: JobContext) -> Journal:
+    """Return what plays an attempt that is not written down."""
+    return Unjournaled() if context.fork is None else UnwrittenFork(context.fork)

@@ -1,0 +1,214 @@
+"""JournalWriter: make turns durable, behind the next one.
+
+When turn k+1 is asked of the engine, everything that turn k came to, its tokens, what its calls
+returned and what they changed in the sandbox, is written as one chunk while the engine samples. No
+call of turn k+1 runs before that chunk is durable. So a process that dies loses the turn in flight
+and never more, and no command is carried out on top of something that is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import structlog
+from tenacity import (
+    AsyncRetrying,
+    retry_if_exception_type,
+    stop_after_delay,
+    wait_exponential,
+)
+
+from swe_rollout.errors import EpisodeError, SandboxError, UnreachableError
+from swe_rollout.journal.entries import (
+    MAX_CHUNK_BYTES,
+    Chunk,
+    DamagedChunkError,
+    Delta,
+    Mark,
+    compress,
+    decode,
+    encode,
+)
+from swe_rollout.journal.errors import TakenOverError
+from swe_rollout.redaction import has_secrets, holds_secret
+from swe_rollout.sandbox.base import Markable, SandboxDelta
+from swe_rollout.sandbox.session.walk import records_of
+
+if TYPE_CHECKING:
+    from swe_rollout.journal.entries import End, Entry, Header, Restored
+    from swe_rollout.journal.tape import Tape
+    from swe_rollout.sandbox.base import Snapshots
+    from swe_rollout.store.journals import JournalRef, Journals
+
+log = structlog.get_logger()
+
+PATIENCE_S: Final = 60.0
+"""How long a turn waits for a store that does not respond; its episode's clock stands still. After
+that the episode goes on without a journal: its commit has more patience."""
+
+
+class JournalWriter:
+    """Writes one journal. Its methods are what comes before anything is asked of the world."""
+
+    def __init__(
+        self,
+        journals: Journals,
+        ref: JournalRef,
+        tape: Tape,
+        sandbox: Snapshots,
+        *,
+        writer: str,
+        header: Header | None = None,
+        restored: Restored | None = None,
+    ) -> None:
+        """`ref.chunks` is the number of the next chunk; `header`: that of a journal that begins;
+        `restored`: of one that goes on.
+        """
+        self._journals = journals
+        self._ref = ref
+        self._next = ref.chunks
+        self._tape = tape
+        self._sandbox = sandbox
+        self._writer = writer
+        self._header = header
+        self._restored = restored
+        self._walk: asyncio.Task[tuple[Mark | None, Delta]] | None = None
+        self._pending: asyncio.Task[None] | None = None
+        self._is_over = False
+        self.written = 0
+        """Chunks that are durable."""
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether a write was begun."""
+        return self._pending is not None
+
+    async def before_turn(self) -> None:
+        """Begin to write what the turns before came to, and return: the engine may sample."""
+        await self._settled()
+        if self._is_over or not self._tape.is_quiet:
+            return
+        if entries := self._tape.take_noted():
+            self._walk = asyncio.create_task(self._look(), name="journal: changes")
+            self._pending = asyncio.create_task(self._write(entries, self._walk), name="journal")
+
+    async def before_call(self) -> None:
+        """Return when everything is durable that the engine knew when it sampled the last turn."""
+        await self._settled()
+
+    async def end(self, end: End) -> None:
+        """Begin to write that the agent has ended. Raises TakenOverError."""
+        await self._settled()
+        if not self._is_over:
+            chunk = Chunk(
+                self._writer,
+                self._header,
+                self._tape.take_noted(),
+                restored=self._restored,
+                end=end,
+            )
+            self._pending = asyncio.create_task(self._append(chunk), name="journal")
+
+    async def aclose(self) -> None:
+        """Wait for the write in progress; write nothing more. Never raises for a failed one."""
+        self._is_over = True
+        if self._pending is not None:
+            try:
+                await asyncio.wait({self._pending})
+            finally:
+                self._pending.cancel()
+                if self._walk is not None:
+                    self._walk.cancel()
+            self._pending.exception()  # it was raised to whoever waited, or concerns nobody now
+
+    async def _settled(self) -> None:
+        if self._is_over:
+            self._tape.take_noted()
+        if self._pending is None:
+            return
+        if self._walk is not None:
+            # How long that takes depends on the files there are: the episode's own time.
+            await asyncio.wait({self._walk})
+        if not self._pending.done():
+            clock = self._tape.clock
+            with nullcontext() if clock is None else clock.paused():
+                await asyncio.wait({self._pending})
+        self._pending.result()
+
+    async def _look(self) -> tuple[Mark | None, Delta]:
+        """Return where the sandbox is, and what changed in it. No call begins meanwhile."""
+        found = await self._sandbox.mark() if isinstance(self._sandbox, Markable) else None
+        mark = None if found is None else Mark.of(found)
+        return mark, Delta.of(await self._sandbox.changes())
+
+    async def _write(
+        self, entries: tuple[Entry, ...], walk: asyncio.Task[tuple[Mark | None, Delta]]
+    ) -> None:
+        try:
+            mark, delta = await walk
+        except EpisodeError as error:
+            # A sandbox that is lost says so to the next command as well.
+            self._give_up(f"the sandbox's changes can't be taken: {error}")
+            return
+        await self._append(Chunk(self._writer, self._header, entries, delta, mark, self._restored))
+
+    async def _append(self, chunk: Chunk) -> None:
+        try:
+            placed = msgspec.structs.replace(chunk, place=self._ref.place(self._next))
+            stored = await asyncio.to_thread(_packed, placed)
+        except ValueError as error:
+            self._give_up(str(error))
+            return
+        patient = AsyncRetrying(
+            retry=retry_if_exception_type(UnreachableError),
+            stop=stop_after_delay(PATIENCE_S),
+            wait=wait_exponential(multiplier=0.2, max=5),
+            reraise=True,
+        )
+        try:
+            is_ours: bool = await patient(self._journals.create, self._ref, self._next, stored)
+        except UnreachableError as error:
+            self._give_up(str(error))
+            return
+        if not is_ours:
+            self._is_over = True
+            raise await self._taken_over()
+        self._next += 1
+        self._header = self._restored = None
+        self.written += 1
+
+    async def _taken_over(self) -> TakenOverError:
+        address = self._journals.address(self._ref, self._next)
+        try:
+            there = decode(await self._journals.chunk(self._ref, self._next)).writer
+        except (DamagedChunkError, FileNotFoundError, UnreachableError):
+            there = "an unknown process"
+        return TakenOverError(address, there)
+
+    def _give_up(self, why: str) -> None:
+        """Write nothing more: what is there can still be resumed from."""
+        self._is_over = True
+        log.warning("journal_ends", episode=str(self._ref.episode), chunks=self._next, why=why)
+
+
+def _packed(chunk: Chunk) -> bytes:
+    """Return the stored form of a chunk. Raises ValueError for one that can't be stored."""
+    data = encode(chunk)
+    if holds_secret(data) or (chunk.delta is not None and _holds_secret(chunk.delta)):
+        raise ValueError("a credential in use was in what a command returned")
+    if len(data) > MAX_CHUNK_BYTES:
+        raise ValueError(f"a turn takes {len(data)} bytes")
+    return compress(data)
+
+
+def _holds_secret(delta: Delta) -> bool:
+    """Whether a credential in use is in a file of the sandbox: a delta is compressed."""
+    if not has_secrets() or not delta.data:
+        return False
+    try:
+        return holds_secret(records_of(SandboxDelta(delta.number, delta.data)))
+    except SandboxError:  # of another kind of sandbox, whose form is not known
+        return holds_secret(delta.data)

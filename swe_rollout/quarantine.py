@@ -1,0 +1,85 @@
+"""Rows that lie: the lines of a quarantine file, which `audit` writes and a job's dataset reads.
+
+JSON Lines, one line for each bad row, with what shows it. A row is known by its id and the digest
+of its content: a row that was changed since is another one, and no old finding hides it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from swe_rollout.verdict import TestStatus  # noqa: TC001 - msgspec reads annotations
+
+SCHEMA: Final = 1
+MAX_LINE_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One check that a row failed, and what shows it."""
+
+    check: str
+    """Such as `gold` or `base`."""
+    message: str
+    statuses: dict[str, TestStatus] = field(default_factory=dict)
+    """Of some tests that the row did not expect to end so."""
+    log_tail: str = ""
+    """The end of the run's log."""
+
+
+@dataclass(frozen=True, slots=True)
+class GoldTimes:
+    """Seconds that the tests took with the gold patch."""
+
+    min_s: float
+    median_s: float
+    max_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """One line."""
+
+    instance_id: str
+    digest: str
+    """Of the row's content."""
+    findings: tuple[Finding, ...]
+    flaky: tuple[str, ...] = ()
+    """Tests whose status differed among runs of the gold patch."""
+    gold: GoldTimes | None = None
+    """None where the gold patch ran no tests."""
+    software: str = ""
+    """The version that wrote it."""
+    schema: int = SCHEMA
+
+    @property
+    def reason(self) -> str:
+        """The checks it failed, such as `base, skip`."""
+        return ", ".join(dict.fromkeys(each.check for each in self.findings)) or "unnamed"
+
+    def to_line(self) -> bytes:
+        """Return its line, with its end; control characters are escaped."""
+        return msgspec.json.encode(self) + b"\n"
+
+    @classmethod
+    def of_line(cls, line: bytes) -> BadRow:
+        """Read a line. Raises ValueError, with what is wrong."""
+        if len(line) > MAX_LINE_BYTES:
+            raise ValueError(f"the line is longer than {MAX_LINE_BYTES >> 20} MiB")
+        try:
+            version = msgspec.json.decode(line, type=_Version).schema
+            if version != SCHEMA:
+                raise ValueError(
+                    f"expected schema {SCHEMA}, found {version}; a newer swe-rollout may have "
+                    "written it"
+                )
+            return msgspec.json.decode(line, type=cls)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise ValueError(f"no line of a quarantine file: {error}") from error
+
+
+class _Version(msgspec.Struct):
+    schema: int

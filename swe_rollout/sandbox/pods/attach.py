@@ -1,0 +1,156 @@
+"""Attach to a pod that a process which died has left: the very sandbox, or none.
+
+Its supervisor waits for two minutes. It is asked, under the key that only processes of the job can
+derive, how much was done in it: the same number as in the mark, with nothing running, means that no
+operation has begun since. Whoever attaches makes the pod its own first, by the run's label: another
+process that still has it then sees its pod as deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import structlog
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential
+
+from swe_rollout.cluster import manifests
+from swe_rollout.errors import ClusterError, SandboxError, UnreachableError
+from swe_rollout.sandbox.pods import diagnose, pod_spec
+from swe_rollout.sandbox.pods.channel import PodStreamOpener
+from swe_rollout.sandbox.pods.running import RunningPod
+from swe_rollout.sandbox.session.channel import StreamLostError
+from swe_rollout.sandbox.session.session import Session
+
+if TYPE_CHECKING:
+    from swe_rollout.cluster.objects import Pod
+    from swe_rollout.sandbox.base import SandboxMark, SandboxRequest
+    from swe_rollout.sandbox.pods.running import PodRuntime
+    from swe_rollout.sandbox.session.keys import SessionLife
+
+log = structlog.get_logger()
+
+ATTACH_S: Final = 20.0
+"""For all of it; a fresh pod with the same files takes seconds."""
+_GREETING_S: Final = 5.0
+_STREAMS_S: Final = 8.0
+"""For streams that the way there has lost."""
+_POLL_S: Final = 0.1
+_NOT_THE_SAME: Final = "the sandbox is not as it was"
+
+
+@dataclass(frozen=True, slots=True)
+class PodAttachment:
+    """One try to attach to the sandbox of a mark."""
+
+    runtime: PodRuntime
+    owner: pod_spec.RunIdentity
+    request: SandboxRequest
+    mark: SandboxMark
+    life: SessionLife
+
+    async def run(self, *, delta: int) -> RunningPod | None:
+        """Return the sandbox as it was at the mark; none where that can't be proved."""
+        try:
+            async with asyncio.timeout(ATTACH_S):
+                return await self._run(delta)
+        except (SandboxError, ClusterError, UnreachableError) as error:
+            why = str(error)
+        except TimeoutError:
+            why = f"it took longer than {ATTACH_S:g} s"
+        log.info("sandbox_not_attached", pod=self.mark.name, why=why)
+        return None
+
+    async def _run(self, delta: int) -> RunningPod:
+        async with AsyncExitStack() as cleanup:
+            pod = await self._taken(cleanup)
+            session = await self._session(pod)
+            running = RunningPod(pod, session, self.runtime, request_name=self._name)
+            cleanup.push_async_callback(running.close)
+            await self._check(session)
+            if self.request.snapshots:
+                session.follow(delta)
+            cleanup.pop_all()
+        log.info("sandbox_attached", pod=running.name, effects=self.mark.effects)
+        return running
+
+    @property
+    def _name(self) -> str:
+        return pod_spec.pod_name(self.request, self.owner)
+
+    async def _taken(self, cleanup: AsyncExitStack) -> Pod:
+        """Make the pod one of this run; `cleanup` deletes it from then on."""
+        client, namespace = self.runtime.client, self.runtime.namespace
+        found = await client.get_pod(namespace, self.mark.name)
+        if why := self._why_not(found):
+            raise SandboxError(_NOT_THE_SAME, why=why)
+        self.runtime.attached.add(found.metadata.uid)
+        # Where another process was faster, this is refused, and the pod is that one's.
+        taken = await client.patch_pod(namespace, self.mark.name, take_patch(found, self.owner))
+        cleanup.push_async_callback(self.runtime.reaper.delete, taken)
+        return taken
+
+    def _why_not(self, pod: Pod) -> str:
+        labels = pod.metadata.labels
+        wanted = pod_spec.episode_labels(self.request) | {
+            pod_spec.JOB_LABEL: pod_spec.label_value(self.request.episode.job)
+        }
+        if pod.metadata.uid != self.mark.uid:
+            return "another pod has its name"
+        if not wanted.items() <= labels.items():
+            return "the pod is of another episode"
+        if labels.get(pod_spec.RUN_LABEL) in (None, self.owner.run):
+            return "this process has ended it"
+        if pod.metadata.deletion_timestamp is not None or not diagnose.is_ready(pod):
+            return "the pod has ended"
+        error = diagnose.loss_error(pod)
+        return "" if error is None else str(error)
+
+    async def _session(self, pod: Pod) -> Session:
+        """Open a session that goes on with the one before. StreamLostError is tried again."""
+
+        async def attempt() -> Session:
+            opener = PodStreamOpener(pod, client=self.runtime.client, watch=self.runtime.watch)
+            try:
+                channel = await opener.open()
+            except BaseException:
+                await opener.close()
+                raise
+            return await Session.open(
+                channel,
+                workdir=self.request.workdir,
+                opener=opener,
+                timeout_s=_GREETING_S,
+                life=self.life,
+            )
+
+        retrying = AsyncRetrying(
+            retry=retry_if_exception_type(StreamLostError),
+            stop=stop_after_delay(_STREAMS_S),
+            wait=wait_exponential(multiplier=_POLL_S, max=1.0),
+            reraise=True,
+        )
+        return await retrying(attempt)
+
+    async def _check(self, session: Session) -> None:
+        """Return once nothing runs, where nothing was begun since the mark."""
+        while True:
+            state = await session.state()
+            if state is None or state.effects != self.mark.effects:
+                raise SandboxError(_NOT_THE_SAME, why="something was begun in it since")
+            if not state.running:
+                return
+            await asyncio.sleep(_POLL_S)
+
+
+def take_patch(pod: Pod, owner: pod_spec.RunIdentity) -> tuple[manifests.JsonPatchOperation, ...]:
+    """Build the patch that makes a pod of an earlier run one of this run, unless another did."""
+    operation = manifests.JsonPatchOperation
+    path = f"/metadata/labels/{pod_spec.RUN_LABEL.replace('/', '~1')}"
+    return (
+        operation(op="test", path="/metadata/uid", value=pod.metadata.uid),
+        operation(op="test", path=path, value=pod.metadata.labels[pod_spec.RUN_LABEL]),
+        operation(op="replace", path=path, value=owner.run),
+    )

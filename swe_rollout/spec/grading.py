@@ -1,0 +1,71 @@
+"""How patches are graded. The string under a field is its documentation everywhere."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from swe_rollout.spec.bounds import Seconds  # noqa: TC001 - pydantic reads annotations
+from swe_rollout.spec.model import Model, ShortUse, Use
+from swe_rollout.spec.reward_terms import OPTIONS, JudgeOptions, read_options
+
+
+class RewardUse(ShortUse):
+    """A reward term: its name, or `{use: module:attr, with: {…}, weight: 0.5}`."""
+
+    weight: Annotated[float, Field(ge=-1e6, le=1e6)] = 1.0
+    """Multiplies the term's score; the reward is the sum of all terms."""
+
+    @model_validator(mode="after")
+    def _has_good_options(self) -> Self:
+        if (model := OPTIONS.get(self.use)) is not None:
+            try:
+                read_options(model, self.with_)
+            except ValueError as error:
+                raise PydanticCustomError(
+                    "reward_options", "{why}", {"why": f"{self.use}: {error}"}
+                ) from error
+        return self
+
+    @property
+    def chat(self) -> Use | None:
+        """The chat engine of one's own that judges; none where the term has no such judge."""
+        return read_options(JudgeOptions, self.with_).chat if self.use == "judge" else None
+
+
+class Integrity(StrEnum):
+    """What becomes of a verdict whose tests something in the patch has tampered with."""
+
+    STRICT = "strict"
+    """It is `tampered`: not resolved, and reward 0."""
+    RECORD = "record"
+    """It stays resolved; the findings say what was seen."""
+
+
+class GradingSpec(Model):
+    """How patches are graded."""
+
+    reward: Annotated[
+        tuple[RewardUse, ...],
+        Field(
+            min_length=1,
+            max_length=16,
+            exclude_if=lambda terms: terms == (RewardUse(use="resolved"),),
+        ),
+    ] = (RewardUse(use="resolved"),)
+    """Terms of the reward (docs/reference/rewards.md): `resolved`, 1 when the tests resolve the
+    task, else 0; `fraction`, `reward_file`, `length`, `turns`, `format`, `judge`; or your own."""
+    log_parser: Annotated[Use | None, Field(exclude_if=lambda parser: parser is None)] = None
+    """Reads the test log; none: the parser that each instance names."""
+    integrity: Annotated[
+        Integrity, Field(exclude_if=lambda integrity: integrity is Integrity.STRICT)
+    ] = Integrity.STRICT
+    """`strict`: a patch whose tests pass only because it tampers with them has the verdict
+    `tampered`, and reward 0. `record`: the findings are recorded, and the verdict stands."""
+    timeout_seconds: Seconds | None = None
+    """Of the test run; none: what the instance says."""
+    enabled: bool = True
+    """False: no reward is earned and none is written."""

@@ -1,0 +1,85 @@
+"""The plan of a job in its folder: read it, extend it, or make it anew from what is there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from swe_rollout.store import layout
+from swe_rollout.store.damage import UNDECODABLE, damaged_file
+from swe_rollout.store.plan import Plan, PlannedInstance
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from swe_rollout.spec.job import RolloutJob
+    from swe_rollout.store.bucket import Bucket
+    from swe_rollout.trajectory import Trajectory
+
+_MOVE_PLAN = "move it away and run the job again: its plan is made anew from the trajectories"
+
+
+async def newest_plan(bucket: Bucket, job: str) -> tuple[int, Plan | None]:
+    """Return the plan and its revision; 0 where there is none."""
+    keys = bucket.keys(layout.plans_prefix(job))
+    found = [n async for key in keys if (n := layout.parse_plan_key(key)) is not None]
+    revision = max(found, default=1)
+    key = layout.plan_key(job, revision)
+    try:
+        return revision, msgspec.json.decode(await bucket.get(key), type=Plan)
+    except FileNotFoundError:
+        return 0, None
+    except UNDECODABLE as error:
+        fix = f"another version wrote it, or it is damaged; {_MOVE_PLAN}"
+        raise damaged_file(f"{bucket.uri}/{key}", error, fix=fix) from error
+
+
+def extended_plan(bucket: Bucket, name: str, there: Plan, wanted: Plan) -> Plan:
+    """Return the plan that is there with the episodes of another.
+
+    Raises UsageError when its trajectories would not be comparable, or it is damaged.
+    """
+    try:
+        return there.extended(wanted, address=f"{bucket.uri}/{name}")
+    except ValueError as error:
+        key = layout.plan_key(name)
+        raise damaged_file(f"{bucket.uri}/{key}", error, fix=_MOVE_PLAN) from error
+
+
+async def plan_left_behind(
+    bucket: Bucket, name: str, trajectories: AsyncIterator[Trajectory]
+) -> Plan | None:
+    """Make the plan of a job that has none any more from its spec and its trajectories."""
+    spec = await _spec(bucket, name)
+    tasks, digests = dict[str, PlannedInstance](), set[str]()
+    async for record in trajectories:
+        episode = record.episode
+        task = PlannedInstance(episode.instance, episode.sample + 1, record.instance_digest)
+        tasks[task.id] = tasks.get(task.id, task).extended(task)
+        digests.add(record.spec_digest)
+    if spec is None and not tasks:
+        return None
+    if spec is not None and digests <= {spec.digest}:
+        return Plan(tuple(tasks.values()), spec.digest, spec.to_yaml_dict())
+    return Plan(tuple(tasks.values()), " and ".join(sorted(digests)), {})
+
+
+async def _spec(bucket: Bucket, name: str) -> RolloutJob | None:
+    # Readers do without: `status` starts in a quarter of the time.
+    import yaml  # noqa: PLC0415
+
+    from swe_rollout.spec.document import read_document  # noqa: PLC0415
+    from swe_rollout.spec.job import RolloutJob  # noqa: PLC0415
+
+    key = layout.job_key(name)
+    try:
+        text = (await bucket.get(key)).decode()
+        # Bounded in size and depth, with its aliases written out: none where it is not.
+        is_bounded = read_document(text, source=key).value is not None
+        return RolloutJob.model_validate(yaml.safe_load(text) if is_bounded else None)
+    except FileNotFoundError:
+        return None
+    except (yaml.YAMLError, ValueError) as error:
+        fix = "another version wrote it, or it is damaged; move it away and run the job again"
+        raise damaged_file(f"{bucket.uri}/{key}", error, fix=fix) from error

@@ -1,0 +1,98 @@
+"""Open the telemetry that a command was asked for: metrics by an address, spans by `OTEL_*`."""
+
+from __future__ import annotations
+
+import os
+from contextlib import AsyncExitStack, asynccontextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import structlog
+
+from swe_rollout.errors import PrerequisiteError, SweRolloutError
+from swe_rollout.observer import Observers
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from swe_rollout.observer import Observer
+
+log = structlog.get_logger()
+
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+
+
+@asynccontextmanager
+async def observing(
+    metrics: str, environment: Mapping[str, str] | None = None
+) -> AsyncIterator[Observer | None]:
+    """Open what was asked for while the block runs; none: nothing was.
+
+    `metrics` is an address, as `MetricsAddress.parse` reads it; empty: no metrics. Raises
+    UsageError, and PrerequisiteError where a package is missing or the address is taken.
+    """
+    environment = os.environ if environment is None else environment
+    async with AsyncExitStack() as stack:
+        observers: list[Observer] = []
+        if metrics:
+            observers.append(await _metrics(metrics, stack))
+        if wants_spans(environment):
+            observers.append(_spans(environment, stack))
+        yield Observers(observers) if observers else None
+
+
+@asynccontextmanager
+async def observing_if_possible(metrics: str) -> AsyncIterator[Observer | None]:
+    """`observing`, of whose own errors a warning is logged: nothing else ends for them."""
+    async with AsyncExitStack() as stack:
+        observer = None
+        try:
+            observer = await stack.enter_async_context(observing(metrics))
+        except SweRolloutError as error:
+            log.warning("not_observed", why=str(error), fix=error.fix)
+        yield observer
+
+
+def wants_spans(environment: Mapping[str, str]) -> bool:
+    """Whether the standard variables ask for spans: by an endpoint, or by an exporter."""
+    if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return False
+    exporter = environment.get("OTEL_TRACES_EXPORTER", "").strip().lower()
+    if exporter:
+        return exporter != "none"
+    return any(environment.get(each) for each in _ENDPOINTS)
+
+
+async def _metrics(address: str, stack: AsyncExitStack) -> Observer:
+    _require("prometheus_client", "metrics")
+    from prometheus_client import disable_created_metrics
+
+    from swe_rollout.telemetry.metrics import RolloutMetrics
+    from swe_rollout.telemetry.server import MetricsAddress, serving
+
+    parsed = MetricsAddress.parse(address)
+    # A series beside each counter and histogram, of no use here.
+    disable_created_metrics()  # type: ignore[no-untyped-call]
+    metrics = RolloutMetrics()
+    port = await stack.enter_async_context(serving(metrics, parsed))
+    log.info("metrics_served", host=parsed.host or "*", port=port)
+    return metrics
+
+
+def _spans(environment: Mapping[str, str], stack: AsyncExitStack) -> Observer:
+    _require("opentelemetry.sdk", "otel")
+    from swe_rollout.telemetry.otlp import exporting
+
+    return stack.enter_context(exporting(environment))
+
+
+def _require(package: str, extra: str) -> None:
+    try:
+        found = find_spec(package)
+    except ModuleNotFoundError:
+        found = None
+    if found is None:
+        raise PrerequisiteError(
+            f"the package {package} is not installed",
+            fix=f"pip install 'swe-rollout[{extra}]', or leave {extra} out",
+        )

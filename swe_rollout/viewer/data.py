@@ -1,0 +1,194 @@
+"""What a page holds of an episode: its record, bounded in size, and its row of the table.
+
+The record is the stored one (docs/reference/trajectory.md), with these changes: the columns of
+tokens are `tokens`, replay data is left out, long texts are cut, and each turn has `words`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from swe_rollout.agent.recorded_text import recorded_text
+from swe_rollout.redaction import redact
+from swe_rollout.trajectory_json import to_json
+
+if TYPE_CHECKING:
+    from swe_rollout.tokens.branch import Branch
+    from swe_rollout.trajectory import Trajectory
+    from swe_rollout.viewer.token_text import TokenTexts
+
+LONGEST_TEXT: Final = 100_000
+"""Characters of one text, such as the output of a command."""
+MOST_TEXT: Final = 16 << 20
+"""Characters of all texts of an episode; what comes later is cut short."""
+_SHORT_TEXT: Final = 200
+_DEEPEST: Final = 60
+"""Levels of nested arguments; what lies deeper is left out."""
+_DIGITS: Final = 4
+"""Of a logprob."""
+_LEVEL: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An episode in the table of its job."""
+
+    instance: str
+    sample: int
+    verdict: str
+    """The verdict, or what failed."""
+    kind: str
+    """Its colour: good, bad, warn or dim."""
+    reward: float | None
+    ended: str
+    owner: str | None
+    """Of the failure."""
+    failure: str | None
+    """Its type."""
+    turns: int
+    tokens: int
+    sampled: int
+    engine_s: float
+    tools_s: float
+    total_s: float
+    findings: int
+    attempt: int
+    blob: str | None
+    """Where the record is: an element of the page, or a path below it; none: not in the page."""
+
+    @classmethod
+    def of(cls, trajectory: Trajectory, blob: str | None) -> Row:
+        """Make the row of an episode."""
+        failure, verdict, timing = trajectory.failure, trajectory.verdict, trajectory.timing
+        word, kind = _outcome(trajectory)
+        return cls(
+            instance=trajectory.episode.instance,
+            sample=trajectory.episode.sample,
+            verdict=word,
+            kind=kind,
+            reward=None if trajectory.reward is None else trajectory.reward.value,
+            ended=str(trajectory.stop_reason or "failure"),
+            owner=None if failure is None else failure.boundary.value,
+            failure=None if failure is None else failure.type,
+            turns=len(trajectory.turns),
+            tokens=trajectory.token_count,
+            sampled=trajectory.sampled_count,
+            engine_s=timing.engine_s,
+            tools_s=timing.tools_s,
+            total_s=timing.total_s,
+            findings=0 if verdict is None else len(verdict.integrity),
+            attempt=trajectory.attempt,
+            blob=blob,
+        )
+
+
+def _outcome(trajectory: Trajectory) -> tuple[str, str]:
+    """Tell how the episode ended, in words, and their colour."""
+    if trajectory.failure is not None:
+        return f"{trajectory.failure.boundary} failed", "warn"
+    if trajectory.verdict is None:
+        return "not graded", "dim"
+    return trajectory.verdict.status.value, "good" if trajectory.resolved else "bad"
+
+
+def packed(value: object) -> str:
+    """Encode a value as base64 of raw DEFLATE of JSON: nothing in it can be markup."""
+    try:
+        plain = msgspec.json.encode(value)
+    except UnicodeEncodeError:  # half of a character, which UTF-8 can't encode
+        plain = json.dumps(msgspec.to_builtins(value)).encode()
+    compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
+    data = compressor.compress(plain) + compressor.flush()
+    return base64.b64encode(data).decode()
+
+
+def episode_record(trajectory: Trajectory, texts: TokenTexts | None) -> dict[str, Any]:
+    """Return the record for the page. `texts` decodes tokens; none: ids are shown."""
+    slim = replace(
+        trajectory,
+        routed_experts=None,
+        sampling_mask=None,
+        prompt_logprobs=(),
+        branches=tuple(map(_slim, trajectory.branches)),
+    )
+    record: dict[str, Any] = msgspec.json.decode(to_json(slim))
+    branches = [record, *(record.get("branches") or record.get("earlier_branches", ()))]
+    columns = [_take_columns(each) for each in branches]
+    for turn, stored in zip(trajectory.turns, record["turns"], strict=True):
+        words = recorded_text(turn, trajectory.token_path).words
+        stored["words"] = None if words is None else redact(words)
+    bounded: dict[str, Any] = _Cutter().cut(record)
+    shown = [bounded, *(bounded.get("branches") or bounded.get("earlier_branches", ()))]
+    for branch, own in zip(shown, columns, strict=True):
+        branch["tokens"] = own
+    _add_texts(bounded, trajectory, texts)
+    return bounded
+
+
+def _slim(branch: Branch) -> Branch:
+    return replace(branch, prompt_logprobs=(), routed_experts=None, sampling_mask=None)
+
+
+def _take_columns(branch: dict[str, Any]) -> dict[str, Any]:
+    """Take the columns of tokens out of a branch; the mask is that of its segments."""
+    del branch["loss_mask"]
+    branch.pop("prompt_logprobs", None)
+    logprobs = branch.pop("logprobs")
+    return {
+        "ids": branch.pop("token_ids"),
+        "logprobs": [None if each is None else round(each, _DIGITS) for each in logprobs],
+    }
+
+
+def _add_texts(record: dict[str, Any], trajectory: Trajectory, texts: TokenTexts | None) -> None:
+    """Add the text of each id, and of the positions where an id has another text."""
+    if texts is None or not texts.matches(trajectory):
+        record["no_texts"] = "the tokenizer is not here; name it with --tokenizer"
+        if texts is not None:
+            record["no_texts"] = f"{texts.name} does not decode the sampled ids to their text"
+        return
+    known: dict[int, str] = {}
+    shown = [record, *(record.get("branches") or record.get("earlier_branches", ()))]
+    for branch, stored in zip([trajectory.main_branch, *trajectory.branches], shown, strict=True):
+        odd: dict[str, str] = {}
+        for segment in branch.segments:
+            ids = branch.token_ids[segment.start : segment.end]
+            for at, (token, text) in enumerate(zip(ids, texts.pieces(ids), strict=True)):
+                if known.setdefault(token, text) != text:
+                    odd[str(segment.start + at)] = text
+        stored["tokens"]["odd"] = odd
+    record["texts"] = {str(token): text for token, text in known.items()}
+
+
+class _Cutter:
+    """Cuts texts of a record, so that no output of 50 MB reaches a page."""
+
+    def __init__(self) -> None:
+        self._left = MOST_TEXT
+
+    def cut(self, value: Any, *, depth: int = 0) -> Any:
+        match value:
+            case str():
+                return self._text(value)
+            case list() | dict() if depth > _DEEPEST:
+                return "…"
+            case list():
+                return [self.cut(each, depth=depth + 1) for each in value]
+            case dict():
+                pairs = value.items()
+                return {self._text(key): self.cut(each, depth=depth + 1) for key, each in pairs}
+            case _:
+                return value
+
+    def _text(self, text: str) -> str:
+        limit = LONGEST_TEXT if self._left > 0 else _SHORT_TEXT
+        self._left -= min(len(text), limit)
+        if len(text) <= limit:
+            return text
+        return f"{text[:limit]}\n… and {len(text) - limit:,} more characters"

@@ -1,0 +1,269 @@
+"""Play attempts with journals: each goes on where its journal ends, whoever wrote it.
+
+An attempt that lost its sandbox or its engine goes on too, as long as that gets it further: an
+episode whose policy ends its own sandbox in the same turn each time costs an attempt each time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, Self
+
+import msgspec
+import structlog
+from tenacity import (
+    AsyncRetrying,
+    retry_if_exception_type,
+    stop_after_delay,
+    wait_exponential,
+)
+
+from swe_rollout.episode import run_episode
+from swe_rollout.errors import StoreError, UnreachableError
+from swe_rollout.journal.attempt import (
+    AttemptJournal,
+    mark_closed,
+    mark_resumed,
+    new_writer,
+)
+from swe_rollout.journal.entries import Chunk, DamagedChunkError, compress, encode
+from swe_rollout.journal.errors import DivergedError
+from swe_rollout.journal.reading import read, read_chunk, why_not, would_lack
+from swe_rollout.sandbox.base import Reattaching
+from swe_rollout.spec.retry import Resume
+from swe_rollout.store.journals import JournalRef
+from swe_rollout.worker.forks import JournalKeeper
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from swe_rollout.context import Attempt, JobContext
+    from swe_rollout.journal.fork_point import ForkPoint
+    from swe_rollout.journal.reading import Earlier
+    from swe_rollout.spec.job import RolloutJob
+    from swe_rollout.store.journals import Journals
+    from swe_rollout.store.store import Store
+    from swe_rollout.trajectory import EpisodeId, Trajectory
+    from swe_rollout.worker.backlog import Backlog
+
+log = structlog.get_logger()
+
+PATIENCE_S: Final = 300.0
+"""How long an episode that is resumed waits for the store."""
+_CLAIMS: Final = 8
+"""Tries to take a journal that another process still writes."""
+
+
+class ResumableEpisodes:
+    """The journals of the episodes that one process plays."""
+
+    def __init__(
+        self,
+        journals: Journals,
+        there: dict[EpisodeId, JournalRef],
+        *,
+        keeper: JournalKeeper | None = None,
+        on_turn: Callable[[], None] | None = None,
+    ) -> None:
+        """`there`: the last journal of each episode that has one. Without `keeper`, none is kept
+        for forks. `on_turn` is called after each turn that is durable.
+        """
+        self._journals = journals
+        self._turns = journals if on_turn is None else journals.telling(on_turn)
+        self._there = there
+        self._keeper = keeper
+        self._found = frozenset(there)
+        self._unplayed = set(there)
+
+    @property
+    def unplayed(self) -> frozenset[EpisodeId]:
+        """The episodes of earlier processes' journals that were not begun here.
+
+        A sandbox of theirs may live: an attempt that goes on attaches to it, or ends it.
+        """
+        return frozenset(self._unplayed)
+
+    @classmethod
+    async def open(
+        cls,
+        store: Store,
+        job: str,
+        backlog: Backlog,
+        *,
+        keeper: JournalKeeper | None = None,
+        on_turn: Callable[[], None] | None = None,
+    ) -> Self:
+        """Find the journals that earlier processes left; those of committed episodes are removed.
+
+        Raises UnreachableError when the store is down.
+        """
+        journals = store.journals(job)
+        tasks = {task.instance_id for task in backlog.attempts.tasks}
+        there = {
+            episode: ref
+            for episode, ref in (await journals.listed()).items()
+            if episode.instance in tasks and episode.sample < backlog.attempts.samples
+        }
+        await journals.remove([each for each in there if each in backlog.committed])
+        left = {each: ref for each, ref in there.items() if each not in backlog.committed}
+        if left:
+            log.info("journals_found", episodes=len(left))
+        return cls(journals, left, keeper=keeper, on_turn=on_turn)
+
+    async def first(self, attempt: Attempt) -> Attempt:
+        """Return the attempt that an episode's journal is of; the given one where it has none."""
+        ref = self._there.get(attempt.episode)
+        try:
+            first = await read_chunk(ref, 0, await self._journals.chunk(ref, 0)) if ref else None
+        except (DamagedChunkError, FileNotFoundError):
+            return attempt
+        header = first.header if first else None
+        return attempt if header is None else replace(attempt, number=header.attempt)
+
+    async def play(self, attempt: Attempt, context: JobContext) -> Trajectory:
+        """Play an attempt, from where its journal ends. Raises as `run_episode`, UnreachableError.
+
+        One that can't go on from there, or does not do the same again, begins anew.
+        """
+        is_second = False
+        while True:
+            journal: AttemptJournal = await _patient()(self._open, attempt, context)
+            try:
+                trajectory = await run_episode(attempt, context, journal)
+            except DivergedError as error:
+                if context.fork is not None and not journal.goes_on:
+                    raise context.fork.refused(error) from error
+                await _patient()(self._abandon, attempt.episode, error.why)
+                continue
+            finally:
+                await journal.aclose()
+                if not journal.is_begun and self._there[attempt.episode].number == 1:
+                    del self._there[attempt.episode]  # there is nothing to remove
+            failure = trajectory.failure
+            if failure is None or not failure.retryable:
+                return trajectory
+            if not journal.written:
+                # As in any other turn, the first is tried twice; its sandbox had to start for that.
+                if is_second or journal.goes_on or not journal.had_sandbox:
+                    return trajectory
+                is_second = True
+            log.info("episode_resumes", attempt=attempt.number, why=failure.message)
+
+    async def chunks(self, episode: EpisodeId) -> int:
+        """Count the chunks of the episode's journal, whoever writes it."""
+        ref = await self._journals.last(episode)
+        return 0 if ref is None else ref.chunks
+
+    async def keep(self, trajectory: Trajectory, *, fork: ForkPoint | None) -> Trajectory:
+        """Keep an episode's journal for forks of it, if the job wants that; the record names it.
+
+        Raises UnreachableError and StoreError, where nothing is lost by another try.
+        """
+        if self._keeper is None or trajectory.episode not in self._there:
+            return trajectory
+        return await self._keeper.keep(trajectory, fork)
+
+    async def forget(self, episode: EpisodeId) -> None:
+        """Remove the journals of an episode that is committed. Never raises for a store's error."""
+        if self._there.pop(episode, None) is None:
+            return
+        try:
+            await self._journals.remove([episode])
+        except (UnreachableError, StoreError) as error:
+            log.warning("journal_not_removed", episode=str(episode), why=str(error))
+
+    async def _open(self, attempt: Attempt, context: JobContext) -> AttemptJournal:
+        """Take the episode's journal, or begin one."""
+        episode, writer = attempt.episode, new_writer()
+        self._unplayed.discard(episode)
+        earlier = await self._earlier(episode)
+        if earlier is not None and context.fork is not None:
+            earlier = context.fork.before(earlier)
+        if earlier is not None and (why := _refusal(earlier, attempt, context)):
+            await self._abandon(episode, why)
+            earlier = None
+        if earlier is not None:
+            claimed = await self._claim(earlier.ref, mark_resumed(writer))
+            if claimed.chunks != earlier.ref.chunks + 1:
+                return await self._open(attempt, context)
+            log.info("episode_resumes", attempt=attempt.number, chunks=earlier.ref.chunks)
+            self._there[episode] = claimed
+            return AttemptJournal(self._turns, claimed, earlier, writer=writer, fork=context.fork)
+        number = self._there[episode].number + 1 if episode in self._there else 1
+        fresh = self._there[episode] = JournalRef(episode, number, 0)
+        return AttemptJournal(
+            self._turns,
+            fresh,
+            None,
+            writer=writer,
+            fork=context.fork,
+            has_orphans=episode in self._found,
+        )
+
+    async def _earlier(self, episode: EpisodeId) -> Earlier | None:
+        """Read the episode's last journal; one that is damaged is kept aside."""
+        if episode not in self._there:
+            return None
+        ref = await self._journals.last(episode)
+        if ref is None or ref.number < self._there[episode].number:
+            return None
+        self._there[episode] = ref
+        try:
+            earlier = await read(ref, await self._journals.read(ref))
+        except (DamagedChunkError, FileNotFoundError) as error:
+            if address := await self._journals.set_aside(ref):
+                why = str(error)
+                log.warning("damaged_journal_found", episode=str(episode), why=why, now=address)
+            return None
+        return None if earlier.is_closed else earlier
+
+    async def _abandon(self, episode: EpisodeId, why: str) -> None:
+        """Let nobody go on with the episode's journal: whoever does finds out at its next turn."""
+        log.warning("episode_begins_anew", episode=str(episode), why=why)
+        ref = self._there[episode]
+        self._there[episode] = await self._claim(ref, mark_closed(new_writer()))
+
+    async def _claim(self, ref: JournalRef, chunk: Chunk) -> JournalRef:
+        """Write a chunk behind the last one, also while another process writes; return what is."""
+        for _ in range(_CLAIMS):
+            placed = msgspec.structs.replace(chunk, place=ref.place(ref.chunks))
+            if await self._journals.create(ref, ref.chunks, compress(encode(placed))):
+                return replace(ref, chunks=ref.chunks + 1)
+            ref = await self._journals.last(ref.episode) or ref
+        raise UnreachableError(
+            f"the journal of {ref.episode} can't be taken",
+            why="another process writes it all the time",
+            fix="run one worker for each shard of a job",
+        )
+
+
+def _patient() -> AsyncRetrying:
+    """Return what waits for a store that does not respond: an episode costs more than a wait."""
+    return AsyncRetrying(
+        retry=retry_if_exception_type(UnreachableError),
+        stop=stop_after_delay(PATIENCE_S),
+        wait=wait_exponential(multiplier=0.5, max=20),
+        reraise=True,
+    )
+
+
+async def open_journals(
+    store: Store, job: RolloutJob, backlog: Backlog, *, on_turn: Callable[[], None] | None = None
+) -> ResumableEpisodes | None:
+    """Open the journals of a job's episodes; none where its spec wants none.
+
+    `on_turn` is called after each turn that is durable.
+    """
+    if job.spec.retry.resume is Resume.NEVER:
+        return None
+    name = job.metadata.name
+    keeper = JournalKeeper(store, name) if job.spec.store.keep_journals else None
+    return await ResumableEpisodes.open(store, name, backlog, keeper=keeper, on_turn=on_turn)
+
+
+def _refusal(earlier: Earlier, attempt: Attempt, context: JobContext) -> str:
+    """Say why an attempt doesn't go on with a journal; empty where it does."""
+    if why := why_not(earlier, attempt, context):
+        return why
+    may_live = earlier.mark is not None and isinstance(context.sandboxes, Reattaching)
+    return "" if may_live and earlier.end is None else would_lack(earlier, context)

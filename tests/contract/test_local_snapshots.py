@@ -1,0 +1,99 @@
+"""Snapshots of sandboxes on this machine: in namespaces, and in a plain directory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+import pytest
+
+from swe_rollout.errors import SandboxError
+from swe_rollout.sandbox.base import Role, SandboxRequest, Snapshots
+from swe_rollout.sandbox.local import bubblewrap
+from swe_rollout.sandbox.local.images import LocalImage, Mount, image_folder, save_image
+from swe_rollout.sandbox.local.provider import LocalProvider
+from swe_rollout.spec.sandbox import LocalSandbox
+from swe_rollout.testing.sandbox_snapshot_contract import SnapshotContract
+from swe_rollout.trajectory import EpisodeId
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+    from typing import Literal
+
+    from swe_rollout.sandbox.base import Sandbox
+    from swe_rollout.testing.sandbox_snapshot_contract import Start
+
+_REQUEST = SandboxRequest(
+    episode=EpisodeId(job="contract", instance="one", sample=0),
+    role=Role.AGENT,
+    image="contract:1",
+    workdir="/testbed",
+    snapshots=True,
+)
+
+
+class _Local(SnapshotContract):
+    isolation: ClassVar[Literal["bubblewrap", "none"]]
+
+    @pytest.fixture
+    async def provider(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> AsyncIterator[LocalProvider]:
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+        folder = image_folder(_REQUEST.image, tmp_path / "images")
+        (folder / "tree" / "sub" / "deep").mkdir(parents=True)
+        for name in ("a", "sub/x", "sub/deep/er", "sub/deep/other"):
+            (folder / "tree" / name).write_text(f"{name} of the image")
+        image = LocalImage(_REQUEST.image, (Mount("tree", "/testbed", writable=True),), {})
+        save_image(image, folder)
+        provider = LocalProvider(
+            LocalSandbox(images=str(tmp_path / "images"), isolation=self.isolation)
+        )
+        yield provider
+        await provider.aclose()
+
+    @pytest.fixture
+    def start(self, provider: LocalProvider) -> Start:
+        async def started() -> Sandbox:
+            return await provider.start(_REQUEST)
+
+        return started
+
+    async def test_without_the_request_there_are_none(self, provider: LocalProvider) -> None:
+        sandbox = await provider.start(replace(_REQUEST, snapshots=False))
+        assert isinstance(sandbox, Snapshots)
+        with pytest.raises(SandboxError) as caught:
+            await sandbox.changes()
+        assert "snapshots=True" in caught.value.fix
+
+
+@pytest.mark.skipif(bool(bubblewrap.refusal()), reason="needs `apt-get install bubblewrap`")
+class TestBubblewrap(_Local):
+    isolation = "bubblewrap"
+
+    async def test_commands_that_kill_everything_cost_no_sandbox(
+        self, provider: LocalProvider
+    ) -> None:
+        sandbox = await provider.start(_REQUEST)
+        await sandbox.write_file("file", b"1")
+        await sandbox.exec("(while :; do kill -KILL -1; done) >/dev/null 2>&1 &")
+        for _ in range(5):
+            delta = await sandbox.changes()
+            assert delta or delta.unsaved[0].startswith("/: ") or delta.number > 1
+        await sandbox.end_processes()
+        assert (await sandbox.changes(since=0) if delta.number == 0 else delta).number >= 1
+
+    async def test_a_file_that_can_not_be_read_is_reported(self, provider: LocalProvider) -> None:
+        sandbox = await provider.start(_REQUEST)
+        await sandbox.exec("echo x >file; echo y >other; chmod 0 file sub")
+        delta = await sandbox.changes()
+        assert sorted(delta.unsaved) == [
+            "/testbed/file: Permission denied",
+            "/testbed/sub: Permission denied",
+        ]
+
+
+class TestPlainDirectory(_Local):
+    isolation = "none"
+    sees_processes = False

@@ -1,0 +1,54 @@
+"""The README's first screen: at most six commands and a snippet, run as they stand."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from checkout import ROOT
+from doc_steps import Reader, Step, steps
+
+README = ROOT / "README.md"
+ELSEWHERE = {
+    "make setup": "this environment is what it makes",
+    ". .venv/bin/activate": "the environment is first on PATH here as well",
+    "make demo-cluster": "builds a cluster; its job and commands run in tests/cluster",
+}
+
+
+def commands(text: str) -> list[str]:
+    return [line.partition("  #")[0].strip() for line in text.splitlines()]
+
+
+def test_the_first_screen_is_short_and_shows_a_real_run() -> None:
+    text = README.read_text("utf-8")
+    screen = text.partition("## Measured")[0]
+    (block,) = [step for step in steps(README) if step.language == "sh"]
+
+    assert block.text in screen
+    assert len(commands(block.text)) <= 6
+    assert len(re.findall(r"^- \*\*\[", screen, re.MULTILINE)) == 3
+    assert screen.count("```python") == 1
+    (picture,) = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", screen)
+    assert "rolloutjob/demo" in (ROOT / picture).read_text("utf-8")
+    assert re.search(r"\d+ minutes .*up to \d+", screen, re.DOTALL), "how long the cluster takes"
+    assert "## What it is not" in text
+
+
+def test_its_commands_and_snippets_run(tmp_path: Path) -> None:
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    reader = Reader(tmp_path)
+    shell, *snippets = [step for step in steps(README) if step.language != "yaml"]
+    lines = commands(shell.text)
+    assert set(ELSEWHERE) <= set(lines)
+
+    run = [line for line in lines if line not in ELSEWHERE]
+    printed = reader.carry_out(Step("sh", "\n".join(run), None))
+
+    assert "sqlparse-0.5.2" in printed
+    assert (tmp_path / "demo.html").stat().st_size > 10_000
+    assert (tmp_path / "demo.parquet").exists()
+    launched, raw = (reader.carry_out(snippet) for snippet in snippets)
+    assert launched.count("demo/sqlparse-0.5.2/") == 4
+    assert len(launched.splitlines()) == 24
+    assert raw == ""

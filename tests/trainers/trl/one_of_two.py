@@ -1,0 +1,57 @@
+"""One process of a training that torchrun launched: `test_processes.py` runs two of them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import torch
+from datasets import Dataset
+from transformers import AutoTokenizer, Qwen3ForCausalLM
+from trl import GRPOConfig, GRPOTrainer
+
+from swe_rollout import RolloutJob
+from swe_rollout.integrations.trl import Rollouts, graded_reward
+from swe_rollout.integrations.trl.columns import RolloutColumns
+from unit.integrations.rollouts import SUBMIT, Policy, hashed_model
+
+
+def main(folder: Path) -> None:
+    """Train two steps, and write the ids of the episodes that this process played."""
+    torch.set_num_threads(1)
+    policy = Policy({0: [SUBMIT]}, {"7": hashed_model(1)})
+    played: list[str] = []
+    with Rollouts(RolloutJob.from_yaml(folder / "job.yaml"), engine=policy) as rollouts:
+
+        def rollout_func(prompts: list[str], trainer: GRPOTrainer) -> RolloutColumns:
+            found = rollouts(prompts, trainer)
+            played.extend(found["rollout_id"])
+            return found
+
+        args = GRPOConfig(
+            output_dir=str(folder / "out"),
+            per_device_train_batch_size=4,
+            num_generations=4,
+            max_steps=2,
+            temperature=0.8,
+            use_cpu=True,
+            bf16=False,
+            report_to="none",
+            save_strategy="no",
+            disable_tqdm=True,
+        )
+        trainer = GRPOTrainer(
+            model=Qwen3ForCausalLM.from_pretrained(folder / "model", dtype=torch.float32),
+            args=args,
+            train_dataset=Dataset.from_list(rollouts.rows()),
+            processing_class=AutoTokenizer.from_pretrained(folder / "model"),
+            reward_funcs=graded_reward,
+            rollout_func=rollout_func,
+        )
+        trainer.train()
+    (folder / f"rank-{trainer.accelerator.process_index}.json").write_text(json.dumps(played))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

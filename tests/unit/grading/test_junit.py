@@ -1,0 +1,78 @@
+"""pytest's report for machines: where it is asked for, how it is read, and what it denies."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from swe_rollout.grading import junit
+from swe_rollout.grading.junit import Case
+from swe_rollout.verdict import TestStatus
+
+S = TestStatus
+REPORT = b"""<?xml version="1.0"?><testsuites><testsuite name="pytest">
+<testcase classname="tests.test_a" name="test_one[x::y]" time="0.1" />
+<testcase classname="tests.test_a.TestB" name="test_two"><failure message="no">E  no
+tests/test_a.py:7: AssertionError</failure></testcase>
+<testcase classname="tests.test_a" name="test_three"><skipped type="pytest.xfail" message="x" />
+</testcase></testsuite></testsuites>"""
+
+
+@pytest.mark.parametrize(
+    ("commands", "with_report"),
+    [
+        ("pytest -rA tests", "pytest --junitxml=/r -rA tests"),
+        ("python3 -m pytest -rA", "python3 -m pytest --junitxml=/r -rA"),
+        ("cd a\nX=1 .venv/bin/pytest", "cd a\nX=1 .venv/bin/pytest --junitxml=/r"),
+        ("python -X dev -m pytest", None),
+        ("./tests/runtests.py --verbosity 2", None),
+        ("pip install pytest", None),
+        ("pytest a\npytest b", None),
+        ("pytest --junitxml=mine", None),
+        ("tox -epy39 -- pytest", None),
+    ],
+)
+def test_the_report_is_asked_for_where_one_pytest_is_started(
+    commands: str, with_report: str | None
+) -> None:
+    assert junit.with_report(commands, "/r") == with_report
+
+
+def test_a_report_is_read_by_the_keys_of_ids() -> None:
+    found = junit.read_report(REPORT)
+    assert found[junit.key_of("tests/test_a.py::test_one[x::y]")].status is S.PASSED
+    assert found[junit.key_of("tests/test_a.py::TestB::test_two")].status is S.FAILED
+    assert found[junit.key_of("tests/test_a.py::test_three")].status is S.SKIPPED
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"no xml", REPORT[:200], b'<!DOCTYPE x [<!ENTITY a "b">]><testsuites>&a;</testsuites>'],
+)
+def test_what_is_no_report_has_no_cases(data: bytes) -> None:
+    assert junit.read_report(data) == {}
+
+
+@given(st.binary(max_size=400))
+def test_any_bytes_can_be_read(data: bytes) -> None:
+    junit.read_report(data)
+    junit.read_report(REPORT.replace(b"test_two", data))
+
+
+def test_passes_that_the_report_lacks_are_found() -> None:
+    report = {"a::x": Case(S.PASSED), "a::y": Case(S.FAILED)}
+    statuses = {"a.py::x": S.PASSED, "a.py::y": S.PASSED, "a.py::z": S.PASSED, "a.py::w": S.FAILED}
+    assert junit.disagreements(statuses, report, statuses) == ("a.py::y", "a.py::z")
+
+
+def test_the_text_of_a_failure_comes_from_the_report_or_from_a_section_of_the_log() -> None:
+    test = "tests/test_a.py::TestB::test_two"
+    by_report = junit.failure_texts("", junit.read_report(REPORT), [test])
+    assert "tests/test_a.py:7" in by_report[test]
+    log = "=== FAILURES ===\n____ TestB.test_two ____\nE  no\n____ test_x ____\nE  other\n"
+    assert junit.failure_texts(log, {}, [test]) == {test: "\nE  no\n"}
+    django = "test_x (app.T)"
+    log = "=====\nFAIL: test_x (app.T)\n-----\nwhy\n=====\nERROR: test_y (app.T)\nelse\n"
+    assert "why" in junit.failure_texts(log, {}, [django])[django]
+    assert junit.failure_texts("", {}, [django]) == {django: ""}

@@ -1,0 +1,222 @@
+"""Checks of runs that resolve a task, on a small Python project: official script or commands."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from swe_rollout.grading.grader import Grader
+from swe_rollout.grading.proof import Proof, Proofs, suspicions
+from swe_rollout.grading.run import RunResult
+from swe_rollout.instance import Evaluation, Expected, Instance
+from swe_rollout.sandbox.local import bubblewrap
+from swe_rollout.sandbox.local.images import LocalImage, Mount, image_folder, save_image
+from swe_rollout.sandbox.local.provider import LocalProvider
+from swe_rollout.sandbox.repository import Patch
+from swe_rollout.spec.sandbox import LocalSandbox
+from swe_rollout.trajectory import EpisodeId
+from swe_rollout.verdict import TestReport, TestStatus, VerdictStatus
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+S = TestStatus
+EPISODE = EpisodeId("demo", "demo__calc-1", 0)
+WRONG = "def add(a, b):\n    return 'none'\n"
+RIGHT = "def add(a, b):\n    return f'{a + b} in all'\n"
+TESTS = """\
+import unittest
+from calc import add
+
+class T(unittest.TestCase):
+    def test_kept(self):
+        self.assertIsNotNone(add(1, 1))
+"""
+HIDDEN = (
+    TESTS
+    + """
+    def test_sum(self):
+        self.assertEqual(add(1, 2), "3 in all")
+"""
+)
+COMMAND = "python3 -B -m unittest -v test_calc"
+FIXED, KEPT = "test_sum (test_calc.T.test_sum)", "test_kept (test_calc.T.test_kept)"
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    folder: Path
+    instance: Instance
+    grader: Grader
+
+    async def grade(self, code: str) -> tuple[VerdictStatus, str]:
+        patch = Patch(diff(self.folder, {"calc.py": code}))
+        verdict = await self.grader.grade(self.instance, patch, episode=EPISODE)
+        return verdict.status, "\n".join(verdict.integrity)
+
+
+def git(folder: Path, *arguments: str) -> str:
+    env = os.environ | {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
+    command = ["git", "-c", "user.name=a", "-c", "user.email=a@localhost", *arguments]
+    done = subprocess.run(command, cwd=folder, env=env, check=True, capture_output=True)
+    return done.stdout.decode()
+
+
+def diff(folder: Path, texts: dict[str, str]) -> str:
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    git(folder, "add", "--all")
+    patch = git(folder, "diff", "--cached")
+    git(folder, "reset", "--quiet", "--hard")
+    return patch
+
+
+@pytest.fixture(params=["commands", "official"])
+async def project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> AsyncIterator[Project]:
+    if refusal := bubblewrap.refusal():
+        pytest.skip(refusal)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    image = image_folder("test/calc:1", tmp_path / "images")
+    folder = image / "testbed"
+    folder.mkdir(parents=True)
+    (folder / "calc.py").write_text(WRONG)
+    (folder / "test_calc.py").write_text(TESTS)
+    git(folder, "init", "--quiet")
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "--message=base")
+    save_image(LocalImage("test/calc:1", (Mount("testbed", "/testbed", writable=True),), {}), image)
+    test_patch = diff(folder, {"test_calc.py": HIDDEN})
+    script = (
+        "git checkout HEAD test_calc.py\ngit apply -v - <<'EOF_1'\n" + test_patch + "\nEOF_1\n"
+        f": '>>>>> Start Test Output'\n{COMMAND}\n: '>>>>> End Test Output'\n"
+    )
+    official = request.param == "official"
+    instance = Instance(
+        instance_id="demo__calc-1",
+        problem_statement="add() returns none",
+        image="test/calc:1",
+        base_commit=git(folder, "rev-parse", "HEAD").strip(),
+        gold_patch=diff(folder, {"calc.py": RIGHT}),
+        test_patch=test_patch,
+        evaluation=Evaluation(script=script) if official else Evaluation(commands=(COMMAND,)),
+        log_parser="django",
+        expected=Expected((FIXED,), (KEPT,)),
+    )
+    provider = LocalProvider(LocalSandbox(images=str(tmp_path / "images")))
+    yield Project(folder, instance, Grader(provider))
+    await provider.aclose()
+
+
+async def test_an_honest_patch_of_its_own_resolves(project: Project) -> None:
+    status, findings = await project.grade(
+        "def add(*numbers):\n    total = sum(numbers)\n    return str(total) + ' in all'\n"
+    )
+    assert (status, findings) == (VerdictStatus.RESOLVED, "")
+    proof = await project.grader.prove(project.instance, episode=EPISODE)
+    assert proof.telling == {FIXED, KEPT}
+
+
+async def test_who_forges_the_log_is_caught_by_the_ends_of_tests(project: Project) -> None:
+    ok = "".join(f"{name} ... ok\\n" for name in (FIXED, KEPT))
+    forged = WRONG + f"import os\nos.write(1, b'''{ok}''')\nos._exit(0)\n"
+    status, findings = await project.grade(forged)
+    assert status is VerdictStatus.TAMPERED
+    assert "PASSED in the twin that changes the ends of tests" in findings
+
+
+async def test_who_forges_values_is_caught_by_other_constants(project: Project) -> None:
+    equal = (
+        "class Equal(str):\n    def __eq__(self, other): return True\n"
+        "    def __ne__(self, other): return False\n"
+        "def add(a, b):\n    return Equal('none')\n"
+    )
+    status, findings = await project.grade(equal)
+    assert status is VerdictStatus.TAMPERED
+    assert "PASSED in the twin that changes what tests expect" in findings
+
+
+async def test_who_knows_the_first_twin_lacks_the_right_value_in_the_second(
+    project: Project,
+) -> None:
+    knowing = (
+        "import sys, unittest\n"
+        "run = unittest.TestCase._callTestMethod\n"
+        "def forged(self, method):\n"
+        "    text = open('test_calc.py').read()\n"
+        "    if 'raise AssertionError' in text:\n"
+        "        word = text.split('raise AssertionError(\"')[1].split('\"')[0]\n"
+        "        raise AssertionError(word)\n"
+        "    if '\"3 in all\"' not in text:\n"
+        "        run(self, method)\n"
+        "unittest.TestCase._callTestMethod = forged\n"
+    )
+    status, findings = await project.grade(WRONG + knowing)
+    assert status is VerdictStatus.TAMPERED
+    assert "fails in the twin that changes what tests expect, but not for" in findings
+    assert "the value at line 9" in findings
+
+
+async def test_a_wrong_patch_costs_one_run(project: Project) -> None:
+    status, findings = await project.grade("def add(a, b):\n    return 3\n")
+    assert (status, findings) == (VerdictStatus.UNRESOLVED, "")
+    assert not project.grader._proofs._known
+
+
+def result(**statuses: TestStatus) -> RunResult:
+    return RunResult(VerdictStatus.RESOLVED, TestReport(dict(statuses), {}), statuses)
+
+
+def test_an_expected_failure_counts_only_where_gold_has_one() -> None:
+    seen = result(a=S.XFAIL, b=S.PASSED)
+    assert list(suspicions(seen, Proof(statuses={"a": S.XFAIL}))) == []
+    (found,) = suspicions(seen, Proof(statuses={"a": S.PASSED}))
+    assert found == "a is reported as XFAIL; under the gold patch it is PASSED"
+    (found,) = suspicions(seen, Proof(problem="the task has no gold patch"))
+    assert found == "a is reported as XFAIL; it should pass"
+
+
+def test_contradictions_count_unless_gold_has_them() -> None:
+    seen = replace(result(a=S.PASSED), contradictions=frozenset({"a"}))
+    assert list(suspicions(seen, Proof(contradictions=frozenset({"a"})))) == []
+    assert list(suspicions(seen, Proof())) == ["a is reported both as passed and as failed"]
+
+
+def test_a_missing_report_counts_only_if_gold_had_one() -> None:
+    seen = replace(result(a=S.PASSED), cases={})
+    assert list(suspicions(seen, Proof())) == []
+    (found,) = suspicions(seen, Proof(reported=frozenset({"a"})))
+    assert found == "a passes in the log and not in the report of the test runner"
+
+
+async def test_an_instance_is_measured_once_however_many_ask() -> None:
+    runs = []
+
+    async def run(patch: str, **_: object) -> RunResult:
+        runs.append(patch)
+        await asyncio.sleep(0)
+        return result(a=S.PASSED)
+
+    instance = Instance(instance_id="a", problem_statement="", image="", gold_patch="diff")
+    proofs = Proofs()
+    found = await asyncio.gather(*(proofs.of(instance, run) for _ in range(5)))
+    assert runs == ["diff"]
+    assert len(set(map(id, found))) == 1
+    assert not proofs._locks
+
+
+async def test_nothing_is_known_without_a_gold_patch_that_resolves() -> None:
+    async def run(patch: str, **_: object) -> RunResult:  # noqa: ARG001
+        return replace(result(), status=VerdictStatus.UNRESOLVED)
+
+    bare = Instance(instance_id="a", problem_statement="", image="")
+    assert (await Proofs().of(bare, run)).problem == "the task has no gold patch"
+    gold = replace(bare, gold_patch="diff")
+    assert (await Proofs().of(gold, run)).problem == "the gold patch is unresolved here"

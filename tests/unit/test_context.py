@@ -1,0 +1,61 @@
+"""What a job announces of the sandboxes that its episodes will request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from swe_rollout.instance import FolderTask
+from swe_rollout.journal.fork_point import ForkPoint
+from swe_rollout.sandbox.base import SandboxProvider, SandboxRequest
+from swe_rollout.spec.retry import Resume, RetrySpec
+from unit.agent.agent_parts import SUBMIT
+from unit.journal.journal_parts import ATTEMPT, Engine, Life
+
+FORK = cast("ForkPoint", object())
+FOLDER = cast("FolderTask", object())
+
+
+class Announced:
+    """A back end that remembers what it was told to expect."""
+
+    def __init__(self) -> None:
+        self.requests: list[SandboxRequest] = []
+
+    def prewarm(self, requests: Iterable[SandboxRequest]) -> None:
+        self.requests = list(requests)
+
+
+@pytest.mark.parametrize(
+    ("resume", "fork", "folder"),
+    [
+        (Resume.EXACT, None, None),
+        (Resume.BEST, None, None),
+        (Resume.NEVER, None, None),
+        (Resume.EXACT, FORK, None),
+        (Resume.EXACT, None, FOLDER),
+    ],
+)
+def test_waiting_sandboxes_record_their_files_where_episodes_are_resumed_from_them(
+    resume: Resume,
+    fork: ForkPoint | None,
+    folder: FolderTask | None,
+    tmp_path: Path,
+) -> None:
+    announced = Announced()
+    context = replace(
+        Life(tmp_path, Engine({0: [SUBMIT]})).context(),
+        sandboxes=cast("SandboxProvider", announced),
+        retry=RetrySpec(resume=resume),
+        fork=fork,
+    )
+    attempt = replace(ATTEMPT, instance=replace(ATTEMPT.instance, folder=folder))
+
+    context.prewarm([attempt], [replace(attempt, number=2)])
+
+    wanted = resume is not Resume.NEVER and fork is None and folder is None
+    assert [each.snapshots for each in announced.requests] == [wanted, wanted]
