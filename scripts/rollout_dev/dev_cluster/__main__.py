@@ -8,6 +8,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -75,6 +76,7 @@ def _run(arguments: argparse.Namespace, checkout: Checkout, progress: Progress) 
             with _locked(checkout):
                 _down(checkout, progress, wipe=arguments.wipe)
         case "status":
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends it; it changes nothing
             _status(checkout, as_json=arguments.output == "json")
         case "load-image":
             load_images(checkout, arguments.archive, progress)
