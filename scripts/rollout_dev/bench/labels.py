@@ -37,10 +37,14 @@ _SUFFIXES: Final = (
     (re.compile(r"(.+)_turns_(\d+)"), "turns"),
     (re.compile(r"(.+)_(\d+)"), "turns"),
 )
+_WINDOW: Final = re.compile(r"(cpu_)?ms_turns_(\d+)_to_(\d+)")
 
 
 def label(key: str) -> str:
     """Spell a key of a report: figure, scale, unit."""
+    if window := _WINDOW.fullmatch(key):
+        name = "client CPU per turn" if window[1] else "time of a turn"
+        return f"{name}, ms, turns {window[2]} to {window[3]}"
     if key.startswith("trained_share_"):
         return f"trained share, {key.removeprefix('trained_share_').replace('_', '.')} % noise"
     for pattern, name, what in _PREFIXES:

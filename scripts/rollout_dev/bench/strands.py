@@ -67,9 +67,9 @@ def measure(turns: int) -> Report:
             ok = figures["turns"] == len(script) and kept
         rows.append(row)
     notes = (
-        "ms, cpu_ms: median time of a turn, from one tool call to the next, and the client's share",
-        "sampled_again_tokens: ids of turns that differ from what the server sampled",
-        "untrained_tokens: sampled ids of the turns it reached whose mask is not 1",
+        "time of a turn: median, from one tool call to the next; client CPU: the client's share of it",
+        "sampled again tokens: ids of turns that differ from what the server sampled",
+        "untrained tokens: sampled ids of the turns it reached whose mask is not 1",
         "one client process; the server is another process on the same machine",
     )
     return Report("strands", tuple(rows), ok=ok, notes=notes)

@@ -19,6 +19,7 @@ from rollout_dev.bench.labels import label
         ("rss_per_session_kib", "memory per session, KiB"),
         ("ours_to_strands_c16", "ours to strands, 16 at once"),
         ("ours_to_text_floor_turns_1000", "ours to text floor, 1,000 turns"),
+        ("cpu_ms_turns_281_to_318", "client CPU per turn, ms, turns 281 to 318"),
         ("trained_share_0_2", "trained share, 0.2 % noise"),
         ("anything_else", "anything else"),
     ],
