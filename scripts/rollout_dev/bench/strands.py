@@ -67,7 +67,10 @@ def measure(turns: int) -> Report:
             ok = figures["turns"] == len(script) and kept
         rows.append(row)
     notes = (
-        "time of a turn: median, from one tool call to the next; client CPU: the client's share of it",
+        (
+            "time of a turn: median, from one tool call to the next; "
+            "client CPU: the client's share of it"
+        ),
         "sampled again tokens: ids of turns that differ from what the server sampled",
         "untrained tokens: sampled ids of the turns it reached whose mask is not 1",
         "one client process; the server is another process on the same machine",
