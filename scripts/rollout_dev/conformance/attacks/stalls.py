@@ -9,7 +9,7 @@ from typing import Final
 CALM_S: Final = 1.0
 """The longest that the controller's event loop may stand still."""
 BEAT_S: Final = 0.02
-_BLOCKED_S: Final = 20.0
+_BLOCKED_S: Final = 5.0
 """A loop that stood still for longer counts as blocked, whatever its process computed."""
 
 
