@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from swe_rollout.errors import Problem, SweRolloutError
     from swe_rollout.grading.parsers import LOG_PARSERS
     from swe_rollout.grading.rewards import REWARD_TERMS, RewardInput
-    from swe_rollout.instance import Evaluation, Expected, Instance
     from swe_rollout.launcher.job import RolloutJob
     from swe_rollout.launcher.launched_job import LaunchedJob
     from swe_rollout.launcher.play import play
@@ -47,9 +46,11 @@ if TYPE_CHECKING:
     )
     from swe_rollout.training.samples import SampleStatus, TrainingSample, training_samples
     from swe_rollout.training.staleness import StaleAction, Staleness
-    from swe_rollout.trajectory import EpisodeId, StopReason, Trajectory
-    from swe_rollout.turn import Observation
-    from swe_rollout.verdict import Reward, RewardTerm
+    from swe_rollout.types.episode import EpisodeId, StopReason
+    from swe_rollout.types.instance import Evaluation, Expected, Instance
+    from swe_rollout.types.trajectory import Trajectory
+    from swe_rollout.types.turn import Observation
+    from swe_rollout.types.verdict import Reward, RewardTerm
     from swe_rollout.worker.engines import ENGINES
     from swe_rollout.worker.sandboxes import SANDBOXES
     from swe_rollout.worker.session import Session
@@ -72,21 +73,21 @@ _HOMES = {
     "ChatResponse": "swe_rollout.engine.chat.base",
     "Claim": "swe_rollout.store.claims",
     "ClaimLostError": "swe_rollout.store.claims",
-    "EpisodeId": "swe_rollout.trajectory",
-    "Evaluation": "swe_rollout.instance",
-    "Expected": "swe_rollout.instance",
+    "EpisodeId": "swe_rollout.types.episode",
+    "Evaluation": "swe_rollout.types.instance",
+    "Expected": "swe_rollout.types.instance",
     "FailureRate": "swe_rollout.training.failure_rate",
     "FailureRateError": "swe_rollout.training.failure_rate",
     "Group": "swe_rollout.training.groups",
-    "Instance": "swe_rollout.instance",
+    "Instance": "swe_rollout.types.instance",
     "JobStore": "swe_rollout.launcher.stored_job",
     "JobSummary": "swe_rollout.store.summary",
     "LaunchedJob": "swe_rollout.launcher.launched_job",
-    "Observation": "swe_rollout.turn",
+    "Observation": "swe_rollout.types.turn",
     "Problem": "swe_rollout.errors",
-    "Reward": "swe_rollout.verdict",
+    "Reward": "swe_rollout.types.verdict",
     "RewardInput": "swe_rollout.grading.rewards",
-    "RewardTerm": "swe_rollout.verdict",
+    "RewardTerm": "swe_rollout.types.verdict",
     "RolloutJob": "swe_rollout.launcher.job",
     "RunResult": "swe_rollout.launcher.run_result",
     "SampleStatus": "swe_rollout.training.samples",
@@ -96,7 +97,7 @@ _HOMES = {
     "Session": "swe_rollout.worker.session",
     "StaleAction": "swe_rollout.training.staleness",
     "Staleness": "swe_rollout.training.staleness",
-    "StopReason": "swe_rollout.trajectory",
+    "StopReason": "swe_rollout.types.episode",
     "StoredJob": "swe_rollout.launcher.stored_job",
     "SweRolloutError": "swe_rollout.errors",
     "Tool": "swe_rollout.agent.tools.base",
@@ -105,7 +106,7 @@ _HOMES = {
     "ToolUse": "swe_rollout.spec.agent",
     "Toolset": "swe_rollout.agent.tools.base",
     "TrainingSample": "swe_rollout.training.samples",
-    "Trajectory": "swe_rollout.trajectory",
+    "Trajectory": "swe_rollout.types.trajectory",
     "agent_program": "swe_rollout.agent.program:AGENTS.register",
     "call_format": "swe_rollout.agent.parsers:CALL_FORMATS.register",
     "chat_engine": "swe_rollout.engine.chat.function:CHAT_ENGINES.register",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
-from typing import TYPE_CHECKING
 from zlib import crc32
 
 from tenacity import (
@@ -18,30 +18,30 @@ from tenacity import (
 from tenacity.stop import stop_base
 
 from swe_rollout.agent.context import AgentContext
-from swe_rollout.agent.program import loop
+from swe_rollout.agent.parts import AgentParts
+from swe_rollout.agent.program import Agent, loop
 from swe_rollout.errors import EpisodeError, GraderError, SandboxError, boundary
+from swe_rollout.grading.grader import Grader
 from swe_rollout.grading.rewards import Rewards
+from swe_rollout.journal.fork_point import ForkPoint
 from swe_rollout.observer import Observer
-from swe_rollout.sandbox.base import Reattaching, Role, SandboxRequest
-from swe_rollout.spec.retry import Resume
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from swe_rollout.agent.parts import AgentParts
-    from swe_rollout.agent.program import Agent
-    from swe_rollout.grading.grader import Grader
-    from swe_rollout.instance import Instance
-    from swe_rollout.journal.fork_point import ForkPoint
-    from swe_rollout.progress import Progress
-    from swe_rollout.sandbox.base import Sandbox, SandboxMark, SandboxProvider
-    from swe_rollout.sandbox.repository import Patch
-    from swe_rollout.spec.job import ExtensionFile
-    from swe_rollout.spec.policy import Sampling
-    from swe_rollout.spec.retry import RetrySpec
-    from swe_rollout.trajectory import EpisodeId
-    from swe_rollout.turn import Turn
-    from swe_rollout.verdict import Verdict
+from swe_rollout.progress import Progress
+from swe_rollout.sandbox.base import (
+    Reattaching,
+    Role,
+    Sandbox,
+    SandboxMark,
+    SandboxProvider,
+    SandboxRequest,
+)
+from swe_rollout.sandbox.repository import Patch
+from swe_rollout.spec.job import ExtensionFile
+from swe_rollout.spec.policy import Sampling
+from swe_rollout.spec.retry import Resume, RetrySpec
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.instance import Instance
+from swe_rollout.types.turn import Turn
+from swe_rollout.types.verdict import Verdict
 
 SANDBOX_MARGIN_S = 600.0
 """Added to the episode's own time, for start, preparation and diff."""

@@ -18,15 +18,14 @@ or an error that stops the job.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from pathlib import Path
+from typing import ClassVar, TypeVar
 
-from swe_rollout.redaction import redact
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
+from swe_rollout.text.redaction import redact
 
 _PROBLEMS_SHOWN = 20
 _Result = TypeVar("_Result")
@@ -246,3 +245,11 @@ def first_error(group: BaseExceptionGroup[_Error]) -> _Error:
     """Return the first leaf of a possibly nested exception group."""
     first = group.exceptions[0]
     return first_error(first) if isinstance(first, BaseExceptionGroup) else first
+
+
+def why_missing(path: Path) -> str:
+    """Return the first folder above `path` that does not exist; empty: all of them do."""
+    folder = path.absolute().parent
+    above = (*reversed(folder.parents), folder)
+    missing = next((each for each in above if not each.exists()), None)
+    return "" if missing is None else f"the folder {missing} does not exist"

@@ -11,19 +11,17 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import sys
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
 from importlib.metadata import entry_points
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, cast, overload
+from types import ModuleType
+from typing import Generic, Protocol, TypeVar, cast, overload
 
 from swe_rollout.errors import PrerequisiteError, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from types import ModuleType
 
 T = TypeVar("T")
 R = TypeVar("R")

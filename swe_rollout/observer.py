@@ -7,23 +7,21 @@ the sandboxes (`telemetry.wrappers`) of their calls. Metrics and spans are made 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from time import perf_counter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import structlog
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from swe_rollout.errors import SweRolloutError
-    from swe_rollout.generation import FinishReason
-    from swe_rollout.progress import Phase, Progress
-    from swe_rollout.spec.policy import Sampling
-    from swe_rollout.trajectory import EpisodeId, Failure, Trajectory
-    from swe_rollout.turn import Turn
+from swe_rollout.errors import SweRolloutError
+from swe_rollout.progress import Phase, Progress
+from swe_rollout.spec.policy import Sampling
+from swe_rollout.types.episode import EpisodeId, Failure
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.turn import FinishReason, Turn
 
 log = structlog.get_logger()
 

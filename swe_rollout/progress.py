@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from swe_rollout.trajectory import EpisodeId, Failure, Trajectory
-    from swe_rollout.turn import Turn
+from swe_rollout.types.episode import EpisodeId, Failure
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.turn import Turn
 
 
 class Phase(StrEnum):

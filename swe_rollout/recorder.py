@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import platform
 import time
+from collections.abc import Mapping
+from contextvars import Token
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import Self
 
 import structlog
 
-from swe_rollout.errors import Boundary
+from swe_rollout.agent.context import AgentContext
+from swe_rollout.context import Attempt, JobContext
+from swe_rollout.errors import Boundary, EpisodeError, SandboxDestroyedError
 from swe_rollout.grading.rewards import RewardInput
 from swe_rollout.progress import Phase
 from swe_rollout.sandbox.repository import Patch
 from swe_rollout.tokens.branch import Branch, BranchKind
-from swe_rollout.trajectory import ChatRecord, Failure, StopReason, Timing, Trajectory
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from contextvars import Token
-    from typing import Self
-
-    from swe_rollout.agent.context import AgentContext
-    from swe_rollout.context import Attempt, JobContext
-    from swe_rollout.errors import EpisodeError, SandboxDestroyedError
-    from swe_rollout.trajectory import Resumption
-    from swe_rollout.turn import Turn
-    from swe_rollout.verdict import Reward, Verdict
+from swe_rollout.types.episode import Failure, Resumption, StopReason, Timing
+from swe_rollout.types.trajectory import ChatRecord, Trajectory
+from swe_rollout.types.turn import Turn
+from swe_rollout.types.verdict import Reward, Verdict
 
 log = structlog.get_logger()
 _OF_CODE = (Boundary.INTERNAL, Boundary.EXTENSION)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from swe_rollout.sandbox.base import MAX_OUTPUT_BYTES, ExecResult, Sandbox
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 PROGRAM = shutil.which("busybox")
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from swe_rollout import redaction
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from swe_rollout.text import redaction
 
 # A slow machine is no failure of a test.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])

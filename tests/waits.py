@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from swe_rollout.deadline import Deadline
+from swe_rollout.types.deadline import Deadline
 
 PATIENCE_S = 60.0
 

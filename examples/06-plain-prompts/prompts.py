@@ -14,7 +14,7 @@ from swe_rollout.engine.chat.base import (
     ToolResults,
     UserMessage,
 )
-from swe_rollout.generation import FinishReason
+from swe_rollout.types.turn import FinishReason
 
 PROMPTS = ["What is 15 * 24?", {"content": "What is 2 ** 100?"}, "Look up quantum computing."]
 

@@ -12,24 +12,20 @@ import random
 import shutil
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from tasks import MEANT, edit
 from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM
 
+from swe_rollout import Instance, RolloutJob
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.tools import toolbox
 from swe_rollout.testing.tiny import tokenizer_path
-from swe_rollout.turn import CallStatus, ToolCall
+from swe_rollout.types.turn import CallStatus, ToolCall
 from swe_rollout.worker.assembly import prompts_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout import Instance, RolloutJob
 
 STEPS = 400
 BATCH = 16

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import matplotlib as mpl
 
 mpl.use("svg")
-from matplotlib import pyplot as plt
+from collections.abc import Sequence
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+from matplotlib import pyplot as plt
 
 WINDOW = 3
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from swe_rollout import Instance, dataset_source
 from swe_rollout.datasets import testbed
-from swe_rollout.instance import Evaluation, Expected
 from swe_rollout.sandbox.local.images import LocalImage, Mount, image_folder, save_image
+from swe_rollout.types.instance import Evaluation, Expected
 
 WORKDIR = "/testbed"
 MEANT = {

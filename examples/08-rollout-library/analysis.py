@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from swe_rollout import read_trajectories
-from swe_rollout.trajectory_json import to_json
+from swe_rollout.types.trajectory_json import to_json
 
 if __name__ == "__main__":
     _, store, out = sys.argv

@@ -4,7 +4,7 @@ python examples/08-rollout-library/custom_agent.py
 """
 
 from swe_rollout import AgentContext, ChatRequest, StopReason, agent_program, chat_engine, play
-from swe_rollout.turn import CallStatus
+from swe_rollout.types.turn import CallStatus
 
 
 @agent_program

@@ -6,17 +6,13 @@ import argparse
 import logging
 import os
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import structlog
 
 from rollout_operator.handlers import Options, run
 from rollout_operator.observed import UserCode
 from swe_rollout.errors import PrerequisiteError, SweRolloutError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 _DEEPEST = 20_000
 """Frames. The API server accepts JSON that is nested 10,000 times, and kopf must read it: one such

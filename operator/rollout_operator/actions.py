@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from rollout_operator.resources import Json
+from rollout_operator.resources import Json
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,16 +10,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_exponential
 
-from rollout_operator.actions import ApplyPrerequisites, RecordEvent
+from rollout_operator.actions import Action, ApplyPrerequisites, RecordEvent
 from rollout_operator.execute import carry_out, why
-from rollout_operator.observed import Observed
+from rollout_operator.kube import Kube
+from rollout_operator.metrics import Metrics
+from rollout_operator.observed import Observed, ObservedJob, WorkerJob, WorkerPod, sights_of
 from rollout_operator.reconcile import (
     ACTIVE_INTERVAL_S,
     COUNTS_INTERVAL_S,
@@ -29,19 +31,10 @@ from rollout_operator.reconcile import (
     expects_no_sandboxes,
     reconcile,
 )
-from rollout_operator.sightings import Sightings, Stage, sights_of
+from rollout_operator.sightings import Sight, Sightings, Stage
 from rollout_operator.status import is_over, with_failed_round
 from swe_rollout.errors import ClusterError, UnreachableError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from rollout_operator.actions import Action
-    from rollout_operator.kube import Kube
-    from rollout_operator.metrics import Metrics
-    from rollout_operator.observed import ObservedJob, WorkerJob, WorkerPod
-    from rollout_operator.sightings import Sight
-    from swe_rollout.spec.status import RolloutJobStatus, WorkerProgress
+from swe_rollout.spec.status import RolloutJobStatus, WorkerProgress
 
 log = structlog.get_logger()
 

@@ -10,14 +10,11 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
+from rollout_operator.observed import Observed
 from swe_rollout.spec.outcomes import OutcomeCounts
-from swe_rollout.spec.status import EpisodeCounts
-
-if TYPE_CHECKING:
-    from rollout_operator.observed import Observed
-    from swe_rollout.spec.status import RolloutJobStatus, WorkerProgress
+from swe_rollout.spec.status import EpisodeCounts, RolloutJobStatus, WorkerProgress
 
 
 @dataclass(frozen=True, slots=True)

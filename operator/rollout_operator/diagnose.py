@@ -6,8 +6,7 @@ covers what they can't report because they don't run.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from rollout_operator.observed import Observed, WorkerPod
 from rollout_operator.resources import (
     DRAINED_EXIT_CODE,
     FATAL_EXIT_CODES,
@@ -16,9 +15,6 @@ from rollout_operator.resources import (
 )
 from rollout_operator.sightings import Stage
 from swe_rollout.spec.status import ConditionType, UnmetCondition
-
-if TYPE_CHECKING:
-    from rollout_operator.observed import Observed, WorkerPod
 
 SETTLE_S = 5.0
 """Time for what may pass by itself, such as a busy scheduler."""

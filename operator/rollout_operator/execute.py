@@ -7,22 +7,17 @@ their controller, and every write and deletion names the uid or the version that
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from rollout_operator import actions, resources
-from rollout_operator.kube import Kind
-from rollout_operator.observed import Metadata, WorkerJob
+from rollout_operator.actions import Action, RecordEvent
+from rollout_operator.kube import Kind, Kube
+from rollout_operator.observed import Metadata, ObservedJob, WorkerJob
+from rollout_operator.resources import Json
 from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.errors import ClusterError, gather_all
 from swe_rollout.spec.job import API_VERSION, KIND
-
-if TYPE_CHECKING:
-    from rollout_operator.actions import Action, RecordEvent
-    from rollout_operator.kube import Kube
-    from rollout_operator.observed import ObservedJob
-    from rollout_operator.resources import Json
 
 _SANDBOX_GRACE_S = 1
 

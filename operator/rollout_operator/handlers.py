@@ -7,8 +7,9 @@ watched by their label, filtered by the API server.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import kopf
 import msgspec
@@ -18,17 +19,12 @@ from rollout_operator.controller import JobController
 from rollout_operator.execute import release_policy
 from rollout_operator.kube import Kube
 from rollout_operator.metrics import Metrics
-from rollout_operator.observed import ObservedJob, UserCode, WorkerJob, WorkerPod
+from rollout_operator.observed import Metadata, ObservedJob, UserCode, WorkerJob, WorkerPod
 from rollout_operator.reconcile import ACTIVE_INTERVAL_S
 from rollout_operator.resources import WORKER_ROLE
 from swe_rollout.errors import SweRolloutError
 from swe_rollout.spec.job import API_VERSION
 from swe_rollout.spec.status import JOB_LABEL, ROLE_LABEL
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from rollout_operator.observed import Metadata
 
 _T = TypeVar("_T")
 log = structlog.get_logger()

@@ -6,8 +6,10 @@ Watches are kopf's. Credentials and the cluster's address come from `swe_rollout
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from datetime import datetime
 from enum import Enum
-from typing import TYPE_CHECKING, Literal, Self, TypeVar
+from typing import Literal, Self, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -15,17 +17,12 @@ import structlog
 
 from rollout_operator import resources
 from rollout_operator.observed import Metadata, Moment, WorkerJob, WorkerPod
+from rollout_operator.resources import Json
 from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.cluster.config import load_access
 from swe_rollout.cluster.transport import JSON, MERGE_PATCH, Transport
 from swe_rollout.spec.job import API_VERSION
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from datetime import datetime
-
-    from rollout_operator.resources import Json
-    from swe_rollout.spec.status import RolloutJobStatus
+from swe_rollout.spec.status import RolloutJobStatus
 
 log = structlog.get_logger()
 _T = TypeVar("_T")

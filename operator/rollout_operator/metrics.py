@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter as Tally
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -11,14 +12,11 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, start_http_
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from rollout_operator.observed import ObservedJob
 from swe_rollout.spec.status import EpisodeCounts, State
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
-
     from prometheus_client.metrics_core import Metric
-
-    from rollout_operator.observed import ObservedJob
 
 
 MOST_JOBS: Final = 500

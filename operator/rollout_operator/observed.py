@@ -8,25 +8,21 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import Annotated, Self
 
 import msgspec
 from pydantic import ValidationError
 
+from rollout_operator.sightings import Sight, Stage
 from swe_rollout.cluster.objects import KubernetesCondition, PodStatus, Terminated
 from swe_rollout.errors import SpecError
-from swe_rollout.spec.job import API_VERSION, KIND
+from swe_rollout.spec.job import API_VERSION, KIND, RolloutJobSpec
 from swe_rollout.spec.load import parse_job
 from swe_rollout.spec.status import PROGRESS_ANNOTATION, RolloutJobStatus, WorkerProgress
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from rollout_operator.sightings import Sight, Stage
-    from swe_rollout.spec.job import RolloutJobSpec
 
 DIGEST_ANNOTATION = "swe-rollout.dev/workers-digest"
 _INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
@@ -324,3 +320,23 @@ def _time(text: str) -> datetime | None:
 
 def _sentence(name: str, message: str) -> str:
     return f"{name}: {message}" if name else message
+
+
+def sights_of(
+    job: ObservedJob, workers: WorkerJob | None, pods: Iterable[WorkerPod], *, is_over: bool
+) -> Iterator[Sight]:
+    """Yield what limits count from."""
+    if is_over:
+        yield job.metadata.uid, Stage.OVER
+    if workers is not None:
+        yield workers.metadata.uid, Stage.THERE
+        if workers.finished:
+            yield workers.metadata.uid, Stage.OVER
+    for pod in pods:
+        yield pod.metadata.uid, Stage.THERE
+        if pod.started_at is not None:
+            yield pod.metadata.uid, Stage.RUNNING
+        if pod.is_stuck:
+            yield pod.metadata.uid, Stage.STUCK
+        if pod.metadata.deletion_timestamp is not None:
+            yield pod.metadata.uid, Stage.DELETING

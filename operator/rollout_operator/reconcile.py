@@ -6,24 +6,19 @@ repeated or cut off by a restart costs nothing but time.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING
 
 from rollout_operator import actions, resources
-from rollout_operator.observed import DIGEST_ANNOTATION
+from rollout_operator.actions import Action, RecordEvent
+from rollout_operator.observed import DIGEST_ANNOTATION, Observed, ObservedJob, WorkerJob
+from rollout_operator.resources import Json
 from rollout_operator.sightings import Stage
 from rollout_operator.status import events_of, is_over, must_stop, next_status
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from rollout_operator.actions import Action, RecordEvent
-    from rollout_operator.observed import Observed, ObservedJob, WorkerJob
-    from rollout_operator.resources import Json
-    from swe_rollout.spec.job import RolloutJobSpec
-    from swe_rollout.spec.status import RolloutJobStatus
+from swe_rollout.spec.job import RolloutJobSpec
+from swe_rollout.spec.status import RolloutJobStatus
 
 DRAIN_S = 15.0
 """How long workers that are being deleted keep their sandboxes."""

@@ -10,17 +10,13 @@ import hashlib
 import json
 import math
 from copy import deepcopy
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
-from rollout_operator.observed import DIGEST_ANNOTATION
-from swe_rollout.spec.job import API_VERSION, KIND
+from rollout_operator.observed import DIGEST_ANNOTATION, Metadata
+from swe_rollout.spec.job import API_VERSION, KIND, RolloutJobSpec
+from swe_rollout.spec.model import Model
+from swe_rollout.spec.sandbox import Resources
 from swe_rollout.spec.status import JOB_LABEL, JOB_UID_LABEL, ROLE_LABEL
-
-if TYPE_CHECKING:
-    from rollout_operator.observed import Metadata
-    from swe_rollout.spec.job import RolloutJobSpec
-    from swe_rollout.spec.model import Model
-    from swe_rollout.spec.sandbox import Resources
 
 JsonValue: TypeAlias = "str | int | bool | list[JsonValue] | dict[str, JsonValue] | None"
 Json: TypeAlias = dict[str, JsonValue]

@@ -7,13 +7,9 @@ An operator that begins anew counts anew.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeAlias
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from rollout_operator.observed import ObservedJob, WorkerJob, WorkerPod
+from typing import TypeAlias
 
 
 class Stage(StrEnum):
@@ -40,23 +36,3 @@ class Sightings:
         """Return for how many seconds each of these has been seen; others are forgotten."""
         self._first_s = {each: self._first_s.get(each, now_s) for each in sights}
         return {each: now_s - first_s for each, first_s in self._first_s.items()}
-
-
-def sights_of(
-    job: ObservedJob, workers: WorkerJob | None, pods: Iterable[WorkerPod], *, is_over: bool
-) -> Iterator[Sight]:
-    """Yield what limits count from."""
-    if is_over:
-        yield job.metadata.uid, Stage.OVER
-    if workers is not None:
-        yield workers.metadata.uid, Stage.THERE
-        if workers.finished:
-            yield workers.metadata.uid, Stage.OVER
-    for pod in pods:
-        yield pod.metadata.uid, Stage.THERE
-        if pod.started_at is not None:
-            yield pod.metadata.uid, Stage.RUNNING
-        if pod.is_stuck:
-            yield pod.metadata.uid, Stage.STUCK
-        if pod.metadata.deletion_timestamp is not None:
-            yield pod.metadata.uid, Stage.DELETING

@@ -6,26 +6,28 @@ from changed conditions, so that each is recorded once, whatever was restarted i
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 from urllib.parse import urlsplit
 
 from rollout_operator import resources
 from rollout_operator.actions import EventType, RecordEvent
 from rollout_operator.counts import Counts
 from rollout_operator.diagnose import fatal_message, one_line, unmet_worker_condition
+from rollout_operator.observed import Observed, ObservedJob
 from rollout_operator.sightings import Stage
+from swe_rollout.cluster.objects import KubernetesCondition
 from swe_rollout.spec.bounds import BUDGET_FLOOR
-from swe_rollout.spec.status import Condition, ConditionType, State
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from rollout_operator.observed import Observed, ObservedJob
-    from swe_rollout.cluster.objects import KubernetesCondition
-    from swe_rollout.spec.job import RolloutJobSpec
-    from swe_rollout.spec.status import RolloutJobStatus, UnmetCondition
+from swe_rollout.spec.job import RolloutJobSpec
+from swe_rollout.spec.status import (
+    Condition,
+    ConditionType,
+    RolloutJobStatus,
+    State,
+    UnmetCondition,
+)
 
 FINAL_PROGRESS_S = 10.0
 """How long a job whose workers have ended waits for their final progress."""

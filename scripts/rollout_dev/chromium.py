@@ -14,12 +14,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import Any, Final
 
 VARIABLE: Final = "SWE_ROLLOUT_CHROMIUM"
 HOW_TO_INSTALL: Final = (

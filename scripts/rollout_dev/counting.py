@@ -10,17 +10,14 @@ import asyncio
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import yaml
 from tokenizers import Tokenizer
 
-from swe_rollout.engine.base import EngineInfo, TokenEngine
-from swe_rollout.generation import FinishReason, Generation, WeightSpan
+from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.testing.tiny import tokenizer_path
-
-if TYPE_CHECKING:
-    from swe_rollout.engine.base import GenerateRequest
+from swe_rollout.types.turn import FinishReason, Generation, WeightSpan
 
 FILE: Final = "counted.txt"
 NAME: Final = "counting"

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from swe_rollout.sandbox.base import MAX_OUTPUT_BYTES, ExecResult, Sandbox
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 BASE = b"c0ffee"
 """What the harness's own scripts print: the base commit, and the diff."""

@@ -8,14 +8,12 @@ from __future__ import annotations
 import ast
 import importlib
 import sys
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from rollout_dev.peers import environment
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
 
 _HERE = Path(__file__).parent
 _HELP = {"-h", "--help"}

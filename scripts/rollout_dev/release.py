@@ -15,9 +15,10 @@ import sys
 import tarfile
 import tempfile
 import zipfile
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import yaml
 from packaging.version import InvalidVersion, Version
@@ -28,9 +29,6 @@ from rollout_dev.codegen.chart import FOLDER
 from rollout_dev.dev_cluster.checkout import Checkout
 from rollout_dev.dev_cluster.errors import ScriptError
 from rollout_dev.images import recipe
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
 
 KEYS: Final = re.compile(
     rb"-----BEGIN [A-Z ]*PRIVATE KEY-----\s*[A-Za-z0-9+/]{40}"

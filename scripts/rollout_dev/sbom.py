@@ -16,9 +16,10 @@ import sys
 import tarfile
 import tomllib
 import uuid
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import quote
 
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
@@ -31,9 +32,6 @@ from rollout_dev.dev_cluster.errors import PREREQUISITE, ScriptError
 from rollout_dev.dev_cluster.progress import Progress
 from rollout_dev.images import recipe, rootfs
 from rollout_dev.images.recipe import Application, Python
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 ACCEPTED: Final = frozenset(
     {

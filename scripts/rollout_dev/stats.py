@@ -8,12 +8,10 @@ from __future__ import annotations
 import ast
 import re
 import statistics
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeGuard
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, TypeGuard
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 MODULE_LIMIT: Final = 350

@@ -7,16 +7,14 @@ goes on undisturbed, as the kernel's does. Run as a module, it is `swe-rollout` 
 from __future__ import annotations
 
 import platform
+import random
 import select
 import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Iterator, Mapping
+from typing import Final
 
 LIBRARY: Final = Path(f"/usr/lib/{platform.machine()}-linux-gnu/faketime/libfaketime.so.1")
 INSTALL: Final = "apt-get install libfaketime"

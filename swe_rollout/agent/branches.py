@@ -7,29 +7,29 @@ clock and the failure of the episode; its agents take turns at the engine, one a
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 from swe_rollout.agent import compaction
 from swe_rollout.agent.call_text import describe_tools, written_call
 from swe_rollout.agent.off_loop import off_loop
+from swe_rollout.agent.parts import AgentParts
 from swe_rollout.agent.prompts import Message, MessageRole
 from swe_rollout.agent.renderer import Rendered
 from swe_rollout.agent.tools.state import ToolState
-from swe_rollout.deadline import Deadline
-from swe_rollout.engine.chat.base import ToolResult, ToolResults, UserMessage
+from swe_rollout.engine.chat.base import (
+    ChatMessage,
+    ChatResponse,
+    ToolResult,
+    ToolResults,
+    UserMessage,
+)
 from swe_rollout.tokens.branch import Branch, BranchKind
 from swe_rollout.tokens.log import TokenLog, nullable
-from swe_rollout.trajectory import ChatLine, ChatRecord
-from swe_rollout.turn import CallStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from swe_rollout.agent.parts import AgentParts
-    from swe_rollout.engine.chat.base import ChatMessage, ChatResponse
-    from swe_rollout.turn import ToolCall, Turn
+from swe_rollout.types.deadline import Deadline
+from swe_rollout.types.trajectory import ChatLine, ChatRecord
+from swe_rollout.types.turn import CallStatus, ToolCall, Turn
 
 _SHORT_CALLS = 8
 _SHORT_CHARACTERS = 4096

@@ -8,16 +8,13 @@ an example. Only the formats here can be used with such templates. Used by `dial
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, runtime_checkable
 
 from swe_rollout.agent.parsers import parser_for
+from swe_rollout.agent.tools.base import ToolSpec
 from swe_rollout.spec.tool_format import TextFormat, ToolFormat
-from swe_rollout.turn import CallStatus, ToolCall
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.types.turn import CallStatus, ToolCall
 
 _OF_TEMPLATES: Final = frozenset[str](ToolFormat)
 EXAMPLE: Final = ToolCall(CallStatus.OK, "", "TOOL", {"KEY": "VALUE"})

@@ -8,10 +8,11 @@ words of a message, where the agent has a format for that.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from swe_rollout.agent.branches import ChatBranch
+from swe_rollout.agent.branches import ChatBranch, OpenBranch
 from swe_rollout.agent.call_text import written_result
 from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.agent.parsers.base import checked, not_run
@@ -19,22 +20,15 @@ from swe_rollout.agent.parsers.strict_json import read_json
 from swe_rollout.agent.policy_turns import PolicyTurns, encodable, sampling_of
 from swe_rollout.agent.sampler import TurnBuilder
 from swe_rollout.agent.taken_turn import SampledTurn
+from swe_rollout.agent.tools.base import ToolSpec
 from swe_rollout.agent.turn_reader import MAX_CALLS, calls_in_words, cut_call
-from swe_rollout.engine.chat.base import ChatRequest, ChatTool
+from swe_rollout.engine.chat.base import ChatCall, ChatRequest, ChatResponse, ChatTool
 from swe_rollout.engine.sglang.protocol import ContextOverflowError
 from swe_rollout.errors import InternalError
-from swe_rollout.generation import FinishReason
 from swe_rollout.spec.limits import CutTurns
 from swe_rollout.tokens.log import RequestProof
-from swe_rollout.trajectory import StopReason
-from swe_rollout.turn import CallStatus, ToolCall
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.agent.branches import OpenBranch
-    from swe_rollout.agent.tools.base import ToolSpec
-    from swe_rollout.engine.chat.base import ChatCall, ChatResponse
+from swe_rollout.types.episode import StopReason
+from swe_rollout.types.turn import CallStatus, FinishReason, ToolCall
 
 NO_TOKENS: Final = RequestProof(0, hashlib.sha256().hexdigest())
 """The proof of a request that has no tokens."""

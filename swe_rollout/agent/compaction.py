@@ -6,16 +6,12 @@ the branch that it ends. The next branch begins with the first prompt and the su
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from swe_rollout.agent.prompts import Message, MessageRole
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.spec.limits import Limits
-    from swe_rollout.tokens.log import TokenLog
+from swe_rollout.spec.limits import Limits
+from swe_rollout.tokens.log import TokenLog
 
 REQUEST = """\
 There is little room left in this conversation. It ends here, and you go on in a new one that \

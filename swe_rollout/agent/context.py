@@ -8,39 +8,31 @@ does, only sampled tokens are trained on, and each of them stands in one branch.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from swe_rollout.agent import compaction
-from swe_rollout.agent.branches import EpisodeState, Origin
+from swe_rollout.agent.branches import EpisodeState, OpenBranch, Origin
 from swe_rollout.agent.chat_turns import ChatTurns
+from swe_rollout.agent.parts import AgentParts
 from swe_rollout.agent.policy_turns import PolicyTurns, encodable
 from swe_rollout.agent.prompts import Message, MessageRole
 from swe_rollout.agent.taken_turn import PendingTurn, SampledTurn
 from swe_rollout.agent.tools.base import ToolError, cut_middle
 from swe_rollout.agent.tools.marks import ACTING
+from swe_rollout.agent.tools.state import ToolState
 from swe_rollout.errors import InternalError
-from swe_rollout.tokens.branch import BranchKind
+from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.spec.policy import Sampling
+from swe_rollout.tokens.branch import Branch, BranchKind
 from swe_rollout.tokens.log import TokenLog
-from swe_rollout.trajectory import StopReason
-from swe_rollout.turn import Observation
-
-if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable, Iterator, Sequence
-    from contextlib import AbstractAsyncContextManager
-
-    from swe_rollout.agent.branches import OpenBranch
-    from swe_rollout.agent.parts import AgentParts
-    from swe_rollout.agent.tools.state import ToolState
-    from swe_rollout.deadline import Deadline
-    from swe_rollout.instance import Instance
-    from swe_rollout.sandbox.base import Sandbox
-    from swe_rollout.spec.policy import Sampling
-    from swe_rollout.tokens.branch import Branch
-    from swe_rollout.trajectory import ChatLine, ChatRecord, EpisodeId
-    from swe_rollout.turn import ToolCall, Turn
+from swe_rollout.types.deadline import Deadline
+from swe_rollout.types.episode import EpisodeId, StopReason
+from swe_rollout.types.instance import Instance
+from swe_rollout.types.trajectory import ChatLine, ChatRecord
+from swe_rollout.types.turn import Observation, ToolCall, Turn
 
 MAX_DEPTH = 3
 """Levels of sub-agents below the agent of the episode."""

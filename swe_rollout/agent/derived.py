@@ -6,23 +6,18 @@ tries each proposal on whole conversations and takes the first that holds.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import product, takewhile
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from swe_rollout.agent.dialect import Dialect, assistant_message, result_messages
-from swe_rollout.agent.encoding import Scaffold
+from swe_rollout.agent.encoding import Encoding, Scaffold
 from swe_rollout.agent.family import Family
 from swe_rollout.agent.parsers.base import Reasoning
-from swe_rollout.agent.template import TEMPLATE_ERRORS
+from swe_rollout.agent.template import TEMPLATE_ERRORS, ChatTemplate
+from swe_rollout.agent.tools.base import ToolSpec
 from swe_rollout.spec.tool_format import ToolFormat
-from swe_rollout.turn import CallStatus, ToolCall
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from swe_rollout.agent.encoding import Encoding
-    from swe_rollout.agent.template import ChatTemplate
-    from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.types.turn import CallStatus, ToolCall
 
 _SAID: Final = "Said58c2d7."
 _RESULT: Final = "Result91be0f."

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
-from typing import TYPE_CHECKING
 
 from swe_rollout.agent.call_text import HINTS, WRITABLE, stands_in_words
 from swe_rollout.agent.dialect import Dialect, assistant_message
@@ -15,9 +15,6 @@ from swe_rollout.agent.encoding import Scaffold
 from swe_rollout.agent.template import TEMPLATE_ERRORS
 from swe_rollout.agent.turn_probe import FIRST_CALL, SYSTEM, TASK, TOOL, TurnProbe, prompt_of
 from swe_rollout.spec.tool_format import ToolFormat
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class DialectSearch(TurnProbe):

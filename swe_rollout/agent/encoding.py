@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import Protocol, Self
 
 from swe_rollout.agent.parsers.base import Mark, SampledText
 from swe_rollout.agent.token_offsets import TokenBytes, TokenOffsets, TokenRun
@@ -25,9 +26,6 @@ from swe_rollout.agent.vocabulary import (
     without_controls,
 )
 from swe_rollout.errors import PrerequisiteError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 
 class _Encoded(Protocol):

@@ -8,16 +8,13 @@ family here is derived from its template alone, or refused.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from swe_rollout.agent.parsers.base import Reasoning
+from swe_rollout.agent.tools.base import ToolSpec
 from swe_rollout.spec.tool_format import ToolFormat
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from swe_rollout.agent.tools.base import ToolSpec
 
 _THINK: Final = Reasoning()
 

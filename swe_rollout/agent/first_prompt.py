@@ -5,16 +5,13 @@ That is nothing the policy did: such an episode is a failure of its task, withou
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from swe_rollout.agent.parts import AgentParts
 from swe_rollout.errors import TaskError, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from swe_rollout.agent.parts import AgentParts
-    from swe_rollout.instance import Instance
+from swe_rollout.types.instance import Instance
 
 _MEASURED_BYTES: Final = 4 << 20
 """Of prompts that are tokenised in advance: a second or two."""

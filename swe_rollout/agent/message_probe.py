@@ -7,10 +7,11 @@ templates that move the tools to the last message, such a delta is refused. Used
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from swe_rollout.agent.dialect import answer_messages, assistant_message
-from swe_rollout.agent.template import TEMPLATE_ERRORS, Bodies
+from swe_rollout.agent.encoding import Encoding
+from swe_rollout.agent.family import Family
+from swe_rollout.agent.template import TEMPLATE_ERRORS, Bodies, ChatTemplate
+from swe_rollout.agent.template_probe import Grammar
 from swe_rollout.agent.turn_probe import (
     FIRST_CALL,
     RESULTS,
@@ -20,13 +21,7 @@ from swe_rollout.agent.turn_probe import (
     UnfitError,
     message_of,
 )
-
-if TYPE_CHECKING:
-    from swe_rollout.agent.encoding import Encoding
-    from swe_rollout.agent.family import Family
-    from swe_rollout.agent.template import ChatTemplate
-    from swe_rollout.agent.template_probe import Grammar
-    from swe_rollout.turn import ToolCall
+from swe_rollout.types.turn import ToolCall
 
 _MESSAGE = 'And "D:\\y"?\n\tNow.'
 

@@ -6,16 +6,13 @@ No other module imports transformers for the token path. Used by `renderer`.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
-from swe_rollout.hub import check_source, check_tokenizer_folder, hub_refusals
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from swe_rollout.agent.template import Pretrained
+from swe_rollout.agent.template import Pretrained
+from swe_rollout.huggingface import check_source, check_tokenizer_folder, hub_refusals
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple, cast
 
+from swe_rollout.agent.prompts import Prompts
+from swe_rollout.agent.renderer import Renderer
+from swe_rollout.agent.tools.base import Toolbox
 from swe_rollout.engine.base import TokenEngine
 from swe_rollout.engine.chat.base import ChatEngine
 from swe_rollout.errors import InternalError
-
-if TYPE_CHECKING:
-    from swe_rollout.agent.prompts import Prompts
-    from swe_rollout.agent.renderer import Renderer
-    from swe_rollout.agent.tools.base import Toolbox
-    from swe_rollout.spec.limits import Limits
-    from swe_rollout.tokens.replay import Recording
+from swe_rollout.spec.limits import Limits
+from swe_rollout.tokens.replay import Recording
 
 
 class TokenParts(NamedTuple):

@@ -5,33 +5,24 @@ Used by `context`, which decides when a turn may be taken.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
+from swe_rollout.agent.branches import EpisodeState, OpenBranch
 from swe_rollout.agent.first_prompt import PromptTooLongError
 from swe_rollout.agent.off_loop import off_loop
+from swe_rollout.agent.parts import AgentParts
 from swe_rollout.agent.sampler import TurnBuilder, TurnSampler
 from swe_rollout.agent.taken_turn import SampledTurn
-from swe_rollout.agent.tools.base import ToolContext, cut_middle
-from swe_rollout.agent.turn_reader import read_cut_turn, read_turn
+from swe_rollout.agent.tools.base import Delegate, ToolContext, cut_middle
+from swe_rollout.agent.turn_reader import ReadTurn, read_cut_turn, read_turn
 from swe_rollout.engine.sglang.protocol import ContextOverflowError
-from swe_rollout.generation import FinishReason
+from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.spec.limits import CutTurns
-from swe_rollout.trajectory import StopReason
-from swe_rollout.turn import CallStatus, Observation
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.agent.branches import EpisodeState, OpenBranch
-    from swe_rollout.agent.parts import AgentParts
-    from swe_rollout.agent.tools.base import Delegate
-    from swe_rollout.agent.turn_reader import ReadTurn
-    from swe_rollout.sandbox.base import Sandbox
-    from swe_rollout.spec.policy import Sampling
-    from swe_rollout.trajectory import EpisodeId
-    from swe_rollout.turn import ToolCall, Turn
+from swe_rollout.spec.policy import Sampling
+from swe_rollout.types.episode import EpisodeId, StopReason
+from swe_rollout.types.turn import CallStatus, FinishReason, Observation, ToolCall, Turn
 
 _MIN_TOOL_S = 0.1
 _SHORT_TOKENS = 512

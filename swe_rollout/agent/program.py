@@ -8,15 +8,13 @@ policy.
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from swe_rollout.deadline import CLOCK
+from swe_rollout.agent.context import AgentContext
 from swe_rollout.errors import Boundary, InternalError, SweRolloutError
 from swe_rollout.extension import ExtensionPoint
-from swe_rollout.trajectory import StopReason
-
-if TYPE_CHECKING:
-    from swe_rollout.agent.context import AgentContext
+from swe_rollout.types.deadline import CLOCK
+from swe_rollout.types.episode import StopReason
 
 
 class AgentFailedError(InternalError):

@@ -8,16 +8,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
+from swe_rollout.agent.tools.base import ToolSpec
 from swe_rollout.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from swe_rollout.agent.tools.base import ToolSpec
 
 SYSTEM = """\
 You are a software engineer who works alone in a sandbox that holds a copy of a repository. \

@@ -7,24 +7,18 @@ finds exactly the recorded attempts are they cut out. Nothing is guessed.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from swe_rollout.agent.family import FAMILIES
 from swe_rollout.agent.parsers import parser_for
 from swe_rollout.agent.parsers.base import Reasoning, SampledText
+from swe_rollout.agent.tools.base import ToolSpec
 from swe_rollout.extension import ExtensionError
-from swe_rollout.generation import FinishReason
 from swe_rollout.spec.tool_format import ToolFormat
-from swe_rollout.turn import CallStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from swe_rollout.agent.tools.base import ToolSpec
-    from swe_rollout.trajectory import TokenPath
-    from swe_rollout.turn import ToolCall, Turn
-
+from swe_rollout.types.trajectory import TokenPath
+from swe_rollout.types.turn import CallStatus, FinishReason, ToolCall, Turn
 
 _CUT: Final = "\0"
 """Stands for a call that was cut out."""

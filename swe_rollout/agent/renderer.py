@@ -8,32 +8,27 @@ a small stand-in conversation without and with them, so what was sampled is neve
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from datetime import date
+from typing import Final
 
-from swe_rollout.agent.call_names import id_of, name_of
 from swe_rollout.agent.call_text import describe_tools, stands_in_words
 from swe_rollout.agent.clock import DEFAULT_DAY
-from swe_rollout.agent.dialect import messages
+from swe_rollout.agent.dialect import id_of, messages, name_of
 from swe_rollout.agent.encoding import Body, Encoding, Scaffold
 from swe_rollout.agent.message_probe import MessageProbe, behind_end
 from swe_rollout.agent.model_files import read_model_files
 from swe_rollout.agent.parsers import parser_for
+from swe_rollout.agent.parsers.base import Reasoning, SampledText
 from swe_rollout.agent.prompts import Message, MessageRole
-from swe_rollout.agent.template import Bodies, ChatTemplate
+from swe_rollout.agent.template import Bodies, ChatTemplate, Pretrained
 from swe_rollout.agent.template_probe import opens_reasoning, probe
+from swe_rollout.agent.tools.base import ToolSpec
 from swe_rollout.errors import InternalError, PrerequisiteError, as_prerequisite_error
 from swe_rollout.spec.tool_format import ToolFormat
-from swe_rollout.trajectory import TokenPath
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from datetime import date
-
-    from swe_rollout.agent.parsers.base import Reasoning, SampledText
-    from swe_rollout.agent.template import Pretrained
-    from swe_rollout.agent.tools.base import ToolSpec
-    from swe_rollout.turn import ToolCall
+from swe_rollout.types.trajectory import TokenPath
+from swe_rollout.types.turn import ToolCall
 
 
 @dataclass(frozen=True, slots=True)

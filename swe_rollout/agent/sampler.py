@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from tenacity import (
     AsyncRetrying,
@@ -14,22 +14,14 @@ from tenacity import (
     wait_exponential,
 )
 
+from swe_rollout.agent.parts import AgentParts
 from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.errors import EngineError
-from swe_rollout.generation import FinishReason, WeightSpan
-from swe_rollout.tokens.log import SamplingUsed
-from swe_rollout.turn import Turn
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.agent.parts import AgentParts
-    from swe_rollout.deadline import Deadline
-    from swe_rollout.generation import Generation
-    from swe_rollout.spec.policy import Sampling
-    from swe_rollout.tokens.log import RequestProof, TokenLog
-    from swe_rollout.trajectory import EpisodeId
-    from swe_rollout.turn import Observation, ToolCall
+from swe_rollout.spec.policy import Sampling
+from swe_rollout.tokens.log import RequestProof, SamplingUsed, TokenLog
+from swe_rollout.types.deadline import Deadline
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.turn import FinishReason, Generation, Observation, ToolCall, Turn, WeightSpan
 
 MAX_ABORTS_PER_TURN = 16
 """Continuations of one turn; an engine that always aborts is a failure of the engine."""

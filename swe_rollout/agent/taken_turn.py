@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from swe_rollout.agent.parsers.base import not_run
+from swe_rollout.agent.sampler import TurnBuilder
 from swe_rollout.errors import InternalError
-from swe_rollout.turn import Observation
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.agent.sampler import TurnBuilder
-    from swe_rollout.trajectory import StopReason
-    from swe_rollout.turn import ToolCall
+from swe_rollout.types.episode import StopReason
+from swe_rollout.types.turn import Observation, ToolCall
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import re
 import secrets
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Protocol
+from datetime import date
+from typing import Final, Protocol
 
 import jinja2
 import structlog
 
-from swe_rollout.agent.call_names import named_forms
 from swe_rollout.agent.clock import DEFAULT_DAY, pinned_to
 from swe_rollout.agent.dialect import (
     Dialect,
@@ -23,19 +24,14 @@ from swe_rollout.agent.dialect import (
     answer_messages,
     assistant_message,
     earlier_messages,
+    named_forms,
     user_messages,
 )
 from swe_rollout.agent.encoding import Backend, Body, Scaffold
 from swe_rollout.agent.template_input import find_input
+from swe_rollout.agent.tools.base import ToolSpec
 from swe_rollout.errors import InternalError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import date
-
-    from swe_rollout.agent.tools.base import ToolSpec
-    from swe_rollout.turn import ToolCall
-
+from swe_rollout.types.turn import ToolCall
 
 TEMPLATE_ERRORS: Final = (
     jinja2.TemplateError,

@@ -7,11 +7,9 @@ lists of parts. Used by `template`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True)

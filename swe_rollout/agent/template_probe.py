@@ -7,15 +7,17 @@ renderings; one that can't be kept exact is refused with what differs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import TYPE_CHECKING
 
 from swe_rollout.agent.call_text import EXAMPLE, WRITABLE, stands_in_words, written_call
 from swe_rollout.agent.derived import derived_families, text_behind_turn, writes_turns
 from swe_rollout.agent.dialect import Dialect, Quoting, assistant_message, turn_messages
 from swe_rollout.agent.dialect_search import DialectSearch
+from swe_rollout.agent.encoding import Encoding
 from swe_rollout.agent.family import FAMILIES, Family
+from swe_rollout.agent.parsers.base import Reasoning
 from swe_rollout.agent.template import TEMPLATE_ERRORS, Bodies, ChatTemplate
 from swe_rollout.agent.turn_probe import (
     FIRST_CALL,
@@ -32,14 +34,7 @@ from swe_rollout.agent.turn_probe import (
     prompt_of,
 )
 from swe_rollout.errors import PrerequisiteError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.agent.encoding import Encoding
-    from swe_rollout.agent.parsers.base import Reasoning
-    from swe_rollout.turn import ToolCall
-
+from swe_rollout.types.turn import ToolCall
 
 UNKNOWN_FORMAT = "it writes calls in no known format"
 _READ = 2

@@ -8,14 +8,12 @@ from __future__ import annotations
 import codecs
 import re
 from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 _REPLACEMENT: Final = "\ufffd"
 _FALLBACK: Final = re.compile(r"<0x([0-9A-F]{2})>")

@@ -5,27 +5,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from jinja2.exceptions import SecurityError
 
 from swe_rollout.agent.call_text import WRITABLE
 from swe_rollout.agent.dialect import Dialect, assistant_message, turn_messages
-from swe_rollout.agent.encoding import Scaffold
+from swe_rollout.agent.encoding import Encoding, Scaffold
+from swe_rollout.agent.family import Family
 from swe_rollout.agent.parsers import parser_for
-from swe_rollout.agent.template import TEMPLATE_ERRORS, Bodies
+from swe_rollout.agent.template import TEMPLATE_ERRORS, Bodies, ChatTemplate
 from swe_rollout.agent.tools.base import Parameter, ParameterType, ToolSpec
 from swe_rollout.errors import InternalError
 from swe_rollout.spec.tool_format import ToolFormat
-from swe_rollout.turn import CallStatus, ToolCall
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.agent.encoding import Encoding
-    from swe_rollout.agent.family import Family
-    from swe_rollout.agent.template import ChatTemplate
+from swe_rollout.types.turn import CallStatus, ToolCall
 
 TOOL = ToolSpec(
     "probe_tool",

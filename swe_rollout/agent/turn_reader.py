@@ -5,21 +5,22 @@ Nothing that a policy writes raises here or costs more than its length. Used by 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import structlog
 
 from swe_rollout.agent.parsers import parser_for
-from swe_rollout.agent.parsers.base import Reasoning, SampledText, not_run, reasoning_is_open
-from swe_rollout.turn import CallStatus, TokenSpan, ToolCall
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.agent.parsers.base import ToolCallParser
-    from swe_rollout.agent.renderer import Renderer
-    from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.agent.parsers.base import (
+    Reasoning,
+    SampledText,
+    ToolCallParser,
+    not_run,
+    reasoning_is_open,
+)
+from swe_rollout.agent.renderer import Renderer
+from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.types.turn import CallStatus, TokenSpan, ToolCall
 
 MAX_CALLS = 128
 """Attempts that are answered in one turn; each costs a result in the next prompt."""

@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable, Collection, Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 from swe_rollout.errors import PrerequisiteError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
 
 _INNER = {"normalizers", "pretokenizers", "decoders"}
 """The keys under which a sequence lists its steps."""

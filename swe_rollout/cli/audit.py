@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,8 +22,6 @@ from swe_rollout.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from swe_rollout.cli.dataset_argument import NamedDataset
     from swe_rollout.grading.audit import Audit, NotAudited
     from swe_rollout.grading.audit_journal import AuditJournal, Key
@@ -190,7 +189,7 @@ async def _audit(
 
 
 def _row(result: Audit) -> list[str]:
-    from swe_rollout.verdict import VerdictStatus
+    from swe_rollout.types.verdict import VerdictStatus
 
     resolved = VerdictStatus.RESOLVED
     gold = result.verdicts.get("gold", ())

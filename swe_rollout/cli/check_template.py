@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import asdict
+from datetime import date
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,8 +14,6 @@ from swe_rollout.cli.options import Form, OutputFormat, option
 from swe_rollout.spec.tool_format import ToolFormat
 
 if TYPE_CHECKING:
-    from datetime import date
-
     from swe_rollout.errors import PrerequisiteError
     from swe_rollout.testing.tokens.conformance import Conformance
 
@@ -121,7 +120,7 @@ def _show_refusal(tokenizer: str, error: PrerequisiteError, output: OutputFormat
 
 def _show(tokenizer: str, found: Conformance, output: OutputFormat) -> None:
     from swe_rollout.cli.output import say, write_data, write_lines, write_table
-    from swe_rollout.visible import visible
+    from swe_rollout.text.escaping import visible
 
     if output.is_data:
         rules = {rule.name: rule.value for rule in found.rules}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,10 +16,8 @@ from swe_rollout.spec.load import load_job
 from swe_rollout.spec.model import REFERENCE, Use
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.instance import Instance
     from swe_rollout.spec.sandbox import SandboxSpec
+    from swe_rollout.types.instance import Instance
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         TaskNumbers,
     )
     from swe_rollout.store.damage import DamagedRecord
-    from swe_rollout.trajectory import Trajectory
+    from swe_rollout.types.trajectory import Trajectory
 
 OtherAddress = Annotated[
     str,
@@ -208,7 +208,7 @@ def _signed(value: float | None, digits: int) -> str:
 
 def _write_episodes(found: EpisodeComparison, output: OutputFormat) -> None:
     from swe_rollout.cli.output import say, write_lines, write_table
-    from swe_rollout.visible import visible
+    from swe_rollout.text.escaping import visible
 
     differing = [each for each in found.facts if each.differs]
     if output is OutputFormat.NAME:

@@ -11,6 +11,7 @@ import secrets
 import shutil
 import sys
 from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -23,11 +24,9 @@ import httpx
 from swe_rollout.errors import SweRolloutError
 from swe_rollout.sandbox.local.cgroups import find_parents
 from swe_rollout.sandbox.local.images import cache_dir
-from swe_rollout.visible import one_line
+from swe_rollout.text.escaping import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from swe_rollout.cluster import doctor as cluster
 
 _COMMAND_S = 15.0
@@ -262,7 +261,7 @@ async def _check_inside_pod(image: str) -> Sequence[cluster.ClusterCheck]:
     from swe_rollout.sandbox.pods.isolation import check_isolation
     from swe_rollout.sandbox.pods.provider import PodProvider
     from swe_rollout.spec.sandbox import PodSandbox
-    from swe_rollout.trajectory import EpisodeId
+    from swe_rollout.types.episode import EpisodeId
 
     episode = EpisodeId("doctor", secrets.token_hex(4), 0)
     wanted = SandboxRequest(episode, Role.AGENT, image, "/", deadline_s=_POD_S)

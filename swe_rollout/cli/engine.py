@@ -6,6 +6,7 @@ The first two talk to the servers themselves: routers do not forward such reques
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,8 +15,6 @@ import typer
 from swe_rollout.cli.options import Form, Globs, OutputFormat, option
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from swe_rollout.engine.sglang.control import WeightUpdate, WeightUpdateResult
 
 Urls = Annotated[

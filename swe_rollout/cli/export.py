@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -19,8 +20,6 @@ from swe_rollout.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from swe_rollout.cli.job_address import JobLocation
     from swe_rollout.cli.view import ViewTarget
     from swe_rollout.export.chat import Reading
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from swe_rollout.spec.job import RolloutJobSpec
     from swe_rollout.store.damage import DamagedRecord
     from swe_rollout.store.store import Store
-    from swe_rollout.trajectory import Trajectory
+    from swe_rollout.types.trajectory import Trajectory
 
 ExportPath = Annotated[
     Path | None,
@@ -257,8 +256,8 @@ def _form(options: _Options, *, is_one: bool) -> FileFormat | FolderFormat:
     from swe_rollout.errors import InternalError
     from swe_rollout.export import patches, plain, profile
     from swe_rollout.export.patch_filter import PatchFilter
+    from swe_rollout.text.escaping import visible
     from swe_rollout.viewer.timeline import timeline_file, timeline_folder
-    from swe_rollout.visible import visible
 
     dropped = PatchFilter(options.drop_paths)
     form: FileFormat | FolderFormat

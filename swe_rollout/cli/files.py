@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from swe_rollout.errors import UsageError
-from swe_rollout.paths import why_missing
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+from swe_rollout.errors import UsageError, why_missing
 
 _PAGE = b"<!doctype html"
 

@@ -24,7 +24,7 @@ from swe_rollout.cli.options import (
 if TYPE_CHECKING:
     from swe_rollout.cli.job_address import JobLocation
     from swe_rollout.spec.job import RolloutJob
-    from swe_rollout.trajectory import EpisodeId
+    from swe_rollout.types.episode import EpisodeId
 
 EpisodeAddress = Annotated[
     str,

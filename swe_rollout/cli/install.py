@@ -5,13 +5,11 @@ It applies the kustomize base of manifests/, which `scripts/generate` writes bes
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib import resources
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 from swe_rollout.cli.options import Context, option
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 LOCAL_IMAGE: Final = "swe-rollout/worker:local"
 _REFERENCE: Final = (

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import threading
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from types import FrameType
+from typing import TypeVar
 
 import typer
-
-if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable, Coroutine, Iterator
-    from types import FrameType
 
 T = TypeVar("T")
 INTERRUPTED = 130

@@ -6,6 +6,7 @@ shows a run in this process, and `stored_display` one that another process write
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -19,14 +20,12 @@ from swe_rollout.cli.live_screen import SUMMARY_S, every, live_screen, resolve_d
 from swe_rollout.cli.options import DisplayKind, OutputFormat
 from swe_rollout.cli.output import say, stderr_console, write_data
 from swe_rollout.cli.run_display import PlainRunLines
-from swe_rollout.formatting import format_clock, format_number, format_share, logfmt
 from swe_rollout.launcher.job_result import is_complete, summary_of
 from swe_rollout.launcher.remote import deleted_error, follow, open_jobs
 from swe_rollout.launcher.watched_job import WatchedJob, job_snapshot, unmet_conditions
+from swe_rollout.text.formatting import format_clock, format_number, format_share, logfmt
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
     from rich.console import Console
 
     from swe_rollout.cli.job_address import JobLocation

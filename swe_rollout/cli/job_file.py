@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from swe_rollout.cli.options import SandboxKind
 from swe_rollout.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from swe_rollout.spec.job import RolloutJob
     from swe_rollout.spec.sandbox import SandboxSpec
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -18,8 +19,6 @@ from swe_rollout.store.layout import JobRef
 from swe_rollout.store.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
     from swe_rollout.cluster.job_objects import JobObject
     from swe_rollout.live.progress import LiveProgress, LiveTitle
     from swe_rollout.live.snapshot import Snapshot

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from swe_rollout.cli.options import OutputFormat
 from swe_rollout.cli.output import say, write_lines, write_table
-from swe_rollout.formatting import format_masked, format_mean, format_number
+from swe_rollout.text.formatting import format_masked, format_mean, format_number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from swe_rollout.cluster.job_objects import JobObject
     from swe_rollout.store.summary import JobSummary
 

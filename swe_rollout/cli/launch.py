@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from swe_rollout.cli.options import (
@@ -23,9 +25,6 @@ from swe_rollout.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from swe_rollout.cli.job_address import JobLocation
     from swe_rollout.cluster.job_objects import JobObject
     from swe_rollout.launcher.uploads import LocalFile

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from swe_rollout.cli.output import say
 from swe_rollout.store.damage import RERUN
-from swe_rollout.visible import one_line
+from swe_rollout.text.escaping import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from swe_rollout.store.damage import DamagedRecord
-    from swe_rollout.trajectory import EpisodeId
+    from swe_rollout.types.episode import EpisodeId
 
 _SHOWN = 5
 

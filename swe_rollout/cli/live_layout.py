@@ -5,18 +5,17 @@ The number of lines depends on the size and on the kind of source, never on what
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len
 from rich.text import Text
 
-from swe_rollout.formatting import format_number
 from swe_rollout.live.rows import Fact, rows_of, times_of
-from swe_rollout.visible import one_line
+from swe_rollout.text.escaping import one_line
+from swe_rollout.text.formatting import format_number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from swe_rollout.live.rows import Row
     from swe_rollout.live.snapshot import Outcome, Snapshot
 

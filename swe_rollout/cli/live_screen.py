@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from math import ceil
 from typing import TYPE_CHECKING, Final, TextIO, cast
@@ -25,8 +26,6 @@ from swe_rollout.cli.live_layout import draw
 from swe_rollout.cli.options import DisplayKind
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-
     from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderResult
     from rich.text import Text
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, MutableMapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib import util
+from importlib.machinery import ModuleSpec
 from typing import TYPE_CHECKING, Any, Final
 
 from swe_rollout.cli.options import LogFormat
-from swe_rollout.redaction import redact
-from swe_rollout.visible import one_line
+from swe_rollout.text.escaping import one_line
+from swe_rollout.text.redaction import redact
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, MutableMapping
-    from importlib.machinery import ModuleSpec
-
     from rich.console import Console
 
 _LIBRARY: Final = "structlog"
@@ -80,7 +79,7 @@ def _configure(console: Callable[[], Console], verbosity: int, form: LogFormat) 
 
 def _rendered(logger: Any, method: str, event: MutableMapping[str, Any], *, as_json: bool) -> Any:
     """Turn an event into a line, by the processors of all programs."""
-    from swe_rollout.logs import processors
+    from swe_rollout.text.logs import processors
 
     line: Any = event
     for each in processors(as_json=as_json):

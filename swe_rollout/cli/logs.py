@@ -100,7 +100,7 @@ async def _print_logs(wanted: LogFilter, location: JobLocation, *, follow: bool)
     from swe_rollout.cli.output import say, write_lines
     from swe_rollout.cluster.worker_logs import follow_logs, read_logs
     from swe_rollout.launcher.remote import open_jobs
-    from swe_rollout.visible import one_line
+    from swe_rollout.text.escaping import one_line
 
     def write(line: LogLine) -> None:
         if wanted.matches(line.text):

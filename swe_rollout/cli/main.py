@@ -8,9 +8,11 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from types import TracebackType
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -20,11 +22,7 @@ from swe_rollout.cli.options import LogFormat, option
 from swe_rollout.cli.streams import OutputError, die_by_sigpipe, guard_streams, reader_is_gone
 from swe_rollout.cli.verbs import SETTINGS, VerbGroup
 from swe_rollout.errors import SweRolloutError, UsageError
-from swe_rollout.redaction import redact
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import TracebackType
+from swe_rollout.text.redaction import redact
 
 EXIT_CODES = (
     "Exit codes: 0 success · 1 the job or a check failed · 2 invalid request · 3 a prerequisite "

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
+from mcp_types import Tool
 
-from swe_rollout.cli.options import (  # noqa: TC001 - typer reads annotations
+from swe_rollout.cli.options import (
     File,
     SandboxChoice,
     Sets,
@@ -14,10 +16,6 @@ from swe_rollout.cli.options import (  # noqa: TC001 - typer reads annotations
 )
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from mcp_types import Tool
-
     from swe_rollout.agent.tools.mcp.options import McpOptions
     from swe_rollout.spec.job import RolloutJob
 
@@ -118,7 +116,7 @@ async def _listed_in_sandbox(
     from swe_rollout.cli.output import say
     from swe_rollout.datasets.base import load
     from swe_rollout.sandbox.base import Role, SandboxRequest
-    from swe_rollout.trajectory import EpisodeId
+    from swe_rollout.types.episode import EpisodeId
     from swe_rollout.worker.sandboxes import SandboxSetup, open_sandboxes
 
     loaded = await load(job.spec.dataset, base_dir=base_dir, on_progress=say)

@@ -9,17 +9,16 @@ import json
 import os
 import sys
 import unicodedata
+from collections.abc import Iterable, Sequence
 from functools import cache
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 from swe_rollout.cli.options import OutputFormat
 from swe_rollout.errors import DatasetError, InternalError, SpecError, SweRolloutError
-from swe_rollout.visible import one_line, visible
+from swe_rollout.text.escaping import one_line, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from rich.console import Console
     from rich.text import Text
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from swe_rollout.cli.job_address import JobLocation
     from swe_rollout.cli.stored_work import WorkOptions
     from swe_rollout.store.damage import DamagedRecord
-    from swe_rollout.trajectory import Trajectory
+    from swe_rollout.types.trajectory import Trajectory
     from swe_rollout.worker.replay import Replay
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Coroutine, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -25,9 +27,6 @@ from swe_rollout.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
-    from pathlib import Path
-
     from swe_rollout.launcher.uploads import LocalFile
     from swe_rollout.spec.job import RolloutJob
     from swe_rollout.worker.job import RunSummary

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -10,17 +11,16 @@ from rich.text import Text
 
 from swe_rollout.cli.live_screen import SUMMARY_S, every, live_screen, resolve_display
 from swe_rollout.cli.options import DisplayKind
-from swe_rollout.formatting import format_clock, format_number, format_share, logfmt
 from swe_rollout.live.progress import LiveProgress, outcome_name
+from swe_rollout.text.formatting import format_clock, format_number, format_share, logfmt
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
     from rich.console import Console
 
     from swe_rollout.live.progress import LiveTitle
     from swe_rollout.progress import Progress
-    from swe_rollout.trajectory import EpisodeId, Failure, Trajectory
+    from swe_rollout.types.episode import EpisodeId, Failure
+    from swe_rollout.types.trajectory import Trajectory
 
 LINES_AT_ONCE = 100
 LINES_PER_S = 5.0

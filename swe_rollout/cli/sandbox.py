@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,8 +12,6 @@ import typer
 from swe_rollout.cli.options import Context, Namespace, SandboxKind, option
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from swe_rollout.sandbox.base import ExecResult
     from swe_rollout.spec.sandbox import SandboxSpec
 
@@ -170,7 +169,7 @@ async def _run(spec: SandboxSpec, wanted: _Wanted) -> ExecResult:
 def _print(result: ExecResult) -> None:
     """Print the output: byte for byte, but on a terminal with control characters made visible."""
     from swe_rollout.cli.output import say
-    from swe_rollout.visible import visible
+    from swe_rollout.text.escaping import visible
 
     streams = (
         ("stdout", sys.stdout, result.stdout, result.stdout_bytes),

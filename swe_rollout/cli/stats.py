@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from swe_rollout.cli.options import Context, Form, Namespace, OutputFormat, StoredAddress
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from swe_rollout.cli.job_address import JobLocation
     from swe_rollout.export.statistics import Distribution, JobStatistics, ToolStatistics
-    from swe_rollout.sketch import DurationSketch
     from swe_rollout.store.damage import DamagedRecord
+    from swe_rollout.types.durations import DurationSketch
 
 
 def stats(
@@ -93,7 +92,7 @@ def _write_tables(found: JobStatistics, output: OutputFormat) -> None:
 
 def _say_totals(found: JobStatistics) -> None:
     from swe_rollout.cli.output import say
-    from swe_rollout.formatting import format_masked, format_number
+    from swe_rollout.text.formatting import format_masked, format_number
 
     outcomes, reward, cached = found.outcomes, found.rewards, found.cached_share
     say(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -22,15 +23,13 @@ from swe_rollout.store.store import Store
 from swe_rollout.store.summary import JobTally
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
     from rich.console import Console
 
     from swe_rollout.live.snapshot import Snapshot
     from swe_rollout.store.layout import JobRef
     from swe_rollout.store.plan import Plan
     from swe_rollout.store.summary import JobSummary
-    from swe_rollout.trajectory import Trajectory
+    from swe_rollout.types.trajectory import Trajectory
 
 LOCAL_POLL_S = 1.0
 REMOTE_POLL_S = 5.0

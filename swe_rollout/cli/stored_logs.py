@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,19 +16,17 @@ from swe_rollout.cli.log_address import parse_log_filter
 from swe_rollout.cli.output import say, write_lines
 from swe_rollout.cli.run_display import episode_line
 from swe_rollout.errors import UsageError
-from swe_rollout.formatting import logfmt
 from swe_rollout.store.layout import JobRef
 from swe_rollout.store.store import Store
 from swe_rollout.store.summary import JobTally
-from swe_rollout.trajectory import EpisodeId
-from swe_rollout.turn import CallStatus
-from swe_rollout.visible import one_line
+from swe_rollout.text.escaping import one_line
+from swe_rollout.text.formatting import logfmt
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.turn import CallStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from swe_rollout.trajectory import Trajectory
-    from swe_rollout.turn import Turn
+    from swe_rollout.types.trajectory import Trajectory
+    from swe_rollout.types.turn import Turn
 
 
 @dataclass(frozen=True, slots=True)

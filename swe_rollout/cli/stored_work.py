@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
     from swe_rollout.cli.options import SandboxKind
     from swe_rollout.cli.view import ViewTarget
     from swe_rollout.sandbox.base import SandboxProvider
     from swe_rollout.spec.job import RolloutJob
     from swe_rollout.store.damage import DamagedRecord
     from swe_rollout.store.store import Store
-    from swe_rollout.trajectory import Trajectory
+    from swe_rollout.types.trajectory import Trajectory
     from swe_rollout.worker.stored_tasks import OtherDataset, StoredTasks
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Final
 
 from swe_rollout.cli.options import Context, option
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from swe_rollout.cluster.client import ClusterClient
 
 _KEPT_WITH_JOBS: Final = frozenset(

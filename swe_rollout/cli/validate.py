@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,13 +21,11 @@ from swe_rollout.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from swe_rollout.cli.dataset_argument import NamedDataset
     from swe_rollout.grading.validate import Validation
-    from swe_rollout.instance import Instance
     from swe_rollout.spec.sandbox import SandboxSpec
-    from swe_rollout.verdict import Verdict
+    from swe_rollout.types.instance import Instance
+    from swe_rollout.types.verdict import Verdict
 
 _TAIL_LINES = 15
 

@@ -5,20 +5,17 @@ A test holds each line of `--help` against the docstring of its verb.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from swe_rollout.cli.light_values import take_plain_values
 from swe_rollout.cli.variables import name_variables, variables_note, warn_of_unknown_variables
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _HELP_WIDTH: Final = 100
 SETTINGS: Final[Mapping[str, Any]] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,12 +14,10 @@ import typer
 from swe_rollout.cli.options import Context, Namespace, StoredAddress, complete_address, option
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from swe_rollout.cli.job_address import JobLocation
     from swe_rollout.store.layout import JobRef
     from swe_rollout.store.store import Store
-    from swe_rollout.trajectory import EpisodeId
+    from swe_rollout.types.episode import EpisodeId
     from swe_rollout.viewer.page import PageJob
     from swe_rollout.viewer.token_text import TokenTexts
 
@@ -116,7 +115,7 @@ async def find_target(address: str, location: JobLocation) -> ViewTarget:
     """Resolve `address`. A job's name may look like a sample, so the store decides."""
     from swe_rollout.cli.job_address import find_ref
     from swe_rollout.errors import UsageError
-    from swe_rollout.trajectory import EpisodeId
+    from swe_rollout.types.episode import EpisodeId
 
     match = re.fullmatch(r"(.+)/([^/]+)/([0-9]+)/?", address)
     if match is not None and not match[1].endswith(":/"):

@@ -8,6 +8,7 @@ import signal
 import threading
 from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,8 +17,6 @@ from swe_rollout.cli.interrupt import was_terminated
 from swe_rollout.cli.options import MetricsAt, option
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from swe_rollout.errors import SweRolloutError
     from swe_rollout.worker.cluster_worker import WorkerExit, WorkerIdentity
 

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from swe_rollout.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 _OTHER_VERBS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("ls", "list", "get", "ps", "describe", "info"), "status"),

@@ -7,22 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import quote
 
 import msgspec
 
 from swe_rollout.cluster.api_error import ApiError, decode_response
-from swe_rollout.cluster.objects import Metadata  # noqa: TC001 - msgspec reads it
-from swe_rollout.cluster.transport import APPLY
+from swe_rollout.cluster.objects import Metadata
+from swe_rollout.cluster.transport import APPLY, Transport
 from swe_rollout.errors import PrerequisiteError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from swe_rollout.cluster.transport import Transport
 
 FIELD_MANAGER: Final = "swe-rollout"
 PART_OF: Final = "app.kubernetes.io/part-of"

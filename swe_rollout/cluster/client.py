@@ -5,28 +5,24 @@ Watches are in `watch`, exec streams in `exec`; both take a client and use its t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
 
 from swe_rollout.cluster import objects
 from swe_rollout.cluster.api_error import decode_response
-from swe_rollout.cluster.config import load_access
+from swe_rollout.cluster.config import Access, load_access
+from swe_rollout.cluster.manifests import (
+    DaemonSetManifest,
+    JsonPatchOperation,
+    NetworkPolicyManifest,
+    PodManifest,
+    ResourceAttributes,
+    TemplatedPod,
+)
 from swe_rollout.cluster.transport import JSON_PATCH, MERGE_PATCH, Transport
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from swe_rollout.cluster.config import Access
-    from swe_rollout.cluster.manifests import (
-        DaemonSetManifest,
-        JsonPatchOperation,
-        NetworkPolicyManifest,
-        PodManifest,
-        ResourceAttributes,
-        TemplatedPod,
-    )
 
 T = TypeVar("T")
 

@@ -12,6 +12,7 @@ import hashlib
 import os
 import ssl
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -21,11 +22,9 @@ from urllib.request import getproxies, proxy_bypass
 import yaml
 
 from swe_rollout.errors import PrerequisiteError, UsageError
-from swe_rollout.redaction import register
+from swe_rollout.text.redaction import register
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from kubernetes import client as official
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")

@@ -9,25 +9,20 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
 import aiohttp
 import msgspec
 
 from swe_rollout.cluster.api_error import UNDECODABLE, ApiError
-from swe_rollout.cluster.client import pods_path
+from swe_rollout.cluster.client import ClusterClient, pods_path
 from swe_rollout.cluster.manifests import ResourceAttributes
 from swe_rollout.cluster.objects import Status
 from swe_rollout.errors import ClusterError, SandboxError, UnreachableError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-from swe_rollout.cluster.client import ClusterClient
 
 V5 = "v5.channel.k8s.io"
 V4 = "v4.channel.k8s.io"

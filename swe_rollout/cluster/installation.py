@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Iterator
+from typing import Final
 from urllib.parse import quote
 
 import msgspec
 
 from swe_rollout.cluster.api_error import ApiError
-from swe_rollout.cluster.objects import KubernetesCondition, Metadata  # noqa: TC001 - msgspec
+from swe_rollout.cluster.client import ClusterClient
+from swe_rollout.cluster.objects import KubernetesCondition, Metadata, Pod, Waiting
 from swe_rollout.errors import PrerequisiteError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
-    from swe_rollout.cluster.client import ClusterClient
-    from swe_rollout.cluster.objects import Pod, Waiting
 
 NAMESPACE: Final = "swe-rollout-system"
 OPERATOR: Final = "swe-rollout-operator"

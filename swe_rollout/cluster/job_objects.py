@@ -9,23 +9,20 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import Self
 from urllib.parse import quote
 
 import msgspec
 from pydantic import ValidationError
 
 from swe_rollout.cluster.api_error import UNDECODABLE
+from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.manifests import OwnerReference
 from swe_rollout.cluster.objects import Decoded, Metadata
 from swe_rollout.errors import ClusterError
 from swe_rollout.spec.job import API_VERSION, KIND, RolloutJob, StoreSpec
 from swe_rollout.spec.load import parse_job
-from swe_rollout.spec.status import ConditionType, RolloutJobStatus
-
-if TYPE_CHECKING:
-    from swe_rollout.cluster.client import ClusterClient
-    from swe_rollout.spec.status import Condition
+from swe_rollout.spec.status import Condition, ConditionType, RolloutJobStatus
 
 
 class _Store(Decoded, frozen=True):

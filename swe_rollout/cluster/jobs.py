@@ -8,33 +8,27 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 from itertools import chain
-from typing import TYPE_CHECKING, Self
+from typing import Self
 from urllib.parse import quote, urlencode
 
 import aiohttp
 import msgspec
 import structlog
-from tenacity import AsyncRetrying, retry_if_exception_type, wait_random
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random
 
 from swe_rollout.cluster.api_error import TRANSIENT, ApiError
 from swe_rollout.cluster.apply import FIELD_MANAGER
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.job_objects import JobObject
+from swe_rollout.cluster.objects import KubernetesEvent, Pod
 from swe_rollout.cluster.transport import APPLY, MERGE_PATCH
 from swe_rollout.cluster.watch import read_events
 from swe_rollout.errors import PrerequisiteError, SweRolloutError, UnreachableError, UsageError
-from swe_rollout.spec.job import API_VERSION, KIND
+from swe_rollout.spec.job import API_VERSION, KIND, RolloutJob
 from swe_rollout.spec.status import JOB_LABEL, ROLE_LABEL
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator
-
-    from tenacity import RetryCallState
-
-    from swe_rollout.cluster.objects import KubernetesEvent, Pod
-    from swe_rollout.spec.job import RolloutJob
 
 log = structlog.get_logger()
 

@@ -9,17 +9,15 @@ namespace's sandboxes stays: a process may rely on it that is about to start som
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import quote
 
 from swe_rollout.cluster.api_error import ApiError
+from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.job_objects import JobObject
+from swe_rollout.cluster.objects import Pod
 from swe_rollout.spec.job import API_VERSION
 from swe_rollout.spec.status import JOB_UID_LABEL, ROLE_LABEL
-
-if TYPE_CHECKING:
-    from swe_rollout.cluster.client import ClusterClient
-    from swe_rollout.cluster.objects import Pod
 
 SETTLED_S: Final = 600.0
 """A living process deletes a pod long before, once that has ended."""

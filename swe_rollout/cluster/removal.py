@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import quote, urlencode
 
 import msgspec
 
 from swe_rollout.cluster.api_error import ApiError, decode_response
 from swe_rollout.cluster.objects import Decoded, Metadata
+from swe_rollout.cluster.transport import Transport
 from swe_rollout.errors import PrerequisiteError, gather_all
 from swe_rollout.spec.job import API_VERSION
 from swe_rollout.spec.status import JOB_UID_LABEL, ROLE_LABEL
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from swe_rollout.cluster.transport import Transport
 
 _POLL_S: Final = 1.0
 _OWN_POLICIES: Final = (

@@ -14,27 +14,23 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import partial
 from http import HTTPStatus
-from ssl import SSLCertVerificationError
-from typing import TYPE_CHECKING, ParamSpec, TypedDict, TypeVar
+from ssl import SSLCertVerificationError, SSLContext
+from types import SimpleNamespace
+from typing import ParamSpec, TypedDict, TypeVar
 
 import aiohttp
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_delay
 from yarl import URL
 
 from swe_rollout.cluster.api_error import TRANSIENT, ApiError, api_error
+from swe_rollout.cluster.config import Access
 from swe_rollout.errors import ClusterError, UnreachableError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-    from ssl import SSLContext
-    from types import SimpleNamespace
-
-    from swe_rollout.cluster.config import Access
 
 P = ParamSpec("P")
 T = TypeVar("T")

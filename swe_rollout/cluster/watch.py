@@ -9,26 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import aiohttp
 import msgspec
 import structlog
-from tenacity import AsyncRetrying, retry_if_exception, wait_random_exponential
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_random_exponential
 
 from swe_rollout.cluster.api_error import TRANSIENT, UNDECODABLE, ApiError, api_error
-from swe_rollout.cluster.client import pods_path
+from swe_rollout.cluster.client import ClusterClient, pods_path
 from swe_rollout.cluster.objects import Pod, Status
 from swe_rollout.errors import ClusterError, UnreachableError
-from swe_rollout.logs import shared_context
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from tenacity import RetryCallState
-
-    from swe_rollout.cluster.client import ClusterClient
+from swe_rollout.text.logs import shared_context
 
 log = structlog.get_logger()
 

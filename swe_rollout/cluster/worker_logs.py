@@ -7,21 +7,17 @@ one. The command line filters the lines.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
 import aiohttp
 
 from swe_rollout.cluster.api_error import TRANSIENT, ApiError
 from swe_rollout.cluster.client import pods_path
+from swe_rollout.cluster.jobs import Jobs
+from swe_rollout.cluster.objects import Pod
 from swe_rollout.cluster.watch import read_lines
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
-
-    from swe_rollout.cluster.jobs import Jobs
-    from swe_rollout.cluster.objects import Pod
 
 CONTAINER = "worker"
 _RESUME_S = 1.0

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from swe_rollout.errors import Problem
 from swe_rollout.extension import ExtensionPoint
-from swe_rollout.instance import Instance
+from swe_rollout.types.instance import Instance
 
 Tasks: TypeAlias = Iterable[Instance | Problem]
 """Instances in a fixed order, and a problem in the place of each that can't be made."""

@@ -8,22 +8,19 @@ from __future__ import annotations
 import asyncio
 import difflib
 import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from swe_rollout.datasets import DATASETS
 from swe_rollout.datasets.images import ImageRules
 from swe_rollout.datasets.quarantine import Quarantine
 from swe_rollout.datasets.source import NamedSource
 from swe_rollout.errors import DatasetError, InternalError, Problem
-from swe_rollout.instance import Instance
 from swe_rollout.spec.dataset import Dataset, ReleasePairsDataset, SwebenchDataset
 from swe_rollout.spec.model import Use
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
+from swe_rollout.types.instance import Instance
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,18 +12,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
 from swe_rollout.datasets.harbor_files import read_tasks
 from swe_rollout.datasets.harbor_task import instance_of
 from swe_rollout.datasets.source import AT_A_TIME
 from swe_rollout.errors import DatasetError, Problem
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from swe_rollout.instance import Instance
+from swe_rollout.types.instance import Instance
 
 
 async def load(

@@ -10,18 +10,14 @@ import io
 import os
 import re
 import tarfile
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from swe_rollout.datasets.archives import DAMAGE
-from swe_rollout.errors import DatasetError, Problem
-from swe_rollout.paths import why_missing
+from swe_rollout.errors import DatasetError, Problem, why_missing
 from swe_rollout.store.bucket import read_object
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 CONFIG = "task.toml"
 MAX_TASK_BYTES = 64 << 20

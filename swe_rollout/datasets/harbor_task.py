@@ -10,17 +10,15 @@ import posixpath
 import re
 import shlex
 import tomllib
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from swe_rollout.datasets.harbor_files import CONFIG, TaskFolder
 from swe_rollout.datasets.source import is_instance_id
 from swe_rollout.errors import Problem
-from swe_rollout.instance import Evaluation, FolderTask, Instance, Rule, TaskFile
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+from swe_rollout.types.instance import Evaluation, FolderTask, Instance, Rule, TaskFile
 
 DEFAULT_WORKDIR = "/app"
 _MAX_INSTRUCTION_CHARS = 1 << 20

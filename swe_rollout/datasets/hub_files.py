@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from swe_rollout.errors import DatasetError, Problem
-from swe_rollout.hub import hub_address, unreachable_hub
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+from swe_rollout.huggingface import hub_address, unreachable_hub
 
 _ENDINGS = (".parquet", ".jsonl", ".jsonl.zst", ".jsonl.gz", ".json")
 _DEFAULT = ("test", "train")

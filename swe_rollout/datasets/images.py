@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from swe_rollout.datasets.row_files import read_bytes
 from swe_rollout.errors import DatasetError, Problem
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from swe_rollout.instance import Instance
-    from swe_rollout.spec.dataset import Images
+from swe_rollout.spec.dataset import Images
+from swe_rollout.types.instance import Instance
 
 _HUB = "docker.io"
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")

@@ -13,9 +13,9 @@ import shutil
 import sys
 import tempfile
 import tomllib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 import httpx
@@ -28,9 +28,6 @@ from swe_rollout.errors import (
     gather_all,
 )
 from swe_rollout.sandbox.local.images import cache_dir
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 _DOWNLOADS_AT_A_TIME = 4
 _TIMEOUT_S = 60.0

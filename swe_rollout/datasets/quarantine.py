@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from swe_rollout.datasets.row_files import read_bytes
 from swe_rollout.errors import DatasetError, Problem
-from swe_rollout.instance import Instance
-from swe_rollout.quarantine import BadRow
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
+from swe_rollout.types.bad_rows import BadRow
+from swe_rollout.types.instance import Instance
 
 _NAMED = 5
 _MOST_PROBLEMS = 20

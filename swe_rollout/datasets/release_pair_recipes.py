@@ -15,7 +15,7 @@ import msgspec
 import yaml
 
 from swe_rollout.datasets.package_index import Artifact
-from swe_rollout.instance import Expected
+from swe_rollout.types.instance import Expected
 
 WORKDIR = "/testbed"
 SITE = "/opt/testbed/site"

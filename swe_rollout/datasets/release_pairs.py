@@ -14,9 +14,9 @@ import difflib
 import py_compile
 import shutil
 import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -24,7 +24,6 @@ from swe_rollout.datasets import archives, testbed
 from swe_rollout.datasets.package_index import fetch
 from swe_rollout.datasets.release_pair_recipes import SITE, WORKDIR, Pair, load_pairs
 from swe_rollout.errors import DatasetError, PrerequisiteError, Problem
-from swe_rollout.instance import Evaluation, Instance
 from swe_rollout.sandbox.local.images import (
     LocalImage,
     Mount,
@@ -33,9 +32,7 @@ from swe_rollout.sandbox.local.images import (
     load_image,
     save_image,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+from swe_rollout.types.instance import Evaluation, Instance
 
 _TEST_TIMEOUT_S = 300.0
 

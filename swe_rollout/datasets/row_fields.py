@@ -11,22 +11,19 @@ import json
 import math
 import re
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
+from typing import Annotated, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
 
 from swe_rollout.datasets.official_parsers import PARSERS, parser_of
 from swe_rollout.datasets.row_files import MAX_ROW_BYTES, Row
 from swe_rollout.datasets.source import is_instance_id
 from swe_rollout.errors import Problem
-from swe_rollout.visible import visible
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pydantic_core import ErrorDetails
+from swe_rollout.text.escaping import visible
 
 MAX_STATEMENT_BYTES = 1 << 20
 MAX_TESTS = 100_000

@@ -13,11 +13,11 @@ import json
 import re
 import threading
 import zlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import islice, takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -25,12 +25,8 @@ import pyarrow.parquet as pq
 import zstandard
 
 from swe_rollout.datasets.hub_files import hub_files
-from swe_rollout.errors import DatasetError, Problem
-from swe_rollout.paths import why_missing
+from swe_rollout.errors import DatasetError, Problem, why_missing
 from swe_rollout.store.bucket import read_object
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 MAX_FILE_BYTES = 4 << 30
 """Size limit of a file after decompression."""

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from swe_rollout.datasets.official_parsers import official_name
 from swe_rollout.errors import UsageError
-from swe_rollout.instance import Rule
-
-if TYPE_CHECKING:
-    from swe_rollout.instance import Instance
+from swe_rollout.types.instance import Instance, Rule
 
 
 def to_row(instance: Instance) -> dict[str, object]:

@@ -8,23 +8,26 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-from collections.abc import AsyncIterable, Iterable, Mapping
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 
+from swe_rollout.datasets import DatasetSource
 from swe_rollout.errors import DatasetError, Problem, SweRolloutError
-from swe_rollout.instance import Instance
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from swe_rollout.datasets import DatasetSource
+from swe_rollout.types.instance import Instance
 
 MAX_TASKS = 1_000_000
 """A source that returns more probably never ends."""

@@ -6,19 +6,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from swe_rollout.datasets.formats import FORMATS, recognised
 from swe_rollout.datasets.row_fields import Fault, columns_of, problem_of
 from swe_rollout.datasets.row_files import Row, read_rows
 from swe_rollout.datasets.source import AT_A_TIME
 from swe_rollout.errors import DatasetError, Problem
-from swe_rollout.instance import Instance
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+from swe_rollout.types.instance import Instance
 
 AUTO = "auto"
 """The format of each row follows from its columns."""

@@ -6,7 +6,7 @@ generation: the row names them (`image, eval_script, log_parser, eval_type`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -31,11 +31,9 @@ from swe_rollout.datasets.row_fields import (
     log_parser,
     problem_of,
 )
+from swe_rollout.datasets.row_files import Row
 from swe_rollout.errors import Problem
-from swe_rollout.instance import Evaluation, Expected, Instance, Rule
-
-if TYPE_CHECKING:
-    from swe_rollout.datasets.row_files import Row
+from swe_rollout.types.instance import Evaluation, Expected, Instance, Rule
 
 
 class SwebenchRow(RowModel):

@@ -8,15 +8,14 @@ same `/generate`, so the client path is the real one).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
-if TYPE_CHECKING:
-    from swe_rollout.deadline import Deadline
-    from swe_rollout.generation import Generation
-    from swe_rollout.spec.policy import Sampling
-    from swe_rollout.tokens.log import InputIds
-    from swe_rollout.tokens.replay import ReplayRequest
-    from swe_rollout.trajectory import EpisodeId
+from swe_rollout.spec.policy import Sampling
+from swe_rollout.tokens.log import InputIds
+from swe_rollout.tokens.replay import ReplayRequest
+from swe_rollout.types.deadline import Deadline
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.turn import Generation
 
 
 @dataclass(frozen=True, slots=True)

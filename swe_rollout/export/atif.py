@@ -6,20 +6,14 @@ The sampled token ids and logprobs of each turn are in its metrics. What ATIF ha
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from swe_rollout.export.chat import branches_of, call_ids, opening
+from swe_rollout.export.chat import Reading, TurnText, branches_of, call_ids, opening
 from swe_rollout.export.files import FolderFormat, line
 from swe_rollout.tokens.log import SegmentKind
-from swe_rollout.turn import CallStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from swe_rollout.export.chat import Reading, TurnText
-    from swe_rollout.trajectory import Trajectory
-    from swe_rollout.turn import Observation, ToolCall, Turn
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.turn import CallStatus, Observation, ToolCall, Turn
 
 SCHEMA_VERSION = "ATIF-v1.7"
 """The oldest with every field that is written here."""

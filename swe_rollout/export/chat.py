@@ -6,19 +6,14 @@ its dataset, through `TaskPrompt`. Reasoning stays in a message as it was sample
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from swe_rollout.errors import TaskError
 from swe_rollout.export.files import FileFormat, line
-from swe_rollout.trajectory import ChatLine
-from swe_rollout.turn import CallStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from swe_rollout.trajectory import Trajectory
-    from swe_rollout.turn import ToolCall, Turn
+from swe_rollout.types.trajectory import ChatLine, Trajectory
+from swe_rollout.types.turn import CallStatus, ToolCall, Turn
 
 
 @dataclass(frozen=True, slots=True)

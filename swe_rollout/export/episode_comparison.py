@@ -5,15 +5,13 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
-from swe_rollout.redaction import redact
-
-if TYPE_CHECKING:
-    from swe_rollout.trajectory import Trajectory
-    from swe_rollout.turn import Turn
+from swe_rollout.text.redaction import redact
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.turn import Turn
 
 _DIFFED_LINES: Final = 2000
 """Of a patch; comparing longer ones line by line takes a time that a policy could choose."""

@@ -6,20 +6,18 @@ import asyncio
 import json
 import os
 import shutil
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO
+from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
 from swe_rollout.errors import TaskError, UsageError
-from swe_rollout.trajectory_json import without_secrets
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable
-    from pathlib import Path
-
-    from swe_rollout.trajectory import EpisodeId, Trajectory
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.trajectory_json import without_secrets
 
 
 @dataclass(frozen=True, slots=True)

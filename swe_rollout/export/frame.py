@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import pyarrow as pa
 
 from swe_rollout.errors import PrerequisiteError, UsageError
-from swe_rollout.turn import CallStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from swe_rollout.trajectory import Trajectory
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.turn import CallStatus
 
 FrameLibrary = Literal["pandas", "polars"]
 LIBRARIES: Final[tuple[FrameLibrary, ...]] = ("pandas", "polars")

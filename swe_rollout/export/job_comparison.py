@@ -6,21 +6,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from swe_rollout.export.paired import PairedDifference, paired
 from swe_rollout.spec.outcomes import OutcomeCounts
 from swe_rollout.store.plan import settings
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from swe_rollout.trajectory import Trajectory
+from swe_rollout.types.trajectory import Trajectory
 
 QUANTITIES: Final = ("reward", "resolved", "turns", "sampled_tokens", "seconds", "failed")
 """Means over episodes: `resolved` and `failed` are shares. Failed episodes are in `failed` alone,

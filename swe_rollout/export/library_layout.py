@@ -7,22 +7,17 @@ timeline as HTML) and `summary.json`. Numbers are counted or measured, never est
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from swe_rollout.errors import TaskError
-from swe_rollout.export.chat import messages
+from swe_rollout.export.chat import Reading, messages
 from swe_rollout.export.files import FolderFormat, encode, line
+from swe_rollout.export.patch_filter import PatchFilter
 from swe_rollout.export.profile import events, summary
-from swe_rollout.trajectory import StopReason
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from swe_rollout.export.chat import Reading
-    from swe_rollout.export.patch_filter import PatchFilter
-    from swe_rollout.trajectory import Trajectory
+from swe_rollout.types.episode import StopReason
+from swe_rollout.types.trajectory import Trajectory
 
 _TIMES_OUT = frozenset({StopReason.TIME_LIMIT})
 

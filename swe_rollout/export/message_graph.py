@@ -7,22 +7,15 @@ message's before it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from swe_rollout.export.chat import branches_of, call_ids, opening
+from swe_rollout.export.chat import Reading, branches_of, call_ids, opening
 from swe_rollout.export.files import encode
-from swe_rollout.tokens.log import SegmentKind
-from swe_rollout.turn import CallStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from swe_rollout.export.chat import Reading
-    from swe_rollout.tokens.branch import Branch
-    from swe_rollout.tokens.log import SamplingUsed
-    from swe_rollout.trajectory import Trajectory
-    from swe_rollout.turn import ToolCall, Turn
+from swe_rollout.tokens.branch import Branch
+from swe_rollout.tokens.log import SamplingUsed, SegmentKind
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.turn import CallStatus, ToolCall, Turn
 
 
 @dataclass(slots=True)

@@ -7,14 +7,12 @@ few tasks a sign test decides, with more of them a bootstrap interval of the mea
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 LEVEL: Final = 0.05
 """The probability of calling chance a difference."""

@@ -10,22 +10,18 @@ can be exported; the file appears when it is complete.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean, pstdev
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from swe_rollout.errors import UsageError
-from swe_rollout.trajectory_json import without_secrets
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-    from pathlib import Path
-
-    from swe_rollout.tokens.branch import Branch
-    from swe_rollout.trajectory import Trajectory
+from swe_rollout.tokens.branch import Branch
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.trajectory_json import without_secrets
 
 _BATCH_TOKENS = 1 << 20
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from swe_rollout.errors import TaskError, UsageError
 from swe_rollout.export.files import FileFormat, FolderFormat, encode, line
 from swe_rollout.export.patch_filter import PatchFilter
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from swe_rollout.trajectory import Trajectory
+from swe_rollout.types.trajectory import Trajectory
 
 INDEX = "patches.json"
 

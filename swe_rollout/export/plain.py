@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 from swe_rollout.export.files import FileFormat
-from swe_rollout.trajectory_json import to_json
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from swe_rollout.trajectory import Trajectory
-    from swe_rollout.turn import Observation, ToolCall, Turn
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.trajectory_json import to_json
+from swe_rollout.types.turn import Observation, ToolCall, Turn
 
 JSON = FileFormat(to_json, head=b"[\n", between=b",\n", tail=b"\n]\n")
 """One array of records (docs/reference/trajectory.md)."""

@@ -7,19 +7,15 @@ begun, and are marked as such.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from swe_rollout.export.files import FileFormat, encode
 from swe_rollout.tokens.branch import BranchKind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from swe_rollout.trajectory import Trajectory
-    from swe_rollout.turn import ToolCall, Turn
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.turn import ToolCall, Turn
 
 
 class EventType(StrEnum):

@@ -9,15 +9,11 @@ from array import array
 from collections import Counter
 from dataclasses import dataclass, field
 from math import ceil, sqrt
-from typing import TYPE_CHECKING
 
-from swe_rollout.sketch import DurationSketch
 from swe_rollout.spec.outcomes import OutcomeCounts
-from swe_rollout.turn import CallStatus
-
-if TYPE_CHECKING:
-    from swe_rollout.trajectory import Trajectory
-    from swe_rollout.turn import ToolCall, Turn
+from swe_rollout.types.durations import DurationSketch
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.turn import CallStatus, ToolCall, Turn
 
 NO_TOOL = "(no such tool)"
 """Stands for every name that no call with status `ok` had."""

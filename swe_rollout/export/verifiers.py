@@ -5,19 +5,13 @@ verifiers' `Branch` reads each path of the message graph back as one training sa
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from swe_rollout.errors import TaskError
+from swe_rollout.export.chat import Reading
 from swe_rollout.export.files import FileFormat, line
-from swe_rollout.export.message_graph import message_graph
-from swe_rollout.generation import FinishReason
-from swe_rollout.trajectory import StopReason
-
-if TYPE_CHECKING:
-    from swe_rollout.export.chat import Reading
-    from swe_rollout.export.message_graph import MessageNode
-    from swe_rollout.trajectory import Trajectory
-    from swe_rollout.turn import Turn
+from swe_rollout.export.message_graph import MessageNode, message_graph
+from swe_rollout.types.episode import StopReason
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.turn import FinishReason, Turn
 
 TRACE_VERSION = 1
 _STOPS = {

@@ -10,27 +10,24 @@ from __future__ import annotations
 import asyncio
 import secrets
 import statistics
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 import structlog
 
 from swe_rollout.errors import EpisodeError, TaskError, gather_all
 from swe_rollout.grading import rules
+from swe_rollout.grading.grader import Grader
 from swe_rollout.grading.wrong_patches import WrongPatch, make_wrong_patches
-from swe_rollout.quarantine import BadRow, Finding, GoldTimes
-from swe_rollout.redaction import redact
 from swe_rollout.sandbox.repository import Patch
-from swe_rollout.trajectory import EpisodeId
-from swe_rollout.verdict import TestStatus, Verdict, VerdictStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-
-    from swe_rollout.grading.grader import Grader
-    from swe_rollout.instance import Instance
+from swe_rollout.text.redaction import redact
+from swe_rollout.types.bad_rows import BadRow, Finding, GoldTimes
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.instance import Instance
+from swe_rollout.types.verdict import TestStatus, Verdict, VerdictStatus
 
 T = TypeVar("T")
 log = structlog.get_logger()

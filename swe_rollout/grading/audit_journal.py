@@ -6,20 +6,17 @@ file is written from it: the rows that failed a check, all at once.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO
+from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
 from swe_rollout.errors import UsageError
 from swe_rollout.grading.audit import Audit
-from swe_rollout.quarantine import MAX_LINE_BYTES, BadRow
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-    from pathlib import Path
-
-    from swe_rollout.instance import Instance
+from swe_rollout.types.bad_rows import MAX_LINE_BYTES, BadRow
+from swe_rollout.types.instance import Instance
 
 Key = tuple[str, str]
 """The id and the digest of a row."""

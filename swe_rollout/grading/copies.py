@@ -9,19 +9,15 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import structlog
 
 from swe_rollout.errors import SandboxError
 from swe_rollout.grading import leftovers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from swe_rollout.instance import Instance
-    from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.types.instance import Instance
 
 log = structlog.get_logger()
 _NOT_FOUND = 127

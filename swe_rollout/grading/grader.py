@@ -9,9 +9,10 @@ in the process of the tests, though, so a run that resolves the task has to stan
 from __future__ import annotations
 
 import hashlib
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import structlog
 
@@ -26,27 +27,20 @@ from swe_rollout.errors import (
 from swe_rollout.grading.copies import find_copies
 from swe_rollout.grading.limits import Controls, too_large
 from swe_rollout.grading.parsers import load_parser
-from swe_rollout.grading.proof import TWIN_PARTS, Proofs, shown, suspicions
+from swe_rollout.grading.parsers.base import NamedLogParser
+from swe_rollout.grading.proof import TWIN_PARTS, Proof, Proofs, shown, suspicions
 from swe_rollout.grading.reward_file import FolderRun
-from swe_rollout.grading.run import Run, without_tests
+from swe_rollout.grading.run import Run, RunResult, without_tests
 from swe_rollout.grading.solution import solve
+from swe_rollout.grading.twins import Twin
 from swe_rollout.sandbox import repository
-from swe_rollout.sandbox.base import Role, SandboxRequest
+from swe_rollout.sandbox.base import Role, Sandbox, SandboxProvider, SandboxRequest
+from swe_rollout.sandbox.repository import Patch
 from swe_rollout.spec.grading import Integrity
-from swe_rollout.verdict import TestLog, Verdict, VerdictStatus
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
-
-    from swe_rollout.grading.parsers.base import NamedLogParser
-    from swe_rollout.grading.proof import Proof
-    from swe_rollout.grading.run import RunResult
-    from swe_rollout.grading.twins import Twin
-    from swe_rollout.instance import Instance
-    from swe_rollout.sandbox.base import Sandbox, SandboxProvider
-    from swe_rollout.sandbox.repository import Patch
-    from swe_rollout.spec.model import Use
-    from swe_rollout.trajectory import EpisodeId
+from swe_rollout.spec.model import Use
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.instance import Instance
+from swe_rollout.types.verdict import TestLog, Verdict, VerdictStatus
 
 _BASE_ATTEMPT = 1000
 """Added to an attempt's number for a second sandbox beside the first."""

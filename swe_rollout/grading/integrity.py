@@ -5,14 +5,10 @@ Findings inform people and policies; the grader says which of them decide.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Mapping
 
-from swe_rollout.verdict import TestStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
-
-    from swe_rollout.grading.parsers.base import Result
+from swe_rollout.grading.parsers.base import Result
+from swe_rollout.types.verdict import TestStatus
 
 _SHOWN = 10
 _BAD = frozenset({TestStatus.FAILED, TestStatus.ERROR})

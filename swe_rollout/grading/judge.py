@@ -12,20 +12,24 @@ import asyncio
 import itertools
 import re
 import secrets
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from swe_rollout.engine.chat.base import AssistantMessage, ChatRequest, UserMessage
+from swe_rollout.engine.chat.base import (
+    AssistantMessage,
+    ChatEngine,
+    ChatMessage,
+    ChatRequest,
+    ChatResponse,
+    UserMessage,
+)
 from swe_rollout.engine.chat.function import chat_engine
 from swe_rollout.engine.chat.http import http_engine
 from swe_rollout.errors import EngineError, InternalError
-from swe_rollout.generation import FinishReason
 from swe_rollout.grading.rewards import RewardInput, Score
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.spec.reward_terms import JudgeOptions, read_options
-from swe_rollout.trajectory import EpisodeId
-
-if TYPE_CHECKING:
-    from swe_rollout.engine.chat.base import ChatEngine, ChatMessage, ChatResponse
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.turn import FinishReason
 
 _SYSTEM: Final = """\
 You grade a change to a program. You are shown texts between lines with the marker {marker}. \

@@ -7,15 +7,13 @@ somebody else has no report that agrees with it.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from xml.etree import ElementTree as ET
 
-from swe_rollout.verdict import TestStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+from swe_rollout.types.verdict import TestStatus
 
 MAX_BYTES: Final = 64 << 20
 _PYTEST: Final = re.compile(

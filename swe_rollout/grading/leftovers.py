@@ -11,19 +11,15 @@ from __future__ import annotations
 import posixpath
 import re
 import secrets
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Iterable, Iterator
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Final
 
 import structlog
 
 from swe_rollout.errors import SandboxError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
-    from importlib.resources.abc import Traversable
-
-    from swe_rollout.sandbox.base import Sandbox
-
-from importlib.resources import files
+from swe_rollout.sandbox.base import Sandbox
 
 log = structlog.get_logger()
 _SEARCH_S: Final = 300.0

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from typing import TYPE_CHECKING
 
 from swe_rollout.errors import GraderError, SandboxDestroyedError
-
-if TYPE_CHECKING:
-    from swe_rollout.grading.proof import RunTests
-    from swe_rollout.instance import Instance
+from swe_rollout.grading.proof import RunTests
+from swe_rollout.types.instance import Instance
 
 _MOST_KEPT = 1 << 12
 CONTROL_PART = 100

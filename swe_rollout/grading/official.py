@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
+from typing import Final
 
 _INSTALL: Final = re.compile(r"^(?:python[\d.]* -m )?pip3? install\b.*$", re.MULTILINE)
 _EDITABLE: Final = re.compile(r"\s(?:-e|--editable)[\s=]+['\"]?\.(?:['\"\[\s]|$)")

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from swe_rollout.errors import TaskError
-
-if TYPE_CHECKING:
-    from swe_rollout.instance import Evaluation
+from swe_rollout.types.instance import Evaluation
 
 _BEGIN: Final = re.compile(r"^\s*(?::|echo) '>>>>> Start Test Output'\s*$", re.MULTILINE)
 _END: Final = re.compile(r"^\s*(?::|echo) '>>>>> End Test Output'\s*$", re.MULTILINE)

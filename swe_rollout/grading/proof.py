@@ -7,19 +7,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from swe_rollout.grading import junit
-from swe_rollout.grading.twins import Gold, Shown, make_twins
-from swe_rollout.verdict import TestStatus, VerdictStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from swe_rollout.grading.run import RunResult
-    from swe_rollout.grading.twins import Twin
-    from swe_rollout.instance import Instance
+from swe_rollout.grading.run import RunResult
+from swe_rollout.grading.twins import Gold, Shown, Twin, make_twins
+from swe_rollout.types.instance import Instance
+from swe_rollout.types.verdict import TestStatus, VerdictStatus
 
 _MOST_KEPT: Final = 1000
 _FIRST_PART: Final = 1

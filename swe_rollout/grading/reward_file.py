@@ -9,23 +9,19 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from swe_rollout.errors import TaskError
 from swe_rollout.grading import integrity
 from swe_rollout.grading.program import program
+from swe_rollout.grading.rewards import RewardInput
 from swe_rollout.grading.steering import Task
 from swe_rollout.sandbox import delta, folders
+from swe_rollout.sandbox.base import ExecResult, Sandbox
 from swe_rollout.sandbox.patch_text import touched_paths
-from swe_rollout.verdict import TestReport, TestStatus, Verdict, VerdictStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from swe_rollout.grading.rewards import RewardInput
-    from swe_rollout.instance import Instance
-    from swe_rollout.sandbox.base import ExecResult, Sandbox
+from swe_rollout.types.instance import Instance
+from swe_rollout.types.verdict import TestReport, TestStatus, Verdict, VerdictStatus
 
 REWARD = "reward"
 RESOLVED_AT = 1.0

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from swe_rollout.grading import rules
+from swe_rollout.grading.rewards import RewardInput
 from swe_rollout.spec.reward_terms import (
     BudgetOptions,
     FormatOptions,
@@ -12,15 +13,9 @@ from swe_rollout.spec.reward_terms import (
     Tests,
     read_options,
 )
-from swe_rollout.turn import CallStatus
-from swe_rollout.verdict import VerdictStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from swe_rollout.grading.rewards import RewardInput
-    from swe_rollout.instance import Rule
-    from swe_rollout.verdict import TestStatus
+from swe_rollout.types.instance import Rule
+from swe_rollout.types.turn import CallStatus
+from swe_rollout.types.verdict import TestStatus, VerdictStatus
 
 
 class Fraction:

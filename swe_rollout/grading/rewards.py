@@ -7,23 +7,18 @@ grading and never a score: the episode is recorded without a reward.
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Final, Protocol, SupportsFloat, runtime_checkable
+from typing import Final, Protocol, SupportsFloat, runtime_checkable
 
 from swe_rollout.errors import EpisodeError, GraderError
 from swe_rollout.extension import ExtensionPoint
 from swe_rollout.spec.grading import RewardUse
-from swe_rollout.verdict import Reward, RewardTerm, VerdictStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.instance import Instance
-    from swe_rollout.trajectory import StopReason
-    from swe_rollout.turn import ToolCall, Turn
-    from swe_rollout.verdict import Verdict
+from swe_rollout.types.episode import StopReason
+from swe_rollout.types.instance import Instance
+from swe_rollout.types.turn import ToolCall, Turn
+from swe_rollout.types.verdict import Reward, RewardTerm, Verdict, VerdictStatus
 
 _MODEL_CHARS: Final = 256
 _ANSWER_CHARS: Final = 4000

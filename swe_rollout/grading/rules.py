@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from swe_rollout.grading.parsers.text import untimed
-from swe_rollout.instance import Expected, Rule
-from swe_rollout.verdict import TestReport, TestStatus, VerdictStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from swe_rollout.types.instance import Expected, Rule
+from swe_rollout.types.verdict import TestReport, TestStatus, VerdictStatus
 
 FIXED = frozenset({TestStatus.PASSED, TestStatus.XFAIL})
 """Of tests to fix: they pass, or fail as their authors expect."""

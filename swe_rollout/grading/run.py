@@ -7,26 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from swe_rollout.grading import integrity, junit, rules
 from swe_rollout.grading import official as official_script
+from swe_rollout.grading.junit import Case
+from swe_rollout.grading.parsers.base import NamedLogParser
 from swe_rollout.grading.program import program
 from swe_rollout.grading.test_files import mutated_patch
+from swe_rollout.grading.twins import TestFile, Twin
 from swe_rollout.grading.working_tree import AppliedPatch, WorkingTree
 from swe_rollout.sandbox import repository
+from swe_rollout.sandbox.base import ExecResult, Sandbox
 from swe_rollout.sandbox.patch_text import touched_paths
-from swe_rollout.verdict import TestReport, TestStatus, VerdictStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from swe_rollout.grading.junit import Case
-    from swe_rollout.grading.parsers.base import NamedLogParser
-    from swe_rollout.grading.twins import TestFile, Twin
-    from swe_rollout.instance import Instance
-    from swe_rollout.sandbox.base import ExecResult, Sandbox
+from swe_rollout.types.instance import Instance
+from swe_rollout.types.verdict import TestReport, TestStatus, VerdictStatus
 
 MAX_LOG_BYTES = 32 << 20
 TAIL_CHARS = 4000

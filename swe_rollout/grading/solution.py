@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from swe_rollout.errors import TaskError
 from swe_rollout.sandbox import folders, workspace
+from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.sandbox.repository import Patch
-
-if TYPE_CHECKING:
-    from swe_rollout.instance import FolderTask
-    from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.types.instance import FolderTask
 
 
 async def solve(sandbox: Sandbox, task: FolderTask) -> Patch:

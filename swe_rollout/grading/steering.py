@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+from typing import Final
 
 _STEERING: Final = (
     "conftest.py",

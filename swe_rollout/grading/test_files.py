@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 from swe_rollout.errors import SandboxError
-from swe_rollout.grading.twins import TestFile
+from swe_rollout.grading.twins import TestFile, Twin
+from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.sandbox.patch_text import file_diffs
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.grading.twins import Twin
-    from swe_rollout.sandbox.base import Sandbox
 
 _MOST_FILES: Final = 50
 _LARGEST_BYTES: Final = 1 << 20

@@ -7,15 +7,12 @@ deep, gets no edit.
 from __future__ import annotations
 
 import ast
+import random
 import re
 import string
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Collection, Iterator
 
 _LARGEST_CHARS = 1 << 20
 _SHORTEST_WITNESS = 4

@@ -12,18 +12,14 @@ from __future__ import annotations
 import ast
 import random
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from swe_rollout.grading.twin_edits import Edit, Source, changed, failing
-from swe_rollout.verdict import TestStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from swe_rollout.grading.twin_edits import TestFunction
-    from swe_rollout.instance import Expected
+from swe_rollout.grading.twin_edits import Edit, Source, TestFunction, changed, failing
+from swe_rollout.types.instance import Expected
+from swe_rollout.types.verdict import TestStatus
 
 _MOST_KEPT: Final = 50
 """Tests to keep passing whose twins fail as well; tests to fix have twins in any number."""

@@ -7,19 +7,15 @@ Needs no model. Used by the command line and by people who build datasets.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from swe_rollout.errors import gather_all
+from swe_rollout.grading.grader import Grader
 from swe_rollout.sandbox.repository import Patch
-from swe_rollout.trajectory import EpisodeId
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from swe_rollout.grading.grader import Grader
-    from swe_rollout.instance import Instance
-    from swe_rollout.verdict import Verdict
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.instance import Instance
+from swe_rollout.types.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True)

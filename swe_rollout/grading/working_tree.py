@@ -6,24 +6,19 @@ What a patch does to keep them out, or to steer them, is refused or undone. Used
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import TYPE_CHECKING
 
 from swe_rollout.errors import GraderError, TaskError
 from swe_rollout.grading import integrity, steering
 from swe_rollout.grading.program import program
 from swe_rollout.grading.test_files import read_test_files
-from swe_rollout.grading.twins import other_files
+from swe_rollout.grading.twins import TestFile, other_files
 from swe_rollout.sandbox import repository
+from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.sandbox.patch_text import touched_paths
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from swe_rollout.grading.twins import TestFile
-    from swe_rollout.instance import Instance
-    from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.types.instance import Instance
 
 _DOES_NOT_APPLY = 60
 _PATCH_IN_THE_WAY = 61

@@ -9,18 +9,15 @@ from __future__ import annotations
 import ast
 import asyncio
 import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from swe_rollout.sandbox import repository
+from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.sandbox.patch_text import file_diffs, touched_paths
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
-
-    from swe_rollout.instance import Instance
-    from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.types.instance import Instance
 
 _MOST_FILES: Final = 50
 _LARGEST_BYTES: Final = 1 << 20

@@ -10,16 +10,17 @@ each other: set the actor's `reward_norm` to null, and the trainer's own group s
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Hashable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
 from swe_rollout.errors import UsageError, gather_all
 from swe_rollout.integrations.areal_engine import ArealEngine
-from swe_rollout.integrations.areal_tensors import tensors
+from swe_rollout.integrations.areal_tensors import Tensors, tensors
 from swe_rollout.integrations.held import held, let_go
 from swe_rollout.integrations.needed import needed
-from swe_rollout.integrations.trainer_session import trainer_session
+from swe_rollout.integrations.trainer_session import TrainerSession, trainer_session
 from swe_rollout.launcher.job import RolloutJob
 from swe_rollout.training.failure_rate import FailureRateError
 
@@ -27,12 +28,7 @@ with needed("areal"):
     from areal.api import RolloutWorkflow
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Hashable, Mapping
-
     from areal.api import InferenceEngine
-
-    from swe_rollout.integrations.areal_tensors import Tensors
-    from swe_rollout.integrations.trainer_session import TrainerSession
 
 
 class SweWorkflow(RolloutWorkflow):  # type: ignore[misc]  # untyped here

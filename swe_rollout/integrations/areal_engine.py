@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from swe_rollout.engine.base import EngineInfo, TokenEngine
+from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.errors import UsageError
 from swe_rollout.integrations.engine_answer import generation_of
 from swe_rollout.integrations.needed import needed
+from swe_rollout.types.turn import Generation
 
 with needed("areal"):
     from areal.api import ModelRequest
@@ -15,9 +16,6 @@ with needed("areal"):
 
 if TYPE_CHECKING:
     from areal.api import InferenceEngine
-
-    from swe_rollout.engine.base import GenerateRequest
-    from swe_rollout.generation import Generation
 
 _ALL = 100_000_000
 """AReaL's `top_k` for the whole vocabulary."""

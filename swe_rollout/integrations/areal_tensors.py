@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import torch
 
 from swe_rollout.errors import UsageError
-from swe_rollout.training.samples import training_samples
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.training.samples import TrainingSample
-    from swe_rollout.trajectory import Trajectory
+from swe_rollout.training.samples import TrainingSample, training_samples
+from swe_rollout.types.trajectory import Trajectory
 
 Tensors: TypeAlias = "dict[str, torch.Tensor]"
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from swe_rollout.tokens.replay import RoutedExperts
+from swe_rollout.training.samples import TrainingSample
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
-
-    from swe_rollout.tokens.replay import RoutedExperts
-    from swe_rollout.training.samples import TrainingSample
 
 
 @dataclass(frozen=True, slots=True)

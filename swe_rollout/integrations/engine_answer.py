@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
 
+from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.errors import EngineError
-from swe_rollout.generation import FinishReason, Generation, WeightSpan
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.engine.base import GenerateRequest
+from swe_rollout.types.turn import FinishReason, Generation, WeightSpan
 
 _FINISHED = {
     "stop": FinishReason.STOP,

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+from collections.abc import Callable, Collection, Hashable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import structlog
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable
-    from contextlib import AbstractAsyncContextManager
 
 log = structlog.get_logger()
 _T = TypeVar("_T")

@@ -10,19 +10,16 @@ it, `ParkedEpisodes` are those that a trainer has not taken back yet.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from swe_rollout.engine.base import TokenEngine
+from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.errors import EngineError
-from swe_rollout.generation import FinishReason, Generation
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
-
-    from swe_rollout.engine.base import EngineInfo, GenerateRequest
-    from swe_rollout.trajectory import EpisodeId, Trajectory
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.turn import FinishReason, Generation
 
 POLL_S: Final = 0.25
 """How often an episode that runs no generation, such as a tool, looks for a stop."""

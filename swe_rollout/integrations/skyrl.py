@@ -12,29 +12,27 @@ mean and deviation are those of the graded ones; SkyRL's advantages need no rewa
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from swe_rollout.engine.base import TokenEngine
 from swe_rollout.errors import UsageError, gather_all
 from swe_rollout.integrations.held import held, let_go
 from swe_rollout.integrations.needed import needed
 from swe_rollout.integrations.trainer_session import trainer_session
+from swe_rollout.launcher.job import RolloutJob
+from swe_rollout.spec.policy import Sampling
 from swe_rollout.training.samples import SampleStatus, TrainingSample, training_samples
+from swe_rollout.types.trajectory import Trajectory
 
 with needed("skyrl"):
     from skyrl.train.generators.base import GeneratorInterface
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from skyrl.train.generators.base import GeneratorInput, GeneratorOutput, TrajectoryID
-
-    from swe_rollout.engine.base import TokenEngine
-    from swe_rollout.launcher.job import RolloutJob
-    from swe_rollout.spec.policy import Sampling
-    from swe_rollout.trajectory import Trajectory
 
 _STOP_REASONS = {
     SampleStatus.COMPLETED: "stop",

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from swe_rollout.engine.base import EngineInfo, TokenEngine
+from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.integrations.engine_answer import generation_of
+from swe_rollout.types.turn import Generation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from skyrl.backends.skyrl_train.inference_servers.base import InferenceEngineInterface
-
-    from swe_rollout.engine.base import GenerateRequest
-    from swe_rollout.generation import Generation
 
 
 class SkyRLEngine(TokenEngine):

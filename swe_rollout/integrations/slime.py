@@ -15,26 +15,22 @@ import asyncio
 import copy
 import secrets
 import sys
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 
 from swe_rollout.errors import UsageError
 from swe_rollout.integrations import slime_async
 from swe_rollout.integrations.held import held
+from swe_rollout.integrations.parking import RunningEpisode
 from swe_rollout.integrations.slime_rewards import has_reward, reward_post_process
 from swe_rollout.integrations.slime_samples import fill, fill_parked, notes_of, reset, say
-from swe_rollout.integrations.slime_session import job_of, open_slime, router_of
+from swe_rollout.integrations.slime_session import SlimeSession, job_of, open_slime, router_of
 from swe_rollout.training.failure_rate import FailureRateError
 from swe_rollout.training.samples import training_samples
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from swe_rollout.integrations.parking import RunningEpisode
-    from swe_rollout.integrations.slime_session import SlimeSession
-    from swe_rollout.trajectory import Trajectory
+from swe_rollout.types.trajectory import Trajectory
 
 __all__ = ["generate", "has_reward", "reward_post_process"]
 log = structlog.get_logger()

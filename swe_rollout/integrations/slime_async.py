@@ -8,12 +8,10 @@ slime's own only logs what a generate function raises, and waits for other group
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Coroutine
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
-    from swe_rollout.training.failure_rate import FailureRateError
+from swe_rollout.training.failure_rate import FailureRateError
 
 POLL_S: Final = 0.25
 _STOPPED: Final = "swe_rollout_stopped"

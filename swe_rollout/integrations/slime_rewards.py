@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from swe_rollout.training.groups import Scale, Score, grpo_advantages
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
 
 _NORMALIZED: Final = ("grpo", "gspo", "cispo", "reinforce_plus_plus_baseline")
 _SCALED: Final = ("grpo", "gspo", "cispo")

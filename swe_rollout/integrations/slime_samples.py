@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from swe_rollout.agent.renderer import Renderer
 from swe_rollout.integrations.columns import Columns, runs
-from swe_rollout.training.samples import SampleStatus
-
-if TYPE_CHECKING:
-    from swe_rollout.agent.renderer import Renderer
-    from swe_rollout.integrations.parking import TokensSoFar
-    from swe_rollout.training.samples import TrainingSample
-    from swe_rollout.trajectory import Trajectory
+from swe_rollout.integrations.parking import TokensSoFar
+from swe_rollout.training.samples import SampleStatus, TrainingSample
+from swe_rollout.types.trajectory import Trajectory
 
 NOTES: Final = "swe_rollout"
 """The key of what is said of a sample in its metadata."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from pathlib import Path
+from typing import Any, Final, Protocol
 
+from swe_rollout.engine.base import TokenEngine
 from swe_rollout.engine.pool.pool import EnginePool
 from swe_rollout.errors import UsageError
 from swe_rollout.integrations.parking import Episodes, ParkingEngine, RunningEpisode
-from swe_rollout.integrations.trainer_session import trainer_session
+from swe_rollout.integrations.trainer_session import TrainerSession, trainer_session
 from swe_rollout.launcher.job import RolloutJob
 from swe_rollout.spec.policy import (
     Policy,
@@ -19,15 +22,8 @@ from swe_rollout.spec.policy import (
     Sampling,
     SglangPolicy,
 )
-from swe_rollout.trajectory import EpisodeId
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
-    from pathlib import Path
-
-    from swe_rollout.engine.base import TokenEngine
-    from swe_rollout.integrations.trainer_session import TrainerSession
-    from swe_rollout.worker.session import Session
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.worker.session import Session
 
 ENVIRONMENT: Final = "SWE_ROLLOUT_JOB"
 PARK_S: Final = 600.0

@@ -9,6 +9,7 @@ and every column is cut as the targets are.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -17,21 +18,17 @@ import numpy as np
 
 from swe_rollout.errors import UsageError
 from swe_rollout.integrations.needed import needed
+from swe_rollout.tokens.branch import Branch
 from swe_rollout.tokens.log import SegmentKind
-from swe_rollout.training.samples import training_samples
+from swe_rollout.training.samples import TrainingSample, training_samples
+from swe_rollout.types.trajectory import Trajectory
 
 with needed("tinker"):
     import tinker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from tinker_cookbook.rl.types import Trajectory as CookbookTrajectory
     from tinker_cookbook.rl.types import TrajectoryGroup
-
-    from swe_rollout.tokens.branch import Branch
-    from swe_rollout.training.samples import TrainingSample
-    from swe_rollout.trajectory import Trajectory
 
 
 def datums(trajectory: Trajectory, advantage: float) -> list[tinker.Datum]:

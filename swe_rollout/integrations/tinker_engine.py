@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from swe_rollout.engine.base import EngineInfo, TokenEngine
+from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.errors import UsageError
 from swe_rollout.integrations.engine_answer import generation_of
 from swe_rollout.integrations.needed import needed
+from swe_rollout.types.turn import Generation
 
 with needed("tinker"):
     import tinker
-
-if TYPE_CHECKING:
-    from swe_rollout.engine.base import GenerateRequest
-    from swe_rollout.generation import Generation
 
 
 class TinkerEngine(TokenEngine):

@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from swe_rollout.engine.base import TokenEngine
+from swe_rollout.errors import Boundary
+from swe_rollout.launcher.job import RolloutJob
+from swe_rollout.spec.policy import Sampling
 from swe_rollout.training.failure_rate import FailureRate, FailureRateError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
-
-    from swe_rollout.engine.base import TokenEngine
-    from swe_rollout.errors import Boundary
-    from swe_rollout.launcher.job import RolloutJob
-    from swe_rollout.spec.policy import Sampling
-    from swe_rollout.training.groups import Group
-    from swe_rollout.trajectory import Trajectory
-    from swe_rollout.worker.session import Session
+from swe_rollout.training.groups import Group
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.worker.session import Session
 
 BLOCK: Final = 2**24
 """Samples of one task that a process can number."""

@@ -9,18 +9,16 @@ Every sampled token stands in one branch of a trace, so that training all branch
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
+from swe_rollout.export.chat import Reading
 from swe_rollout.export.verifiers import trace
 from swe_rollout.integrations.needed import needed
 from swe_rollout.training.samples import training_samples
+from swe_rollout.types.trajectory import Trajectory
 
 with needed("verifiers"):
     from verifiers.v1.trace import WireTrace
-
-if TYPE_CHECKING:
-    from swe_rollout.export.chat import Reading
-    from swe_rollout.trajectory import Trajectory
 
 
 class TrainingColumns(TypedDict):

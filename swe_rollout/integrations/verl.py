@@ -8,28 +8,25 @@ its group goes on without it. The older one takes exactly one, so a failure ther
 from __future__ import annotations
 
 import os
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from swe_rollout.errors import UsageError
 from swe_rollout.integrations.held import held
 from swe_rollout.integrations.needed import needed
-from swe_rollout.integrations.trainer_session import trainer_session
+from swe_rollout.integrations.trainer_session import TrainerSession, trainer_session
 from swe_rollout.integrations.verl_engine import VerlEngine
 from swe_rollout.integrations.verl_outputs import outputs
 from swe_rollout.launcher.job import RolloutJob
 from swe_rollout.spec.policy import Sampling
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.worker.session import Session
 
 with needed("verl"):
     from verl.experimental.agent_loop.agent_loop import AgentLoopBase, register
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-
-    from swe_rollout.integrations.trainer_session import TrainerSession
-    from swe_rollout.worker.session import Session
 
 ENVIRONMENT: Final = "SWE_ROLLOUT_JOB"
 

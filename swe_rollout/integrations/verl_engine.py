@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -16,17 +17,13 @@ from uuid import uuid4
 
 import numpy as np
 
-from swe_rollout.engine.base import EngineInfo, TokenEngine
+from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.errors import EngineError
-from swe_rollout.generation import FinishReason, Generation, WeightSpan
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.turn import FinishReason, Generation, WeightSpan
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
-
-    from swe_rollout.engine.base import GenerateRequest
-    from swe_rollout.trajectory import EpisodeId
 
 PATIENCE_S: Final = 1800.0
 """How long a call waits for servers that abort everything at once, as while weights are loaded."""

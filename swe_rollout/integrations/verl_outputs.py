@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 
 from swe_rollout.errors import SweRolloutError
 from swe_rollout.integrations.columns import Columns
 from swe_rollout.integrations.needed import needed
+from swe_rollout.integrations.verl_engine import Seen
 from swe_rollout.training.samples import SampleStatus, TrainingSample, training_samples
+from swe_rollout.types.trajectory import Trajectory
 
 with needed("verl"):
     from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
 
-if TYPE_CHECKING:
-    from swe_rollout.integrations.verl_engine import Seen
-    from swe_rollout.trajectory import Trajectory
 
 log = structlog.get_logger()
 

@@ -17,36 +17,32 @@ import asyncio
 import os
 import secrets
 import weakref
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from swe_rollout.agent.tools import toolbox
 from swe_rollout.agent.tools.base import ToolContext
 from swe_rollout.agent.tools.state import ToolState
 from swe_rollout.context import Attempt
-from swe_rollout.engine.base import EngineInfo, TokenEngine
+from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.errors import InternalError, UsageError
 from swe_rollout.integrations.held import held
 from swe_rollout.integrations.needed import needed
 from swe_rollout.integrations.trainer_session import block_by_chance
 from swe_rollout.launcher.job import RolloutJob
 from swe_rollout.sandbox import repository
+from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.testing.tiny import tokenizer_path
-from swe_rollout.trajectory import EpisodeId
-from swe_rollout.turn import CallStatus, ToolCall
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.turn import CallStatus, Generation, ToolCall
+from swe_rollout.worker.session import Session
 
 with needed("verl"):
     from verl.tools.base_tool import BaseTool
     from verl.tools.schemas import OpenAIFunctionToolSchema, ToolResponse
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-
-    from swe_rollout.engine.base import GenerateRequest
-    from swe_rollout.generation import Generation
-    from swe_rollout.sandbox.base import Sandbox
-    from swe_rollout.worker.session import Session
 
 ENVIRONMENT: Final = "SWE_ROLLOUT_JOB"
 

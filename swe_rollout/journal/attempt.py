@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import structlog
 
+from swe_rollout.agent.context import AgentContext
+from swe_rollout.context import Attempt, JobContext
 from swe_rollout.errors import (
     SandboxDestroyedError,
     StoreError,
@@ -18,27 +20,26 @@ from swe_rollout.errors import (
 from swe_rollout.journal.base import Workplace, start
 from swe_rollout.journal.entries import Chunk, DamagedChunkError, End, Restored
 from swe_rollout.journal.errors import DivergedError
+from swe_rollout.journal.fork_point import ForkPoint
 from swe_rollout.journal.playing import playing_on, taped_context
-from swe_rollout.journal.reading import header_of, read, would_lack
-from swe_rollout.journal.restoring import as_it_was, begin_from, end_orphans, rebuild
+from swe_rollout.journal.reading import Earlier, read
+from swe_rollout.journal.restoring import (
+    as_it_was,
+    begin_from,
+    end_orphans,
+    header_of,
+    rebuild,
+    would_lack,
+)
 from swe_rollout.journal.tape import Tape
 from swe_rollout.journal.worlds import NoSandbox, NoTurns
 from swe_rollout.journal.writer import JournalWriter
 from swe_rollout.sandbox import workspace
-from swe_rollout.sandbox.base import Snapshots
+from swe_rollout.sandbox.base import Sandbox, Snapshots
 from swe_rollout.sandbox.repository import Patch
-from swe_rollout.trajectory import Resumption
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from swe_rollout.agent.context import AgentContext
-    from swe_rollout.context import Attempt, JobContext
-    from swe_rollout.journal.fork_point import ForkPoint
-    from swe_rollout.journal.reading import Earlier
-    from swe_rollout.sandbox.base import Sandbox
-    from swe_rollout.store.journals import JournalRef, Journals
-    from swe_rollout.turn import Turn
+from swe_rollout.store.journals import JournalRef, Journals
+from swe_rollout.types.episode import Resumption
+from swe_rollout.types.turn import Turn
 
 log = structlog.get_logger()
 

@@ -5,23 +5,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from swe_rollout.agent.context import AgentContext
+from swe_rollout.context import Attempt, JobContext
 from swe_rollout.errors import SandboxError, boundary
 from swe_rollout.sandbox import workspace
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from swe_rollout.agent.context import AgentContext
-    from swe_rollout.context import Attempt, JobContext
-    from swe_rollout.sandbox.base import Sandbox
-    from swe_rollout.sandbox.repository import Patch
-    from swe_rollout.sandbox.workspace import Base
-    from swe_rollout.trajectory import Resumption
-    from swe_rollout.turn import Turn
+from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.sandbox.repository import Patch
+from swe_rollout.sandbox.workspace import Base
+from swe_rollout.types.episode import Resumption
+from swe_rollout.types.turn import Turn
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,20 +8,16 @@ again and is given the same answers does the same. A `Chunk` is what one write m
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 import numpy as np
 import zstandard
 
 from swe_rollout.engine.chat.base import AssistantMessage, ChatCall, ChatResponse
-from swe_rollout.generation import FinishReason, Generation, WeightSpan
-from swe_rollout.sandbox.base import SandboxMark
+from swe_rollout.sandbox.base import SandboxDelta, SandboxMark
 from swe_rollout.tokens.replay import ReplayRows
-from swe_rollout.turn import Observation
-
-if TYPE_CHECKING:
-    from swe_rollout.sandbox.base import SandboxDelta
+from swe_rollout.types.turn import FinishReason, Generation, Observation, WeightSpan
 
 MAX_CHUNK_BYTES: Final = 1 << 30
 """Largest chunk that is unpacked."""

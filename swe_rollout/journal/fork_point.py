@@ -7,25 +7,20 @@ turn after them is asked of the engine, with the fork's own seed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from swe_rollout.errors import UsageError
+from swe_rollout.journal.entries import Delta, Entry, Header
+from swe_rollout.journal.errors import DivergedError
+from swe_rollout.journal.kept import Stretch
 from swe_rollout.journal.reading import Earlier, running_in, sandbox_deltas, unsaved_in
-from swe_rollout.trajectory import ForkedFrom
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.journal.entries import Delta, Entry, Header
-    from swe_rollout.journal.errors import DivergedError
-    from swe_rollout.journal.kept import Stretch
-    from swe_rollout.sandbox.base import SandboxDelta
-    from swe_rollout.store.journals import JournalRef
-    from swe_rollout.tokens.branch import Branch
-    from swe_rollout.trajectory import EpisodeId
-    from swe_rollout.turn import Turn
+from swe_rollout.sandbox.base import SandboxDelta
+from swe_rollout.store.journals import JournalRef
+from swe_rollout.tokens.branch import Branch
+from swe_rollout.types.episode import EpisodeId, ForkedFrom
+from swe_rollout.types.turn import Turn
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,13 @@ trusted as a chunk: `decode_kept` takes nothing but the shape, `check_values` lo
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
 from swe_rollout.journal.entries import (
+    Chunk,
     DamagedChunkError,
     Delta,
     Entry,
@@ -21,12 +23,7 @@ from swe_rollout.journal.entries import (
     Sampled,
 )
 from swe_rollout.journal.reading import check_entries
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.journal.entries import Chunk
-    from swe_rollout.trajectory import Trajectory
+from swe_rollout.types.trajectory import Trajectory
 
 VERSION: Final = 1
 _HEX: Final = re.compile(r"(?:[0-9a-f]{2}){1,64}")

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
+from swe_rollout.agent.context import AgentContext
 from swe_rollout.agent.tools.marks import MARKS, Marks
-from swe_rollout.journal.wrappers import JournaledSandbox, journaled_parts
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from swe_rollout.agent.context import AgentContext
-    from swe_rollout.context import Attempt, JobContext
-    from swe_rollout.journal.base import Workplace
-    from swe_rollout.journal.tape import Tape
-    from swe_rollout.journal.wrappers import Barriers
-    from swe_rollout.turn import Turn
+from swe_rollout.context import Attempt, JobContext
+from swe_rollout.journal.base import Workplace
+from swe_rollout.journal.tape import Tape
+from swe_rollout.journal.wrappers import Barriers, JournaledSandbox, journaled_parts
+from swe_rollout.types.turn import Turn
 
 
 def taped_context(

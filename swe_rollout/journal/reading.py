@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.journal.entries import (
@@ -22,13 +23,7 @@ from swe_rollout.journal.entries import (
 )
 from swe_rollout.journal.tape import TURN
 from swe_rollout.sandbox.base import SandboxDelta
-from swe_rollout.spec.retry import Resume
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.context import Attempt, JobContext
-    from swe_rollout.store.journals import JournalRef
+from swe_rollout.store.journals import JournalRef
 
 _WHOLE: Final = "/: "
 """What stands before the reason where a delta could not be taken at all."""
@@ -154,47 +149,6 @@ def _check_entry(entry: Entry) -> None:
             raise DamagedChunkError(f"what was sampled can't be read: {error}") from error
         if len(found.token_ids) != len(found.logprobs) or not all(map(isfinite, found.logprobs)):
             raise DamagedChunkError("its tokens and their logprobs are not equally many numbers")
-
-
-def header_of(
-    attempt: Attempt, context: JobContext, *, seed: str, workdir: str, base: str
-) -> Header:
-    """Return the header of an attempt that begins."""
-    renderer = context.agent.renderer
-    return Header(
-        attempt=attempt.number,
-        spec=context.spec_digest,
-        extensions=tuple(file.sha256 for file in context.extensions),
-        instance=attempt.instance.digest,
-        policy=context.policy(attempt.episode),
-        tokenizer=renderer.fingerprint if renderer else "",
-        seed=seed,
-        workdir=workdir,
-        base=base,
-        fork=context.fork.key if context.fork else "",
-    )
-
-
-def why_not(earlier: Earlier, attempt: Attempt, context: JobContext) -> str:
-    """Say why an attempt can't go on with a journal; empty where it can."""
-    then = earlier.header
-    now = header_of(attempt, context, seed=then.seed, workdir=then.workdir, base=then.base)
-    changed = [
-        name for name in Header.__struct_fields__ if getattr(then, name) != getattr(now, name)
-    ]
-    if changed:
-        return f"it is of another {' and '.join(changed)}"
-    if not earlier.can_be_rebuilt:
-        return "its sandbox can't be rebuilt"
-    return ""
-
-
-def would_lack(earlier: Earlier, context: JobContext) -> str:
-    """Say what forbids to go on in a sandbox that is rebuilt; empty where nothing does."""
-    if context.retry.resume is Resume.BEST or not earlier.lost:
-        return ""
-    lost = "; ".join(earlier.lost[:3])
-    return f"its sandbox would lack {lost} (spec.retry.resume: best goes on without)"
 
 
 def _is_of_a_file(unsaved: str) -> bool:

@@ -1,19 +1,57 @@
-"""Bring a sandbox to where a journal ends: attach to the one that lives, or rebuild it."""
+"""Go on with a journal: decide whether an attempt may, and bring its sandbox to where it ends."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from swe_rollout.context import Attempt, JobContext
 from swe_rollout.errors import SandboxError, boundary
 from swe_rollout.journal.base import Workplace
+from swe_rollout.journal.entries import Header
 from swe_rollout.journal.errors import DivergedError
-from swe_rollout.sandbox.base import Snapshots
+from swe_rollout.journal.fork_point import ForkPoint
+from swe_rollout.journal.reading import Earlier
+from swe_rollout.sandbox.base import Sandbox, Snapshots
+from swe_rollout.spec.retry import Resume
 
-if TYPE_CHECKING:
-    from swe_rollout.context import Attempt, JobContext
-    from swe_rollout.journal.fork_point import ForkPoint
-    from swe_rollout.journal.reading import Earlier
-    from swe_rollout.sandbox.base import Sandbox
+
+def header_of(
+    attempt: Attempt, context: JobContext, *, seed: str, workdir: str, base: str
+) -> Header:
+    """Return the header of an attempt that begins."""
+    renderer = context.agent.renderer
+    return Header(
+        attempt=attempt.number,
+        spec=context.spec_digest,
+        extensions=tuple(file.sha256 for file in context.extensions),
+        instance=attempt.instance.digest,
+        policy=context.policy(attempt.episode),
+        tokenizer=renderer.fingerprint if renderer else "",
+        seed=seed,
+        workdir=workdir,
+        base=base,
+        fork=context.fork.key if context.fork else "",
+    )
+
+
+def why_not(earlier: Earlier, attempt: Attempt, context: JobContext) -> str:
+    """Say why an attempt can't go on with a journal; empty where it can."""
+    then = earlier.header
+    now = header_of(attempt, context, seed=then.seed, workdir=then.workdir, base=then.base)
+    changed = [
+        name for name in Header.__struct_fields__ if getattr(then, name) != getattr(now, name)
+    ]
+    if changed:
+        return f"it is of another {' and '.join(changed)}"
+    if not earlier.can_be_rebuilt:
+        return "its sandbox can't be rebuilt"
+    return ""
+
+
+def would_lack(earlier: Earlier, context: JobContext) -> str:
+    """Say what forbids to go on in a sandbox that is rebuilt; empty where nothing does."""
+    if context.retry.resume is Resume.BEST or not earlier.lost:
+        return ""
+    lost = "; ".join(earlier.lost[:3])
+    return f"its sandbox would lack {lost} (spec.retry.resume: best goes on without)"
 
 
 async def end_orphans(attempt: Attempt, context: JobContext) -> None:

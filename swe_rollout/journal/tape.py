@@ -10,20 +10,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict, deque
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from swe_rollout.agent.tools.marks import ACTING
 from swe_rollout.engine.sglang.protocol import ContextOverflowError
 from swe_rollout.errors import EpisodeError, SandboxDestroyedError, SandboxError
-from swe_rollout.journal.entries import Cancelled, Entry, Refused
+from swe_rollout.journal.entries import Answer, Cancelled, Entry, Refused
 from swe_rollout.journal.errors import DivergedError
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Sequence
-
-    from swe_rollout.deadline import Deadline
-    from swe_rollout.journal.entries import Answer
+from swe_rollout.types.deadline import Deadline
 
 STALLED_S: Final = 60.0
 """A new request waits so long for agents that are still being given earlier answers."""

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
-from swe_rollout.journal.base import start
+from swe_rollout.agent.context import AgentContext
+from swe_rollout.context import Attempt, JobContext
+from swe_rollout.journal.base import Journal, Workplace, start
 from swe_rollout.journal.errors import DivergedError
+from swe_rollout.journal.fork_point import ForkPoint
 from swe_rollout.journal.playing import playing_on, taped_context
 from swe_rollout.journal.restoring import begin_from
 from swe_rollout.journal.tape import Tape
 from swe_rollout.journal.worlds import Unwritten
 from swe_rollout.sandbox import workspace
 from swe_rollout.sandbox.repository import Patch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from swe_rollout.agent.context import AgentContext
-    from swe_rollout.context import Attempt, JobContext
-    from swe_rollout.journal.base import Journal, Workplace
-    from swe_rollout.journal.fork_point import ForkPoint
-    from swe_rollout.turn import Turn
+from swe_rollout.types.turn import Turn
 
 
 class Unjournaled:

@@ -5,14 +5,17 @@ Each asks its tape first. So neither programs nor tools nor parsers know whether
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
-from swe_rollout.agent.tools.base import ActsOutside, Tool, Toolbox
-from swe_rollout.engine.base import TokenEngine
-from swe_rollout.engine.chat.base import ChatEngine
+from swe_rollout.agent.parts import AgentParts
+from swe_rollout.agent.tools.base import ActsOutside, Tool, Toolbox, ToolContext, ToolSpec
+from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
+from swe_rollout.engine.chat.base import ChatEngine, ChatRequest, ChatResponse
 from swe_rollout.journal.entries import (
+    Answer,
     Done,
     FileRead,
     Observed,
@@ -21,22 +24,11 @@ from swe_rollout.journal.entries import (
     Sampled,
     digest_of,
 )
-from swe_rollout.journal.tape import TURN, other_answer
+from swe_rollout.journal.tape import TURN, Tape, other_answer
 from swe_rollout.sandbox.base import MAX_OUTPUT_BYTES, ExecResult, Sandbox
 from swe_rollout.spec.policy import Sampling
-from swe_rollout.trajectory import EpisodeId
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-
-    from swe_rollout.agent.parts import AgentParts
-    from swe_rollout.agent.tools.base import ToolContext, ToolSpec
-    from swe_rollout.engine.base import EngineInfo, GenerateRequest
-    from swe_rollout.engine.chat.base import ChatRequest, ChatResponse
-    from swe_rollout.generation import Generation
-    from swe_rollout.journal.entries import Answer
-    from swe_rollout.journal.tape import Tape
-    from swe_rollout.turn import Observation
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.turn import Generation, Observation
 
 _T = TypeVar("_T")
 

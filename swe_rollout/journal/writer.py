@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 import structlog
@@ -27,21 +27,21 @@ from swe_rollout.journal.entries import (
     Chunk,
     DamagedChunkError,
     Delta,
+    End,
+    Entry,
+    Header,
     Mark,
+    Restored,
     compress,
     decode,
     encode,
 )
 from swe_rollout.journal.errors import TakenOverError
-from swe_rollout.redaction import has_secrets, holds_secret
-from swe_rollout.sandbox.base import Markable, SandboxDelta
+from swe_rollout.journal.tape import Tape
+from swe_rollout.sandbox.base import Markable, SandboxDelta, Snapshots
 from swe_rollout.sandbox.session.walk import records_of
-
-if TYPE_CHECKING:
-    from swe_rollout.journal.entries import End, Entry, Header, Restored
-    from swe_rollout.journal.tape import Tape
-    from swe_rollout.sandbox.base import Snapshots
-    from swe_rollout.store.journals import JournalRef, Journals
+from swe_rollout.store.journals import JournalRef, Journals
+from swe_rollout.text.redaction import has_secrets, holds_secret
 
 log = structlog.get_logger()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Protocol, TypedDict, TypeVar
 
@@ -24,8 +25,6 @@ from swe_rollout.worker.engines import ENGINES
 from swe_rollout.worker.sandboxes import SANDBOXES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from swe_rollout.extension import ExtensionPoint
     from swe_rollout.spec.job import RolloutJob
 

@@ -8,18 +8,16 @@ async with job.stream(trainer="t1") as groups:      with job.stream(trainer="t1"
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack
 from threading import Thread
+from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from swe_rollout.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
-    from contextlib import AbstractAsyncContextManager
-    from types import TracebackType
-
     from swe_rollout.training.group_source import GroupCounts, GroupSource
     from swe_rollout.training.groups import Group
     from swe_rollout.worker.live_groups import LiveGroups

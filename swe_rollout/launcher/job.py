@@ -8,6 +8,7 @@ for trajectory in job.trajectories(): ...
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
@@ -17,13 +18,11 @@ from pydantic import PrivateAttr
 
 from swe_rollout.launcher.logged_progress import LoggedProgress
 from swe_rollout.launcher.sync import run_sync
-from swe_rollout.logs import log_to_stderr
 from swe_rollout.spec import job as models
 from swe_rollout.spec.load import load_job, parse_job
+from swe_rollout.text.logs import log_to_stderr
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-
     from swe_rollout.engine.base import TokenEngine
     from swe_rollout.export.frame import FrameLibrary
     from swe_rollout.launcher.bring import Extensions
@@ -60,7 +59,7 @@ class RolloutJob(models.RolloutJob):
 
     def _repr_html_(self) -> str:
         """Show the job as a card in a notebook; nothing is read."""
-        from swe_rollout.cards import card
+        from swe_rollout.text.cards import card
 
         spec, limits = self.spec, self.spec.limits
         facts = {

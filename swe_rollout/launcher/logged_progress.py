@@ -8,8 +8,9 @@ import structlog
 
 if TYPE_CHECKING:
     from swe_rollout.progress import Phase
-    from swe_rollout.trajectory import EpisodeId, Failure, Trajectory
-    from swe_rollout.turn import Turn
+    from swe_rollout.types.episode import EpisodeId, Failure
+    from swe_rollout.types.trajectory import Trajectory
+    from swe_rollout.types.turn import Turn
 
 log = structlog.get_logger()
 

@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
-from swe_rollout.cards import Table, card
 from swe_rollout.live.progress import LiveProgress
 from swe_rollout.live.rows import rows_of, times_of
+from swe_rollout.text.cards import Table, card
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from contextlib import AbstractAsyncContextManager
-
     from swe_rollout.live.progress import LiveTitle
     from swe_rollout.live.snapshot import Snapshot
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import structlog
 
@@ -16,7 +16,6 @@ from swe_rollout.agent.prompts import MessageRole, Prompts, messages_of
 from swe_rollout.agent.tools.base import ToolError
 from swe_rollout.context import Attempt
 from swe_rollout.errors import EpisodeError, InternalError, UsageError, boundary
-from swe_rollout.instance import Instance
 from swe_rollout.launcher.logged_progress import LoggedProgress
 from swe_rollout.launcher.sync import run_sync
 from swe_rollout.progress import Phase
@@ -24,18 +23,16 @@ from swe_rollout.recorder import Recorder
 from swe_rollout.sandbox.base import MAX_OUTPUT_BYTES, Sandbox, SandboxProvider
 from swe_rollout.spec import job as models
 from swe_rollout.spec.load import parse_job
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.instance import Instance
 from swe_rollout.worker.assembly import assemble
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
-    from typing import NoReturn
-
     from swe_rollout.context import JobContext
     from swe_rollout.sandbox.base import ExecResult, SandboxRequest
     from swe_rollout.spec.agent import AgentSpec
     from swe_rollout.spec.job import RolloutJob
-    from swe_rollout.trajectory import Trajectory
+    from swe_rollout.types.trajectory import Trajectory
 
 log = structlog.get_logger()
 

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tenacity import AsyncRetrying, retry_if_result, wait_fixed
@@ -19,9 +21,6 @@ from swe_rollout.spec.dataset import SwebenchDataset
 from swe_rollout.spec.sandbox import PodSandbox, SandboxSpec
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-    from pathlib import Path
-
     from swe_rollout.cluster.job_objects import JobObject
     from swe_rollout.launcher.uploads import LocalFile, LocalRows
     from swe_rollout.spec.job import RolloutJob

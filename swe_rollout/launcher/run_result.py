@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from swe_rollout.export.frame import FrameLibrary
     from swe_rollout.launcher.stored_job import StoredJob
     from swe_rollout.store.summary import JobSummary
-    from swe_rollout.trajectory import Trajectory
+    from swe_rollout.types.trajectory import Trajectory
     from swe_rollout.worker.job import RunSummary
 
 

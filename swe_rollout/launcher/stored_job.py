@@ -5,6 +5,7 @@ Synchronous, in scripts and in notebooks. Needs the store alone: no cluster, no 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,16 +21,14 @@ from swe_rollout.store.summary import summarise
 from swe_rollout.training.failure_rate import MAX_FAILED_FRACTION, FailureRate
 from swe_rollout.training.group_source import Handout, Watch
 from swe_rollout.training.stored_groups import StoredGroups
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from swe_rollout.export.frame import FrameLibrary
     from swe_rollout.store.claims import Claim, Claims
     from swe_rollout.store.summary import JobSummary
     from swe_rollout.training.staleness import Staleness
-    from swe_rollout.trajectory import Trajectory
+    from swe_rollout.types.trajectory import Trajectory
 
 log = structlog.get_logger()
 _READ_BATCH = 32
@@ -50,7 +49,7 @@ class StoredJob:
 
     def _repr_html_(self) -> str:
         """Show where the job is, as a card in a notebook; the store is not read."""
-        from swe_rollout.cards import card
+        from swe_rollout.text.cards import card
 
         read = "summary() counts, frame() tabulates, trajectories() and groups() iterate"
         return card(f"StoredJob {self.name}", {"store": self.store_uri, "read": read})

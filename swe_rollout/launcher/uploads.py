@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,15 +16,12 @@ from urllib.parse import unquote
 
 from pydantic import ValidationError
 
-from swe_rollout.errors import DatasetError, Problem, UsageError
-from swe_rollout.paths import why_missing
+from swe_rollout.errors import DatasetError, Problem, UsageError, why_missing
 from swe_rollout.spec.job import ExtensionFile
 from swe_rollout.store.bucket import create_object
 from swe_rollout.store.layout import dataset_key, extension_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from swe_rollout.spec.dataset import SwebenchDataset
     from swe_rollout.spec.job import RolloutJob
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -12,8 +13,6 @@ from swe_rollout.live.snapshot import Count, Outcome, Snapshot
 from swe_rollout.spec.status import ConditionType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from swe_rollout.cluster.job_objects import JobObject
     from swe_rollout.spec.status import Condition
 

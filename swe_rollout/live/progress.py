@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from swe_rollout.live.snapshot import Count, Durations, Groups, Outcome, Records, Snapshot
 from swe_rollout.progress import Phase
-from swe_rollout.sketch import RateMeter, RecentDurations
 from swe_rollout.spec.outcomes import OutcomeCounts
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from swe_rollout.trajectory import EpisodeId, Failure, Trajectory
-    from swe_rollout.turn import Turn
+from swe_rollout.types.durations import RateMeter, RecentDurations
+from swe_rollout.types.episode import EpisodeId, Failure
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.turn import Turn
 
 REWARD_BINS = 10
 _LATEST_CHARS = 300

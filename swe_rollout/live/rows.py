@@ -5,21 +5,17 @@ A row's number of facts may change, the number of rows of a source never does.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from swe_rollout.formatting import (
+from swe_rollout.live.snapshot import Count, Durations, Records, Snapshot
+from swe_rollout.text.escaping import one_line
+from swe_rollout.text.formatting import (
     format_clock,
     format_number,
     format_share,
     sparkline,
 )
-from swe_rollout.visible import one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.live.snapshot import Count, Durations, Records, Snapshot
 
 _SHARE_BAR = 10
 _RARE = "committing"

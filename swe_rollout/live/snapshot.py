@@ -6,10 +6,9 @@ What a source does not know is None or empty, and is not shown: nothing is guess
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
-if TYPE_CHECKING:
-    from swe_rollout.sketch import RecentDurations
+from swe_rollout.types.durations import RecentDurations
 
 TURN_EDGES_S = (0.5, 1, 2, 4, 8, 16, 32, 64, 128)
 

@@ -7,14 +7,12 @@ one exec stream) and `kodo` (containers that kodo starts). All pass the contract
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-
-    from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
 
 MAX_OUTPUT_BYTES = 1 << 20
 

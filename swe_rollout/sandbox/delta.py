@@ -12,12 +12,9 @@ import base64
 import hashlib
 import re
 import zlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 _NO_NEWLINE = "\\ No newline at end of file"
 _CHUNK = 52

@@ -11,18 +11,14 @@ import base64
 import posixpath
 import re
 import stat
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import TYPE_CHECKING
 
 from swe_rollout.errors import SandboxError, TaskError, first_error, gather_all
+from swe_rollout.sandbox.base import ExecResult, Sandbox
 from swe_rollout.sandbox.delta import Entry, Kind, write
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from swe_rollout.instance import FolderTask, TaskFile
-    from swe_rollout.sandbox.base import ExecResult, Sandbox
+from swe_rollout.types.instance import FolderTask, TaskFile
 
 TESTS = "/tests"
 SOLUTION = "/solution"

@@ -9,14 +9,11 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import TYPE_CHECKING
 
 from swe_rollout.errors import SandboxError, TaskError
+from swe_rollout.sandbox.base import ExecResult, Sandbox
 from swe_rollout.sandbox.patch_text import binary_attributes, is_utf8
-
-if TYPE_CHECKING:
-    from swe_rollout.instance import Instance
-    from swe_rollout.sandbox.base import ExecResult, Sandbox
+from swe_rollout.types.instance import Instance
 
 MAX_PATCH_BYTES = 16 << 20
 _MAX_FILE_BYTES = 64 << 20

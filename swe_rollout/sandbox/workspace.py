@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from swe_rollout.sandbox import folders, repository
+from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.sandbox.folders import FolderState
 from swe_rollout.sandbox.repository import Patch
-
-if TYPE_CHECKING:
-    from swe_rollout.instance import Instance
-    from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.types.instance import Instance
 
 Base: TypeAlias = str | FolderState
 """A commit, or the files there were."""

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field, StringConstraints, field_validator
 
-from swe_rollout.spec.bounds import (  # noqa: TC001 - pydantic reads annotations
+from swe_rollout.spec.bounds import (
     Seconds,
     ShortText,
     Text,

@@ -8,8 +8,8 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints, field_validator
 
-from swe_rollout.spec.addresses import ObjectUrl  # noqa: TC001 - pydantic reads annotations
-from swe_rollout.spec.bounds import Globs, ShortText  # noqa: TC001 - pydantic reads annotations
+from swe_rollout.spec.addresses import ObjectUrl
+from swe_rollout.spec.bounds import Globs, ShortText
 from swe_rollout.spec.model import Model, OneOf, Use, added_variant, variant
 
 

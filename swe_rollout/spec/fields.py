@@ -6,19 +6,16 @@ The models in `swe_rollout.spec.job` are the only source.
 from __future__ import annotations
 
 import types
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Literal, Union, get_args, get_origin
+from typing import Annotated, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from swe_rollout.spec.job import RolloutJob
 from swe_rollout.spec.model import ShortUse
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pydantic.fields import FieldInfo
 
 
 @dataclass(frozen=True, slots=True)

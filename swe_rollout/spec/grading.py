@@ -8,7 +8,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from swe_rollout.spec.bounds import Seconds  # noqa: TC001 - pydantic reads annotations
+from swe_rollout.spec.bounds import Seconds
 from swe_rollout.spec.model import Model, ShortUse, Use
 from swe_rollout.spec.reward_terms import OPTIONS, JudgeOptions, read_options
 

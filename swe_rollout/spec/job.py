@@ -5,25 +5,26 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
+from collections.abc import Iterator
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
-from swe_rollout.spec.addresses import ObjectUrl  # noqa: TC001 - pydantic reads annotations
+from swe_rollout.spec.addresses import ObjectUrl
 from swe_rollout.spec.agent import AgentSpec
 from swe_rollout.spec.bounds import (
     MAX_JOB_SECONDS,
     MAX_SAMPLES,
     ShortText,
 )
-from swe_rollout.spec.dataset import Dataset  # noqa: TC001 - pydantic reads annotations
+from swe_rollout.spec.dataset import Dataset
 from swe_rollout.spec.grading import GradingSpec
 from swe_rollout.spec.limits import Limits
 from swe_rollout.spec.model import (
     Model,
     Name,
 )
-from swe_rollout.spec.pod_template import (  # noqa: TC001 - pydantic reads annotations
+from swe_rollout.spec.pod_template import (
     Labels,
     NodeLabels,
     PullSecret,
@@ -33,9 +34,6 @@ from swe_rollout.spec.policy import LARGEST_MASK, Policy, Sampling
 from swe_rollout.spec.retry import FailureBudget, Resume, RetrySpec
 from swe_rollout.spec.sandbox import LocalSandbox, Resources, SandboxSpec
 from swe_rollout.spec.tool_format import ToolFormat
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 API_VERSION: Final = "swe-rollout.dev/v1alpha1"
 KIND: Final = "RolloutJob"

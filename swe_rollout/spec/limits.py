@@ -7,7 +7,7 @@ from typing import Annotated, Final, Self
 
 from pydantic import Field, model_validator
 
-from swe_rollout.spec.bounds import Seconds  # noqa: TC001 - pydantic reads annotations
+from swe_rollout.spec.bounds import Seconds
 from swe_rollout.spec.model import Model
 
 _LEAST_CONTEXT: Final = 16

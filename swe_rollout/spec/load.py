@@ -7,26 +7,19 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
-from swe_rollout.errors import Problem, SpecError
-from swe_rollout.paths import why_missing
-from swe_rollout.spec.document import Document, dotted, read_document
+from swe_rollout.errors import Problem, SpecError, why_missing
+from swe_rollout.spec.document import Document, FieldPath, dotted, read_document
 from swe_rollout.spec.job import API_VERSION, KIND, RolloutJob
 from swe_rollout.spec.messages import message_for
 from swe_rollout.spec.overrides import Overridden, override
 from swe_rollout.spec.prompts_file import with_prompts_file
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from pydantic_core import ErrorDetails
-
-    from swe_rollout.spec.document import FieldPath
 
 
 def load_job(path: Path, overrides: Sequence[str] = ()) -> RolloutJob:

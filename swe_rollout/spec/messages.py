@@ -5,13 +5,11 @@ from __future__ import annotations
 import difflib
 import re
 import textwrap
-from typing import TYPE_CHECKING
+
+from pydantic_core import ErrorDetails
 
 from swe_rollout.spec.fields import all_fields, fields_in
 from swe_rollout.spec.pod_template import template_fields
-
-if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
 
 _SHOWN_CHARS = 60
 _LARGEST_SHOWN = 10**9

@@ -7,6 +7,7 @@ unions do not survive in a CRD's structural schema.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
 from pydantic import (
@@ -14,18 +15,14 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    GetJsonSchemaHandler,
     StringConstraints,
     model_serializer,
     model_validator,
 )
 from pydantic.alias_generators import to_camel
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from pydantic import GetJsonSchemaHandler
-    from pydantic.json_schema import JsonSchemaValue
-    from pydantic_core import CoreSchema
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 REFERENCE: Final = r"^[A-Za-z_][A-Za-z0-9_.-]*(:[A-Za-z_][A-Za-z0-9_.]*)?$"
 """A name, or `module:attr`."""

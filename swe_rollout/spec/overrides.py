@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from swe_rollout.errors import Problem, UsageError
-from swe_rollout.spec.document import read_document
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.spec.document import FieldPath
+from swe_rollout.spec.document import FieldPath, read_document
 
 
 @dataclass(frozen=True, slots=True)

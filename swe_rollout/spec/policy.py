@@ -7,8 +7,8 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, StringConstraints, WithJsonSchema, model_validator
 
-from swe_rollout.spec.addresses import HttpUrl  # noqa: TC001 - pydantic reads annotations
-from swe_rollout.spec.bounds import Seconds  # noqa: TC001 - pydantic reads annotations
+from swe_rollout.spec.addresses import HttpUrl
+from swe_rollout.spec.bounds import Seconds
 from swe_rollout.spec.model import Model, OneOf, Use, added_variant, variant
 
 _Day = Annotated[date, WithJsonSchema({"type": "string", "format": "date", "maxLength": 10})]

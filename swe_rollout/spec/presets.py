@@ -6,13 +6,11 @@ The programs are in `swe_rollout.agent.presets`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from swe_rollout.spec.tool_format import TextFormat
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _ALONE = """\
 You work alone in a sandbox that holds a copy of a repository, and nobody answers questions: where \

@@ -5,22 +5,17 @@ What is rendered then stands in the job itself: a worker elsewhere has no such f
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
 from pydantic import ValidationError
 
-from swe_rollout.errors import Problem, SpecError
-from swe_rollout.paths import why_missing
-from swe_rollout.spec.bounds import Text  # noqa: TC001 - pydantic reads it
+from swe_rollout.errors import Problem, SpecError, why_missing
+from swe_rollout.spec.bounds import Text
 from swe_rollout.spec.document import MAX_CHARS, read_document
+from swe_rollout.spec.job import RolloutJob
 from swe_rollout.spec.messages import message_for
 from swe_rollout.spec.model import Model
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from swe_rollout.spec.job import RolloutJob
 
 _YAML = {".yaml", ".yml"}
 

@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Final, Self, TypeVar
+from typing import Annotated, Final, Self, TypeVar
 
 from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic_core import ErrorDetails
 
-from swe_rollout.spec.bounds import Seconds, Text  # noqa: TC001 - pydantic reads annotations
+from swe_rollout.spec.bounds import Seconds, Text
 from swe_rollout.spec.model import Model, OneOf, Use, variant
-from swe_rollout.spec.policy import (  # noqa: TC001 - pydantic reads annotations
+from swe_rollout.spec.policy import (
     AnthropicPolicy,
     OpenaiPolicy,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pydantic_core import ErrorDetails
 
 _VARIABLE: Final = r"[A-Za-z_][A-Za-z0-9_]*"
 T = TypeVar("T", bound=Model)

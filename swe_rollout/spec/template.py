@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from textwrap import wrap
-from typing import TYPE_CHECKING
 
 from swe_rollout.spec.fields import all_fields
 from swe_rollout.spec.job import API_VERSION, KIND
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _VALUES = {
     "apiVersion": API_VERSION,

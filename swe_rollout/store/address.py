@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -16,12 +17,10 @@ from obstore.exceptions import BaseError
 from obstore.store import from_url
 
 from swe_rollout.errors import PrerequisiteError, UsageError
-from swe_rollout.redaction import register
 from swe_rollout.store.faults import Advice, reason
+from swe_rollout.text.redaction import register
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from obstore.store import ClientConfig, ObjectStore, RetryConfig
 
 _SCHEMES = "file:///absolute/path, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix"

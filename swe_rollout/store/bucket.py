@@ -8,8 +8,9 @@ address.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar
+from typing import Self, TypeAlias, TypeVar
 
 from obstore.exceptions import BaseError
 from tenacity import (
@@ -20,8 +21,7 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from swe_rollout.errors import UnreachableError, UsageError
-from swe_rollout.paths import why_missing
+from swe_rollout.errors import UnreachableError, UsageError, why_missing
 from swe_rollout.store.address import advice_for, open_storage
 from swe_rollout.store.calls import run_call
 from swe_rollout.store.faults import (
@@ -32,12 +32,7 @@ from swe_rollout.store.faults import (
     is_transient,
     reason,
 )
-from swe_rollout.store.objects import FolderObjects, StorageObjects
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
-
-    from swe_rollout.store.objects import Objects
+from swe_rollout.store.objects import FolderObjects, Objects, StorageObjects
 
 T = TypeVar("T")
 CallListener: TypeAlias = "Callable[[str, UnreachableError | None], None]"

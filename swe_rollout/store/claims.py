@@ -16,21 +16,17 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from swe_rollout.errors import SweRolloutError, UsageError, gather_all
 from swe_rollout.store import layout
+from swe_rollout.store.bucket import Bucket
 from swe_rollout.store.damage import UNDECODABLE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from swe_rollout.store.bucket import Bucket
 
 _AT_A_TIME = 64
 _NEVER = 1 << 62

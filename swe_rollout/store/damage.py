@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from swe_rollout.errors import StoreError
-
-if TYPE_CHECKING:
-    from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
 
 UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for an object that is not what it should be."""

@@ -9,18 +9,14 @@ often; they go when their episode is committed.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from swe_rollout.errors import gather_all
 from swe_rollout.store import layout
-from swe_rollout.trajectory import EpisodeId
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-
-    from swe_rollout.store.bucket import Bucket
+from swe_rollout.store.bucket import Bucket
+from swe_rollout.types.episode import EpisodeId
 
 _READ_AHEAD = 8
 

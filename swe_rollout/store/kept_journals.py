@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from swe_rollout.errors import StoreError, UnreachableError, UsageError
 from swe_rollout.store import layout
+from swe_rollout.store.bucket import Bucket
 from swe_rollout.store.packing import pack, unpack_recorded
-from swe_rollout.trajectory import KeptJournal
-
-if TYPE_CHECKING:
-    from swe_rollout.store.bucket import Bucket
-    from swe_rollout.trajectory import EpisodeId, Trajectory
+from swe_rollout.types.episode import EpisodeId, KeptJournal
+from swe_rollout.types.trajectory import Trajectory
 
 MAX_KEPT_BYTES: Final = 256 << 20
 """Largest journal that is kept or read, unpacked: one process holds it in memory."""

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from swe_rollout.errors import UsageError
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
 
 TRAJECTORY = "trajectory.json.zst"
 

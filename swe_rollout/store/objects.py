@@ -8,7 +8,9 @@ from __future__ import annotations
 import io
 import os
 import re
+from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import obstore
@@ -18,9 +20,6 @@ from obstore.store import LocalStore
 from swe_rollout.store.faults import is_conflict
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from obstore.store import ObjectStore
 
 _MOST_DELETED = 1000

@@ -6,16 +6,13 @@ Two namespaces may have jobs of one name; they are one job in a store only by mi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from swe_rollout.errors import UsageError
 from swe_rollout.store import layout
+from swe_rollout.store.bucket import Bucket
 from swe_rollout.store.damage import UNDECODABLE, damaged_file
-
-if TYPE_CHECKING:
-    from swe_rollout.store.bucket import Bucket
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,19 +6,16 @@ A plan may grow, and never shrinks: a run of fewer episodes leaves the others pl
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from swe_rollout.errors import UsageError
+from swe_rollout.spec.job import RolloutJob
 from swe_rollout.store.layout import segment
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from swe_rollout.spec.job import RolloutJob
-    from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
 
 _FIELDS_SHOWN = 5
 _VALUE_SHOWN = 60

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import msgspec
 
+from swe_rollout.spec.job import RolloutJob
 from swe_rollout.store import layout
+from swe_rollout.store.bucket import Bucket
 from swe_rollout.store.damage import UNDECODABLE, damaged_file
 from swe_rollout.store.plan import Plan, PlannedInstance
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from swe_rollout.spec.job import RolloutJob
-    from swe_rollout.store.bucket import Bucket
-    from swe_rollout.trajectory import Trajectory
+from swe_rollout.types.trajectory import Trajectory
 
 _MOVE_PLAN = "move it away and run the job again: its plan is made anew from the trajectories"
 

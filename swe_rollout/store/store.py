@@ -8,17 +8,19 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import msgspec
 
 from swe_rollout.errors import StoreError, UnreachableError, UsageError, gather_all
+from swe_rollout.spec.job import RolloutJob
 from swe_rollout.store import layout
-from swe_rollout.store.bucket import Bucket
-from swe_rollout.store.claims import Claims
+from swe_rollout.store.bucket import Bucket, CallListener
+from swe_rollout.store.claims import Claimant, Claims
 from swe_rollout.store.damage import (
     UNDECODABLE,
     DamagedRecord,
@@ -33,16 +35,10 @@ from swe_rollout.store.packing import pack, unpack
 from swe_rollout.store.plan import Plan
 from swe_rollout.store.plans import extended_plan, newest_plan, plan_left_behind
 from swe_rollout.store.test_logs import keep_log, read_log
-from swe_rollout.trajectory_json import from_json, to_json
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-
-    from swe_rollout.spec.job import RolloutJob
-    from swe_rollout.store.bucket import CallListener
-    from swe_rollout.store.claims import Claimant
-    from swe_rollout.trajectory import EpisodeId, KeptJournal, Trajectory
-    from swe_rollout.verdict import TestLog
+from swe_rollout.types.episode import EpisodeId, KeptJournal
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.trajectory_json import from_json, to_json
+from swe_rollout.types.verdict import TestLog
 
 _LEVEL = 6
 _READ_AHEAD = 8

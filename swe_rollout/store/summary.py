@@ -7,23 +7,18 @@ are named, and count as not committed.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from swe_rollout.cards import ROWS, Table, card
-from swe_rollout.spec.outcomes import OutcomeCounts
+from swe_rollout.spec.outcomes import EpisodeOutcome, OutcomeCounts
 from swe_rollout.store.damage import DamagedRecord
-from swe_rollout.store.store import Listing
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
-
-    from swe_rollout.spec.outcomes import EpisodeOutcome
-    from swe_rollout.store.store import Store
-    from swe_rollout.trajectory import EpisodeId, Trajectory
+from swe_rollout.store.store import Listing, Store
+from swe_rollout.text.cards import ROWS, Table, card
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.trajectory import Trajectory
 
 
 @dataclass(frozen=True, slots=True)

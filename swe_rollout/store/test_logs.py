@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from swe_rollout.errors import StoreError, UnreachableError, UsageError
-from swe_rollout.redaction import redact_log
 from swe_rollout.store import layout
+from swe_rollout.store.bucket import Bucket
 from swe_rollout.store.packing import pack, unpack_recorded
-from swe_rollout.verdict import TestLog
-
-if TYPE_CHECKING:
-    from swe_rollout.store.bucket import Bucket
-    from swe_rollout.trajectory import EpisodeId, Trajectory
+from swe_rollout.text.redaction import redact_log
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.verdict import TestLog
 
 _LEVEL: Final = 3
 

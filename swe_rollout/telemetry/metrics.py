@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import re
 from time import perf_counter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
-from swe_rollout.observer import Observer, Service
+from swe_rollout.errors import SweRolloutError
+from swe_rollout.observer import EngineCall, Execution, Observer, SandboxStart, Service
 from swe_rollout.progress import Phase
 from swe_rollout.telemetry import catalog
-from swe_rollout.turn import CallStatus
-
-if TYPE_CHECKING:
-    from swe_rollout.errors import SweRolloutError
-    from swe_rollout.observer import EngineCall, Execution, SandboxStart
-    from swe_rollout.telemetry.catalog import Metric
-    from swe_rollout.trajectory import EpisodeId, Trajectory
-    from swe_rollout.turn import Turn
+from swe_rollout.telemetry.catalog import Metric
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.turn import CallStatus, Turn
 
 OTHER: Final = "other"
 _PLAIN: Final = re.compile(r"[A-Za-z_][\w.:-]{0,63}", re.ASCII)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import entry_points, version
 from typing import TYPE_CHECKING, Final
@@ -14,12 +15,10 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 
 from swe_rollout.errors import PrerequisiteError, UsageError
-from swe_rollout.redaction import register
 from swe_rollout.telemetry.spans import SpanObserver
+from swe_rollout.text.redaction import register
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from opentelemetry.trace import TracerProvider as AnyTracerProvider
 
 log = structlog.get_logger()

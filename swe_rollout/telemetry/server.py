@@ -5,20 +5,17 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from socketserver import ThreadingMixIn
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import make_wsgi_app
 
 from swe_rollout.errors import PrerequisiteError, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from swe_rollout.telemetry.metrics import RolloutMetrics
+from swe_rollout.telemetry.metrics import RolloutMetrics
 
 CLIENT_S: Final = 5.0
 """How long a client may take for its request, or for the response."""

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
 import structlog
 
 from swe_rollout.errors import PrerequisiteError, SweRolloutError
-from swe_rollout.observer import Observers
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-
-    from swe_rollout.observer import Observer
+from swe_rollout.observer import Observer, Observers
 
 log = structlog.get_logger()
 

@@ -15,18 +15,16 @@ import structlog
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind, StatusCode
 
-from swe_rollout.observer import Observer
+from swe_rollout.observer import EngineCall, Execution, Observer, SandboxStart, Span, TurnId
 from swe_rollout.progress import Phase
-from swe_rollout.turn import CallStatus
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.turn import CallStatus, Turn
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Tracer
     from opentelemetry.util.types import AttributeValue
-
-    from swe_rollout.observer import EngineCall, Execution, SandboxStart, Span, TurnId
-    from swe_rollout.trajectory import EpisodeId, Trajectory
-    from swe_rollout.turn import Turn
 
 COMMITS_KEPT: Final = 4096
 """Attempts that ended and may yet be committed."""
@@ -68,7 +66,7 @@ class SpanObserver(Observer):
                 "gen_ai.operation.name": "invoke_agent",
                 "gen_ai.conversation.id": str(episode),
                 "swe_rollout.job": episode.job,
-                "swe_rollout.instance": episode.instance,
+                "swe_rollout.types.instance": episode.instance,
                 "swe_rollout.sample": episode.sample,
                 "swe_rollout.attempt": number,
             },
@@ -120,7 +118,7 @@ class SpanObserver(Observer):
         span = self._child(
             attempt.phase or attempt.span,
             "turn",
-            {"swe_rollout.turn": turn.index, "swe_rollout.branch": turn.branch},
+            {"swe_rollout.types.turn": turn.index, "swe_rollout.branch": turn.branch},
             began_at=began_at,
         )
         attempt.turns[turn.branch] = _OpenTurn(turn.index, began_at, span)
@@ -254,7 +252,7 @@ def _result(trajectory: Trajectory | None) -> dict[str, AttributeValue]:
     if trajectory.stop_reason is not None:
         found["swe_rollout.stop_reason"] = trajectory.stop_reason.value
     if trajectory.verdict is not None:
-        found["swe_rollout.verdict"] = trajectory.verdict.status.value
+        found["swe_rollout.types.verdict"] = trajectory.verdict.status.value
     if trajectory.reward is not None:
         found["swe_rollout.reward"] = trajectory.reward.value
     if trajectory.failure is not None:

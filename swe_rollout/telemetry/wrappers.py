@@ -3,38 +3,37 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from swe_rollout.agent.tools.marks import ACTING
-from swe_rollout.engine.base import TokenEngine
-from swe_rollout.engine.chat.base import ChatEngine
-from swe_rollout.observer import NO_WAIT_S, EngineCall, Execution, SandboxStart, Span, TurnId
+from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
+from swe_rollout.engine.chat.base import ChatEngine, ChatRequest, ChatResponse
+from swe_rollout.observer import (
+    NO_WAIT_S,
+    EngineCall,
+    Execution,
+    Observer,
+    SandboxStart,
+    Span,
+    TurnId,
+)
 from swe_rollout.sandbox.base import (
     MAX_OUTPUT_BYTES,
+    ExecResult,
     Markable,
     Prewarmed,
     Reattaching,
     Sandbox,
+    SandboxDelta,
+    SandboxMark,
+    SandboxProvider,
+    SandboxRequest,
     Snapshots,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-
-    from swe_rollout.deadline import Deadline
-    from swe_rollout.engine.base import EngineInfo, GenerateRequest
-    from swe_rollout.engine.chat.base import ChatRequest, ChatResponse
-    from swe_rollout.generation import Generation
-    from swe_rollout.observer import Observer
-    from swe_rollout.sandbox.base import (
-        ExecResult,
-        SandboxDelta,
-        SandboxMark,
-        SandboxProvider,
-        SandboxRequest,
-    )
-    from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.deadline import Deadline
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.turn import Generation
 
 
 @dataclass(frozen=True, slots=True)

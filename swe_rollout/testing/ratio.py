@@ -13,14 +13,13 @@ Framework-free: a model is a function from ids to logits.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
     from numpy.typing import ArrayLike, NDArray
 
 MAX_ABS: Final = 1e-3

@@ -19,15 +19,13 @@ import asyncio
 import hashlib
 import os
 import time
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import pytest
 
 from swe_rollout.errors import SandboxError
+from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.testing.sandbox_file_contract import FileContract
-
-if TYPE_CHECKING:
-    from swe_rollout.sandbox.base import Sandbox
 
 _MIB = 1 << 20
 _KILLED = 137

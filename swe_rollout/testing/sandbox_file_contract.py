@@ -7,12 +7,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from typing import TYPE_CHECKING
 
 import pytest
 
-if TYPE_CHECKING:
-    from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.sandbox.base import Sandbox
 
 _NAMES = ("a b", "it's", 'q"', "line\nbreak", "é漢", "-rf", "$HOME", "*", "back\\slash", ".hidden")
 

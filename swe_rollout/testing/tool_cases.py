@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from swe_rollout.spec.agent import ToolUse
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _SOURCE: Final = {"a.py": b"x = 1\n", "d/b.py": b"y = 2\nx = 1\n"}
 _SESSION: Final = ToolUse.model_validate({"use": "bash", "with": {"session": True}})

@@ -17,24 +17,18 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 import pytest
 
 from swe_rollout.agent.tools import toolbox
-from swe_rollout.agent.tools.base import Toolbox, ToolContext
+from swe_rollout.agent.tools.base import Toolbox, ToolContext, ToolSpec
 from swe_rollout.errors import SandboxError
-from swe_rollout.sandbox.base import Sandbox
-from swe_rollout.testing.tool_cases import CASES
-from swe_rollout.turn import CallStatus, Observation, ToolCall
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from swe_rollout.agent.tools.base import ToolSpec
-    from swe_rollout.sandbox.base import ExecResult
-    from swe_rollout.testing.tool_cases import ToolCase
+from swe_rollout.sandbox.base import ExecResult, Sandbox
+from swe_rollout.testing.tool_cases import CASES, ToolCase
+from swe_rollout.types.turn import CallStatus, Observation, ToolCall
 
 _TIMEOUT_S: Final = 20.0
 _ODD_TIMEOUT_S: Final = 1.0

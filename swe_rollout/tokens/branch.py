@@ -7,17 +7,15 @@ exactly one branch, so training on all branches trains on each token once.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import chain
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 # msgspec reads the annotations of these classes at run time.
 from swe_rollout.tokens.log import Segment, SegmentKind
-from swe_rollout.tokens.replay import RoutedExperts, SamplingMask  # noqa: TC001
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from swe_rollout.tokens.replay import RoutedExperts, SamplingMask
 
 _Value = TypeVar("_Value")
 

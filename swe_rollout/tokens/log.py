@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import math
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -21,15 +22,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from swe_rollout.errors import InternalError
-from swe_rollout.tokens.replay import Replay, ReplayRequest
+from swe_rollout.tokens.replay import Recording, Replay, ReplayRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy as np
     from numpy.typing import NDArray
-
-    from swe_rollout.tokens.replay import Recording
 
 
 _NAN = array("f", [math.nan])

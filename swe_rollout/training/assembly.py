@@ -7,13 +7,12 @@ store finds out from the numbers alone which sample stands in for which.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from swe_rollout.errors import Boundary
 from swe_rollout.training.groups import FailedSample, Group
-
-if TYPE_CHECKING:
-    from swe_rollout.trajectory import EpisodeId, Trajectory
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.trajectory import Trajectory
 
 
 class Unreadable(Protocol):

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
-from swe_rollout.errors import SweRolloutError, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from swe_rollout.errors import Boundary
+from swe_rollout.errors import Boundary, SweRolloutError, UsageError
 
 MAX_FAILED_FRACTION = 0.2
 FLOOR = 10

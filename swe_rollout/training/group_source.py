@@ -5,21 +5,17 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import structlog
 
 from swe_rollout.errors import UsageError
-from swe_rollout.store.claims import ClaimState
+from swe_rollout.store.claims import Claim, Claims, ClaimState
 from swe_rollout.training.failure_rate import FailureRate, FailureRateError
+from swe_rollout.training.groups import Group
 from swe_rollout.training.staleness import StaleAction, Staleness, WeightClock
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable
-
-    from swe_rollout.store.claims import Claim, Claims
-    from swe_rollout.training.groups import Group
 
 log = structlog.get_logger()
 

@@ -9,22 +9,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import Protocol, Self
 
-from swe_rollout.cards import ROWS, Table, card
-from swe_rollout.errors import InternalError, UsageError
+from swe_rollout.errors import Boundary, InternalError, UsageError
+from swe_rollout.text.cards import ROWS, Table, card
 from swe_rollout.tokens.log import SegmentKind
-from swe_rollout.training.samples import training_samples
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from swe_rollout.errors import Boundary
-    from swe_rollout.training.samples import TrainingSample
-    from swe_rollout.trajectory import Trajectory
+from swe_rollout.training.samples import TrainingSample, training_samples
+from swe_rollout.types.trajectory import Trajectory
 
 EPSILON = 1e-6
 """Added to the deviation, as verl and slime do. TRL adds 1e-4."""

@@ -7,14 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from swe_rollout.errors import UsageError
-from swe_rollout.trajectory import StopReason
-
-if TYPE_CHECKING:
-    from swe_rollout.tokens.branch import Branch
-    from swe_rollout.trajectory import Trajectory
+from swe_rollout.tokens.branch import Branch
+from swe_rollout.types.episode import StopReason
+from swe_rollout.types.trajectory import Trajectory
 
 _LIMITS = frozenset(
     {

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import structlog
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential
@@ -19,16 +20,11 @@ from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, w
 from swe_rollout.errors import UnreachableError, UsageError
 from swe_rollout.store.claims import ClaimState
 from swe_rollout.store.damage import DamagedRecordError
+from swe_rollout.store.store import Store
 from swe_rollout.training.assembly import Assembly
-from swe_rollout.training.group_source import GroupSource
-from swe_rollout.trajectory import EpisodeId
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from swe_rollout.store.store import Store
-    from swe_rollout.training.group_source import Handout
-    from swe_rollout.training.groups import Group
+from swe_rollout.training.group_source import GroupSource, Handout
+from swe_rollout.training.groups import Group
+from swe_rollout.types.episode import EpisodeId
 
 log = structlog.get_logger()
 _T = TypeVar("_T")

@@ -10,18 +10,16 @@ import base64
 import json
 import zlib
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from swe_rollout.agent.recorded_text import recorded_text
-from swe_rollout.redaction import redact
-from swe_rollout.trajectory_json import to_json
-
-if TYPE_CHECKING:
-    from swe_rollout.tokens.branch import Branch
-    from swe_rollout.trajectory import Trajectory
-    from swe_rollout.viewer.token_text import TokenTexts
+from swe_rollout.text.redaction import redact
+from swe_rollout.tokens.branch import Branch
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.trajectory_json import to_json
+from swe_rollout.viewer.token_text import TokenTexts
 
 LONGEST_TEXT: Final = 100_000
 """Characters of one text, such as the output of a command."""

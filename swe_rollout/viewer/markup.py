@@ -5,13 +5,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from swe_rollout.visible import escaped
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from swe_rollout.text.escaping import escaped
 
 
 @dataclass(frozen=True, slots=True)

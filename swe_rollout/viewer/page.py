@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from swe_rollout.export.job_comparison import JobSide, compare_jobs
+from swe_rollout.store.summary import JobSummary
+from swe_rollout.text.escaping import escaped
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.viewer.data import Row, episode_record, packed
-from swe_rollout.visible import escaped
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from swe_rollout.store.summary import JobSummary
-    from swe_rollout.trajectory import EpisodeId, Trajectory
-    from swe_rollout.viewer.token_text import TokenTexts
+from swe_rollout.viewer.token_text import TokenTexts
 
 DATA_BYTES: Final = 48 << 20
 """Size of all episodes in a page, as they are written; browsers open it at once."""

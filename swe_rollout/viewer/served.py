@@ -10,24 +10,21 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from swe_rollout.errors import SweRolloutError, UsageError
 from swe_rollout.export.job_comparison import JobSide, compare_jobs
+from swe_rollout.store.store import Store
 from swe_rollout.store.summary import JobTally
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.viewer.data import Row, episode_record, packed
 from swe_rollout.viewer.page import PageContent, PageJob, counts, damages, shell
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
-
-    from swe_rollout.store.store import Store
-    from swe_rollout.trajectory import Trajectory
-    from swe_rollout.viewer.token_text import TokenTexts
+from swe_rollout.viewer.token_text import TokenTexts
 
 _TWO: Final = 2
 _HOST: Final = "127.0.0.1"

@@ -5,19 +5,15 @@ No script runs in it, and nothing is loaded; names of a policy's calls are escap
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from swe_rollout.export.files import FileFormat, FolderFormat
-from swe_rollout.export.profile import STARTS, EventType, events, summary, unaccounted_s
+from swe_rollout.export.profile import STARTS, Event, EventType, events, summary, unaccounted_s
+from swe_rollout.text.escaping import escaped, one_line
+from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.viewer.markup import Markup, facts, join, table, tag
-from swe_rollout.visible import escaped, one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from swe_rollout.export.profile import Event
-    from swe_rollout.trajectory import Trajectory
 
 MOST_EVENTS: Final = 20_000
 """Drawn in one page; a browser stays responsive below it."""

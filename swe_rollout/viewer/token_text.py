@@ -6,21 +6,18 @@ A page of tokens needs only the vocabulary, so `tokenizer.json` is read without 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from swe_rollout.agent.token_offsets import TokenBytes
 from swe_rollout.agent.vocabulary import unprefixed
 from swe_rollout.errors import PrerequisiteError
-from swe_rollout.hub import cached_file
-from swe_rollout.redaction import redact
+from swe_rollout.huggingface import cached_file
 from swe_rollout.testing.tiny import tokenizer_path
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from swe_rollout.trajectory import Trajectory
+from swe_rollout.text.redaction import redact
+from swe_rollout.types.trajectory import Trajectory
 
 _FILE: Final = "tokenizer.json"
 _TURNS_CHECKED: Final = 3

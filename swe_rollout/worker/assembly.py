@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from swe_rollout.agent.call_text import stands_in_words
 from swe_rollout.agent.first_prompt import find_long_prompts
@@ -12,34 +13,28 @@ from swe_rollout.agent.parts import AgentParts
 from swe_rollout.agent.presets.rounds import Behind, Preset
 from swe_rollout.agent.program import AGENTS, loop
 from swe_rollout.agent.prompts import Prompts, described, fill
+from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.tools import toolbox
+from swe_rollout.agent.tools.base import ToolSpec
 from swe_rollout.agent.tools.declared import require_no_controls
 from swe_rollout.context import JobContext
+from swe_rollout.engine.base import TokenEngine
 from swe_rollout.errors import PrerequisiteError
-from swe_rollout.grading.grader import Grader
+from swe_rollout.grading.grader import Grader, LogKeeper
 from swe_rollout.grading.rewards import Rewards
 from swe_rollout.observer import ObservedProgress, Observer, Observers
+from swe_rollout.progress import Progress
+from swe_rollout.sandbox.base import SandboxProvider
+from swe_rollout.spec.agent import AgentSpec
+from swe_rollout.spec.grading import GradingSpec
+from swe_rollout.spec.job import RolloutJob
+from swe_rollout.spec.limits import Limits
+from swe_rollout.spec.policy import ReplaySpec
 from swe_rollout.telemetry.wrappers import ObservedSandboxes, observed_engine
 from swe_rollout.tokens.replay import ExpertShape, Recording
+from swe_rollout.types.instance import Instance
 from swe_rollout.worker.engines import EngineSetup, open_engine
 from swe_rollout.worker.forks import find_fork_point
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from contextlib import AsyncExitStack
-
-    from swe_rollout.agent.renderer import Renderer
-    from swe_rollout.agent.tools.base import ToolSpec
-    from swe_rollout.engine.base import TokenEngine
-    from swe_rollout.grading.grader import LogKeeper
-    from swe_rollout.instance import Instance
-    from swe_rollout.progress import Progress
-    from swe_rollout.sandbox.base import SandboxProvider
-    from swe_rollout.spec.agent import AgentSpec
-    from swe_rollout.spec.grading import GradingSpec
-    from swe_rollout.spec.job import RolloutJob
-    from swe_rollout.spec.limits import Limits
-    from swe_rollout.spec.policy import ReplaySpec
 
 
 async def assemble(

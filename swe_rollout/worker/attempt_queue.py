@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from swe_rollout.context import Attempt
+from swe_rollout.context import Attempt
 
 
 class Attempts(Protocol):

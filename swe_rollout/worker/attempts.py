@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING
 
 from tenacity import (
     AsyncRetrying,
@@ -14,13 +14,9 @@ from tenacity import (
     wait_exponential,
 )
 
+from swe_rollout.context import Attempt, JobContext
 from swe_rollout.errors import InternalError
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from swe_rollout.context import Attempt, JobContext
-    from swe_rollout.trajectory import Trajectory
+from swe_rollout.types.trajectory import Trajectory
 
 
 async def play_attempts(

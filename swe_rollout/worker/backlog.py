@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
-from swe_rollout.context import Attempt
+from swe_rollout.context import Attempt, JobContext
 from swe_rollout.errors import UsageError
 from swe_rollout.spec.bounds import MAX_EPISODES
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.spec.job import RolloutJob
+from swe_rollout.store.owner import Owner
+from swe_rollout.store.store import Store
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.instance import Instance
+from swe_rollout.types.trajectory import TokenPath, Trajectory
 from swe_rollout.worker.shard import WHOLE, Shard
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from swe_rollout.context import JobContext
-    from swe_rollout.instance import Instance
-    from swe_rollout.spec.job import RolloutJob
-    from swe_rollout.store.owner import Owner
-    from swe_rollout.store.store import Store
-    from swe_rollout.trajectory import TokenPath, Trajectory
-
 
 _AT_A_TIME = 100
 """Tasks planned before anything else may run, such as the handling of ^C."""

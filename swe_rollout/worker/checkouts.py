@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from swe_rollout.errors import PrerequisiteError
 from swe_rollout.sandbox.local.checkout import Checkout, head_commit
-from swe_rollout.sandbox.local.environment import read_environment
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from swe_rollout.instance import Instance
-    from swe_rollout.sandbox.local.environment import Environment
-    from swe_rollout.spec.sandbox import CheckoutSpec
+from swe_rollout.sandbox.local.environment import Environment, read_environment
+from swe_rollout.spec.sandbox import CheckoutSpec
+from swe_rollout.types.instance import Instance
 
 _SEVERAL: Final = 2
 _PYTEST: Final = re.compile(r"^\s*(?:\w+=\S*\s+)*(?:python[\d.]*\s+-m\s+)?pytest\b", re.MULTILINE)

@@ -8,36 +8,31 @@ episodes are run by the same `EpisodeScheduler` as in `worker.job`. Used by `swe
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_fixed
 
 from swe_rollout.cluster.client import ClusterClient
-from swe_rollout.cluster.job_objects import read_cluster_job
+from swe_rollout.cluster.job_objects import ClusterJob, JobObject, read_cluster_job
 from swe_rollout.cluster.jobs import Jobs
 from swe_rollout.cluster.transport import SETTLING_S
 from swe_rollout.errors import ClusterError, PrerequisiteError, UnreachableError
+from swe_rollout.observer import Observer
 from swe_rollout.spec.addresses import is_worker
+from swe_rollout.spec.job import RolloutJob
+from swe_rollout.spec.status import WorkerProgress
 from swe_rollout.store.owner import Owner
 from swe_rollout.worker.lives import Lives
 from swe_rollout.worker.progress_report import Reporter, ShardProgress
+from swe_rollout.worker.scheduler import EpisodeScheduler
 from swe_rollout.worker.service_health import LONGEST_PAUSE_S, Conditions, back_off
 from swe_rollout.worker.shard import Shard
 from swe_rollout.worker.startup import WorkerStartup, on_cluster
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from pathlib import Path
-
-    from swe_rollout.cluster.job_objects import ClusterJob, JobObject
-    from swe_rollout.observer import Observer
-    from swe_rollout.spec.job import RolloutJob
-    from swe_rollout.spec.status import WorkerProgress
-    from swe_rollout.worker.scheduler import EpisodeScheduler
 
 log = structlog.get_logger()
 

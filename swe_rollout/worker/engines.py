@@ -7,11 +7,14 @@ a user's own is a `TokenEngine`, which `open_engine` opens the same way.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.engine.base import EngineInfo, TokenEngine
+from swe_rollout.engine.chat.base import ChatEngine
 from swe_rollout.engine.chat.function import chat_engine
 from swe_rollout.engine.chat.http import http_engine
 from swe_rollout.engine.pool.pool import EnginePool
@@ -20,6 +23,7 @@ from swe_rollout.engine.transformers.engine import TransformersEngine
 from swe_rollout.engine.transformers.model import LocalModel
 from swe_rollout.errors import InternalError
 from swe_rollout.extension import ExtensionPoint
+from swe_rollout.spec.agent import AgentSpec
 from swe_rollout.spec.model import Use
 from swe_rollout.spec.policy import (
     AnthropicPolicy,
@@ -30,15 +34,8 @@ from swe_rollout.spec.policy import (
     TransformersPolicy,
 )
 from swe_rollout.testing.tiny import tokenizer_path
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-    from contextlib import AsyncExitStack
-
-    from swe_rollout.engine.chat.base import ChatEngine
-    from swe_rollout.instance import Instance
-    from swe_rollout.spec.agent import AgentSpec
-    from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.instance import Instance
 
 
 @dataclass(frozen=True, slots=True)

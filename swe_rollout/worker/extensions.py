@@ -6,16 +6,13 @@ import asyncio
 import hashlib
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from swe_rollout.agent.tools.bundle.archive import SUFFIX, register
 from swe_rollout.errors import PrerequisiteError
 from swe_rollout.extension import import_file
+from swe_rollout.spec.job import ExtensionFile, RolloutJob
 from swe_rollout.store.bucket import read_object
 from swe_rollout.store.layout import extension_key
-
-if TYPE_CHECKING:
-    from swe_rollout.spec.job import ExtensionFile, RolloutJob
 
 
 async def import_extensions(job: RolloutJob) -> None:

@@ -6,14 +6,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from swe_rollout.errors import SweRolloutError
 from swe_rollout.spec.bounds import BUDGET_FLOOR
-
-if TYPE_CHECKING:
-    from swe_rollout.spec.retry import FailureBudget
-    from swe_rollout.trajectory import Trajectory
+from swe_rollout.spec.retry import FailureBudget
+from swe_rollout.types.trajectory import Trajectory
 
 
 class BudgetSpentError(SweRolloutError):

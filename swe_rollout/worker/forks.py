@@ -7,44 +7,39 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import structlog
 
 from swe_rollout.agent.off_loop import off_loop
+from swe_rollout.context import JobContext
 from swe_rollout.errors import UsageError
-from swe_rollout.journal.entries import DamagedChunkError
+from swe_rollout.journal.entries import DamagedChunkError, Header
 from swe_rollout.journal.fork_point import ForkPoint
 from swe_rollout.journal.kept import (
     VERSION,
     Cutter,
     Kept,
+    Stretch,
     check_values,
     decode_kept,
     encode_kept,
     size_of,
 )
 from swe_rollout.journal.reading import can_be_rebuilt, read_chunk
-from swe_rollout.redaction import holds_secret
+from swe_rollout.spec.job import ForkSpec, RolloutJob
 from swe_rollout.spec.retry import Resume
 from swe_rollout.store.damage import DamagedRecordError
 from swe_rollout.store.kept_journals import MAX_KEPT_BYTES
 from swe_rollout.store.layout import JobRef
 from swe_rollout.store.plan import differences
 from swe_rollout.store.store import Store
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.text.redaction import holds_secret
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.instance import Instance
+from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.worker.stored_tasks import stored_job
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.context import JobContext
-    from swe_rollout.instance import Instance
-    from swe_rollout.journal.entries import Header
-    from swe_rollout.journal.kept import Stretch
-    from swe_rollout.spec.job import ForkSpec, RolloutJob
-    from swe_rollout.trajectory import Trajectory
 
 log = structlog.get_logger()
 

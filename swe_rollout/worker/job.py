@@ -7,31 +7,25 @@ and passes notes for people to a callback. On a cluster, `cluster_worker` runs o
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 
 from swe_rollout.errors import SweRolloutError
+from swe_rollout.observer import Observer
+from swe_rollout.progress import Progress
+from swe_rollout.spec.job import RolloutJob
 from swe_rollout.store.damage import DamagedRecord
 from swe_rollout.store.store import Store
 from swe_rollout.store.summary import JobSummary, JobTally
-from swe_rollout.worker.backlog import Sampler, begin
+from swe_rollout.worker.backlog import Backlog, Sampler, begin
 from swe_rollout.worker.failure_budget import CountedBefore
 from swe_rollout.worker.resume import open_journals
 from swe_rollout.worker.scheduler import EpisodeScheduler
 from swe_rollout.worker.service_health import LOCAL_PATIENCE_S, EngineMonitor, StoreMonitor
-from swe_rollout.worker.session import open_session
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from pathlib import Path
-
-    from swe_rollout.observer import Observer
-    from swe_rollout.progress import Progress
-    from swe_rollout.spec.job import RolloutJob
-    from swe_rollout.worker.backlog import Backlog
-    from swe_rollout.worker.session import Session
+from swe_rollout.worker.session import Session, open_session
 
 
 class DeadlineExceededError(SweRolloutError):

@@ -8,40 +8,35 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import structlog
 
-from swe_rollout.context import Attempt
+from swe_rollout.context import Attempt, JobContext
+from swe_rollout.engine.base import TokenEngine
 from swe_rollout.errors import SweRolloutError, UsageError, first_error
+from swe_rollout.progress import Phase, Progress
+from swe_rollout.spec.job import RolloutJob
+from swe_rollout.store.claims import Claimant
 from swe_rollout.store.damage import DamagedRecord
 from swe_rollout.store.store import Store
 from swe_rollout.training.assembly import Assembly
 from swe_rollout.training.failure_rate import FailureRate
 from swe_rollout.training.group_source import GroupSource, Handout, Watch
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.training.groups import Group
+from swe_rollout.training.staleness import Staleness
+from swe_rollout.types.episode import EpisodeId, Failure
+from swe_rollout.types.instance import Instance
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.turn import Turn
 from swe_rollout.worker.backlog import Sampler, begin
 from swe_rollout.worker.job import in_time
 from swe_rollout.worker.scheduler import EpisodeScheduler
 from swe_rollout.worker.service_health import LOCAL_PATIENCE_S
 from swe_rollout.worker.session import open_session
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
-    from pathlib import Path
-
-    from swe_rollout.context import JobContext
-    from swe_rollout.engine.base import TokenEngine
-    from swe_rollout.instance import Instance
-    from swe_rollout.progress import Phase, Progress
-    from swe_rollout.spec.job import RolloutJob
-    from swe_rollout.store.claims import Claimant
-    from swe_rollout.training.groups import Group
-    from swe_rollout.training.staleness import Staleness
-    from swe_rollout.trajectory import Failure, Trajectory
-    from swe_rollout.turn import Turn
 
 log = structlog.get_logger()
 

@@ -6,14 +6,12 @@ needs more memory than it has would be killed until its job is deleted.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import structlog
 
 from swe_rollout.errors import SweRolloutError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 log = structlog.get_logger()
 

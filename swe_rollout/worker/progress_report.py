@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import structlog
 
+from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.errors import ClusterError, UnreachableError
+from swe_rollout.progress import Phase
 from swe_rollout.spec.outcomes import OutcomeCounts
 from swe_rollout.spec.status import (
     PROGRESS_ANNOTATION,
@@ -19,15 +21,10 @@ from swe_rollout.spec.status import (
     EpisodeCounts,
     WorkerProgress,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from swe_rollout.cluster.client import ClusterClient
-    from swe_rollout.progress import Phase
-    from swe_rollout.trajectory import EpisodeId, Failure, Trajectory
-    from swe_rollout.turn import Turn
-    from swe_rollout.worker.service_health import Conditions
+from swe_rollout.types.episode import EpisodeId, Failure
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.turn import Turn
+from swe_rollout.worker.service_health import Conditions
 
 log = structlog.get_logger()
 

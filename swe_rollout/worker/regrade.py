@@ -8,21 +8,17 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from swe_rollout.errors import EpisodeError, GraderError, boundary
+from swe_rollout.grading.grader import Grader
 from swe_rollout.sandbox.repository import Patch
-from swe_rollout.trajectory import EpisodeId
-from swe_rollout.verdict import TestStatus, Verdict, VerdictStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from swe_rollout.grading.grader import Grader
-    from swe_rollout.instance import Instance
-    from swe_rollout.spec.retry import RetrySpec
-    from swe_rollout.trajectory import Trajectory
+from swe_rollout.spec.retry import RetrySpec
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.instance import Instance
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.verdict import TestStatus, Verdict, VerdictStatus
 
 _MAX_WAIT_S = 30.0
 _RAN = (VerdictStatus.RESOLVED, VerdictStatus.UNRESOLVED)

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from swe_rollout.worker.regrade import flaky_tests
-
-if TYPE_CHECKING:
-    from swe_rollout.worker.regrade import Regrading, UnstableTest
+from swe_rollout.worker.regrade import Regrading, UnstableTest, flaky_tests
 
 
 @dataclass(slots=True)

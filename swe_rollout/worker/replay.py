@@ -8,30 +8,23 @@ from __future__ import annotations
 
 import difflib
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING
 
-from swe_rollout.agent.tools.base import ToolContext, cut_middle
+from swe_rollout.agent.tools.base import Toolbox, ToolContext, cut_middle
 from swe_rollout.agent.tools.state import ToolState
 from swe_rollout.errors import EpisodeError, SandboxError, boundary
-from swe_rollout.redaction import redact
 from swe_rollout.sandbox import workspace
-from swe_rollout.sandbox.base import Role, SandboxRequest
-from swe_rollout.trajectory import EpisodeId
-from swe_rollout.turn import CallStatus, Observation
+from swe_rollout.sandbox.base import Role, Sandbox, SandboxProvider, SandboxRequest
+from swe_rollout.sandbox.workspace import Base
+from swe_rollout.spec.limits import Limits
+from swe_rollout.text.redaction import redact
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.instance import Instance
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.turn import CallStatus, Observation, ToolCall
 from swe_rollout.worker.noise import without_noise
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.agent.tools.base import Toolbox
-    from swe_rollout.instance import Instance
-    from swe_rollout.sandbox.base import Sandbox, SandboxProvider
-    from swe_rollout.sandbox.workspace import Base
-    from swe_rollout.spec.limits import Limits
-    from swe_rollout.trajectory import Trajectory
-    from swe_rollout.turn import ToolCall
 
 MARGIN_S = 3600.0
 """Added to an episode's own time for the deadline of the sandbox."""

@@ -6,8 +6,9 @@ episode whose policy ends its own sandbox in the same turn each time costs an at
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 import msgspec
 import structlog
@@ -18,6 +19,7 @@ from tenacity import (
     wait_exponential,
 )
 
+from swe_rollout.context import Attempt, JobContext
 from swe_rollout.episode import run_episode
 from swe_rollout.errors import StoreError, UnreachableError
 from swe_rollout.journal.attempt import (
@@ -28,23 +30,18 @@ from swe_rollout.journal.attempt import (
 )
 from swe_rollout.journal.entries import Chunk, DamagedChunkError, compress, encode
 from swe_rollout.journal.errors import DivergedError
-from swe_rollout.journal.reading import read, read_chunk, why_not, would_lack
+from swe_rollout.journal.fork_point import ForkPoint
+from swe_rollout.journal.reading import Earlier, read, read_chunk
+from swe_rollout.journal.restoring import why_not, would_lack
 from swe_rollout.sandbox.base import Reattaching
+from swe_rollout.spec.job import RolloutJob
 from swe_rollout.spec.retry import Resume
-from swe_rollout.store.journals import JournalRef
+from swe_rollout.store.journals import JournalRef, Journals
+from swe_rollout.store.store import Store
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.worker.backlog import Backlog
 from swe_rollout.worker.forks import JournalKeeper
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from swe_rollout.context import Attempt, JobContext
-    from swe_rollout.journal.fork_point import ForkPoint
-    from swe_rollout.journal.reading import Earlier
-    from swe_rollout.spec.job import RolloutJob
-    from swe_rollout.store.journals import Journals
-    from swe_rollout.store.store import Store
-    from swe_rollout.trajectory import EpisodeId, Trajectory
-    from swe_rollout.worker.backlog import Backlog
 
 log = structlog.get_logger()
 

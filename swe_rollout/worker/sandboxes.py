@@ -6,25 +6,21 @@ user's own is a `SandboxProvider`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-from swe_rollout.errors import InternalError
+from swe_rollout.cluster.manifests import OwnerReference
+from swe_rollout.errors import InternalError, SandboxError
 from swe_rollout.extension import ExtensionPoint
 from swe_rollout.sandbox.base import SandboxProvider
 from swe_rollout.sandbox.kodo.provider import KodoProvider
 from swe_rollout.sandbox.local.provider import LocalProvider
 from swe_rollout.sandbox.session.keys import SessionKeys
+from swe_rollout.spec.sandbox import KodoSandbox, LocalSandbox, PodSandbox, SandboxSpec
+from swe_rollout.types.instance import Instance
 from swe_rollout.worker.checkouts import open_checkout
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from contextlib import AsyncExitStack
-
-    from swe_rollout.cluster.manifests import OwnerReference
-    from swe_rollout.errors import SandboxError
-    from swe_rollout.instance import Instance
-    from swe_rollout.spec.sandbox import KodoSandbox, LocalSandbox, PodSandbox, SandboxSpec
 
 
 @dataclass(frozen=True, slots=True)

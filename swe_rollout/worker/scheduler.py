@@ -7,8 +7,9 @@ down, the scheduler waits and no episode loses an attempt: `Services` is its vie
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import structlog
 from tenacity import (
@@ -19,6 +20,7 @@ from tenacity import (
     wait_exponential,
 )
 
+from swe_rollout.context import Attempt, JobContext
 from swe_rollout.episode import run_episode
 from swe_rollout.errors import (
     StoreError,
@@ -29,20 +31,15 @@ from swe_rollout.errors import (
 from swe_rollout.journal.errors import TakenOverError
 from swe_rollout.observer import Service, waiting
 from swe_rollout.progress import Phase
+from swe_rollout.spec.retry import FailureBudget
 from swe_rollout.store.damage import DamagedRecordError
-from swe_rollout.worker.attempt_queue import AttemptQueue
+from swe_rollout.store.store import Store
+from swe_rollout.types.episode import EpisodeId, Failure
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.worker.attempt_queue import AttemptQueue, Attempts
 from swe_rollout.worker.attempts import play_attempts
 from swe_rollout.worker.failure_budget import CommittedCounts, CountedBefore
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from swe_rollout.context import Attempt, JobContext
-    from swe_rollout.spec.retry import FailureBudget
-    from swe_rollout.store.store import Store
-    from swe_rollout.trajectory import EpisodeId, Failure, Trajectory
-    from swe_rollout.worker.attempt_queue import Attempts
-    from swe_rollout.worker.resume import ResumableEpisodes
+from swe_rollout.worker.resume import ResumableEpisodes
 
 log = structlog.get_logger()
 _T = TypeVar("_T")

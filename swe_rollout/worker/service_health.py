@@ -7,25 +7,27 @@ engine is down and excuses attempts that failed for it; `MonitoredSandboxes` wat
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, retry_if_result
 from tenacity.wait import wait_chain, wait_exponential, wait_fixed
 
+from swe_rollout.engine.base import TokenEngine
+from swe_rollout.engine.chat.base import ChatEngine
 from swe_rollout.engine.sglang.protocol import UnavailableError
 from swe_rollout.errors import Boundary, EpisodeError, SweRolloutError, UnreachableError
-from swe_rollout.sandbox.base import Reattaching
+from swe_rollout.sandbox.base import (
+    Reattaching,
+    Sandbox,
+    SandboxMark,
+    SandboxProvider,
+    SandboxRequest,
+)
 from swe_rollout.spec.status import ConditionType, UnmetCondition
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
-
-    from swe_rollout.engine.base import TokenEngine
-    from swe_rollout.engine.chat.base import ChatEngine
-    from swe_rollout.sandbox.base import Sandbox, SandboxMark, SandboxProvider, SandboxRequest
-    from swe_rollout.trajectory import EpisodeId, Failure
+from swe_rollout.types.episode import EpisodeId, Failure
 
 log = structlog.get_logger()
 _T = TypeVar("_T")

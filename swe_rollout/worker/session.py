@@ -7,42 +7,37 @@ itself. Every adapter of a trainer stands on `Session.run_episode`.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
+from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from swe_rollout.agent.off_loop import settled_heap
-from swe_rollout.context import Attempt
+from swe_rollout.agent.renderer import Renderer
+from swe_rollout.context import Attempt, JobContext
 from swe_rollout.datasets.base import load
+from swe_rollout.engine.base import TokenEngine
 from swe_rollout.episode import run_episode
 from swe_rollout.errors import UsageError, gather_all
+from swe_rollout.grading.grader import LogKeeper
+from swe_rollout.observer import Observer
+from swe_rollout.progress import Progress
+from swe_rollout.spec.job import RolloutJob
+from swe_rollout.spec.policy import Sampling
 from swe_rollout.training.assembly import Assembly
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.training.groups import Group
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.instance import Instance
+from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.worker.assembly import assemble
 from swe_rollout.worker.attempts import play_attempts
 from swe_rollout.worker.extensions import import_extensions
 from swe_rollout.worker.sandboxes import SandboxSetup, open_sandboxes
 from swe_rollout.worker.service_health import Conditions
 from swe_rollout.worker.start_guard import GuardedSandboxes
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from swe_rollout.agent.renderer import Renderer
-    from swe_rollout.context import JobContext
-    from swe_rollout.engine.base import TokenEngine
-    from swe_rollout.grading.grader import LogKeeper
-    from swe_rollout.instance import Instance
-    from swe_rollout.observer import Observer
-    from swe_rollout.progress import Progress
-    from swe_rollout.spec.job import RolloutJob
-    from swe_rollout.spec.policy import Sampling
-    from swe_rollout.training.groups import Group
-    from swe_rollout.trajectory import Trajectory
 
 
 class Session:

@@ -8,21 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from swe_rollout.instance import Instance
-from swe_rollout.sandbox.base import Role, SandboxRequest
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.sandbox.base import Role, Sandbox, SandboxProvider, SandboxRequest
+from swe_rollout.spec.sandbox import SandboxSpec
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.instance import Instance
 from swe_rollout.worker import sandboxes
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from swe_rollout.sandbox.base import Sandbox, SandboxProvider
-    from swe_rollout.spec.sandbox import SandboxSpec
 
 LIFETIME_S = 7200.0
 

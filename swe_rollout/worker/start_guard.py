@@ -10,21 +10,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Iterable
+from typing import Final
 
 import structlog
 
 from swe_rollout.errors import EpisodeError, SandboxError, UnreachableError, boundary
-from swe_rollout.sandbox.base import Reattaching
+from swe_rollout.sandbox.base import (
+    Reattaching,
+    Sandbox,
+    SandboxMark,
+    SandboxProvider,
+    SandboxRequest,
+)
 from swe_rollout.spec.status import ConditionType
-from swe_rollout.worker.service_health import LONGEST_PAUSE_S
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
-    from swe_rollout.sandbox.base import Sandbox, SandboxMark, SandboxProvider, SandboxRequest
-    from swe_rollout.trajectory import EpisodeId
-    from swe_rollout.worker.service_health import Conditions
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.worker.service_health import LONGEST_PAUSE_S, Conditions
 
 log = structlog.get_logger()
 

@@ -7,26 +7,34 @@ worker runs and ends is in `cluster_worker`.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import structlog
 
-from swe_rollout.datasets.base import load
+from swe_rollout.cluster.manifests import OwnerReference
+from swe_rollout.datasets.base import LoadedDataset, load
 from swe_rollout.errors import PrerequisiteError, SweRolloutError, gather_all
+from swe_rollout.observer import Observer
+from swe_rollout.sandbox.base import SandboxProvider
+from swe_rollout.spec.job import RolloutJob
 from swe_rollout.spec.sandbox import SandboxSpec
 from swe_rollout.spec.status import ConditionType
 from swe_rollout.store.damage import RERUN, DamagedRecord
+from swe_rollout.store.owner import Owner
 from swe_rollout.store.store import Store
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.instance import Instance
+from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.worker.assembly import assemble
-from swe_rollout.worker.backlog import Sampler, begin
+from swe_rollout.worker.backlog import Backlog, Sampler, begin
 from swe_rollout.worker.extensions import import_extensions
 from swe_rollout.worker.failure_budget import CountedBefore
 from swe_rollout.worker.progress_report import ShardProgress
-from swe_rollout.worker.resume import open_journals
+from swe_rollout.worker.resume import ResumableEpisodes, open_journals
 from swe_rollout.worker.sandboxes import SandboxSetup, open_sandboxes
 from swe_rollout.worker.scheduler import EpisodeScheduler
 from swe_rollout.worker.service_health import (
@@ -36,23 +44,8 @@ from swe_rollout.worker.service_health import (
     MonitoredSandboxes,
     StoreMonitor,
 )
+from swe_rollout.worker.shard import Shard
 from swe_rollout.worker.start_guard import GuardedSandboxes
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-    from contextlib import AsyncExitStack
-
-    from swe_rollout.cluster.manifests import OwnerReference
-    from swe_rollout.datasets.base import LoadedDataset
-    from swe_rollout.instance import Instance
-    from swe_rollout.observer import Observer
-    from swe_rollout.sandbox.base import SandboxProvider
-    from swe_rollout.spec.job import RolloutJob
-    from swe_rollout.store.owner import Owner
-    from swe_rollout.trajectory import Trajectory
-    from swe_rollout.worker.backlog import Backlog
-    from swe_rollout.worker.resume import ResumableEpisodes
-    from swe_rollout.worker.shard import Shard
 
 log = structlog.get_logger()
 

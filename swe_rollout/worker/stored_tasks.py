@@ -7,24 +7,21 @@ that work on another task of the same name is refused.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import TypeVar
 
 from pydantic import ValidationError
 
 from swe_rollout.datasets.base import load
 from swe_rollout.errors import TaskError, UsageError, gather_all
+from swe_rollout.spec.dataset import Dataset
 from swe_rollout.spec.job import RolloutJob
+from swe_rollout.store.store import Store
+from swe_rollout.types.instance import Instance
+from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.worker.extensions import import_extensions
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-    from pathlib import Path
-
-    from swe_rollout.instance import Instance
-    from swe_rollout.spec.dataset import Dataset
-    from swe_rollout.store.store import Store
-    from swe_rollout.trajectory import Trajectory
 
 _Item = TypeVar("_Item")
 

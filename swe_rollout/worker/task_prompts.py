@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from swe_rollout.agent.prompts import MessageRole
-from swe_rollout.agent.recorded_text import recorded_text
+from swe_rollout.agent.recorded_text import RecordedText, recorded_text
 from swe_rollout.agent.tools import toolbox
+from swe_rollout.agent.tools.base import ToolSpec
 from swe_rollout.export.chat import Reading, TaskPrompt
 from swe_rollout.extension import ExtensionError
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.turn import Turn
 from swe_rollout.worker.assembly import prompts_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from swe_rollout.agent.recorded_text import RecordedText
-    from swe_rollout.agent.tools.base import ToolSpec
-    from swe_rollout.trajectory import Trajectory
-    from swe_rollout.turn import Turn
-    from swe_rollout.worker.stored_tasks import StoredTasks
+from swe_rollout.worker.stored_tasks import StoredTasks
 
 
 def reading_of(tasks: StoredTasks, *, on_note: Callable[[str], None]) -> Reading:

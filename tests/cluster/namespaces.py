@@ -6,12 +6,9 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
 from swe_rollout.cluster.api_error import ApiError
-
-if TYPE_CHECKING:
-    from swe_rollout.cluster.client import ClusterClient
+from swe_rollout.cluster.client import ClusterClient
 
 
 async def until(true: Callable[[], Awaitable[bool] | bool], *, within_s: float = 120) -> None:

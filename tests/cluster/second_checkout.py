@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from checkout import ROOT
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def copy_checkout(root: Path) -> None:

@@ -10,17 +10,14 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tokenizers import Tokenizer
 
 from rollout_dev.counting import SUBMIT
-from swe_rollout.engine.base import EngineInfo, TokenEngine
-from swe_rollout.generation import FinishReason, Generation, WeightSpan
+from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.testing.tiny import tokenizer_path
-
-if TYPE_CHECKING:
-    from swe_rollout.engine.base import GenerateRequest
+from swe_rollout.types.turn import FinishReason, Generation, WeightSpan
 
 FOLDER: Final = "SERVING_POLICY_FOLDER"
 """The variable with the folder in which test and engine meet."""

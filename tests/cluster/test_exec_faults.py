@@ -36,7 +36,7 @@ from swe_rollout.sandbox.pods import running as running_pod
 from swe_rollout.sandbox.pods.provider import PodProvider
 from swe_rollout.sandbox.pods.running import RunningPod
 from swe_rollout.spec.sandbox import PodSandbox, Resources
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
 
 KUBECONFIG = os.environ.get("KUBECONFIG") or str(ROOT / ".dev-cluster" / "kubeconfig")
 pytestmark = [

@@ -12,9 +12,9 @@ from harbor_parts import TASKS
 from swe_rollout.datasets.harbor import load
 from swe_rollout.grading.grader import Grader
 from swe_rollout.grading.validate import validate
-from swe_rollout.instance import Instance
 from swe_rollout.sandbox.pods.provider import PodProvider
 from swe_rollout.spec.sandbox import PodSandbox, Resources
+from swe_rollout.types.instance import Instance
 
 pytestmark = CLUSTER
 

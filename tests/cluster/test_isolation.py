@@ -7,10 +7,11 @@ import itertools
 import json
 import secrets
 import subprocess
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -26,11 +27,7 @@ from swe_rollout.sandbox.pods.isolation import FORBIDDEN_HOSTS, check_isolation
 from swe_rollout.sandbox.pods.provider import PodProvider
 from swe_rollout.sandbox.pods.running import RunningPod
 from swe_rollout.spec.sandbox import PodSandbox, Resources
-from swe_rollout.trajectory import EpisodeId
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
+from swe_rollout.types.episode import EpisodeId
 
 pytestmark = CLUSTER
 JOB = "test-isolation"

@@ -5,24 +5,19 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import secrets
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
 from cluster.needs import CLUSTER, KUBECONFIG
 from cluster.site import kubectl
 from swe_rollout.errors import SandboxError
-from swe_rollout.sandbox.base import Role, SandboxRequest
+from swe_rollout.sandbox.base import Role, Sandbox, SandboxRequest
 from swe_rollout.sandbox.kodo.provider import INSTALL, KodoProvider
 from swe_rollout.spec.sandbox import KodoSandbox, Resources
 from swe_rollout.testing.sandbox_contract import SandboxContract
-from swe_rollout.trajectory import EpisodeId
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.types.episode import EpisodeId
 
 pytestmark = [
     *CLUSTER,

@@ -6,8 +6,9 @@ import asyncio
 import itertools
 import json
 import secrets
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import aiohttp
 import pytest
@@ -17,7 +18,7 @@ from cluster.needs import BASE, BUSYBOX, CLUSTER, KUBECONFIG
 from swe_rollout.cluster import doctor
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.errors import PrerequisiteError, SandboxError
-from swe_rollout.sandbox.base import Role, SandboxRequest
+from swe_rollout.sandbox.base import Role, Sandbox, SandboxRequest
 from swe_rollout.sandbox.pods import diagnose, network_policy, pod_spec
 from swe_rollout.sandbox.pods import running as running_pod
 from swe_rollout.sandbox.pods.provider import PodProvider
@@ -25,12 +26,7 @@ from swe_rollout.sandbox.pods.running import RunningPod
 from swe_rollout.sandbox.session.session import Session
 from swe_rollout.spec.sandbox import PodSandbox, Resources
 from swe_rollout.testing.sandbox_contract import SandboxContract
-from swe_rollout.trajectory import EpisodeId
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.types.episode import EpisodeId
 
 pytestmark = CLUSTER
 

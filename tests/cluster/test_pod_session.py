@@ -9,24 +9,19 @@ import random
 import secrets
 import time
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 from cluster.needs import BASE, BUSYBOX, CLUSTER, KUBECONFIG
 from swe_rollout.cluster.client import ClusterClient
-from swe_rollout.sandbox.base import Role, SandboxRequest
+from swe_rollout.cluster.exec import ExecStream
+from swe_rollout.sandbox.base import Role, Sandbox, SandboxRequest
 from swe_rollout.sandbox.pods.provider import PodProvider
 from swe_rollout.sandbox.pods.running import RunningPod
 from swe_rollout.sandbox.session import bootstrap
 from swe_rollout.spec.sandbox import PodSandbox, Resources
-from swe_rollout.trajectory import EpisodeId
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from swe_rollout.cluster.exec import ExecStream
-    from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.types.episode import EpisodeId
 
 pytestmark = CLUSTER
 SAMPLES = itertools.count()

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import AsyncIterator
+from typing import ClassVar
 
 import pytest
 
 from cluster.namespaces import until
 from cluster.needs import BASE, BUSYBOX, CLUSTER, KUBECONFIG
-from swe_rollout.sandbox.base import Role, SandboxRequest
+from swe_rollout.sandbox.base import Role, Sandbox, SandboxRequest
 from swe_rollout.sandbox.pods.provider import PodProvider
 from swe_rollout.spec.sandbox import PodSandbox, Resources, WarmPods
-from swe_rollout.testing.sandbox_snapshot_contract import SnapshotContract, SnapshotSandbox
-from swe_rollout.trajectory import EpisodeId
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from swe_rollout.sandbox.base import Sandbox
-    from swe_rollout.testing.sandbox_snapshot_contract import Start
+from swe_rollout.testing.sandbox_snapshot_contract import SnapshotContract, SnapshotSandbox, Start
+from swe_rollout.types.episode import EpisodeId
 
 pytestmark = CLUSTER
 

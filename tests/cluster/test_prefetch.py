@@ -7,8 +7,9 @@ import os
 import secrets
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -19,9 +20,6 @@ from swe_rollout.sandbox.pods import prefetch as prefetching
 from swe_rollout.sandbox.pods.prefetch import PrefetchedImage, prefetch
 from swe_rollout.spec.pod_template import PodTemplate
 from swe_rollout.spec.sandbox import PodSandbox
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 pytestmark = CLUSTER
 NOWHERE = "swe-rollout/nowhere:local"

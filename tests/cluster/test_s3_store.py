@@ -6,8 +6,8 @@ import asyncio
 import os
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
@@ -18,10 +18,8 @@ from swe_rollout.store.bucket import create_object, read_object
 from swe_rollout.store.layout import JobRef, trajectory_key
 from swe_rollout.store.store import Store
 from swe_rollout.store.summary import summarise
-from swe_rollout.trajectory import EpisodeId, StopReason, Timing, Trajectory
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from swe_rollout.types.episode import EpisodeId, StopReason, Timing
+from swe_rollout.types.trajectory import Trajectory
 
 pytestmark = [
     pytest.mark.cluster,

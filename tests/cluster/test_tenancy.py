@@ -33,7 +33,7 @@ from swe_rollout.sandbox.pods.warm_spec import warm_manifest
 from swe_rollout.spec.job import API_VERSION, KIND
 from swe_rollout.spec.pod_template import PodTemplate
 from swe_rollout.spec.sandbox import PodSandbox, Resources
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
 
 pytestmark = CLUSTER
 Json = dict[str, Any]

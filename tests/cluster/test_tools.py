@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
@@ -14,10 +14,7 @@ from swe_rollout.sandbox.base import Role, Sandbox, SandboxRequest
 from swe_rollout.sandbox.pods.provider import PodProvider
 from swe_rollout.spec.sandbox import PodSandbox, Resources
 from swe_rollout.testing.tool_contract import ToolsInSandbox
-from swe_rollout.trajectory import EpisodeId
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+from swe_rollout.types.episode import EpisodeId
 
 pytestmark = [*CLUSTER, pytest.mark.asyncio(loop_scope="module")]
 JOB = "test-tools"

@@ -9,9 +9,10 @@ import secrets
 import signal
 import sys
 from collections import Counter
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -20,19 +21,14 @@ from cluster.needs import BASE, BUSYBOX, CLUSTER, KUBECONFIG
 from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.manifests import OwnerReference
+from swe_rollout.cluster.objects import Pod
 from swe_rollout.errors import SandboxError
-from swe_rollout.sandbox.base import Role, SandboxRequest
+from swe_rollout.sandbox.base import Role, Sandbox, SandboxRequest
 from swe_rollout.sandbox.pods import diagnose, pod_spec, warm_spec
 from swe_rollout.sandbox.pods.provider import PodProvider
 from swe_rollout.spec.sandbox import PodSandbox, Resources, WarmPods
 from swe_rollout.testing.sandbox_contract import SandboxContract
-from swe_rollout.trajectory import EpisodeId
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from swe_rollout.cluster.objects import Pod
-    from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.types.episode import EpisodeId
 
 pytestmark = CLUSTER
 
@@ -424,7 +420,7 @@ from swe_rollout.sandbox.session import bootstrap
 from swe_rollout.sandbox.base import Role, SandboxRequest
 from swe_rollout.sandbox.pods.provider import PodProvider
 from swe_rollout.spec.sandbox import PodSandbox
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
 
 async def main(spec, job, image):
     bootstrap.ORPHAN_S = 1.0

@@ -6,17 +6,13 @@ import asyncio
 import os
 import platform
 import secrets
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.session import bootstrap
 from swe_rollout.sandbox.session.channel import StreamLostError, SupervisorGoneError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
 
 BY_SIGNAL = 128
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
 
+from rollout_dev.conformance.attacks.attack import Attack
 from rollout_dev.conformance.attacks.diffs import DIFF_ATTACKS, DiffAttack
 from rollout_dev.conformance.attacks.grading import PATCH_ATTACKS, PatchAttack
 from rollout_dev.conformance.attacks.sites import Site, local_site
 from rollout_dev.conformance.attacks.supervisor import SUPERVISOR_ATTACKS
 from rollout_dev.conformance.attacks.trials import diff_trial, patch_trial, script_trial
 from swe_rollout.sandbox.local import bubblewrap
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from rollout_dev.conformance.attacks.attack import Attack
 
 pytestmark = pytest.mark.skipif(
     bool(bubblewrap.refusal()), reason="needs bubblewrap: apt-get install bubblewrap"

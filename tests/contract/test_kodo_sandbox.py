@@ -10,24 +10,19 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from swe_rollout.errors import PrerequisiteError, SandboxError
-from swe_rollout.sandbox.base import Role, SandboxRequest
+from swe_rollout.sandbox.base import Role, Sandbox, SandboxRequest
 from swe_rollout.sandbox.kodo.provider import KodoProvider
 from swe_rollout.spec.sandbox import KodoSandbox
 from swe_rollout.testing.sandbox_contract import SandboxContract
-from swe_rollout.trajectory import EpisodeId
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.types.episode import EpisodeId
 
 
 class Shells:

@@ -7,27 +7,21 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 import pytest
 
-from rollout_dev.conformance.attacks.league.games import play
+from rollout_dev.conformance.attacks.league.games import Game, play
 from rollout_dev.conformance.attacks.league.policies import load_policies
 from rollout_dev.conformance.attacks.league.systems import Ours
 from rollout_dev.conformance.attacks.sites import Site, local_site
 from swe_rollout.grading import integrity, junit, proof, steering, twins, working_tree
 from swe_rollout.grading.grader import Grader
-from swe_rollout.grading.twins import TwinKind
+from swe_rollout.grading.twins import Twin, TwinKind
+from swe_rollout.sandbox.base import Sandbox, SandboxRequest
 from swe_rollout.sandbox.local import bubblewrap
 from swe_rollout.spec.grading import Integrity
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from rollout_dev.conformance.attacks.league.games import Game
-    from swe_rollout.grading.twins import Twin
-    from swe_rollout.sandbox.base import Sandbox, SandboxRequest
 
 pytestmark = [
     pytest.mark.skipif(

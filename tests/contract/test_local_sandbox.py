@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from swe_rollout.observer import Observer
-from swe_rollout.sandbox.base import Role, SandboxRequest
+from swe_rollout.sandbox.base import Role, Sandbox, SandboxProvider, SandboxRequest
 from swe_rollout.sandbox.local import bubblewrap
 from swe_rollout.sandbox.local.images import LocalImage, Mount, image_folder, save_image
 from swe_rollout.sandbox.local.provider import LocalProvider
 from swe_rollout.spec.sandbox import LocalSandbox
 from swe_rollout.telemetry.wrappers import ObservedSandboxes
 from swe_rollout.testing.sandbox_contract import SandboxContract
-from swe_rollout.trajectory import EpisodeId
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from swe_rollout.sandbox.base import Sandbox, SandboxProvider
+from swe_rollout.types.episode import EpisodeId
 
 _REQUEST = SandboxRequest(
     episode=EpisodeId(job="contract", instance="one", sample=0),

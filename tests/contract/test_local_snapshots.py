@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from pathlib import Path
+from typing import ClassVar, Literal
 
 import pytest
 
 from swe_rollout.errors import SandboxError
-from swe_rollout.sandbox.base import Role, SandboxRequest, Snapshots
+from swe_rollout.sandbox.base import Role, Sandbox, SandboxRequest, Snapshots
 from swe_rollout.sandbox.local import bubblewrap
 from swe_rollout.sandbox.local.images import LocalImage, Mount, image_folder, save_image
 from swe_rollout.sandbox.local.provider import LocalProvider
 from swe_rollout.spec.sandbox import LocalSandbox
-from swe_rollout.testing.sandbox_snapshot_contract import SnapshotContract
-from swe_rollout.trajectory import EpisodeId
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-    from typing import Literal
-
-    from swe_rollout.sandbox.base import Sandbox
-    from swe_rollout.testing.sandbox_snapshot_contract import Start
+from swe_rollout.testing.sandbox_snapshot_contract import SnapshotContract, Start
+from swe_rollout.types.episode import EpisodeId
 
 _REQUEST = SandboxRequest(
     episode=EpisodeId(job="contract", instance="one", sample=0),

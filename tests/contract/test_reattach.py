@@ -7,21 +7,18 @@ import os
 import random
 import signal
 from collections import Counter
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from contract.cut_channel import CutStreamOpener
-from swe_rollout.deadline import CLOCK, Deadline
 from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.session import connection
 from swe_rollout.sandbox.session.channel import RelayEndedError, StreamLostError
 from swe_rollout.sandbox.session.session import Session
+from swe_rollout.types.deadline import CLOCK, Deadline
 from waits import PATIENCE_S, stands, until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 COMMANDS, CUTS = 24, 16
 

@@ -9,27 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from swe_rollout.errors import SandboxDestroyedError, SandboxError
-from swe_rollout.sandbox.base import ExecResult, Role, SandboxRequest
+from swe_rollout.sandbox.base import ExecResult, Role, Sandbox, SandboxRequest
 from swe_rollout.sandbox.local import bubblewrap, cgroups
 from swe_rollout.sandbox.local.images import LocalImage, Mount, image_folder, save_image
 from swe_rollout.sandbox.local.provider import LocalProvider
 from swe_rollout.sandbox.session import session
 from swe_rollout.spec.sandbox import LocalSandbox
-from swe_rollout.trajectory import EpisodeId, StopReason
+from swe_rollout.types.episode import EpisodeId, StopReason
 from unit.agent.agent_parts import bash
 from unit.journal.journal_parts import ATTEMPT, TASK, Engine, Life
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from swe_rollout.sandbox.base import Sandbox
 
 pytestmark = pytest.mark.skipif(
     bool(bubblewrap.refusal()), reason="needs bubblewrap: apt-get install bubblewrap"

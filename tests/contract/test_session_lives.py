@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -13,10 +14,6 @@ from swe_rollout.sandbox.session import connection
 from swe_rollout.sandbox.session.frames import SupervisorState
 from swe_rollout.sandbox.session.keys import SessionKeys, SessionLife
 from swe_rollout.sandbox.session.session import Session
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 KEYS = SessionKeys(bytes(range(32)))
 KEY = KEYS.of("one")

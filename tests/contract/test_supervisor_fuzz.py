@@ -10,7 +10,7 @@ import os
 import platform
 import random
 import struct
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -20,9 +20,6 @@ from swe_rollout.sandbox.session import bootstrap
 from swe_rollout.sandbox.session.connection import Handshake, SupervisorConnection
 from swe_rollout.sandbox.session.frames import RequestKind, ResponseKind, word
 from swe_rollout.sandbox.session.seal import Frame
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FRAMES = 10_000
 A_SESSION = 250

@@ -5,20 +5,17 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import pytest
 
+from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.sandbox.local.pipe_channel import PipeChannel
 from swe_rollout.sandbox.session.bootstrap import install_command
 from swe_rollout.sandbox.session.session import Session
 from swe_rollout.testing.sandbox_contract import SandboxContract
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from swe_rollout.sandbox.base import Sandbox
 
 _BUSYBOX = Path("/bin/busybox")
 _MKSH = Path("/bin/mksh")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Literal
 
 import pytest
 import pytest_asyncio
@@ -19,11 +20,7 @@ from swe_rollout.sandbox.local.provider import LocalProvider
 from swe_rollout.spec.sandbox import LocalSandbox
 from swe_rollout.testing.tool_cases import CASES
 from swe_rollout.testing.tool_contract import ToolsInSandbox
-from swe_rollout.trajectory import EpisodeId
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from typing import Literal
+from swe_rollout.types.episode import EpisodeId
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

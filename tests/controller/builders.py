@@ -14,8 +14,8 @@ from rollout_operator.observed import (
     ObservedJob,
     WorkerJob,
     WorkerPod,
+    sights_of,
 )
-from rollout_operator.sightings import sights_of
 from swe_rollout.spec.status import (
     PROGRESS_ANNOTATION,
     EpisodeCounts,

@@ -8,8 +8,7 @@ import pytest
 
 from controller.builders import NOW, at, job, observed, pod, progress_of, with_status, worker_job
 from rollout_operator.actions import EventType
-from rollout_operator.observed import Observed, ObservedJob
-from rollout_operator.sightings import sights_of
+from rollout_operator.observed import Observed, ObservedJob, sights_of
 from rollout_operator.status import FINAL_PROGRESS_S, events_of, next_status
 from swe_rollout.spec.status import (
     Condition,

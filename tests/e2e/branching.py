@@ -7,17 +7,13 @@ begins with `child` only looks, as the later turns of any other job do.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 from tokenizers import Tokenizer
 
-from swe_rollout.engine.base import EngineInfo
-from swe_rollout.generation import FinishReason, Generation
+from swe_rollout.engine.base import EngineInfo, GenerateRequest
 from swe_rollout.testing.tiny import tokenizer_path
-
-if TYPE_CHECKING:
-    from swe_rollout.engine.base import GenerateRequest
-    from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.turn import FinishReason, Generation
 
 COMMANDS = (
     "mkdir -p made/deep && cd made/deep && export COLOUR=blue && echo zero > t0",

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from e2e.command import Job, printed_json, swe_rollout
-from swe_rollout.quarantine import BadRow
+from swe_rollout.types.bad_rows import BadRow
 
 Row = dict[str, Any]
 WEAK_TEST = """\

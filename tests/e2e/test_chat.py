@@ -23,7 +23,7 @@ from unit.engine.chat.chat_parts import ANTHROPIC_BODY, OPENAI_BODY, api, sends
 KEY = "test-key-abcdefghij0123456789"
 FUNCTION = """
 from swe_rollout.engine.chat.base import AssistantMessage, ChatCall, ChatRequest, ChatResponse
-from swe_rollout.generation import FinishReason
+from swe_rollout.types.turn import FinishReason
 
 
 async def two_turns(request: ChatRequest) -> ChatResponse:

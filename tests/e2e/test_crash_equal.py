@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import pytest
 
 from e2e.command import ROOT
 from rollout_dev.stepped_clock import INSTALL, LIBRARY
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _SIZE = ("--episodes", "4", "--turns", "12", "--parallelism", "4", "--pause", "0.3")
 _SMALL = ("--episodes", "2", "--turns", "10", "--parallelism", "2", "--pause", "0.3")

@@ -30,7 +30,7 @@ from swe_rollout.sandbox.local.images import LocalImage, Mount, image_folder, sa
 from swe_rollout.sandbox.local.provider import LocalProvider
 from swe_rollout.spec.sandbox import LocalSandbox
 from swe_rollout.testing.tiny import tokenizer_path
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
 
 SGLANG = '{"sglang": {"url": "http://sglang:30000"}, "tokenizer": "Qwen/Qwen3-8B"}'
 SCRIPTED = '{"scripted": {"scenarios": ["gold"]}}'

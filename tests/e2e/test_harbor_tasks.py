@@ -29,8 +29,8 @@ from swe_rollout.sandbox.repository import Patch
 from swe_rollout.spec.dataset import Dataset
 from swe_rollout.spec.grading import RewardUse
 from swe_rollout.spec.sandbox import LocalSandbox
-from swe_rollout.trajectory import EpisodeId
-from swe_rollout.verdict import TestStatus, VerdictStatus
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.verdict import TestStatus, VerdictStatus
 
 pytestmark = pytest.mark.skipif(
     bool(bubblewrap.refusal()), reason="needs `apt-get install bubblewrap`"

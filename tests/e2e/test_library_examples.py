@@ -16,7 +16,7 @@ from aiohttp import web
 
 from checkout import ROOT
 from e2e.command import Job, swe_rollout
-from swe_rollout.trajectory_json import from_json
+from swe_rollout.types.trajectory_json import from_json
 from unit.engine.chat.chat_parts import ANTHROPIC_BODY, OPENAI_BODY, api, sends
 
 Respond: TypeAlias = "Callable[[web.Request], Awaitable[web.StreamResponse]]"

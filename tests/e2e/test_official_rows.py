@@ -10,7 +10,8 @@ import re
 import shlex
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -18,9 +19,6 @@ import yaml
 from checkout import ROOT
 from swe_rollout.sandbox.local import bubblewrap
 from unit.sandbox.local.checkout_parts import commit, git, make_environment, write
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PAGE = (ROOT / "docs" / "how-to" / "official-rows-without-images.md").read_text("utf-8")
 COMMANDS = re.findall(r"^swe-rollout (validate rows\.jsonl .*)$", PAGE, re.MULTILINE)

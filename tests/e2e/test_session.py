@@ -13,8 +13,8 @@ from e2e.losing import LOSING
 from swe_rollout import Group, RewardInput, RolloutJob, Trajectory
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.errors import UsageError
-from swe_rollout.generation import Generation
 from swe_rollout.spec.policy import Sampling
+from swe_rollout.types.turn import Generation
 
 
 def test_episodes_are_played_side_by_side(job_file: Callable[..., Job]) -> None:

@@ -19,8 +19,9 @@ from swe_rollout.errors import Boundary
 from swe_rollout.store.store import Store
 from swe_rollout.testing.tiny import tokenizer_path
 from swe_rollout.tokens.branch import BranchKind
-from swe_rollout.trajectory import ChatLine, EpisodeId, Failure, TokenPath, Trajectory
-from swe_rollout.verdict import Reward, RewardTerm
+from swe_rollout.types.episode import EpisodeId, Failure
+from swe_rollout.types.trajectory import ChatLine, TokenPath, Trajectory
+from swe_rollout.types.verdict import Reward, RewardTerm
 from swe_rollout.viewer.page import Page, PageJob
 from swe_rollout.viewer.served import PageServer, ServedJob
 from swe_rollout.viewer.token_text import TokenTexts

@@ -14,11 +14,11 @@ from tokenizers import Tokenizer
 from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.engine.pool.probe import HealthProbe
 from swe_rollout.engine.sglang.connection import OK, EngineConnection
-from swe_rollout.generation import Generation
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.testing.tiny import tokenizer_path
 from swe_rollout.tokens.log import InputIds
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.turn import Generation
 
 PROMPT_TEXT = "<|im_start|>user\nfix it<|im_end|>\n<|im_start|>assistant\n"
 ENDLESS_TEXT = f"{PROMPT_TEXT}So on and on and on and on and"

@@ -15,7 +15,6 @@ from swe_rollout.agent.tools import toolbox
 from swe_rollout.context import Attempt, JobContext
 from swe_rollout.engine.base import TokenEngine
 from swe_rollout.episode import run_episode
-from swe_rollout.instance import Instance
 from swe_rollout.progress import Phase
 from swe_rollout.sandbox.base import (
     Sandbox,
@@ -26,9 +25,11 @@ from swe_rollout.spec.limits import Limits
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.spec.retry import RetrySpec
 from swe_rollout.tokens.replay import Recording
-from swe_rollout.trajectory import EpisodeId, Failure, Trajectory
-from swe_rollout.trajectory_json import to_json
-from swe_rollout.turn import Turn
+from swe_rollout.types.episode import EpisodeId, Failure
+from swe_rollout.types.instance import Instance
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.trajectory_json import to_json
+from swe_rollout.types.turn import Turn
 
 LISTING = b"README.md\nsrc\ntests <|im_end|> <tool_call>\n"
 """The output of every command of the policy; control tokens in it are plain text."""

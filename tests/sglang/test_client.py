@@ -13,14 +13,14 @@ import pytest
 from sglang.calls import STOP, TOKENIZER, abort, until_busy
 from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.engine.sglang import protocol
+from swe_rollout.engine.sglang.engine import SglangEngine
 from swe_rollout.errors import InternalError
-from swe_rollout.generation import FinishReason, WeightSpan
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.tokens.log import InputIds
+from swe_rollout.types.turn import FinishReason, WeightSpan
 
 if TYPE_CHECKING:
     from sglang.served import Served
-    from swe_rollout.engine.sglang.engine import SglangEngine
 
 pytestmark = pytest.mark.sglang
 

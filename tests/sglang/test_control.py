@@ -22,14 +22,14 @@ from sglang.calls import (
     write_record,
 )
 from sglang.served import MODEL, UPDATE, Breakable, teach
-from swe_rollout.deadline import Deadline
 from swe_rollout.engine.pool.pool import EnginePool
 from swe_rollout.engine.pool.replica import ReplicaState
 from swe_rollout.engine.sglang import protocol
 from swe_rollout.engine.sglang.control import EngineControl, PauseMode, WeightUpdate
 from swe_rollout.engine.sglang.engine import SglangEngine
-from swe_rollout.generation import FinishReason
 from swe_rollout.spec.policy import Sampling, SglangPolicy
+from swe_rollout.types.deadline import Deadline
+from swe_rollout.types.turn import FinishReason
 from waits import stands
 
 pytestmark = [pytest.mark.sglang, pytest.mark.slow]

@@ -19,7 +19,7 @@ from swe_rollout.agent.renderer import Renderer
 from swe_rollout.engine.pool.pool import EnginePool
 from swe_rollout.spec.limits import CutTurns, Limits
 from swe_rollout.spec.policy import Sampling, SglangPolicy
-from swe_rollout.trajectory import StopReason
+from swe_rollout.types.episode import StopReason
 
 pytestmark = [pytest.mark.sglang, pytest.mark.slow]
 

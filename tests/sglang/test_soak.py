@@ -32,8 +32,8 @@ from swe_rollout.engine.pool.pool import EnginePool
 from swe_rollout.engine.sglang.control import EngineControl, PauseMode, WeightUpdate
 from swe_rollout.spec.limits import CutTurns, Limits
 from swe_rollout.spec.policy import Sampling, SglangPolicy
-from swe_rollout.trajectory import StopReason
-from swe_rollout.trajectory_json import from_json
+from swe_rollout.types.episode import StopReason
+from swe_rollout.types.trajectory_json import from_json
 
 pytestmark = pytest.mark.sglang
 

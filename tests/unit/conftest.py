@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
@@ -13,8 +14,6 @@ from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.config import Access, Credentials
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 

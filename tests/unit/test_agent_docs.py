@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import yaml
@@ -16,9 +16,6 @@ from swe_rollout.spec.agent import AgentSpec
 from swe_rollout.spec.fields import all_fields
 from swe_rollout.spec.presets import PRESETS
 from swe_rollout.testing.extensions.agents import AgentContract
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PAGES = ROOT / "docs" / "reference"
 BEFORE_AND_AFTER = "coming-from.md"

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from checkout import ROOT
-from swe_rollout.agent.program import AGENTS
+from swe_rollout.agent.program import AGENTS, Agent
 from swe_rollout.extension import import_file
 from swe_rollout.sandbox.base import ExecResult
 from swe_rollout.testing.extensions.agents import AgentContract
-from swe_rollout.trajectory import StopReason
-from unit.agent.agent_parts import RENDERER, SUBMIT, Echo, bash, loop_of, player
+from swe_rollout.types.episode import StopReason
+from unit.agent.agent_parts import RENDERER, SUBMIT, Echo, Played, bash, loop_of, player
 from unit.agent.branch_checks import assert_branches_hold
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from swe_rollout.agent.program import Agent
-    from unit.agent.agent_parts import Played
 
 FILES = sorted((ROOT / "examples" / "agents").glob("*.py"))
 MOST_LINES = 20

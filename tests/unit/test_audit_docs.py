@@ -14,9 +14,9 @@ from checkout import ROOT
 from swe_rollout.grading import audit
 from swe_rollout.grading.rewards import REWARD_TERMS
 from swe_rollout.grading.wrong_patches import Wrong
-from swe_rollout.quarantine import BadRow, Finding
 from swe_rollout.spec.dataset import Dataset
 from swe_rollout.spec.grading import GradingSpec
+from swe_rollout.types.bad_rows import BadRow, Finding
 from unit.cli.cli_parts import run_cli
 
 AUDIT = (ROOT / "docs" / "how-to" / "audit.md").read_text("utf-8")

@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import yaml
@@ -14,11 +14,8 @@ import yaml
 from checkout import ROOT
 from swe_rollout.datasets.formats import FORMATS
 from swe_rollout.datasets.official_parsers import PARSERS
-from swe_rollout.instance import Rule
 from swe_rollout.spec.dataset import Dataset, RowFormat
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from swe_rollout.types.instance import Rule
 
 PAGE = (ROOT / "docs" / "how-to" / "datasets.md").read_text("utf-8")
 

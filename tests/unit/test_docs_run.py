@@ -81,7 +81,7 @@ RUN: Final[dict[str, str]] = {
     "docs/how-to/verl.md": "unit/integrations/test_trainer_docs.py",
     "docs/reference/agents.md": "unit/test_agent_docs.py",
     "docs/reference/coming-from.md": "unit/test_agent_docs.py",
-    "docs/reference/trajectory.md": "unit/test_trajectory_json.py",
+    "docs/reference/trajectory.md": "unit/types/test_trajectory_json.py",
 } | {
     f"docs/how-to/extend/{page.name}": "unit/test_extension_docs.py"
     for page in (ROOT / "docs" / "how-to" / "extend").glob("*.md")

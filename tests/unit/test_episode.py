@@ -11,12 +11,13 @@ from swe_rollout import episode
 from swe_rollout.context import Attempt, JobContext
 from swe_rollout.errors import Boundary
 from swe_rollout.grading.rewards import RewardInput, Rewards
-from swe_rollout.instance import Instance
 from swe_rollout.observer import Observer
 from swe_rollout.sandbox.repository import Patch
 from swe_rollout.spec.grading import RewardUse
-from swe_rollout.trajectory import EpisodeId, Trajectory
-from swe_rollout.verdict import Reward, RewardTerm, TestReport, Verdict, VerdictStatus
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.instance import Instance
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.verdict import Reward, RewardTerm, TestReport, Verdict, VerdictStatus
 
 TASK = Instance(instance_id="one", problem_statement="fix it", image="image:1")
 VERDICT = Verdict(VerdictStatus.RESOLVED, TestReport({}, {}))

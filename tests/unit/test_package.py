@@ -12,7 +12,7 @@ import pytest
 import swe_rollout
 from checkout import ROOT
 from swe_rollout.store.summary import JobSummary
-from swe_rollout.verdict import TestReport, TestStatus, Verdict, VerdictStatus
+from swe_rollout.types.verdict import TestReport, TestStatus, Verdict, VerdictStatus
 from unit.store.records import trajectory
 
 

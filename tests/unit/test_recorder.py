@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from swe_rollout.agent.context import AgentContext
 from swe_rollout.context import Attempt
 from swe_rollout.errors import EngineError
-from swe_rollout.instance import Instance
 from swe_rollout.recorder import Recorder
-from swe_rollout.trajectory import Trajectory
-from swe_rollout.trajectory_json import from_json, to_json
-from unit.agent.agent_parts import EPISODE, SUBMIT, bash, loop_of, player
-
-if TYPE_CHECKING:
-    from swe_rollout.agent.context import AgentContext
-    from swe_rollout.trajectory import StopReason
-    from unit.agent.agent_parts import Played
+from swe_rollout.types.episode import StopReason
+from swe_rollout.types.instance import Instance
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.trajectory_json import from_json, to_json
+from unit.agent.agent_parts import EPISODE, SUBMIT, Played, bash, loop_of, player
 
 ATTEMPT = Attempt(EPISODE, Instance(instance_id="task", problem_statement="", image="i"), 1)
 

@@ -27,7 +27,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pages import contents
-from swe_rollout import redaction
 from swe_rollout.agent.tools.mcp import options as mcp_options
 from swe_rollout.cluster.api_error import api_error
 from swe_rollout.engine.chat.errors import error_from_response as chat_error
@@ -39,15 +38,17 @@ from swe_rollout.export.files import export_file
 from swe_rollout.export.parquet import export_parquet
 from swe_rollout.journal import entries
 from swe_rollout.journal.writer import _packed
-from swe_rollout.logs import _StderrLogger, processors
 from swe_rollout.sandbox.base import ExecResult
 from swe_rollout.sandbox.session.walk import delta_of
 from swe_rollout.store.test_logs import _packed as packed_log
-from swe_rollout.trajectory import EpisodeId, Failure, Trajectory
-from swe_rollout.trajectory_json import to_json
+from swe_rollout.text import redaction
+from swe_rollout.text.escaping import visible
+from swe_rollout.text.logs import _StderrLogger, processors
+from swe_rollout.types.episode import EpisodeId, Failure
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.trajectory_json import to_json
 from swe_rollout.viewer.page import Page
 from swe_rollout.viewer.timeline import timeline_page
-from swe_rollout.visible import visible
 from unit.viewer.records import trajectory
 
 pytestmark = pytest.mark.threat(point=9)

@@ -9,12 +9,10 @@ from __future__ import annotations
 import json
 import secrets
 import subprocess
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import Final, TypeAlias
 
 Json: TypeAlias = "str | list[Json] | dict[str, Json]"
 

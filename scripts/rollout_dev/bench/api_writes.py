@@ -16,17 +16,14 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from rollout_dev.bench.audit import ApiWrite, writes
 from rollout_dev.dev_cluster.checkout import Checkout
 from rollout_dev.dev_cluster.errors import PREREQUISITE, ScriptError
 from rollout_dev.report import Report, Row, parser
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 NAME = "api_writes"
 LIMIT = 3.0

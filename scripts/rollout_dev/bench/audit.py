@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from rollout_dev.dev_cluster.api import inner, text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from rollout_dev.dev_cluster.api import Json
+from rollout_dev.dev_cluster.api import Json, inner, text
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,16 +15,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rollout_dev.report import Report, Row, parser
 from swe_rollout.spec.load import load_job
 from swe_rollout.store.store import Store
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 GOAL_MS: Final = 200.0
 JOB: Final = Path(__file__).resolve().parents[3] / "examples" / "01-release-pairs" / "job.yaml"

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from rollout_dev.bench.exec_rounds import (
     LONG_S,
@@ -27,17 +28,12 @@ from rollout_dev.bench.exec_rounds import (
 from rollout_dev.exec_clients import catalog, ours
 from rollout_dev.exec_clients.base import ClientTarget, CommandResult, leave, run_or_leave
 from rollout_dev.exec_clients.capacity import room_for
-from rollout_dev.exec_clients.site import open_site
+from rollout_dev.exec_clients.site import Site, open_site
 from rollout_dev.exec_clients.streams import ECHO, SHELL, Stream
 from rollout_dev.report import Report, Row, parser
 from swe_rollout.cluster.exec import ExecTarget
 from swe_rollout.sandbox.pods import pod_spec
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
-    from rollout_dev.exec_clients.site import Site
-    from swe_rollout.sandbox.pods.running import RunningPod
+from swe_rollout.sandbox.pods.running import RunningPod
 
 IMAGE = "swe-rollout/sandbox-base:local"
 FLOOR, GOAL_FLOOR = "true by a bare shell over one stream", 1.5

@@ -11,13 +11,10 @@ import resource
 import statistics
 import time
 from collections import defaultdict
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
-    from rollout_dev.exec_clients.base import Runner
+from rollout_dev.exec_clients.base import Runner
 
 TRUE = ("true",)
 LONG_S = 8.0

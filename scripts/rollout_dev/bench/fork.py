@@ -18,10 +18,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tokenizers import Tokenizer
 
@@ -35,29 +36,22 @@ from rollout_dev.exec_clients.site import open_site
 from rollout_dev.images import recipe, rootfs
 from rollout_dev.images.archive import ImageConfig, layer_from_trees, write_archive
 from rollout_dev.report import Report, Row, parser, silence_logs
-from swe_rollout.context import Attempt
-from swe_rollout.engine.base import EngineInfo, TokenEngine
-from swe_rollout.generation import FinishReason, Generation
-from swe_rollout.instance import Instance
+from swe_rollout.context import Attempt, JobContext
+from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
+from swe_rollout.progress import Phase
 from swe_rollout.sandbox.local import bubblewrap
 from swe_rollout.sandbox.pods.provider import PodProvider
 from swe_rollout.spec.job import ForkSpec, RolloutJob
 from swe_rollout.store.store import Store
 from swe_rollout.testing.tiny import tokenizer_path
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId, Failure
+from swe_rollout.types.instance import Instance
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.turn import FinishReason, Generation, Turn
 from swe_rollout.worker.assembly import assemble
 from swe_rollout.worker.forks import JournalKeeper, find_fork_point
 from swe_rollout.worker.resume import ResumableEpisodes
 from swe_rollout.worker.sandboxes import SandboxSetup, open_sandboxes
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.context import JobContext
-    from swe_rollout.engine.base import GenerateRequest
-    from swe_rollout.progress import Phase
-    from swe_rollout.trajectory import Failure, Trajectory
-    from swe_rollout.turn import Turn
 
 FORK: Final = "fork to first command, of eight"
 FLOOR: Final = "fresh sandbox to first command, of eight"

@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final, TypedDict
 
 from rollout_dev.bench.labels import label
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from rollout_dev.bench.publish import Published
 
 BEGIN: Final = "<!-- written by `scripts/bench publish` -->"
 END: Final = "<!-- end -->"
 OURS: Final = "swe-rollout"
+
+
+class Report(TypedDict):
+    """The object that a benchmark prints."""
+
+    name: str
+    rows: list[dict[str, float | str]]
+    ratios: dict[str, float]
+    ok: bool
+    notes: list[str]
+
+
+class Published(Report):
+    """A report, and what it was measured on."""
+
+    on: str
+    """The day, as YYYY-MM-DD."""
+    commit: str
+    machine: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,26 +12,21 @@ import asyncio
 import statistics
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import Final, NoReturn
 
 import msgspec
 
 from rollout_dev.exec_clients import ours
 from rollout_dev.exec_clients.base import leave, run_or_leave
-from rollout_dev.exec_clients.site import open_site
+from rollout_dev.exec_clients.site import Site, open_site
 from rollout_dev.report import Report, Row, parser, silence_logs
-from swe_rollout.cluster.manifests import JsonPatchOperation
+from swe_rollout.cluster.manifests import JsonPatchOperation, PodManifest
+from swe_rollout.cluster.objects import Pod
 from swe_rollout.cluster.watch import PodWatch
 from swe_rollout.sandbox.pods import diagnose, pod_spec
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rollout_dev.exec_clients.site import Site
-    from swe_rollout.cluster.manifests import PodManifest
-    from swe_rollout.cluster.objects import Pod
 
 IMAGE: Final = "swe-rollout/sandbox-base:local"
 GENERIC: Final = "swe-rollout/busybox:local"

@@ -12,18 +12,16 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 import zstandard
 
 from rollout_dev.counting import write_job
 from rollout_dev.report import Report, Row, parser
-
-if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Sequence
 
 GOAL: Final = 1.03
 """Of a turn's time without a journal."""

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from swe_rollout.sandbox.local.images import LocalImage, Mount, image_folder, save_image
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LARGE_IMAGE: Final = "bench:1"
 _IN_A_FOLDER: Final = 100

@@ -10,23 +10,21 @@ import gc
 import io
 import time
 import tracemalloc
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 from rich.console import Console
 
 from rollout_dev.report import Report, Row, parser
 from swe_rollout.cli.live_layout import draw
 from swe_rollout.cli.live_screen import SCREEN_S
-from swe_rollout.generation import FinishReason
 from swe_rollout.live.progress import LiveProgress, LiveTitle
 from swe_rollout.progress import Phase
 from swe_rollout.tokens.log import RequestProof
-from swe_rollout.trajectory import EpisodeId, StopReason, Timing, Trajectory
-from swe_rollout.turn import Turn
-from swe_rollout.verdict import Reward, RewardTerm, TestReport, Verdict, VerdictStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from swe_rollout.types.episode import EpisodeId, StopReason, Timing
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.turn import FinishReason, Turn
+from swe_rollout.types.verdict import Reward, RewardTerm, TestReport, Verdict, VerdictStatus
 
 TURNS: Final = 4
 SAMPLES: Final = 8

@@ -7,8 +7,9 @@ Agent: episodes of 50 tool turns, 1 to 256 of them at once, and one of 1,000 tur
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rollout_dev.bench.loop_clients import Floor, Ours, Strands, TextFloor
 from rollout_dev.bench.loop_rounds import Batch, Entrant, Samples, play
@@ -17,9 +18,6 @@ from rollout_dev.bench.workload import Workload
 from rollout_dev.peers.environment import HOW, is_installed
 from rollout_dev.peers.loop_error import EpisodeDiedError
 from rollout_dev.report import Report, Row, parser
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 OURS: Final = "swe-rollout"
 FLOOR: Final = "bare loop"

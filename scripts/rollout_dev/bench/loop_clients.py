@@ -17,13 +17,13 @@ from swe_rollout.agent.program import loop, run_agent
 from swe_rollout.agent.prompts import Prompts
 from swe_rollout.agent.tools import toolbox
 from swe_rollout.engine.pool.pool import EnginePool
-from swe_rollout.instance import Instance
 from swe_rollout.progress import Phase
 from swe_rollout.sandbox.base import Role, SandboxRequest
 from swe_rollout.spec.limits import Limits
 from swe_rollout.spec.policy import Sampling, SglangPolicy
 from swe_rollout.telemetry.wrappers import ObservedSandbox, observed_engine
-from swe_rollout.trajectory import EpisodeId, StopReason
+from swe_rollout.types.episode import EpisodeId, StopReason
+from swe_rollout.types.instance import Instance
 
 if TYPE_CHECKING:
     from rollout_dev.bench.workload import Workload

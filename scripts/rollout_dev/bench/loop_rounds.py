@@ -6,13 +6,10 @@ import asyncio
 import gc
 import statistics
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from rollout_dev.bench.loop_clients import Client
+from rollout_dev.bench.loop_clients import Client
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,16 +6,11 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from rollout_dev.bench.workload import LOGPROB
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from rollout_dev.bench.workload import SampledTurn, Workload
+from rollout_dev.bench.workload import LOGPROB, SampledTurn, Workload
 
 
 @contextmanager

@@ -7,19 +7,16 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rollout_dev.exec_clients.site import add_kubeconfig
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.exec import ExecTarget, open_exec
 from swe_rollout.sandbox.session.bootstrap import attach_command
 from swe_rollout.sandbox.session.session import Session
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 _CONTEXT = "test-server"
 _TICKS = os.sysconf("SC_CLK_TCK")

@@ -8,6 +8,7 @@ spans, which go to an exporter that keeps nothing. Time is the CPU time of this 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from opentelemetry.sdk.trace import TracerProvider
@@ -18,16 +19,12 @@ from rollout_dev.bench.loop_rounds import Batch, Entrant, Samples, play
 from rollout_dev.bench.loop_script import serving
 from rollout_dev.bench.workload import Workload
 from rollout_dev.report import Report, Row, parser
-from swe_rollout.observer import Observers
+from swe_rollout.observer import Observer, Observers
 from swe_rollout.telemetry.metrics import RolloutMetrics
 from swe_rollout.telemetry.otlp import observer_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from opentelemetry.sdk.trace import ReadableSpan
-
-    from swe_rollout.observer import Observer
 
 NONE: Final = "unobserved"
 METRICS: Final = "metrics"

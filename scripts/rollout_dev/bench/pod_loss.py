@@ -16,8 +16,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import Final, NoReturn
 
 from rollout_dev.bench.large_image import write_large_tree
 from rollout_dev.bench.sandbox_start import until_warm
@@ -29,12 +30,8 @@ from rollout_dev.exec_clients.site import open_site
 from rollout_dev.images.archive import ImageConfig, layer_from_trees, write_archive
 from rollout_dev.report import Report, parser, silence_logs
 from swe_rollout.errors import SandboxError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from swe_rollout.sandbox.pods.provider import PodProvider
-    from swe_rollout.sandbox.pods.running import RunningPod
+from swe_rollout.sandbox.pods.provider import PodProvider
+from swe_rollout.sandbox.pods.running import RunningPod
 
 START: Final = "start + first command"
 NOTICED: Final = "loss noticed"

@@ -16,15 +16,13 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypedDict
+from typing import Final
 
-from rollout_dev.bench.headline import with_headline
+from rollout_dev.bench.headline import Published, Report, with_headline
 from rollout_dev.bench.labels import label
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 HEAD: Final = """\
@@ -35,25 +33,6 @@ page as `performance/NAME.json`. Subjects take turns in one run; figures are med
 """
 ORDER: Final = ("tokens", "loop", "strands", "exec", "sandbox_start", "fork", "pod_loss", "journal")
 """Comes first on the page; the others follow by name."""
-
-
-class Report(TypedDict):
-    """The object that a benchmark prints."""
-
-    name: str
-    rows: list[dict[str, float | str]]
-    ratios: dict[str, float]
-    ok: bool
-    notes: list[str]
-
-
-class Published(Report):
-    """A report, and what it was measured on."""
-
-    on: str
-    """The day, as YYYY-MM-DD."""
-    commit: str
-    machine: str
 
 
 def main(arguments: Sequence[str]) -> int:

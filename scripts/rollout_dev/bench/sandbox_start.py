@@ -11,26 +11,22 @@ import asyncio
 import itertools
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from tenacity import AsyncRetrying, TryAgain, stop_after_delay, wait_fixed
 
 from rollout_dev.bench.times import Times
 from rollout_dev.exec_clients import ours
 from rollout_dev.exec_clients.base import leave, run_or_leave
-from rollout_dev.exec_clients.site import open_site
+from rollout_dev.exec_clients.site import Site, open_site
 from rollout_dev.exec_clients.streams import Stream
 from rollout_dev.report import Report, parser, silence_logs
 from swe_rollout.cluster.exec import ExecTarget
 from swe_rollout.cluster.watch import PodWatch
 from swe_rollout.sandbox.pods import diagnose, pod_spec
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from rollout_dev.exec_clients.site import Site
-    from swe_rollout.sandbox.pods.provider import PodProvider
+from swe_rollout.sandbox.pods.provider import PodProvider
 
 IMAGE = "swe-rollout/sandbox-base:local"
 WARM = "swe-rollout, warm claim"

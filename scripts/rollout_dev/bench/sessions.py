@@ -7,6 +7,7 @@ second.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import gc
 import os
@@ -14,10 +15,11 @@ import random
 import statistics
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from rollout_dev.bench.many_streams import ManyStreams, open_many_streams
 from rollout_dev.exec_clients import ours
@@ -25,13 +27,8 @@ from rollout_dev.exec_clients.base import leave, run_or_leave
 from rollout_dev.exec_clients.capacity import room_for
 from rollout_dev.exec_clients.site import open_site
 from rollout_dev.report import Report, Row, parser, silence_logs
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
-    from swe_rollout.sandbox.base import Sandbox
-    from swe_rollout.sandbox.session.session import Session
+from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.sandbox.session.session import Session
 
 IMAGE = "swe-rollout/sandbox-base:local"
 _PAGE = os.sysconf("SC_PAGE_SIZE")

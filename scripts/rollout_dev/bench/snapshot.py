@@ -14,23 +14,19 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rollout_dev.bench.large_image import LARGE_IMAGE, make_large_image
 from rollout_dev.report import Report, Row, parser, silence_logs
-from swe_rollout.sandbox.base import Role, SandboxRequest
+from swe_rollout.sandbox.base import Role, SandboxDelta, SandboxRequest
 from swe_rollout.sandbox.local import bubblewrap
 from swe_rollout.sandbox.local.provider import LocalProvider
+from swe_rollout.sandbox.session.session import Session
 from swe_rollout.spec.sandbox import LocalSandbox
-from swe_rollout.trajectory import EpisodeId
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.sandbox.base import SandboxDelta
-    from swe_rollout.sandbox.session.session import Session
+from swe_rollout.types.episode import EpisodeId
 
 CHANGES: Final = "changes, 1 MB differs"
 NOTHING: Final = "changes, nothing differs"

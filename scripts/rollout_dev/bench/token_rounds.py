@@ -8,18 +8,14 @@ from __future__ import annotations
 import gc
 import statistics
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from rollout_dev.bench.workload import FIRST, TOOLS
+from rollout_dev.bench.workload import FIRST, TOOLS, SampledTurn, Workload
+from swe_rollout.agent.renderer import Renderer
+from swe_rollout.testing.tokens.subjects import TokenSubject
 from swe_rollout.tokens.log import InputIds, TokenLog
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from rollout_dev.bench.workload import SampledTurn, Workload
-    from swe_rollout.agent.renderer import Renderer
-    from swe_rollout.testing.tokens.subjects import TokenSubject
 
 _P99 = 0.99
 

@@ -7,19 +7,15 @@ turns. Requests that do not begin with what was sent and sampled before are coun
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rollout_dev.bench.token_rounds import Entrant, Other, Ours, Samples, check, parse_ms, timed
 from rollout_dev.bench.workload import NOISE, Workload
-from rollout_dev.peers.token_base import FLOOR, RERENDER
+from rollout_dev.peers.token_base import FLOOR, RERENDER, Keeper
 from rollout_dev.peers.tokens import keepers
 from rollout_dev.report import Report, Row, parser
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rollout_dev.peers.token_base import Keeper
 
 OURS: Final = "swe-rollout"
 FLAT: Final = 1.5

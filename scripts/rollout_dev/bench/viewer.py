@@ -10,22 +10,18 @@ import asyncio
 import statistics
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from rollout_dev.chromium import HOW_TO_INSTALL, chromium, find_chromium
+from rollout_dev.chromium import HOW_TO_INSTALL, Browser, chromium, find_chromium
 from rollout_dev.report import Report, Row, parser
 from swe_rollout.store.layout import JobRef
 from swe_rollout.store.store import Store
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.viewer.page import Page
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rollout_dev.chromium import Browser
-    from swe_rollout.trajectory import Trajectory
 
 EPISODES: Final = 5000
 GOAL_S: Final = 2.0

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tokenizers import Tokenizer
 
@@ -18,11 +19,7 @@ from swe_rollout.agent.prompts import Message, MessageRole
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.tools.base import Parameter, ToolSpec
 from swe_rollout.testing.tokens.segmentation import Segmenter
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.turn import ToolCall
+from swe_rollout.types.turn import ToolCall
 
 SYSTEM: Final = "You are a SWE agent."
 TASK: Final = "Fix the bug in the repository."

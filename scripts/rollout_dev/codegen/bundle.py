@@ -6,13 +6,10 @@ cluster tier compares both.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 import yaml
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 _KNOWN = {"apiVersion", "kind", "resources"}
 

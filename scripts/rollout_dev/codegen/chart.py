@@ -7,15 +7,13 @@ the values with their schema, and the parts that exist in the chart only.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
 
 import yaml
 
 from rollout_dev.codegen.bundle import resources
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 FOLDER: Final = "charts/swe-rollout"
 _NAMESPACE: Final = "swe-rollout-system"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rollout_dev.codegen.cluster_bounds import (
     BOUNDS,
@@ -19,12 +19,9 @@ from rollout_dev.codegen.cluster_bounds import (
     TEMPLATE,
 )
 from rollout_dev.codegen.cluster_rules import ClusterRule, rules
-from rollout_dev.codegen.structural import Schema, structural
+from rollout_dev.codegen.structural import Json, Schema, structural
 from swe_rollout.spec.job import API_VERSION, CRD_NAME, KIND, RolloutJob
 from swe_rollout.spec.status import RolloutJobStatus
-
-if TYPE_CHECKING:
-    from rollout_dev.codegen.structural import Json
 
 GROUP: Final = API_VERSION.partition("/")[0]
 VERSION: Final = API_VERSION.partition("/")[2]

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import Final
 
 _S: Final = 'namespace=~"$namespace", rolloutjob=~"$rolloutjob"'
 _R: Final = "[$__rate_interval]"

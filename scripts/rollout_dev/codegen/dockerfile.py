@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import shlex
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
 
 from rollout_dev.images import recipe
 from rollout_dev.images.python import COMMAND, PACKAGES, metadata
 from rollout_dev.images.recipe import Application, Debian, Python
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
 
 NAME: Final = "sandbox_images/worker/Dockerfile"
 IGNORE: Final = f"{NAME}.dockerignore"

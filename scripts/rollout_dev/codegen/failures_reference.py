@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import swe_rollout
 from rollout_dev.codegen.reference import table
 from swe_rollout.errors import Boundary, EpisodeError, SandboxDestroyedError
-from swe_rollout.trajectory import StopReason
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from swe_rollout.types.episode import StopReason
 
 _PACKAGES: Final = (
     *("agent", "cluster", "engine", "grading", "journal", "sandbox", "store", "worker"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -11,14 +12,10 @@ from rollout_operator.metrics import MOST_JOBS, Metrics
 from rollout_operator.observed import ObservedJob
 from rollout_operator.resources import METRICS_PORT
 from swe_rollout.spec.status import EpisodeCounts, State
-from swe_rollout.telemetry.catalog import LABEL_VALUES, METRICS, Kind
+from swe_rollout.telemetry.catalog import LABEL_VALUES, METRICS, Kind, Metric
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from prometheus_client.metrics_core import Metric as Family
-
-    from swe_rollout.telemetry.catalog import Metric
 
 _KINDS: Final = {
     "total": "tasks times samples",

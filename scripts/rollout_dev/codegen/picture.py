@@ -15,9 +15,9 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from subprocess import PIPE, STDOUT
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
@@ -26,13 +26,9 @@ from rich.text import Text
 from swe_rollout.cli.live_layout import draw
 from swe_rollout.live.progress import LiveProgress, LiveTitle
 from swe_rollout.spec.load import load_job
+from swe_rollout.store.summary import JobSummary
+from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.worker.job import run_job
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.store.summary import JobSummary
-    from swe_rollout.trajectory import Trajectory
 
 ROOT = Path(__file__).resolve().parents[3]
 JOB = ROOT / "examples" / "01-release-pairs" / "job.yaml"

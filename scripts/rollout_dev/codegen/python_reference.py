@@ -8,15 +8,13 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import swe_rollout
 from swe_rollout.extension import ExtensionPoint
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 _ROOT: Final = Path(swe_rollout.__file__).parent
 _WIDTH: Final = 96

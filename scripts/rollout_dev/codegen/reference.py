@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 from rollout_dev.codegen.cluster_rules import rules
 from rollout_dev.codegen.crd import COLUMNS, job_schema, written
-from swe_rollout.spec.fields import all_fields
+from rollout_dev.codegen.structural import Schema
+from swe_rollout.spec.fields import SpecField, all_fields
 from swe_rollout.spec.job import API_VERSION, CRD_NAME, KIND
 from swe_rollout.spec.status import PROGRESS_ANNOTATION
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from rollout_dev.codegen.structural import Schema
-    from swe_rollout.spec.fields import SpecField
 
 _INTRO = f"""\
 <!-- Made by scripts/generate; change swe_rollout/spec instead. -->

@@ -16,20 +16,17 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 import yaml
 
 from swe_rollout.datasets.release_pair_recipes import TestLists, load_pairs
 from swe_rollout.datasets.release_pairs import load
-from swe_rollout.instance import Expected, Instance
 from swe_rollout.sandbox.local.images import LocalImage, load_image
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from swe_rollout.types.instance import Expected, Instance
 
 OUTPUT = Path(__file__).parents[3] / "swe_rollout/datasets/release_pairs_tests.yaml"
 HEADER = """\

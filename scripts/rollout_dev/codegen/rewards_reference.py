@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 from rollout_dev.codegen.reference import table
 from swe_rollout.grading.rewards import REWARD_TERMS
-from swe_rollout.spec.fields import fields_of
+from swe_rollout.spec.fields import SpecField, fields_of
+from swe_rollout.spec.model import Model
 from swe_rollout.spec.reward_terms import OPTIONS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from swe_rollout.spec.fields import SpecField
-    from swe_rollout.spec.model import Model
 
 _INTRO: Final = """\
 <!-- Made by scripts/generate; change swe_rollout/spec/reward_terms.py instead. -->

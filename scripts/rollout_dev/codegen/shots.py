@@ -12,16 +12,12 @@ import argparse
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from rollout_dev.chromium import HOW_TO_INSTALL, chromium, find_chromium
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rollout_dev.chromium import Browser
+from rollout_dev.chromium import HOW_TO_INSTALL, Browser, chromium, find_chromium
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 JOB: Final = ROOT / "examples" / "01-release-pairs" / "job.yaml"

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rollout_dev.codegen.reference import table
 from swe_rollout.store import layout
-from swe_rollout.trajectory import EpisodeId
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from swe_rollout.types.episode import EpisodeId
 
 _INTRO: Final = """\
 <!-- Made by scripts/generate; change scripts/rollout_dev/codegen/store_layout.py instead. -->

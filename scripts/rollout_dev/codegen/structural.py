@@ -7,14 +7,11 @@ the way it understands. Rules that only hold on a cluster are `cluster_rules`'; 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pydantic import BaseModel
+from pydantic import BaseModel
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 

@@ -10,8 +10,8 @@ import argparse
 import json
 import sys
 import sysconfig
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tokenizers import (
     AddedToken,
@@ -22,9 +22,6 @@ from tokenizers import (
     pre_tokenizers,
     trainers,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 FOLDER = Path(__file__).parents[3] / "swe_rollout" / "testing" / "tokenizer"
 TOTAL = 4096

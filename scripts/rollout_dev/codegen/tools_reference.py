@@ -6,9 +6,10 @@ import inspect
 import json
 import re
 import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 import yaml
 from pydantic import TypeAdapter
@@ -18,9 +19,6 @@ from swe_rollout.agent.tools import toolbox
 from swe_rollout.agent.tools.base import Tool, Toolset, ToolSpec
 from swe_rollout.agent.tools.names import OTHER_NAMES, TOOL_NAMES, TOOLSET_NAMES
 from swe_rollout.spec.agent import ToolUse
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 _INTRO: Final = """\
 <!-- Made by scripts/generate; change swe_rollout/agent/tools instead. -->

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
 
 from rollout_dev.codegen.reference import table
 from swe_rollout.cli.main import build_command
 from swe_rollout.cli.variables import name_variables
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 _BEGIN: Final = "<!-- Options: made by scripts/generate from the command line. -->\n"
 _END: Final = "<!-- End of options. -->\n"

@@ -22,12 +22,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from argparse import Namespace
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 import zstandard
@@ -37,10 +39,6 @@ from rollout_dev.conformance.equal_records import RESUMED, differences, seed_of,
 from rollout_dev.counting import ASKED, write_job
 from rollout_dev.report import Report, Row, parser
 from rollout_dev.stepped_clock import INSTALL, LEAST_S, LIBRARY, MODULE, SteppedClock
-
-if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Mapping, Sequence
 
 _SCRIPTS: Final = Path(__file__).parents[2]
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from argparse import Namespace
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 from rollout_dev.counting import FILE, counted
-
-if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Iterator, Mapping
 
 RESUMED: Final = "resumption"
 _TIMES: Final = frozenset({"engine_s", "tools_s", "duration_s", "timing", "finished_at"})

@@ -6,25 +6,22 @@ exec and their deletion, no more. Exits with 1 when one of our own cells is wron
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from rollout_dev.conformance.exec_cases import ALL, Case
 from rollout_dev.conformance.exec_scene import Cell, Mark, wrong
 from rollout_dev.conformance.exec_stage import Stage, open_stage
 from rollout_dev.exec_clients import catalog, ours
 from rollout_dev.exec_clients.base import leave, run_or_leave
+from rollout_dev.exec_clients.catalog import Peer
 from rollout_dev.report import Report, Row, parser, silence_logs
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
-    from rollout_dev.exec_clients.catalog import Peer
 
 IMAGE = "swe-rollout/sandbox-base:local"
 LONGEST_S = 60.0

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TYPE_CHECKING
 
 from rollout_dev.conformance import exec_commands as commands
 from rollout_dev.conformance import exec_faults as faults
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from rollout_dev.conformance.exec_scene import Cell, Scene
+from rollout_dev.conformance.exec_scene import Cell, Scene
 
 
 class Needs(Enum):

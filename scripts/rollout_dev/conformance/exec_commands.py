@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
 
-from rollout_dev.conformance.exec_scene import RIGHT, Cell, none, right_if, wrong
-
-if TYPE_CHECKING:
-    from rollout_dev.conformance.exec_scene import Scene
+from rollout_dev.conformance.exec_scene import RIGHT, Cell, Scene, none, right_if, wrong
 
 EVERY_BYTE = bytes(range(256))
 PRINT_EVERY_BYTE = "printf '" + "".join(f"\\{byte:03o}" for byte in EVERY_BYTE) + "'"

@@ -9,19 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from rollout_dev.conformance.exec_commands import EVERY_BYTE, PRINT_EVERY_BYTE, many_lines
-from rollout_dev.conformance.exec_scene import Cell, none, right_if, wrong
+from rollout_dev.conformance.exec_scene import Cell, Scene, Trial, none, right_if, wrong
 from rollout_dev.faults.exec_proxy import GARBAGE, ExecProxy, StreamFault, status_error
 from rollout_dev.faults.fault_proxy import AcceptMode, CutMode
 from swe_rollout.cluster.api_error import ApiError
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from rollout_dev.conformance.exec_scene import Scene, Trial
 
 _SECONDS = 15.0
 _KILLED = 137

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
-from rollout_dev.exec_clients.base import CommandResult
+from rollout_dev.exec_clients.base import CommandResult, Runner
+from rollout_dev.exec_clients.site import Site
+from rollout_dev.faults.exec_proxy import ExecProxy
 from swe_rollout.sandbox.base import MAX_OUTPUT_BYTES
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
-    from rollout_dev.exec_clients.base import Runner
-    from rollout_dev.exec_clients.site import Site
-    from rollout_dev.faults.exec_proxy import ExecProxy
-    from swe_rollout.sandbox.session.session import Session
+from swe_rollout.sandbox.session.session import Session
 
 _BUGS = (ValueError, KeyError, TypeError, IndexError, AttributeError, UnicodeError)
 """Exceptions of a client that could not handle its input: they say nothing about the fault."""

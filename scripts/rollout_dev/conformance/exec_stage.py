@@ -7,28 +7,21 @@ that all clients have the same conditions.
 from __future__ import annotations
 
 import itertools
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from rollout_dev.conformance.exec_cases import Needs
 from rollout_dev.conformance.exec_scene import Scene
 from rollout_dev.exec_clients import ours
-from rollout_dev.exec_clients.base import ClientTarget
-from rollout_dev.exec_clients.site import add_kubeconfig, open_site
+from rollout_dev.exec_clients.base import ClientTarget, Runner
+from rollout_dev.exec_clients.catalog import Peer
+from rollout_dev.exec_clients.site import Site, add_kubeconfig, open_site
 from rollout_dev.faults.exec_proxy import ExecProxy
 from swe_rollout.sandbox.pods import pod_spec
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from contextlib import AsyncExitStack
-
-    from rollout_dev.exec_clients.base import Runner
-    from rollout_dev.exec_clients.catalog import Peer
-    from rollout_dev.exec_clients.site import Site
-    from swe_rollout.sandbox.pods.provider import PodProvider
-    from swe_rollout.sandbox.pods.running import RunningPod
-    from swe_rollout.sandbox.session.session import Session
+from swe_rollout.sandbox.pods.provider import PodProvider
+from swe_rollout.sandbox.pods.running import RunningPod
+from swe_rollout.sandbox.session.session import Session
 
 MEMORY = "128Mi"
 """Enough for a supervisor, little enough to exhaust quickly."""

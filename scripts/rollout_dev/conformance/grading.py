@@ -14,8 +14,8 @@ import os
 import re
 import sys
 from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rollout_dev.conformance.recorded_logs import BadLogError, RecordedLog, recorded_logs
 from rollout_dev.report import Report, Row, parser
@@ -23,10 +23,7 @@ from swe_rollout.datasets import projects, swebench
 from swe_rollout.errors import DatasetError, SweRolloutError
 from swe_rollout.grading import rules
 from swe_rollout.grading.parsers import load_parser
-from swe_rollout.instance import Expected, Instance, Rule
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+from swe_rollout.types.instance import Expected, Instance, Rule
 
 _ROOT = Path(__file__).resolve().parents[3]
 _DATA = Path(os.environ.get("SWE_ROLLOUT_DATA") or _ROOT.parent / "shared" / "data")

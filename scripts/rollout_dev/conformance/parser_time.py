@@ -12,10 +12,11 @@ import random
 import sys
 import tempfile
 import time
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 import numpy as np
 
@@ -33,16 +34,13 @@ from swe_rollout.agent.prompts import Prompts
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.tools import toolbox
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
-from swe_rollout.generation import FinishReason, Generation
-from swe_rollout.instance import Instance
 from swe_rollout.spec.limits import Limits
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.spec.tool_format import ToolFormat
 from swe_rollout.testing.tiny import tokenizer_path
-from swe_rollout.trajectory import EpisodeId
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.instance import Instance
+from swe_rollout.types.turn import FinishReason, Generation
 
 LIMIT_MS: Final = 50.0
 _BEAT_S: Final = 0.001

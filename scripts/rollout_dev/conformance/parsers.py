@@ -8,23 +8,17 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rollout_dev.parser_probes.probe_files import load_probes
-from rollout_dev.parser_probes.probes import run_probe
-from rollout_dev.peers.parser_base import agrees
+from rollout_dev.parser_probes.probes import ParserProbe, run_probe
+from rollout_dev.peers.parser_base import PeerParser, agrees
 from rollout_dev.peers.parsers import absent_peers, installed_peers
 from rollout_dev.report import Report, Row, parser
 from swe_rollout.errors import SweRolloutError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rollout_dev.parser_probes.probes import ParserProbe
-    from rollout_dev.peers.parser_base import PeerParser
-    from swe_rollout.turn import ToolCall
+from swe_rollout.types.turn import ToolCall
 
 
 @dataclass(frozen=True, slots=True)

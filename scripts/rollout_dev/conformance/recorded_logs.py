@@ -8,16 +8,12 @@ of SWE-smith, and `verdicts.json` (a list of set, instance, resolved) beside fol
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from swe_rollout.verdict import VerdictStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from swe_rollout.grading.rules import Judgement
+from swe_rollout.grading.rules import Judgement
+from swe_rollout.types.verdict import VerdictStatus
 
 _LISTS = ("FAIL_TO_PASS", "PASS_TO_PASS")
 _START, _END = ">>>>> Start Test Output", ">>>>> End Test Output"

@@ -16,10 +16,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from argparse import Namespace
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import yaml
 
@@ -28,10 +30,6 @@ from rollout_dev.report import Report, Row, parser
 from rollout_dev.soak import machine
 from rollout_dev.soak.engine import INSIDE, Leak
 from rollout_dev.soak.slopes import slope
-
-if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Sequence
 
 _SCRIPTS: Final = Path(__file__).parents[2]
 _MOST_EPISODES: Final = 10_000

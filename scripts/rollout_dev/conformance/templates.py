@@ -9,6 +9,7 @@ but a check of its tokens fails.
 
 from __future__ import annotations
 
+import argparse
 import json
 import logging
 import multiprocessing
@@ -19,24 +20,19 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rollout_dev.families import vocabulary
 from rollout_dev.report import Report, Row, parser
 from swe_rollout.agent.renderer import Renderer
+from swe_rollout.agent.template_probe import Grammar
 from swe_rollout.errors import PrerequisiteError
 from swe_rollout.testing.tokens.conformance import check_conformance
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator, Sequence
-    from multiprocessing.connection import Connection
-
-    from swe_rollout.agent.template_probe import Grammar
 
 _SUFFIXES: Final = (".jinja", ".jinja2", ".j2")
 MAX_BYTES: Final = 1 << 20

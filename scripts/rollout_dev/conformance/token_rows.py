@@ -5,29 +5,23 @@ A model or a peer may raise anything; that is a row with the error, never the en
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from rollout_dev.peers.token_base import UnknownFamilyError
+from rollout_dev.peers.token_base import Keeper, UnknownFamilyError
 from rollout_dev.report import Row
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.errors import SweRolloutError
-from swe_rollout.testing.tokens.conformance import check_conformance
+from swe_rollout.testing.tokens.conformance import Conformance, check_conformance
 from swe_rollout.testing.tokens.model import ModelUnderTest, trained_share_key
 from swe_rollout.testing.tokens.subjects import (
     NOISE_LEVELS,
     PrefixStats,
     TokenLogSubject,
+    TokenSubject,
     inject_control_tokens,
     play_conversation,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from rollout_dev.peers.token_base import Keeper
-    from swe_rollout.testing.tokens.conformance import Conformance
-    from swe_rollout.testing.tokens.subjects import TokenSubject
 
 OURS = "swe-rollout"
 

@@ -7,26 +7,21 @@ one of our own figures or checks is wrong.
 
 from __future__ import annotations
 
+import argparse
 import logging
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rollout_dev.conformance.token_rows import OURS, Model, rows_of
 from rollout_dev.families import FAMILIES, write
 from rollout_dev.peers.token_base import FLOOR
 from rollout_dev.peers.tokens import keepers
-from rollout_dev.report import Report, parser
+from rollout_dev.report import Report, Row, parser
 from swe_rollout.testing.tokens.model import trained_share_key
 from swe_rollout.testing.tokens.subjects import NOISE_LEVELS
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator, Sequence
-
-    from rollout_dev.report import Row
 
 _SHARES = tuple(map(trained_share_key, NOISE_LEVELS))
 _COLUMNS = ("prefix_breaks", "forged_ids", *_SHARES, "turns")

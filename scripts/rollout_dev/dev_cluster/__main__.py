@@ -10,9 +10,9 @@ import shlex
 import shutil
 import signal
 import sys
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rollout_dev.dev_cluster import binaries, kind, native, record
 from rollout_dev.dev_cluster.binaries import KUBE
@@ -22,9 +22,6 @@ from rollout_dev.dev_cluster.loading import load_images, running_kind
 from rollout_dev.dev_cluster.network import NODE_ADDRESS
 from rollout_dev.dev_cluster.progress import Progress
 from rollout_dev.dev_cluster.record import Kind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 
 def main() -> int:

@@ -7,14 +7,12 @@ import json
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
+from rollout_dev.dev_cluster.checkout import Checkout
 from rollout_dev.dev_cluster.errors import ScriptError
 from rollout_dev.dev_cluster.network import API_PORT, NODE_ADDRESS
 from rollout_dev.dev_cluster.pki import User, token_of
-
-if TYPE_CHECKING:
-    from rollout_dev.dev_cluster.checkout import Checkout
 
 Json: TypeAlias = "Mapping[str, Json] | Sequence[Json] | str | int | float | bool | None"
 

@@ -14,19 +14,16 @@ import shutil
 import subprocess
 import tempfile
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rollout_dev.dev_cluster.checkout import SOURCES, cache_folder
 from rollout_dev.dev_cluster.errors import ScriptError
+from rollout_dev.dev_cluster.progress import Progress
 from rollout_dev.dev_cluster.toolchain import find_go
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from rollout_dev.dev_cluster.progress import Progress
 
 KUBERNETES = "v1.36.3"
 

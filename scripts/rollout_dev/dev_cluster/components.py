@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rollout_dev.dev_cluster import pki
 from rollout_dev.dev_cluster.binaries import CONTAINERD, COREDNS, KUBE, RUNTIME
+from rollout_dev.dev_cluster.checkout import Checkout
 from rollout_dev.dev_cluster.network import (
     API_PORT,
     NODE_ADDRESS,
@@ -16,9 +16,6 @@ from rollout_dev.dev_cluster.network import (
     POD_RANGE,
     SERVICE_RANGE,
 )
-
-if TYPE_CHECKING:
-    from rollout_dev.dev_cluster.checkout import Checkout
 
 _ETCD = "http://127.0.0.1:2379"
 

@@ -7,17 +7,13 @@ import json
 import subprocess
 import tarfile
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from rollout_dev.dev_cluster.api import Json, inner, items, text
 from rollout_dev.dev_cluster.binaries import CONTAINERD
 from rollout_dev.dev_cluster.errors import ScriptError
+from rollout_dev.dev_cluster.progress import Progress
 from rollout_dev.dev_cluster.settings import CONTAINERD_SOCKET
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from rollout_dev.dev_cluster.progress import Progress
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,17 +5,13 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from rollout_dev.dev_cluster import record
+from rollout_dev.dev_cluster.checkout import Checkout
 from rollout_dev.dev_cluster.errors import PREREQUISITE, ScriptError
+from rollout_dev.dev_cluster.progress import Progress
 from rollout_dev.dev_cluster.record import Kind, Record
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from rollout_dev.dev_cluster.checkout import Checkout
-    from rollout_dev.dev_cluster.progress import Progress
 
 
 def docker_responds() -> bool:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from rollout_dev.dev_cluster import kind, native, record
+from rollout_dev.dev_cluster.checkout import Checkout
+from rollout_dev.dev_cluster.progress import Progress
 from rollout_dev.dev_cluster.record import Kind
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from rollout_dev.dev_cluster.checkout import Checkout
-    from rollout_dev.dev_cluster.progress import Progress
 
 
 def load_images(checkout: Checkout, archives: list[Path], progress: Progress) -> None:

@@ -11,20 +11,18 @@ import socket
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from rollout_dev.dev_cluster import binaries, cgroup, components, packages, pki, record, settings
+from rollout_dev.dev_cluster.checkout import Checkout
 from rollout_dev.dev_cluster.errors import PREREQUISITE, ScriptError
 from rollout_dev.dev_cluster.images import Containerd
 from rollout_dev.dev_cluster.network import NODE_ADDRESS
 from rollout_dev.dev_cluster.node import FAILED, UP
 from rollout_dev.dev_cluster.pause import write_pause_image
 from rollout_dev.dev_cluster.process import Process, children, inner_pid, start_detached, tail
+from rollout_dev.dev_cluster.progress import Progress
 from rollout_dev.dev_cluster.record import Forward, Kind, Record
-
-if TYPE_CHECKING:
-    from rollout_dev.dev_cluster.checkout import Checkout
-    from rollout_dev.dev_cluster.progress import Progress
 
 _BOOT_SECONDS = 180
 

@@ -19,20 +19,16 @@ import struct
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rollout_dev.dev_cluster import components, network, pki, policy
 from rollout_dev.dev_cluster.api import Api, inner, items
 from rollout_dev.dev_cluster.checkout import Checkout
+from rollout_dev.dev_cluster.components import Component
 from rollout_dev.dev_cluster.errors import ScriptError
 from rollout_dev.dev_cluster.images import Containerd
 from rollout_dev.dev_cluster.progress import Progress
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from rollout_dev.dev_cluster.components import Component
 
 UP = "up"
 """The last line of `boot` once the cluster is usable."""

@@ -8,12 +8,9 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rollout_dev.dev_cluster.errors import PREREQUISITE, ScriptError
-
-if TYPE_CHECKING:
-    from rollout_dev.dev_cluster.progress import Progress
+from rollout_dev.dev_cluster.progress import Progress
 
 
 @dataclass(frozen=True, slots=True)

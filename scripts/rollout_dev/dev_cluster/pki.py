@@ -7,14 +7,10 @@ import csv
 import secrets
 import subprocess
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from rollout_dev.dev_cluster.checkout import Checkout
 from rollout_dev.dev_cluster.network import API_PORT, API_SERVICE_ADDRESS, NODE_ADDRESS, NODE_NAME
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from rollout_dev.dev_cluster.checkout import Checkout
 
 _EC_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 _DAYS = "3650"

@@ -15,17 +15,14 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from rollout_dev.dev_cluster import pki
 from rollout_dev.dev_cluster.api import Api, ExpiredError, Json, inner, items, text, texts
 from rollout_dev.dev_cluster.checkout import Checkout
 from rollout_dev.dev_cluster.errors import ScriptError
 from rollout_dev.dev_cluster.network import POD_RANGE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
 
 _TABLE = "bridge dev_cluster"
 

@@ -5,14 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from rollout_dev.dev_cluster.checkout import Checkout
 from rollout_dev.dev_cluster.process import Process
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from rollout_dev.dev_cluster.checkout import Checkout
 
 
 class Kind(StrEnum):

@@ -12,9 +12,10 @@ import shutil
 import socket
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from rollout_dev.dev_cluster import binaries, sigv4
 from rollout_dev.dev_cluster.checkout import SOURCES, Checkout
@@ -22,10 +23,6 @@ from rollout_dev.dev_cluster.errors import ScriptError
 from rollout_dev.dev_cluster.process import Process, start_detached, tail
 from rollout_dev.dev_cluster.progress import Progress
 from rollout_dev.dev_cluster.sigv4 import Account
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 _BUCKET = "rollouts"
 _START_SECONDS = 20

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from rollout_dev.dev_cluster.checkout import Checkout
 from rollout_dev.dev_cluster.network import NODE_ADDRESS, POD_RANGE
 from rollout_dev.dev_cluster.pki import COREDNS
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from rollout_dev.dev_cluster.checkout import Checkout
 
 CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
 """Inside the cluster's mount namespace, whose /run is its own."""

@@ -6,14 +6,11 @@ import hashlib
 import hmac
 import http.client
 import urllib.parse
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from rollout_dev.dev_cluster.errors import ScriptError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 REGION = "us-east-1"
 _SUCCESS = range(200, 300)

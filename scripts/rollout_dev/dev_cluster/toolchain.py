@@ -9,13 +9,10 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rollout_dev.dev_cluster.checkout import Checkout, cache_folder
 from rollout_dev.dev_cluster.errors import PREREQUISITE, ScriptError
-
-if TYPE_CHECKING:
-    from rollout_dev.dev_cluster.progress import Progress
+from rollout_dev.dev_cluster.progress import Progress
 
 OLDEST = (1, 26)
 

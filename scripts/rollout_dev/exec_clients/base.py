@@ -11,14 +11,12 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
+from typing import NoReturn, Protocol, TypeVar
 
 from swe_rollout.errors import SweRolloutError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from swe_rollout.cluster.api_error import ApiError
-from swe_rollout.cluster.client import ClusterClient  # noqa: TC001 - mypy and readers
+from swe_rollout.cluster.client import ClusterClient
 
 _SPARE = 8
 """Pods left to others on each node."""

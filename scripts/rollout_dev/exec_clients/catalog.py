@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from rollout_dev.exec_clients import kubectl
+from rollout_dev.exec_clients.base import ClientTarget, Runner
 from rollout_dev.peers import environment
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from rollout_dev.exec_clients.base import ClientTarget, Runner
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from kodo.core import KubernetesManager  # type: ignore[import-not-found]
 
 from rollout_dev.exec_clients.base import ClientTarget, CommandResult, in_thread
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class Kodo:

@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from rollout_dev.exec_clients.base import ClientTarget, CommandResult
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 HOW = "install kubectl, or eval the output of scripts/dev-cluster up"
 

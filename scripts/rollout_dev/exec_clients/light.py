@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from lightkube import AsyncClient, KubeConfig  # type: ignore[import-not-found]
 
 from rollout_dev.exec_clients.base import ClientTarget, CommandResult
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class Light:

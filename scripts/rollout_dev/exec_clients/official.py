@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Protocol, cast
+from collections.abc import Sequence
+from typing import Protocol, cast
 
 import kubernetes
 from kubernetes.stream import stream
 
 from rollout_dev.exec_clients.base import ClientTarget, CommandResult, in_thread
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _CHUNK = 1 << 20
 _STDIN, _STDOUT, _STDERR = 0, 1, 2

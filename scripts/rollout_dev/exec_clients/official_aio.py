@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, TypeAlias, cast
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import TypeAlias, cast
 
 import aiohttp
 from kubernetes.aio import client, config
 from kubernetes.aio.stream import WsApiClient
 
 from rollout_dev.exec_clients.base import ClientTarget, CommandResult
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from contextlib import AbstractAsyncContextManager
 
 _CHUNK = 1 << 20
 _STDIN, _STDOUT, _STDERR, _STATUS = b"\0", 1, 2, 3

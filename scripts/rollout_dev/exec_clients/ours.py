@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from rollout_dev.exec_clients.base import CommandResult
+from rollout_dev.exec_clients.site import Site
+from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.exec import ExecTarget, open_exec
 from swe_rollout.cluster.manifests import PodManifest, ResourceAttributes
-from swe_rollout.sandbox.base import MAX_OUTPUT_BYTES, Role, SandboxRequest
+from swe_rollout.sandbox.base import MAX_OUTPUT_BYTES, Role, Sandbox, SandboxRequest
 from swe_rollout.sandbox.pods import network_policy, pod_spec
 from swe_rollout.sandbox.pods.provider import PodProvider
+from swe_rollout.sandbox.pods.running import RunningPod
 from swe_rollout.sandbox.session.bootstrap import install_command
 from swe_rollout.sandbox.session.session import Session
 from swe_rollout.spec.sandbox import PodSandbox, Resources, WarmPods
-from swe_rollout.trajectory import EpisodeId
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
-    from rollout_dev.exec_clients.site import Site
-    from swe_rollout.cluster.client import ClusterClient
-    from swe_rollout.sandbox.base import Sandbox
-    from swe_rollout.sandbox.pods.running import RunningPod
+from swe_rollout.types.episode import EpisodeId
 
 NAME = "swe-rollout"
 _JOB = "exec"

@@ -10,10 +10,10 @@ import json
 import os
 import secrets
 import tempfile
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import yaml
 from kubernetes.config.kube_config import ConfigNode, KubeConfigMerger
@@ -22,9 +22,6 @@ from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_f
 from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.errors import PrerequisiteError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 
 @dataclass(frozen=True, slots=True)

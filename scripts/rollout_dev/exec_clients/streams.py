@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urlencode
 
-from swe_rollout.cluster.client import pods_path
+from swe_rollout.cluster.client import ClusterClient, pods_path
+from swe_rollout.cluster.exec import ExecTarget
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import aiohttp
-
-    from swe_rollout.cluster.client import ClusterClient
-    from swe_rollout.cluster.exec import ExecTarget
 
 ECHO: Final = ("cat",)
 SHELL: Final = ("sh", "-c", "while read -r line; do /bin/true; echo done; done")

@@ -10,18 +10,15 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 from urllib.parse import urlsplit
 
 from rollout_dev.faults.fault_proxy import FaultProxy, ProxiedConnection
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from swe_rollout.cluster.config import Access
+from swe_rollout.cluster.config import Access
 
 EXEC: Final = "exec"
 """The label of connections with an exec stream."""

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import struct
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Protocol, Self
-
-if TYPE_CHECKING:
-    import ssl
-    from types import TracebackType
+from types import TracebackType
+from typing import Protocol, Self
 
 _READ_BYTES = 1 << 16
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)

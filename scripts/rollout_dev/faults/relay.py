@@ -14,9 +14,10 @@ import asyncio
 import random
 import ssl
 import sys
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rollout_dev.faults.fault_proxy import (
     AcceptMode,
@@ -26,9 +27,6 @@ from rollout_dev.faults.fault_proxy import (
     ProxiedConnection,
     TlsEnds,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _RULES: Final = Path("/tmp")  # noqa: S108 - the only writable folder of a pod
 _POLL_S: Final = 0.1

@@ -9,17 +9,14 @@ unit tests run it again. Exits with 1 where there is one.
 from __future__ import annotations
 
 import sys
+from argparse import Namespace
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 from rollout_dev.fuzz.campaign import ChildProcess, Result, run_surface
 from rollout_dev.fuzz.cases import keep
 from rollout_dev.fuzz.surfaces import SURFACES, load
 from rollout_dev.report import Report, Row, parser
-
-if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -11,18 +11,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 import msgspec
 
 from rollout_dev.fuzz.child import PROGRESS_BYTES, Order, Reply
 from rollout_dev.fuzz.minimise import minimised
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _SCRIPTS: Final = Path(__file__).parents[2]
 _BATCH: Final = 500

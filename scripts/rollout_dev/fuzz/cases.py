@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from rollout_dev.fuzz.campaign import Finding
+from rollout_dev.fuzz.campaign import Finding
 
 FOLDER: Final = Path(__file__).parents[3] / "tests" / "fuzz_cases"
 MOST_BYTES: Final = 1 << 16

@@ -19,8 +19,9 @@ import struct
 import sys
 import traceback
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 import structlog
@@ -28,9 +29,6 @@ import structlog
 from rollout_dev.fuzz.mutate import Mutator
 from rollout_dev.fuzz.surface import MEMORY_BYTES, Surface
 from rollout_dev.fuzz.surfaces import load
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 PROGRESS_BYTES: Final = 8
 _ADDRESS_SPACE: Final = 3 << 30

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rollout_dev.fuzz.surface import Shape, Surface
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 MOST_BYTES: Final = 1 << 18
 """Of an input."""

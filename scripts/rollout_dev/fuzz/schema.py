@@ -6,14 +6,12 @@ such as that two fields exclude each other, the reader decides: a change that it
 
 from __future__ import annotations
 
+import random
 import re
 import string
+from collections.abc import Callable, Mapping
 from copy import deepcopy
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable, Mapping
+from typing import Final
 
 _TEXTS: Final = (
     *("", "a", "demo-1", "A_b.c", "tools/x.py", "x.py", "cpu", "0" * 64, "1Gi", "250m", "500Mi"),

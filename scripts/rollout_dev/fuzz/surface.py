@@ -7,13 +7,11 @@ them, and the rest is what it reads.
 from __future__ import annotations
 
 import asyncio
+import random
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final, TypeVar
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable, Coroutine, Sequence
+from typing import Final, TypeVar
 
 _T = TypeVar("_T")
 CPU_S: Final = 10.0

@@ -12,15 +12,12 @@ import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import zstandard
 
 from rollout_dev.dev_cluster.errors import ScriptError
-from rollout_dev.images.archive import config_json
-
-if TYPE_CHECKING:
-    from rollout_dev.images.archive import Image, Layer
+from rollout_dev.images.archive import Image, Layer, config_json
 
 _MANIFEST: Final = "application/vnd.oci.image.manifest.v1+json"
 _INDEX: Final = "application/vnd.oci.image.index.v1+json"

@@ -5,26 +5,22 @@ from __future__ import annotations
 import hashlib
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rollout_dev.dev_cluster import binaries
 from rollout_dev.dev_cluster.checkout import cache_folder
 from rollout_dev.dev_cluster.errors import ScriptError
+from rollout_dev.dev_cluster.progress import Progress
 from rollout_dev.images import rootfs
 from rollout_dev.images.archive import (
     Image,
     ImageConfig,
+    Layer,
     layer_from_trees,
     write_tagged_archive,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rollout_dev.dev_cluster.progress import Progress
-    from rollout_dev.images.archive import Layer
-    from rollout_dev.images.recipe import Application
+from rollout_dev.images.recipe import Application
 
 _PROGRAMS = {"versitygw": binaries.VERSITYGW}
 _KEPT = 2

@@ -15,20 +15,15 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rollout_dev.dev_cluster.checkout import Checkout
 from rollout_dev.dev_cluster.errors import ScriptError
+from rollout_dev.dev_cluster.progress import Progress
 from rollout_dev.images import program, rootfs
-from rollout_dev.images.archive import layer_from_trees
-from rollout_dev.images.recipe import project
+from rollout_dev.images.archive import Image, Layer, layer_from_trees
+from rollout_dev.images.recipe import Application, Python, project
 from swe_rollout.datasets import release_pairs
 from swe_rollout.sandbox.local.images import cache_dir, image_folder
-
-if TYPE_CHECKING:
-    from rollout_dev.dev_cluster.progress import Progress
-    from rollout_dev.images.archive import Image, Layer
-    from rollout_dev.images.recipe import Application, Python
 
 _FORMAT = 2
 """Incremented when the builder makes something else of the same input."""

@@ -5,13 +5,10 @@ from __future__ import annotations
 import hashlib
 import tomllib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from rollout_dev.dev_cluster.checkout import Checkout
 from rollout_dev.dev_cluster.errors import ScriptError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 IMAGES = Checkout.here().root / "sandbox_images"
 _FORMAT = 3

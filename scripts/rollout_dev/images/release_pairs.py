@@ -5,17 +5,13 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rollout_dev.dev_cluster.checkout import cache_folder
-from rollout_dev.images.archive import ImageConfig, layer_from_trees, write_archive
+from rollout_dev.dev_cluster.progress import Progress
+from rollout_dev.images.archive import ImageConfig, Layer, layer_from_trees, write_archive
+from rollout_dev.images.recipe import Recipe
 from swe_rollout.datasets import release_pairs
 from swe_rollout.sandbox.local.images import image_folder, load_image
-
-if TYPE_CHECKING:
-    from rollout_dev.dev_cluster.progress import Progress
-    from rollout_dev.images.archive import Layer
-    from rollout_dev.images.recipe import Recipe
 
 
 def archives(base: Recipe, base_layer: Layer, progress: Progress) -> list[Path]:

@@ -9,20 +9,15 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rollout_dev.dev_cluster import packages
 from rollout_dev.dev_cluster.checkout import cache_folder
 from rollout_dev.dev_cluster.errors import PREREQUISITE, ScriptError
+from rollout_dev.dev_cluster.progress import Progress
 from rollout_dev.images.archive import FILE_TIME, Layer, layer_from_trees
-from rollout_dev.images.recipe import Busybox, Debian
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from rollout_dev.dev_cluster.progress import Progress
-    from rollout_dev.images.recipe import Recipe
+from rollout_dev.images.recipe import Busybox, Debian, Recipe
 
 _EPOCH = "1700000000"
 """Time of the files that mmdebstrap makes, so that builds are reproducible."""

@@ -6,15 +6,12 @@ For tests, probes and scripted policies. The inverse, parsing, is in `agent.pars
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from rollout_dev.parser_probes import family_calls
 from swe_rollout.spec.tool_format import ToolFormat
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from swe_rollout.turn import ToolCall
+from swe_rollout.types.turn import ToolCall
 
 
 def write_calls(tool_format: ToolFormat, calls: Sequence[ToolCall]) -> str:

@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import random
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from rollout_dev.parser_probes.calls import write_calls
-from swe_rollout.agent.encoding import Scaffold
-from swe_rollout.turn import CallStatus, ToolCall
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from swe_rollout.agent.encoding import Encoding
-    from swe_rollout.spec.tool_format import ToolFormat
+from swe_rollout.agent.encoding import Encoding, Scaffold
+from swe_rollout.spec.tool_format import ToolFormat
+from swe_rollout.types.turn import CallStatus, ToolCall
 
 _TAG: Final = re.compile(
     r"</?[^<>\n]*>|\[/?[A-Z_]+\]|[A-Z]\w+(?: \w+)?:|```\w*|[^<\[]+|.", re.DOTALL

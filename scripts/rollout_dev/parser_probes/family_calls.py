@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from swe_rollout.agent.call_text import write_calls as write_in_words
 from swe_rollout.agent.tools.arguments import json_types
 from swe_rollout.spec.tool_format import ToolFormat
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from swe_rollout.turn import ToolCall
+from swe_rollout.types.turn import ToolCall
 
 _NS: Final = "]<]minimax[>["
 

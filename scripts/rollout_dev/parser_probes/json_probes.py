@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rollout_dev.parser_probes.calls import write_calls
 from rollout_dev.parser_probes.probes import ExpectedCall, ParserProbe
 from swe_rollout.agent.parsers.base import Reasoning
+from swe_rollout.agent.tools.base import ToolSpec
 from swe_rollout.spec.tool_format import ToolFormat
-from swe_rollout.turn import CallStatus, ToolCall
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.types.turn import CallStatus, ToolCall
 
 _OK: Final = CallStatus.OK
 _JSON: Final = CallStatus.INVALID_JSON

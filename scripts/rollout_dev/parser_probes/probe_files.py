@@ -15,8 +15,8 @@ from swe_rollout.agent.parsers.base import Reasoning
 from swe_rollout.agent.tools.arguments import Arguments
 from swe_rollout.agent.tools.base import ToolSpec
 from swe_rollout.errors import UsageError
-from swe_rollout.spec.tool_format import ToolFormat  # noqa: TC001 - msgspec reads annotations
-from swe_rollout.turn import CallStatus
+from swe_rollout.spec.tool_format import ToolFormat
+from swe_rollout.types.turn import CallStatus
 
 BUILT_IN: Final = tuple(sorted(Path(__file__).parent.glob("probes*.json")))
 """Every file of built-in probes."""

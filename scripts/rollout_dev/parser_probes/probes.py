@@ -6,24 +6,19 @@ For tests, `scripts/conformance parsers`, and anyone who writes a parser. `probe
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tokenizers import Tokenizer
 
 from swe_rollout.agent.encoding import Encoding
 from swe_rollout.agent.parsers import parser_for
 from swe_rollout.agent.parsers.base import Reasoning, SampledText
+from swe_rollout.agent.tools.base import ToolSpec
 from swe_rollout.errors import UsageError
-from swe_rollout.turn import CallStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from swe_rollout.agent.tools.base import ToolSpec
-    from swe_rollout.spec.tool_format import ToolFormat
-    from swe_rollout.turn import ToolCall
+from swe_rollout.spec.tool_format import ToolFormat
+from swe_rollout.types.turn import CallStatus, ToolCall
 
 STOPS = (
     *("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "</s>", "[e~["),

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
+from rollout_dev.parser_probes.probes import ParserProbe
 from swe_rollout.agent.parsers.base import checked
 from swe_rollout.spec.tool_format import ToolFormat
-from swe_rollout.turn import CallStatus, ToolCall
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from rollout_dev.parser_probes.probes import ParserProbe
-
+from swe_rollout.types.turn import CallStatus, ToolCall
 
 _HEADER: Final = "<|start|>"
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from rollout_dev.peers.environment import HOW, is_installed
+from rollout_dev.peers.parser_base import PeerParser
 from rollout_dev.peers.renderers_calls import Renderers
 from rollout_dev.peers.sglang_calls import Sglang
 from rollout_dev.peers.sglang_calls import is_installed as sglang_is_installed
 from rollout_dev.peers.strands_calls import Strands
-
-if TYPE_CHECKING:
-    from rollout_dev.peers.parser_base import PeerParser
 
 
 def installed_peers() -> tuple[PeerParser, ...]:

@@ -6,22 +6,17 @@ and lets external text forge control tokens: only the time of the encoding remai
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from rollout_dev.peers.token_base import UnknownFamilyError
+from rollout_dev.peers.token_base import Start, UnknownFamilyError
 from swe_rollout.agent.dialect import assistant_message, messages, result_messages
+from swe_rollout.agent.prompts import Message
+from swe_rollout.agent.renderer import Renderer
+from swe_rollout.agent.tools.base import ToolSpec
 from swe_rollout.spec.tool_format import ToolFormat
 from swe_rollout.testing.tokens.subjects import TokenSubject
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rollout_dev.peers.token_base import Start
-    from swe_rollout.agent.prompts import Message
-    from swe_rollout.agent.renderer import Renderer
-    from swe_rollout.agent.tools.base import ToolSpec
-    from swe_rollout.turn import ToolCall
+from swe_rollout.types.turn import ToolCall
 
 
 def floor(renderer: Renderer) -> Start:

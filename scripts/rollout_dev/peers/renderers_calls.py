@@ -6,12 +6,14 @@ Its statuses are its own; a call that it considers complete is checked like its 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import Final, Protocol, cast
 
 from rollout_dev import families
 from rollout_dev.families import FAMILIES
+from rollout_dev.parser_probes.probes import ParserProbe
 from rollout_dev.peers.parser_base import (
     PeerCalls,
     PeerParser,
@@ -20,12 +22,7 @@ from rollout_dev.peers.parser_base import (
     with_header,
 )
 from swe_rollout.spec.tool_format import ToolFormat
-from swe_rollout.turn import CallStatus, ToolCall
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from rollout_dev.parser_probes.probes import ParserProbe
+from swe_rollout.types.turn import CallStatus, ToolCall
 
 _CALL: Final = {"tool_call_id": "<tool_call>", "tool_call_end_id": "</tool_call>"}
 _THINK: Final = {"think_id": "<think>", "think_end_id": "</think>"}

@@ -5,26 +5,22 @@ Where it refuses a bridge, the whole conversation is rendered again, as its own 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import Final, Protocol, cast
 
 import renderers
 from renderers import configs
 
 from rollout_dev.peers.plain_tokens import turn_text
-from rollout_dev.peers.token_base import REFUSALS, UnknownFamilyError, functions
+from rollout_dev.peers.token_base import REFUSALS, Start, UnknownFamilyError, functions
 from swe_rollout.agent.dialect import assistant_message, messages, result_messages
+from swe_rollout.agent.prompts import Message
+from swe_rollout.agent.renderer import Renderer
+from swe_rollout.agent.tools.base import ToolSpec
 from swe_rollout.spec.tool_format import ToolFormat
 from swe_rollout.testing.tokens.subjects import TokenSubject
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from rollout_dev.peers.token_base import Start
-    from swe_rollout.agent.prompts import Message
-    from swe_rollout.agent.renderer import Renderer
-    from swe_rollout.agent.tools.base import ToolSpec
-    from swe_rollout.turn import ToolCall
+from swe_rollout.types.turn import ToolCall
 
 _CONFIGS: Final[dict[str, str]] = {
     ToolFormat.HERMES: "Qwen3RendererConfig",

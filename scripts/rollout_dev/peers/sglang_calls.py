@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from rollout_dev.parser_probes.probes import ParserProbe
 from rollout_dev.peers.environment import ROOT
 from rollout_dev.peers.parser_base import PeerCalls, PeerParser, checked_call, with_header
 from swe_rollout.spec.tool_format import ToolFormat
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rollout_dev.parser_probes.probes import ParserProbe
 
 _PYTHON: Final = ROOT / ".sglang" / "venv" / "bin" / "python"
 _CHILD: Final = Path(__file__).with_name("sglang_child.py")

@@ -7,8 +7,9 @@ A tool call notes the time; all else is asked of the model when the episode is o
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Protocol, cast
 
 from strands import Agent, tool
 from strands.agent.conversation_manager import NullConversationManager
@@ -16,11 +17,7 @@ from strands_sglang import SGLangClient, SGLangModel
 
 from swe_rollout.integrations.strands.client import SGLangClient as OurClient
 from swe_rollout.integrations.strands.model import SglangModel
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping, Sequence
-
-    from swe_rollout.integrations.strands.renderers import TransformersTokenizer
+from swe_rollout.integrations.strands.renderers import TransformersTokenizer
 
 _SAMPLING: Mapping[str, object] = {"max_new_tokens": 4096, "temperature": 1.0}
 

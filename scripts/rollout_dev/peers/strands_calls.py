@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, cast
+from collections.abc import Sequence
+from typing import Protocol, cast
 
+from rollout_dev.parser_probes.probes import ParserProbe
 from rollout_dev.peers.parser_base import PeerCalls, PeerParser, checked_call, parse_each
 from swe_rollout.spec.tool_format import ToolFormat
-from swe_rollout.turn import CallStatus, ToolCall
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rollout_dev.parser_probes.probes import ParserProbe
+from swe_rollout.types.turn import CallStatus, ToolCall
 
 
 class _StrandsResult(Protocol):

@@ -5,7 +5,8 @@ Set up as in its README for training: no conversation manager, no callbacks, no 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, cast
+from collections.abc import Awaitable, Sequence
+from typing import Protocol, cast
 
 from strands import Agent, tool
 from strands.agent.conversation_manager import NullConversationManager
@@ -13,9 +14,6 @@ from strands.types.exceptions import EventLoopException
 from strands_sglang import SGLangClient, SGLangModel
 
 from rollout_dev.peers.loop_error import EpisodeDiedError
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
 
 
 class _Rollout(Protocol):

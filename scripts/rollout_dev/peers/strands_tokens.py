@@ -6,22 +6,17 @@ No model is called; the steps of its model class around a call are done here in 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Protocol, cast
+from collections.abc import Mapping, Sequence
+from typing import Protocol, cast
 
 from strands_sglang import SGLangClient, SGLangModel
 
-from rollout_dev.peers.token_base import UnknownFamilyError, functions
-from swe_rollout.agent.prompts import MessageRole
+from rollout_dev.peers.token_base import Start, UnknownFamilyError, functions
+from swe_rollout.agent.prompts import Message, MessageRole
+from swe_rollout.agent.renderer import Renderer
+from swe_rollout.agent.tools.base import ToolSpec
 from swe_rollout.testing.tokens.subjects import TokenSubject
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from rollout_dev.peers.token_base import Start
-    from swe_rollout.agent.prompts import Message
-    from swe_rollout.agent.renderer import Renderer
-    from swe_rollout.agent.tools.base import ToolSpec
-    from swe_rollout.turn import ToolCall
+from swe_rollout.types.turn import ToolCall
 
 
 class _Rollout(Protocol):

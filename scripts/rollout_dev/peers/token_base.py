@@ -5,15 +5,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
+from swe_rollout.agent.renderer import Renderer
+from swe_rollout.testing.tokens.subjects import TokenSubject
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from swe_rollout.agent.renderer import Renderer
-    from swe_rollout.testing.tokens.subjects import TokenSubject
-
     Start: TypeAlias = Callable[[], TokenSubject]
     """Starts one conversation."""
 

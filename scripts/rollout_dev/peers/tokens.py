@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from importlib.metadata import version
-from typing import TYPE_CHECKING
 
 from rollout_dev.peers.environment import HOW, is_installed
 from rollout_dev.peers.plain_tokens import floor, rerender
-from rollout_dev.peers.token_base import FLOOR, RERENDER, Keeper
-
-if TYPE_CHECKING:
-    from rollout_dev.peers.token_base import Bind, Start
-    from swe_rollout.agent.renderer import Renderer
+from rollout_dev.peers.token_base import FLOOR, RERENDER, Bind, Keeper, Start
+from swe_rollout.agent.renderer import Renderer
 
 
 def keepers() -> tuple[Keeper, ...]:

@@ -8,24 +8,21 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final, Protocol
 
-from rollout_dev.peers.token_base import REFUSALS, UnknownFamilyError
+from rollout_dev.peers.token_base import REFUSALS, Start, UnknownFamilyError
 from swe_rollout.agent.dialect import assistant_message, messages, result_messages
+from swe_rollout.agent.prompts import Message
+from swe_rollout.agent.renderer import Renderer
+from swe_rollout.agent.tools.base import ToolSpec
 from swe_rollout.testing.tokens.subjects import TokenSubject
+from swe_rollout.types.turn import ToolCall
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from rollout_dev.peers.token_base import Start
-    from swe_rollout.agent.prompts import Message
-    from swe_rollout.agent.renderer import Renderer
-    from swe_rollout.agent.tools.base import ToolSpec
-    from swe_rollout.turn import ToolCall
-
     _Messages = list[dict[str, object]]
 
 _ALONE = "verl_tokenizer_alone"

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from functools import cache
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
+from pathlib import Path
 
 
 def missing_tests(root: Path, names: Iterable[str]) -> tuple[str, ...]:

@@ -11,13 +11,11 @@ import tempfile
 import time
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rollout_dev.counting import Counting
-
-if TYPE_CHECKING:
-    from swe_rollout.engine.base import GenerateRequest
-    from swe_rollout.generation import Generation
+from swe_rollout.engine.base import GenerateRequest
+from swe_rollout.types.turn import Generation
 
 INSIDE: Final = "SOAK_INSIDE"
 """Names the file of what is seen inside."""

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from swe_rollout.sandbox.local import cgroups
 from swe_rollout.sandbox.local.leftovers import sandboxes_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _RECORDS: Final = ("trajectory.json.zst",)

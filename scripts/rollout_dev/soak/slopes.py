@@ -7,12 +7,10 @@ batches, which hardly do, and its error is estimated from them.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from typing import Final
 
 BATCHES: Final = 10
 _T: Final = 5.041

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from swe_rollout.agent.parsers.base import ToolCallParser
 from swe_rollout.extension import ExtensionPoint
 from swe_rollout.spec.tool_format import TextFormat, ToolFormat
-
-if TYPE_CHECKING:
-    from swe_rollout.agent.parsers.base import ToolCallParser
 
 __all__ = ["CALL_FORMATS", "parser_for"]
 

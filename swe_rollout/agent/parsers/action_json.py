@@ -11,20 +11,14 @@ others are strict.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from swe_rollout.agent.parsers.base import Found, Mark, ToolCallParser
+from swe_rollout.agent.parsers.base import Found, Mark, Reasoning, SampledText, ToolCallParser
 from swe_rollout.agent.parsers.json_call import call_of_object
 from swe_rollout.agent.parsers.marked_lines import Refused, calls_at
 from swe_rollout.agent.parsers.strict_json import read_json
-from swe_rollout.turn import CallStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.agent.parsers.base import Reasoning, SampledText
-    from swe_rollout.agent.tools.base import ToolSpec
-    from swe_rollout.turn import ToolCall
+from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.types.turn import CallStatus, ToolCall
 
 _PIECE = re.compile(
     r"(?P<string>\"(?:[^\"\\]|\\.)*+\"?)|(?P<comment>//[^\n]*+|/\*.*?(?:\*/|\Z))"

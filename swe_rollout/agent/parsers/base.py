@@ -7,17 +7,14 @@ reasoning are drafts and no calls. The sampled ids themselves are never touched.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from swe_rollout.agent.parsers.strict_json import SPACE, read_json
 from swe_rollout.agent.tools.arguments import json_types
-from swe_rollout.turn import CallStatus, TokenSpan, ToolCall
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.types.turn import CallStatus, TokenSpan, ToolCall
 
 _BOOLEANS = {"true": True, "True": True, "false": False, "False": False}
 

@@ -13,15 +13,17 @@ separated by tokens. `tags` says where a plain value ends.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from swe_rollout.agent.parsers.base import (
     Delimiters,
     Found,
     MalformedError,
     Mark,
+    Reasoning,
     Refusal,
+    SampledText,
     ToolCallParser,
     checked,
     pieces,
@@ -33,16 +35,9 @@ from swe_rollout.agent.parsers.exact_calls import LeftOvers, calls_between
 from swe_rollout.agent.parsers.invoke import InvokeGrammar, InvokeParser
 from swe_rollout.agent.parsers.json_call import call_of_arguments, status_of
 from swe_rollout.agent.parsers.strict_json import read_json
-from swe_rollout.agent.parsers.tags import WS, ValueTags
-from swe_rollout.turn import CallStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.agent.parsers.base import Reasoning, SampledText
-    from swe_rollout.agent.parsers.tags import Values
-    from swe_rollout.agent.tools.base import ToolSpec
-    from swe_rollout.turn import ToolCall
+from swe_rollout.agent.parsers.tags import WS, Values, ValueTags
+from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.types.turn import CallStatus, ToolCall
 
 _CDATA = "<![CDATA["
 

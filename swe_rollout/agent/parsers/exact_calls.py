@@ -8,25 +8,21 @@ no call, or a call that is malformed.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from swe_rollout.agent.parsers.base import not_run, pieces
-from swe_rollout.turn import CallStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from swe_rollout.agent.parsers.base import (
-        Delimiters,
-        Found,
-        Mark,
-        Piece,
-        Reasoning,
-        SampledText,
-    )
-    from swe_rollout.agent.parsers.tags import Values
-    from swe_rollout.turn import ToolCall
+from swe_rollout.agent.parsers.base import (
+    Delimiters,
+    Found,
+    Mark,
+    Piece,
+    Reasoning,
+    SampledText,
+    not_run,
+    pieces,
+)
+from swe_rollout.agent.parsers.tags import Values
+from swe_rollout.types.turn import CallStatus, ToolCall
 
 _BESIDE = not_run(
     "tags near it belong to no well-formed call, so it may be only part of a longer call"

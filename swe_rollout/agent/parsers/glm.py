@@ -12,14 +12,16 @@ everything between its tags; `tags` says where it ends.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from swe_rollout.agent.parsers.base import (
     Found,
     MalformedError,
     Mark,
+    Reasoning,
     Refusal,
+    SampledText,
     ToolCallParser,
     checked,
     pieces,
@@ -30,16 +32,9 @@ from swe_rollout.agent.parsers.base import (
 from swe_rollout.agent.parsers.exact_calls import LeftOvers
 from swe_rollout.agent.parsers.hermes import CALL
 from swe_rollout.agent.parsers.strict_json import skip_space
-from swe_rollout.agent.parsers.tags import WS, ValueTags
-from swe_rollout.turn import CallStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.agent.parsers.base import Reasoning, SampledText
-    from swe_rollout.agent.parsers.tags import Values
-    from swe_rollout.agent.tools.base import ToolSpec
-    from swe_rollout.turn import ToolCall
+from swe_rollout.agent.parsers.tags import WS, Values, ValueTags
+from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.types.turn import CallStatus, ToolCall
 
 _KEY, _KEY_END = "<arg_key>", "</arg_key>"
 _VALUE, _VALUE_END = "<arg_value>", "</arg_value>"

@@ -11,19 +11,14 @@ channel is the reasoning: nothing in it is a call.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from swe_rollout.agent.parsers.base import Mark, ToolCallParser, not_run
+from swe_rollout.agent.parsers.base import Mark, Reasoning, SampledText, ToolCallParser, not_run
 from swe_rollout.agent.parsers.json_call import call_of_text
 from swe_rollout.agent.parsers.strict_json import read_json
-from swe_rollout.turn import CallStatus, ToolCall
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from swe_rollout.agent.parsers.base import Reasoning, SampledText
-    from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.types.turn import CallStatus, ToolCall
 
 _START, _CHANNEL, _MESSAGE = "<|start|>", "<|channel|>", "<|message|>"
 _END, _CALL, _RETURN = "<|end|>", "<|call|>", "<|return|>"

@@ -5,19 +5,23 @@ The JSON decoder says where the object ends, so a delimiter in one of its string
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from swe_rollout.agent.parsers.base import Delimiters, Found, Refusal, ToolCallParser, refused
+from swe_rollout.agent.parsers.base import (
+    Delimiters,
+    Found,
+    Mark,
+    Reasoning,
+    Refusal,
+    SampledText,
+    ToolCallParser,
+    refused,
+)
 from swe_rollout.agent.parsers.exact_calls import calls_between
 from swe_rollout.agent.parsers.json_call import call_of_object
 from swe_rollout.agent.parsers.strict_json import read_json
-from swe_rollout.turn import CallStatus, ToolCall
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.agent.parsers.base import Mark, Reasoning, SampledText
-    from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.types.turn import CallStatus, ToolCall
 
 CALL = Delimiters("<tool_call>", "</tool_call>")
 

@@ -14,14 +14,16 @@ it is a string; MiniMax leaves that to the tool's schema. `tags` says where a va
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from swe_rollout.agent.parsers.base import (
     Delimiters,
     Found,
     MalformedError,
     Mark,
+    Reasoning,
+    SampledText,
     ToolCallParser,
     checked,
     not_run,
@@ -31,15 +33,9 @@ from swe_rollout.agent.parsers.base import (
 )
 from swe_rollout.agent.parsers.exact_calls import LeftOvers
 from swe_rollout.agent.parsers.strict_json import read_json, skip_space
-from swe_rollout.agent.parsers.tags import WS, Offsets, ValueTags, parameters_of
-from swe_rollout.turn import CallStatus, ToolCall
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.agent.parsers.base import Reasoning, SampledText
-    from swe_rollout.agent.parsers.tags import Values
-    from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.agent.parsers.tags import WS, Offsets, Values, ValueTags, parameters_of
+from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.types.turn import CallStatus, ToolCall
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from swe_rollout.agent.parsers.base import checked, not_run
 from swe_rollout.agent.parsers.strict_json import JsonEndsError, read_json
-from swe_rollout.turn import CallStatus, ToolCall
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.types.turn import CallStatus, ToolCall
 
 
 def call_of_object(

@@ -6,12 +6,14 @@ which then starts with a brace.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from swe_rollout.agent.parsers.base import (
     Found,
     Mark,
+    Reasoning,
+    SampledText,
     ToolCallParser,
     attempts,
     not_run,
@@ -19,13 +21,8 @@ from swe_rollout.agent.parsers.base import (
 )
 from swe_rollout.agent.parsers.json_call import call_of_object, status_of
 from swe_rollout.agent.parsers.strict_json import read_json, skip_space
-from swe_rollout.turn import CallStatus, ToolCall
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from swe_rollout.agent.parsers.base import Reasoning, SampledText
-    from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.types.turn import CallStatus, ToolCall
 
 _TAGS = ("<|python_tag|>", "<|python_end|>")
 

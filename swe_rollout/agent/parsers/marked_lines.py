@@ -7,19 +7,14 @@ that is broken, or has no end, is not read: it may be the rest of that attempt's
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from swe_rollout.agent.parsers.base import Found, Mark, attempts, not_run
+from swe_rollout.agent.parsers.base import Found, Mark, Reasoning, SampledText, attempts, not_run
 from swe_rollout.agent.parsers.pythonic import STRING, python_calls
 from swe_rollout.agent.parsers.strict_json import skip_space
-from swe_rollout.turn import CallStatus, ToolCall
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from swe_rollout.agent.parsers.base import Reasoning, SampledText
-    from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.types.turn import CallStatus, ToolCall
 
 _PYTHON = re.compile(
     rf"(?P<string>{STRING.pattern})|(?P<open>[(\[{{])|(?P<close>[)\]}}])", re.DOTALL

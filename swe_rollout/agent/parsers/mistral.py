@@ -7,19 +7,14 @@ Up to Small 3.1 one JSON list: `[TOOL_CALLS] [{"name": …, "arguments": {…}, 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from swe_rollout.agent.parsers.base import Found, Mark, OpenerParser, not_run
+from swe_rollout.agent.parsers.base import Found, Mark, OpenerParser, SampledText, not_run
 from swe_rollout.agent.parsers.json_call import call_of_arguments, call_of_object, status_of
 from swe_rollout.agent.parsers.strict_json import SPACE, read_json, skip_space
-from swe_rollout.turn import CallStatus, ToolCall
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from swe_rollout.agent.parsers.base import SampledText
-    from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.types.turn import CallStatus, ToolCall
 
 _CALLS = "[TOOL_CALLS]"
 _ARGUMENTS = "[ARGS]"

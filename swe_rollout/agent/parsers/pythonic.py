@@ -10,8 +10,8 @@ import ast
 import json
 import re
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from unicodedata import is_normalized
 
 from swe_rollout.agent.parsers.base import (
@@ -19,7 +19,9 @@ from swe_rollout.agent.parsers.base import (
     Found,
     MalformedError,
     Mark,
+    Reasoning,
     Refusal,
+    SampledText,
     ToolCallParser,
     attempts,
     checked,
@@ -28,13 +30,8 @@ from swe_rollout.agent.parsers.base import (
 )
 from swe_rollout.agent.parsers.exact_calls import calls_between
 from swe_rollout.agent.parsers.strict_json import read_json
-from swe_rollout.turn import CallStatus, ToolCall
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.agent.parsers.base import Reasoning, SampledText
-    from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.types.turn import CallStatus, ToolCall
 
 _MAX_CHARACTERS = 200_000
 _MAX_DEPTH = 50

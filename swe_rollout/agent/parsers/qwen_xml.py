@@ -15,14 +15,16 @@ value ends. A call ends at the first `</function>` with `</tool_call>` behind it
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from swe_rollout.agent.parsers.base import (
     Found,
     MalformedError,
     Mark,
+    Reasoning,
     Refusal,
+    SampledText,
     ToolCallParser,
     checked,
     pieces,
@@ -32,16 +34,9 @@ from swe_rollout.agent.parsers.base import (
 )
 from swe_rollout.agent.parsers.exact_calls import LeftOvers
 from swe_rollout.agent.parsers.hermes import CALL
-from swe_rollout.agent.parsers.tags import WS, Offsets, ValueTags, parameters_of
-from swe_rollout.turn import CallStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.agent.parsers.base import Reasoning, SampledText
-    from swe_rollout.agent.parsers.tags import Values
-    from swe_rollout.agent.tools.base import ToolSpec
-    from swe_rollout.turn import ToolCall
+from swe_rollout.agent.parsers.tags import WS, Offsets, Values, ValueTags, parameters_of
+from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.types.turn import CallStatus, ToolCall
 
 _FUNCTION = re.compile(rf"{WS}<function=([^<>\n]*)>")
 _PARAMETER = re.compile(rf"{WS}(<parameter=([^<>\n]+)>)")

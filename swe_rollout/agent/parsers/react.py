@@ -10,18 +10,21 @@ A turn without `Action:` is no call. The input is one JSON object.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from swe_rollout.agent.parsers.base import Found, Mark, ToolCallParser, attempts, not_run
+from swe_rollout.agent.parsers.base import (
+    Found,
+    Mark,
+    Reasoning,
+    SampledText,
+    ToolCallParser,
+    attempts,
+    not_run,
+)
 from swe_rollout.agent.parsers.json_call import call_of_arguments, status_of
 from swe_rollout.agent.parsers.strict_json import read_json, skip_space
-from swe_rollout.turn import CallStatus, ToolCall
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.agent.parsers.base import Reasoning, SampledText
-    from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.types.turn import CallStatus, ToolCall
 
 _OPENER = "Action:"
 _ACTION = re.compile(rf"^{_OPENER}", re.MULTILINE)

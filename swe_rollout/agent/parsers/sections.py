@@ -8,8 +8,8 @@ that is never closed holds no complete call.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from swe_rollout.agent.parsers.base import (
     Delimiters,
@@ -17,17 +17,13 @@ from swe_rollout.agent.parsers.base import (
     Mark,
     OpenerParser,
     Refusal,
+    SampledText,
     not_run,
 )
 from swe_rollout.agent.parsers.json_call import call_of_arguments
 from swe_rollout.agent.parsers.strict_json import SPACE, read_json, skip_space
-from swe_rollout.turn import CallStatus, ToolCall
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from swe_rollout.agent.parsers.base import SampledText
-    from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.types.turn import CallStatus, ToolCall
 
 
 @dataclass(frozen=True, slots=True)

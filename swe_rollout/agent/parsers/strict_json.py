@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from typing import NoReturn
 
 SPACE = " \t\r\n"
 """JSON's white space; also what may stand between the tags of a grammar."""

@@ -20,17 +20,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from swe_rollout.agent.parsers.base import MalformedError
 from swe_rollout.agent.parsers.strict_json import skip_space
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
-    from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.agent.tools.base import ToolSpec
 
 WS = r"[ \t\r\n]*+"
 """What may stand between tags."""

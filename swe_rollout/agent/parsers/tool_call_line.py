@@ -6,18 +6,12 @@ Several may stand in one turn, with words between them.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from swe_rollout.agent.parsers.base import Found, Mark, ToolCallParser
+from swe_rollout.agent.parsers.base import Found, Mark, Reasoning, SampledText, ToolCallParser
 from swe_rollout.agent.parsers.marked_lines import Refused, calls_at, python_call
-from swe_rollout.turn import CallStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.agent.parsers.base import Reasoning, SampledText
-    from swe_rollout.agent.tools.base import ToolSpec
-    from swe_rollout.turn import ToolCall
+from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.types.turn import CallStatus, ToolCall
 
 _NAME = re.compile(r"[ \t]*+([A-Za-z_][\w.]*)\(")
 

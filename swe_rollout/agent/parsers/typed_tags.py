@@ -10,14 +10,16 @@ Their delimiters are tokens of the vocabulary, so a value can't hold one.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from swe_rollout.agent.parsers.base import (
     Delimiters,
     Found,
     MalformedError,
     Mark,
+    Reasoning,
+    SampledText,
     ToolCallParser,
     checked,
     not_run,
@@ -29,13 +31,8 @@ from swe_rollout.agent.parsers.exact_calls import is_unclosed, refuse_beside_res
 from swe_rollout.agent.parsers.strict_json import read_json
 from swe_rollout.agent.parsers.tags import Offsets
 from swe_rollout.agent.tools.arguments import json_types, types_in
-from swe_rollout.turn import CallStatus, ToolCall
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from swe_rollout.agent.parsers.base import Reasoning, SampledText
-    from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.types.turn import CallStatus, ToolCall
 
 _MAX_DEPTH = 50
 _WS = r"[ \t\r\n]*+"

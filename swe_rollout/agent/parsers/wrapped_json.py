@@ -9,15 +9,17 @@ families have no closer: the end of the turn closes the call.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TYPE_CHECKING
 
 from swe_rollout.agent.parsers.base import (
     Delimiters,
     Found,
     Mark,
+    Reasoning,
     Refusal,
+    SampledText,
     ToolCallParser,
     attempts,
     not_run,
@@ -27,13 +29,8 @@ from swe_rollout.agent.parsers.base import (
 from swe_rollout.agent.parsers.exact_calls import calls_between
 from swe_rollout.agent.parsers.json_call import call_of_object, status_of
 from swe_rollout.agent.parsers.strict_json import read_json, skip_space
-from swe_rollout.turn import CallStatus, ToolCall
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.agent.parsers.base import Reasoning, SampledText
-    from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.types.turn import CallStatus, ToolCall
 
 
 class Shape(Enum):

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from swe_rollout.agent.context import AgentContext
 from swe_rollout.agent.presets.rounds import Behind, Count, Preset, Rules
 from swe_rollout.agent.presets.work import Work, work_of
-from swe_rollout.trajectory import StopReason
-
-if TYPE_CHECKING:
-    from swe_rollout.agent.context import AgentContext
-    from swe_rollout.agent.taken_turn import SampledTurn
-    from swe_rollout.turn import Observation, ToolCall
+from swe_rollout.agent.taken_turn import SampledTurn
+from swe_rollout.types.episode import StopReason
+from swe_rollout.types.turn import Observation, ToolCall
 
 _SHOWN = 10
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field
 
+from swe_rollout.agent.context import AgentContext
 from swe_rollout.agent.presets.rounds import Behind, Preset, Rules
 from swe_rollout.agent.prompts import fill
-from swe_rollout.spec.bounds import ShortText  # noqa: TC001 - pydantic reads it
-from swe_rollout.trajectory import StopReason
-
-if TYPE_CHECKING:
-    from swe_rollout.agent.context import AgentContext
-    from swe_rollout.agent.taken_turn import SampledTurn
-    from swe_rollout.turn import Observation, ToolCall
+from swe_rollout.agent.taken_turn import SampledTurn
+from swe_rollout.spec.bounds import ShortText
+from swe_rollout.types.episode import StopReason
+from swe_rollout.types.turn import Observation, ToolCall
 
 
 class General(Preset):

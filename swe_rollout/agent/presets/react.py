@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from swe_rollout.agent.context import AgentContext
 from swe_rollout.agent.presets.rounds import Behind, Count, Preset, Rules, has_thought
-from swe_rollout.agent.prompts import MessageRole
-from swe_rollout.trajectory import StopReason
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.agent.context import AgentContext
-    from swe_rollout.agent.prompts import Message
-    from swe_rollout.agent.taken_turn import SampledTurn
-    from swe_rollout.turn import Observation, ToolCall
+from swe_rollout.agent.prompts import Message, MessageRole
+from swe_rollout.agent.taken_turn import SampledTurn
+from swe_rollout.types.episode import StopReason
+from swe_rollout.types.turn import Observation, ToolCall
 
 _ANSWER = re.compile(r"^(?:Action:[ \t]*)?Final Answer:", re.MULTILINE)
 _REFLECT = """

@@ -7,24 +7,20 @@ refuse calls and write messages of the harness. Nothing is ever written for the 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field
 
 from swe_rollout.agent import compaction
+from swe_rollout.agent.context import AgentContext
 from swe_rollout.agent.parsers.base import not_run
+from swe_rollout.agent.prompts import Message
 from swe_rollout.agent.taken_turn import SampledTurn
 from swe_rollout.spec.model import Model
-from swe_rollout.trajectory import StopReason
-from swe_rollout.turn import CallStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.agent.context import AgentContext
-    from swe_rollout.agent.prompts import Message
-    from swe_rollout.turn import Observation, ToolCall
+from swe_rollout.types.episode import StopReason
+from swe_rollout.types.turn import CallStatus, Observation, ToolCall
 
 Count = Annotated[int, Field(ge=1, le=100_000)]
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from swe_rollout.agent.context import AgentContext
 from swe_rollout.agent.presets.rounds import Preset, Rules, has_thought
-
-if TYPE_CHECKING:
-    from swe_rollout.agent.context import AgentContext
-    from swe_rollout.agent.taken_turn import SampledTurn
+from swe_rollout.agent.taken_turn import SampledTurn
 
 
 class Swe(Preset):

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from swe_rollout.agent.context import AgentContext
 from swe_rollout.agent.presets.rounds import Behind, Count, Preset, Rules
-
-if TYPE_CHECKING:
-    from swe_rollout.agent.context import AgentContext
-    from swe_rollout.agent.taken_turn import SampledTurn
-    from swe_rollout.turn import Observation, ToolCall
+from swe_rollout.agent.taken_turn import SampledTurn
+from swe_rollout.types.turn import Observation, ToolCall
 
 
 class Tool(Preset):

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import re
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from swe_rollout.turn import ToolCall
+from swe_rollout.types.turn import ToolCall
 
 
 class Work(Enum):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from swe_rollout.agent.tools.base import Configurable, Tool, Toolbox, Toolset, ToolSpec
 from swe_rollout.agent.tools.names import OTHER_NAMES, SOURCE_NAMES, TOOL_NAMES, TOOLSET_NAMES
@@ -10,9 +10,6 @@ from swe_rollout.agent.tools.offered import Offered
 from swe_rollout.extension import ExtensionError, ExtensionPoint
 from swe_rollout.spec.agent import ToolUse
 from swe_rollout.spec.model import Use
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 __all__ = ["TOOLS", "load_tool", "toolbox"]
 

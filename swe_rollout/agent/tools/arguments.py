@@ -7,20 +7,15 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
+from jsonschema import Draft202012Validator, TypeChecker
+from jsonschema.exceptions import SchemaError, ValidationError
+from jsonschema.protocols import Validator
 from jsonschema.validators import extend
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from jsonschema import TypeChecker
-    from jsonschema.exceptions import ValidationError
-    from jsonschema.protocols import Validator
 
 _MAX_INTEGER = 2**63 - 1
 _MAX_PROBLEMS = 8

@@ -9,25 +9,20 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cache
-from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 from pydantic import ConfigDict
 
 from swe_rollout.agent.tools.arguments import Arguments
 from swe_rollout.agent.tools.state import ToolState
 from swe_rollout.errors import InternalError
-from swe_rollout.turn import Observation
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from swe_rollout.sandbox.base import Sandbox
-    from swe_rollout.spec.agent import ToolUse
-    from swe_rollout.turn import ToolCall
-
+from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.spec.agent import ToolUse
+from swe_rollout.types.turn import Observation, ToolCall
 
 CONFIGURATION: Final = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 """Of a tool that is a dataclass: its fields are what a job gives it under `with`."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import posixpath
-import re  # noqa: TC003 - pydantic reads annotations
-from typing import TYPE_CHECKING, Final
+import re
+from collections.abc import Mapping
+from typing import Final
 
 from pydantic.dataclasses import dataclass
 
@@ -21,12 +22,8 @@ from swe_rollout.agent.tools.base import (
 from swe_rollout.agent.tools.command_rules import NO_RULES, CommandRules
 from swe_rollout.agent.tools.outcome import program_observation
 from swe_rollout.agent.tools.shell_session import ShellSession
-from swe_rollout.turn import Observation
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.types.turn import Observation
 
 _MAX_FOLDER = 200
 

@@ -9,7 +9,8 @@ import ast
 import math
 import operator
 import statistics
-from typing import TYPE_CHECKING, Annotated, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Final
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
@@ -25,12 +26,8 @@ from swe_rollout.agent.tools.base import (
     cut_middle,
     text_argument,
 )
-from swe_rollout.turn import Observation
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.types.turn import Observation
 
 Number = int | float
 MAX_BITS: Final = 4096

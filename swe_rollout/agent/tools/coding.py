@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -21,13 +22,10 @@ from swe_rollout.agent.tools.bash import COMMAND, run_script
 from swe_rollout.agent.tools.editor import edit
 from swe_rollout.agent.tools.grep import Place, Text
 from swe_rollout.agent.tools.search import SKIPS, search_names, search_text
-from swe_rollout.turn import Observation
+from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.types.turn import Observation
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-
-    from swe_rollout.sandbox.base import Sandbox
-
     Carry = Callable[[Mapping[str, object], Sandbox, ToolContext], Awaitable[Observation]]
 
 _MOST: Final = 100

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import Final
 
 _WORDS_BEFORE: Final = frozenset(
     {"if", "then", "else", "elif", "do", "while", "until", "time", "!", "{", "exec", "command"}

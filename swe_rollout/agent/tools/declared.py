@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from swe_rollout.agent.tools.arguments import Arguments
 from swe_rollout.agent.tools.base import ToolSpec
 from swe_rollout.extension import ExtensionError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 MAX_DESCRIPTION_CHARS: Final = 16_384
 MAX_SCHEMA_BYTES: Final = 65_536

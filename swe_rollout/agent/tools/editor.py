@@ -7,7 +7,8 @@ edits and shows skeletons.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 from pydantic.dataclasses import dataclass as checked_dataclass
 
@@ -34,12 +35,8 @@ from swe_rollout.agent.tools.paths import PathInfo, PathKind, listing, look, rem
 from swe_rollout.agent.tools.skeleton import bodies
 from swe_rollout.agent.tools.undo import Edit, UndoHistory, digest_of
 from swe_rollout.errors import InternalError
-from swe_rollout.turn import Observation
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.types.turn import Observation
 
 MAX_FILE_BYTES = 4 << 20
 _MAX_LINES = 100_000

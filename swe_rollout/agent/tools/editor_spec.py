@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from swe_rollout.agent.tools.base import Parameter, ParameterType, ToolSpec
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class Command(StrEnum):

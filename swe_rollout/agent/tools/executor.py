@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re  # noqa: TC003 - pydantic reads annotations
+import re
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
@@ -20,12 +21,8 @@ from swe_rollout.agent.tools.base import (
 )
 from swe_rollout.agent.tools.bash import COMMAND, run_script
 from swe_rollout.agent.tools.command_rules import CommandRules
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from swe_rollout.sandbox.base import Sandbox
-    from swe_rollout.turn import Observation
+from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.types.turn import Observation
 
 _MIN_S: Final = 0.1
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from swe_rollout.agent.tools.base import Parameter, Tool, ToolContext, ToolSpec
-from swe_rollout.turn import Observation
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.types.turn import Observation
 
 
 class Finish(Tool):

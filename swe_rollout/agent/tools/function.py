@@ -10,26 +10,29 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
 from swe_rollout.agent.tools import TOOLS
-from swe_rollout.agent.tools.base import Tool, ToolError, ToolSpec, cut_middle, readable
+from swe_rollout.agent.tools.base import (
+    Tool,
+    ToolContext,
+    ToolError,
+    ToolSpec,
+    cut_middle,
+    readable,
+)
 from swe_rollout.agent.tools.signature import Signature
 from swe_rollout.errors import Boundary, InternalError, SweRolloutError
 from swe_rollout.extension import ExtensionError
-from swe_rollout.turn import Observation
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from swe_rollout.agent.tools.base import ToolContext
-    from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.types.turn import Observation
 
 _GRACE_S = 10.0
 """Beyond a call's own time: a command that ran out of it is ended gently first."""

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.agent.tools.base import ToolError, readable
 from swe_rollout.agent.tools.marks import new_mark
 from swe_rollout.agent.tools.paths import PathKind, look
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from swe_rollout.sandbox.base import ExecResult, Sandbox
+from swe_rollout.sandbox.base import ExecResult, Sandbox
 
 SKIPPED: Final = (
     *(".git", ".hg", ".svn", ".bzr", ".tox", ".venv", "node_modules"),

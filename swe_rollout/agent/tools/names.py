@@ -4,12 +4,10 @@ named; docs/reference/tools.md is made from this.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 from swe_rollout.agent.tools import claude_code
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _HERE: Final = "swe_rollout.agent.tools"
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from swe_rollout.agent.tools.base import ActsOutside, Tool, ToolContext, ToolSpec
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from swe_rollout.sandbox.base import Sandbox
-    from swe_rollout.spec.agent import ToolUse
-    from swe_rollout.turn import Observation
+from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.spec.agent import ToolUse
+from swe_rollout.types.turn import Observation
 
 
 @dataclass(frozen=True, slots=True)

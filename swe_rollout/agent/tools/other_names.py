@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
+from swe_rollout.agent.tools.base import Tool
 from swe_rollout.agent.tools.editor import FileEditor, StrReplaceEditor
 from swe_rollout.agent.tools.executor import BashExecutor
 from swe_rollout.agent.tools.offered import Offered
 from swe_rollout.agent.tools.search import Search
 from swe_rollout.agent.tools.submit import Submit
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from swe_rollout.agent.tools.base import Tool
 
 
 def _named(name: str, make: Callable[..., Tool], **parameters: object) -> Tool:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from swe_rollout.agent.tools.base import cut_middle, readable
-from swe_rollout.turn import Observation
-
-if TYPE_CHECKING:
-    from swe_rollout.agent.tools.base import ToolContext
-    from swe_rollout.sandbox.base import ExecResult
+from swe_rollout.agent.tools.base import ToolContext, cut_middle, readable
+from swe_rollout.sandbox.base import ExecResult
+from swe_rollout.types.turn import Observation
 
 _FRAME_BYTES: Final = 160
 """Room for the lines around the output."""

@@ -6,12 +6,9 @@ import posixpath
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from swe_rollout.agent.tools.base import ToolError
-
-if TYPE_CHECKING:
-    from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.sandbox.base import Sandbox
 
 # Arguments, never text in the script: a path may hold anything but NUL.
 _LOOK = """

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.sandbox.base import Sandbox
 
 T = TypeVar("T")
 

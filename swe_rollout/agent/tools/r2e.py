@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pydantic.dataclasses import dataclass
 
@@ -24,13 +25,9 @@ from swe_rollout.agent.tools.command_rules import CommandRules
 from swe_rollout.agent.tools.grep import Place, Text, search, shown_path
 from swe_rollout.agent.tools.search import SKIPS, search_text
 from swe_rollout.agent.tools.shell_session import ShellSession
+from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.spec.agent import ToolUse
-from swe_rollout.turn import Observation
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.types.turn import Observation
 
 _TITLES: Final = ("[STDOUT]", "[STDERR]")
 _MOST: Final = 1000

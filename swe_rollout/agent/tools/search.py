@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Final
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Final
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
@@ -32,12 +33,8 @@ from swe_rollout.agent.tools.grep import (
     shown_path,
 )
 from swe_rollout.errors import InternalError
-from swe_rollout.turn import Observation
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.types.turn import Observation
 
 MOST_RESULTS: Final = 1000
 _MOST_AROUND: Final = 20

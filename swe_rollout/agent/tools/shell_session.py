@@ -13,13 +13,11 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from swe_rollout.agent.tools.base import readable
 from swe_rollout.agent.tools.marks import new_mark
-
-if TYPE_CHECKING:
-    from swe_rollout.sandbox.base import ExecResult, Sandbox
+from swe_rollout.sandbox.base import ExecResult, Sandbox
 
 MAX_STATE_BYTES: Final = 1 << 20
 """Of a session: every command reads it back."""

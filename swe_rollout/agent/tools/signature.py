@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import NoneType, SimpleNamespace, UnionType
 from typing import (
-    TYPE_CHECKING,
     Annotated,
     Final,
     Literal,
@@ -20,9 +20,6 @@ from typing import (
 from swe_rollout.agent.tools.base import Parameter, ParameterType, ToolContext
 from swe_rollout.extension import ExtensionError
 from swe_rollout.sandbox.base import Sandbox
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 _TYPES: Final[Mapping[object, ParameterType]] = {
     str: ParameterType.STRING,

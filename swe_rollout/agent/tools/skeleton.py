@@ -6,11 +6,9 @@ Read line by line, not parsed: broken code has a skeleton too, and no source can
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from typing import Final
 
 MIN_BODY_LINES: Final = 4
 _FUNCTION: Final = re.compile(r"\s*(?:async\s+)?def\b")

@@ -6,7 +6,7 @@ says at its end is the result of the call.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from swe_rollout.agent.tools.base import (
     Parameter,
@@ -17,12 +17,8 @@ from swe_rollout.agent.tools.base import (
     cut_middle,
     text_argument,
 )
-from swe_rollout.turn import Observation
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.types.turn import Observation
 
 _PLAN = """\
 You are asked as a software architect: you run nothing and change nothing. Think the request \

@@ -17,7 +17,7 @@ from swe_rollout.datasets.formats import (
 from swe_rollout.datasets.row_fields import Columns
 from swe_rollout.datasets.row_files import Row
 from swe_rollout.errors import Problem
-from swe_rollout.instance import Instance
+from swe_rollout.types.instance import Instance
 
 RowFormat: TypeAlias = Callable[[Row, Columns], Instance | Problem]
 """Makes the instance of a row, or one problem that names every wrong field."""

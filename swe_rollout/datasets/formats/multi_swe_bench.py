@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 from pydantic import BeforeValidator, Field
 
@@ -31,11 +31,9 @@ from swe_rollout.datasets.row_fields import (
     problem_of,
     shown,
 )
+from swe_rollout.datasets.row_files import Row
 from swe_rollout.errors import Problem
-from swe_rollout.instance import Evaluation, Expected, Instance, Rule
-
-if TYPE_CHECKING:
-    from swe_rollout.datasets.row_files import Row
+from swe_rollout.types.instance import Evaluation, Expected, Instance, Rule
 
 _NAME = r"[A-Za-z0-9][\w.-]{0,99}"
 _HIDDEN: Final = ("fix.patch", "test.patch", "test-run.sh", "fix-run.sh")

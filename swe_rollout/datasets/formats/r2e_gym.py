@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from typing import TYPE_CHECKING, Annotated, Final
+from collections.abc import Iterator
+from typing import Annotated, Final
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -27,14 +28,10 @@ from swe_rollout.datasets.row_fields import (
     problem_of,
     shown,
 )
+from swe_rollout.datasets.row_files import Row
 from swe_rollout.errors import Problem
-from swe_rollout.instance import Evaluation, Expected, Instance, Rule
-from swe_rollout.verdict import TestStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from swe_rollout.datasets.row_files import Row
+from swe_rollout.types.instance import Evaluation, Expected, Instance, Rule
+from swe_rollout.types.verdict import TestStatus
 
 _ISSUE = re.compile(r"\[ISSUE\](.*)\[/ISSUE\]", re.DOTALL)
 _COLOUR = re.compile(r"\x1b\[\d{1,4}m")

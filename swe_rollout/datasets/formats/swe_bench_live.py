@@ -7,7 +7,7 @@ can't be graded.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 from pydantic import BeforeValidator, Field
 
@@ -32,11 +32,9 @@ from swe_rollout.datasets.row_fields import (
     log_parser,
     problem_of,
 )
+from swe_rollout.datasets.row_files import Row
 from swe_rollout.errors import Problem
-from swe_rollout.instance import Evaluation, Expected, Instance, Rule
-
-if TYPE_CHECKING:
-    from swe_rollout.datasets.row_files import Row
+from swe_rollout.types.instance import Evaluation, Expected, Instance, Rule
 
 _CODE = re.compile(r"^\s*(?:def|import|from)\s", re.MULTILINE)
 _CALL: Final = """

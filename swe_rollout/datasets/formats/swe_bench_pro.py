@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 from pydantic import AliasChoices, Field
 
@@ -29,11 +29,9 @@ from swe_rollout.datasets.row_fields import (
     extra,
     problem_of,
 )
+from swe_rollout.datasets.row_files import Row
 from swe_rollout.errors import Problem
-from swe_rollout.instance import Evaluation, Expected, Instance, Rule
-
-if TYPE_CHECKING:
-    from swe_rollout.datasets.row_files import Row
+from swe_rollout.types.instance import Evaluation, Expected, Instance, Rule
 
 _IMAGES: Final = "jefzda/sweap-images"
 _LONGEST_TAG: Final = 128

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
@@ -27,11 +27,9 @@ from swe_rollout.datasets.row_fields import (
     log_parser,
     problem_of,
 )
+from swe_rollout.datasets.row_files import Row
 from swe_rollout.errors import Problem
-from swe_rollout.instance import Evaluation, Expected, Instance, Rule
-
-if TYPE_CHECKING:
-    from swe_rollout.datasets.row_files import Row
+from swe_rollout.types.instance import Evaluation, Expected, Instance, Rule
 
 _LOCALE: Final = "export LANG=C.UTF-8 LC_ALL=C.UTF-8"
 _IN_PLACE = re.compile(r"(?:^|\s)(?:-e|--editable|develop)(?:\s|=|$)")

@@ -8,7 +8,7 @@ gets them without these tests, and a grader with them.
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field
 
@@ -30,11 +30,9 @@ from swe_rollout.datasets.row_fields import (
     log_parser,
     problem_of,
 )
+from swe_rollout.datasets.row_files import Row
 from swe_rollout.errors import Problem
-from swe_rollout.instance import Evaluation, Expected, Instance
-
-if TYPE_CHECKING:
-    from swe_rollout.datasets.row_files import Row
+from swe_rollout.types.instance import Evaluation, Expected, Instance
 
 MIRRORS: Final = "swesmith/"
 """The organisation of the projects' mirrors, in `repo`."""

@@ -6,13 +6,15 @@ for these alone.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from swe_rollout.engine.chat.base import (
     AssistantMessage,
     ChatCall,
+    ChatMessage,
+    ChatRequest,
     ChatResponse,
     ChatUsage,
     ToolResults,
@@ -21,10 +23,7 @@ from swe_rollout.engine.chat.base import (
 from swe_rollout.engine.chat.decoding import Tokens, checked_calls, decode
 from swe_rollout.engine.chat.errors import finish_reason
 from swe_rollout.engine.sglang.protocol import InvalidAnswerError
-from swe_rollout.generation import FinishReason
-
-if TYPE_CHECKING:
-    from swe_rollout.engine.chat.base import ChatMessage, ChatRequest
+from swe_rollout.types.turn import FinishReason
 
 VERSION: Final = "2023-06-01"
 """Of the API; sent with every call."""

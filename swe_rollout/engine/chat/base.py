@@ -7,18 +7,15 @@ of an episode that a chat engine played has no tokens, no logprobs and an empty 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, runtime_checkable
+from typing import Final, Protocol, TypeAlias, runtime_checkable
 
-from swe_rollout.generation import FinishReason  # noqa: TC001 - msgspec reads annotations
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from swe_rollout.deadline import Deadline
-    from swe_rollout.engine.base import EngineInfo
-    from swe_rollout.spec.policy import Sampling
-    from swe_rollout.trajectory import EpisodeId
+from swe_rollout.engine.base import EngineInfo
+from swe_rollout.spec.policy import Sampling
+from swe_rollout.types.deadline import Deadline
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.turn import FinishReason
 
 MAX_CALLS: Final = 4096
 """Calls in one message; more are no message of a model."""

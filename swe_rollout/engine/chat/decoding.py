@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from collections.abc import Sequence
+from typing import Annotated, TypeVar
 
 import msgspec
 
-from swe_rollout.engine.chat.base import MAX_CALLS, MAX_ID_CHARS
+from swe_rollout.engine.chat.base import MAX_CALLS, MAX_ID_CHARS, ChatCall
 from swe_rollout.engine.chat.errors import ApiError, error_from_response
 from swe_rollout.engine.sglang.protocol import InvalidAnswerError, quoted
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.engine.chat.base import ChatCall
 
 Tokens = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 _T = TypeVar("_T")

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 import msgspec
 
@@ -24,10 +24,8 @@ from swe_rollout.engine.sglang.protocol import (
     UnavailableError,
     quoted,
 )
-
-if TYPE_CHECKING:
-    from swe_rollout.errors import EngineError
-    from swe_rollout.generation import FinishReason
+from swe_rollout.errors import EngineError
+from swe_rollout.types.turn import FinishReason
 
 _ERROR_BYTES: Final = 65_536
 """Of an error body that is read as JSON; a longer one is text."""

@@ -6,18 +6,15 @@ The door to every model without a built-in client: a library, a gateway, a model
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from swe_rollout.engine.base import EngineInfo
-from swe_rollout.engine.chat.base import AssistantMessage, ChatEngine, ChatResponse
+from swe_rollout.engine.chat.base import AssistantMessage, ChatEngine, ChatRequest, ChatResponse
 from swe_rollout.engine.chat.decoding import checked_calls
 from swe_rollout.engine.sglang.protocol import InvalidAnswerError
 from swe_rollout.errors import EngineError, boundary
 from swe_rollout.extension import ExtensionPoint
-from swe_rollout.generation import FinishReason
-
-if TYPE_CHECKING:
-    from swe_rollout.engine.chat.base import ChatRequest
+from swe_rollout.types.turn import FinishReason
 
 MAX_TEXT_CHARS: Final = 2**24
 """Of one message, with the arguments of its calls."""

@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -28,7 +29,7 @@ from tenacity import (
 
 from swe_rollout.engine.base import EngineInfo
 from swe_rollout.engine.chat import anthropic, openai
-from swe_rollout.engine.chat.base import ChatEngine
+from swe_rollout.engine.chat.base import ChatEngine, ChatRequest, ChatResponse
 from swe_rollout.engine.chat.errors import error_from_response, is_retryable
 from swe_rollout.engine.pool.affinity import Affinity
 from swe_rollout.engine.pool.calls import pausing
@@ -40,14 +41,8 @@ from swe_rollout.engine.sglang.protocol import (
     UnavailableError,
 )
 from swe_rollout.errors import EngineError, InternalError, UnreachableError
-from swe_rollout.spec.policy import AnthropicPolicy, OpenaiPolicy
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from swe_rollout.engine.chat.base import ChatRequest, ChatResponse
-    from swe_rollout.spec.policy import ChatApi
-    from swe_rollout.trajectory import EpisodeId
+from swe_rollout.spec.policy import AnthropicPolicy, ChatApi, OpenaiPolicy
+from swe_rollout.types.episode import EpisodeId
 
 log = structlog.get_logger()
 

@@ -7,13 +7,16 @@ Many servers speak it: vLLM, SGLang, llama.cpp, Ollama, gateways. `openai_messag
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 
 from swe_rollout.engine.chat.base import (
     AssistantMessage,
     ChatCall,
+    ChatMessage,
+    ChatRequest,
     ChatResponse,
     ChatUsage,
     ToolResults,
@@ -22,12 +25,7 @@ from swe_rollout.engine.chat.base import (
 from swe_rollout.engine.chat.decoding import Tokens, checked_calls, decode
 from swe_rollout.engine.chat.errors import finish_reason
 from swe_rollout.engine.sglang.protocol import InvalidAnswerError
-from swe_rollout.generation import FinishReason
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from swe_rollout.engine.chat.base import ChatMessage, ChatRequest
+from swe_rollout.types.turn import FinishReason
 
 _REASONS: Final = {
     "stop": FinishReason.STOP,

@@ -10,12 +10,9 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter, OrderedDict
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
 
 _OVERLOAD = 1.25
 MAX_EPISODES = 65_536

@@ -9,15 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import ExitStack, asynccontextmanager, nullcontext
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, nullcontext
 
-from swe_rollout.deadline import Deadline
 from swe_rollout.engine.sglang.protocol import CallLoss, EngineLostError, UnavailableError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-    from contextlib import AbstractContextManager
+from swe_rollout.types.deadline import Deadline
 
 
 def stopped_clock(clock: Deadline | None) -> AbstractContextManager[None]:

@@ -7,20 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_exponential
 
 from swe_rollout.engine.pool.calls import stopped_clock
+from swe_rollout.engine.pool.replica import PoolTiming
 from swe_rollout.engine.sglang.protocol import CallLoss, EngineLostError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from swe_rollout.deadline import Deadline
-    from swe_rollout.engine.pool.replica import PoolTiming
-    from swe_rollout.errors import EngineError
+from swe_rollout.errors import EngineError
+from swe_rollout.types.deadline import Deadline
 
 _CRASHES = (CallLoss.DROPPED, CallLoss.UNRESPONSIVE)
 MAX_CRASHES = 5

@@ -11,11 +11,11 @@ patience of a call in `pool.outage`, and the check of what is sent in `pool.pref
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import structlog
 
-from swe_rollout.engine.base import EngineInfo, TokenEngine
+from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.engine.pool.affinity import Affinity
 from swe_rollout.engine.pool.outage import OutageBudget, RepeatCallError
 from swe_rollout.engine.pool.prefix_guard import PrefixGuard
@@ -23,17 +23,11 @@ from swe_rollout.engine.pool.probe import HealthProbe
 from swe_rollout.engine.pool.replica import PoolTiming, Replica, ReplicaState
 from swe_rollout.engine.sglang.engine import SglangEngine
 from swe_rollout.engine.sglang.protocol import CallLoss, EngineLostError, UnavailableError
-from swe_rollout.errors import UnreachableError
-from swe_rollout.logs import shared_context
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.engine.base import GenerateRequest
-    from swe_rollout.errors import EngineError
-    from swe_rollout.generation import Generation
-    from swe_rollout.spec.policy import SglangPolicy
-    from swe_rollout.trajectory import EpisodeId
+from swe_rollout.errors import EngineError, UnreachableError
+from swe_rollout.spec.policy import SglangPolicy
+from swe_rollout.text.logs import shared_context
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.turn import Generation
 
 log = structlog.get_logger()
 

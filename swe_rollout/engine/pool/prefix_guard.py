@@ -13,15 +13,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.errors import InternalError
 from swe_rollout.tokens.log import encode_ids
-
-if TYPE_CHECKING:
-    from swe_rollout.engine.base import GenerateRequest
-    from swe_rollout.generation import Generation
-    from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.turn import Generation
 
 _Key = tuple["EpisodeId", int]
 """An episode and one of its branches."""

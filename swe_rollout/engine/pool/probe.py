@@ -8,8 +8,9 @@ Not `/health`, which samples a token and returns 503 from an engine that is paus
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 import structlog
@@ -17,9 +18,6 @@ import structlog
 from swe_rollout.engine.sglang.connection import OK, EngineConnection, EngineResponse
 from swe_rollout.engine.sglang.protocol import CallLoss, EngineLostError
 from swe_rollout.spec.addresses import MAX_ADDRESS_CHARS, engine_address
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 log = structlog.get_logger()
 _T = TypeVar("_T")

@@ -10,25 +10,20 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import structlog
 
+from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.engine.pool.calls import InFlightCalls
-from swe_rollout.engine.pool.probe import ProbeResult
+from swe_rollout.engine.pool.probe import HealthProbe, ProbeResult
+from swe_rollout.engine.sglang.engine import SglangEngine
 from swe_rollout.engine.sglang.protocol import CallLoss, EngineLostError
-from swe_rollout.logs import shared_context
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from swe_rollout.engine.base import GenerateRequest
-    from swe_rollout.engine.pool.probe import HealthProbe
-    from swe_rollout.engine.sglang.engine import SglangEngine
-    from swe_rollout.generation import Generation
+from swe_rollout.text.logs import shared_context
+from swe_rollout.types.turn import Generation
 
 log = structlog.get_logger()
 

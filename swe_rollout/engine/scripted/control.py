@@ -9,15 +9,12 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 from aiohttp import web
 
 from swe_rollout.engine.sglang.control import PauseMode
-
-if TYPE_CHECKING:
-    from swe_rollout.generation import Generation
+from swe_rollout.types.turn import Generation
 
 _NOT_READY = 503
 

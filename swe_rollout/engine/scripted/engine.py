@@ -6,25 +6,20 @@ so the same engine works in process and behind HTTP (`scripted.server`).
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tokenizers import Tokenizer
 
-from swe_rollout.engine.base import EngineInfo, TokenEngine
+from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.engine.scripted.scenarios import Scenario, scenario
 from swe_rollout.engine.sglang.protocol import BadRequestError, ContextOverflowError
 from swe_rollout.errors import PrerequisiteError
-from swe_rollout.generation import FinishReason, Generation, WeightSpan
-from swe_rollout.hub import cached_file, check_source
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from swe_rollout.engine.base import GenerateRequest
-    from swe_rollout.instance import Instance
-    from swe_rollout.spec.policy import ScriptedPolicy
-    from swe_rollout.trajectory import EpisodeId
+from swe_rollout.huggingface import cached_file, check_source
+from swe_rollout.spec.policy import ScriptedPolicy
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.instance import Instance
+from swe_rollout.types.turn import FinishReason, Generation, WeightSpan
 
 WEIGHT_VERSION = "scripted"
 _OPENING = "<|im_start|>assistant\n"

@@ -7,17 +7,16 @@ belongs. Used by `scripted.server`; decoded by `sglang.responses`.
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
+from swe_rollout.tokens.replay import ExpertShape
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
-
-    from swe_rollout.tokens.replay import ExpertShape
 
 EXPERTS = 128
 

@@ -12,17 +12,14 @@ import posixpath
 import re
 import shlex
 import unicodedata
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from swe_rollout.errors import PrerequisiteError, TaskError, UsageError
 from swe_rollout.spec.tool_format import TextFormat, ToolFormat
-from swe_rollout.trajectory import StopReason
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from swe_rollout.instance import FolderTask, Instance
+from swe_rollout.types.episode import StopReason
+from swe_rollout.types.instance import FolderTask, Instance
 
 Argument: TypeAlias = str | int | tuple[int, ...]
 

@@ -10,28 +10,22 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import msgspec
 from aiohttp import web
 from pydantic import ValidationError
 
-from swe_rollout.engine.base import GenerateRequest
+from swe_rollout.engine.base import GenerateRequest, TokenEngine
 from swe_rollout.engine.scripted.control import ScriptedControl, json_response, validation_error
 from swe_rollout.engine.scripted.replay import RequestedReplay, replay_meta
 from swe_rollout.engine.sglang import protocol
 from swe_rollout.errors import EpisodeError
-from swe_rollout.generation import FinishReason, WeightSpan
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.tokens.log import InputIds
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from swe_rollout.engine.base import TokenEngine
-    from swe_rollout.generation import Generation
-    from swe_rollout.tokens.replay import ExpertShape
+from swe_rollout.tokens.replay import ExpertShape
+from swe_rollout.types.turn import FinishReason, Generation, WeightSpan
 
 _BODY_BYTES = 256 * 2**20
 

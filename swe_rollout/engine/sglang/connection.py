@@ -13,6 +13,7 @@ import errno
 import os
 import re
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -28,12 +29,10 @@ from swe_rollout.engine.sglang.protocol import (
     OversizedResponseError,
 )
 from swe_rollout.errors import PrerequisiteError, UsageError
-from swe_rollout.redaction import register
 from swe_rollout.spec.addresses import engine_address, refused_address
+from swe_rollout.text.redaction import register
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from aiohttp import AddrInfoType
 
 CONNECT_S = 10.0

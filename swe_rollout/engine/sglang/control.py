@@ -7,18 +7,16 @@ updates many servers at once. Used by `swe-rollout engine update-weights`.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import msgspec
 
 from swe_rollout.engine.sglang.connection import OK, EngineConnection, EngineResponse
 from swe_rollout.engine.sglang.protocol import EngineLostError, ErrorBody, quoted
 from swe_rollout.errors import EngineError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 RESUME_S = 60.0
 """Enough for a request that should take a moment."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import msgspec
 import structlog
@@ -23,21 +24,16 @@ from tenacity import (
     wait_random,
 )
 
-from swe_rollout.engine.base import EngineInfo, TokenEngine
+from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.engine.pool.calls import InFlightCalls, pausing, stopped_clock
 from swe_rollout.engine.sglang import protocol
 from swe_rollout.engine.sglang.connection import OK, EngineConnection
 from swe_rollout.engine.sglang.responses import decode_response
 from swe_rollout.errors import EngineError, InternalError, UnreachableError
-from swe_rollout.redaction import redact
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from swe_rollout.engine.base import GenerateRequest
-    from swe_rollout.generation import Generation
-    from swe_rollout.spec.policy import SglangPolicy
-    from swe_rollout.tokens.log import InputIds
+from swe_rollout.spec.policy import SglangPolicy
+from swe_rollout.text.redaction import redact
+from swe_rollout.tokens.log import InputIds
+from swe_rollout.types.turn import Generation
 
 log = structlog.get_logger()
 _T = TypeVar("_T")

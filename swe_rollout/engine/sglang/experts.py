@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from swe_rollout.engine.sglang.protocol import InvalidAnswerError
+from swe_rollout.tokens.replay import ExpertShape
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from swe_rollout.tokens.replay import ExpertShape
 
 DIRECT = "name the servers themselves in spec.policy.sglang.workers: routers drop such fields"
 

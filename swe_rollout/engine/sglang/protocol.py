@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 from urllib.parse import quote, unquote
 
 import msgspec
 
+from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.errors import EngineError, InternalError
-from swe_rollout.redaction import redact
-from swe_rollout.trajectory import EpisodeId
-
-if TYPE_CHECKING:
-    from swe_rollout.engine.base import GenerateRequest
-    from swe_rollout.tokens.replay import ReplayRequest
+from swe_rollout.text.redaction import redact
+from swe_rollout.tokens.replay import ReplayRequest
+from swe_rollout.types.episode import EpisodeId
 
 ROUTING_HEADER = "X-SMG-Routing-Key"
 MAX_BODY_BYTES: Final = 2**20

@@ -8,25 +8,23 @@ answer to what was requested, is an error and never repaired. Requests and error
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Final, NamedTuple, TypeVar, assert_never
 
 import msgspec
 
+from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.engine.sglang import protocol
 from swe_rollout.engine.sglang.experts import DIRECT, decode_experts
 from swe_rollout.engine.sglang.protocol import InvalidAnswerError
-from swe_rollout.generation import FinishReason, Generation, WeightSpan
-from swe_rollout.redaction import redact
+from swe_rollout.errors import EngineError
+from swe_rollout.text.redaction import redact
 from swe_rollout.tokens.replay import ReplayRows
+from swe_rollout.types.turn import FinishReason, Generation, WeightSpan
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy as np
     from numpy.typing import NDArray
-
-    from swe_rollout.engine.base import GenerateRequest
-    from swe_rollout.errors import EngineError
 
 
 _T = TypeVar("_T")

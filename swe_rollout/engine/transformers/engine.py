@@ -9,18 +9,19 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from swe_rollout.engine.base import EngineInfo, TokenEngine
+from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.engine.sglang.protocol import BadRequestError, ContextOverflowError
-from swe_rollout.engine.transformers.scheduler import Call, GenerationScheduler, Sampled
+from swe_rollout.engine.transformers.scheduler import (
+    Call,
+    GenerationScheduler,
+    Sampled,
+    SequenceReader,
+)
 from swe_rollout.errors import EngineError, UnreachableError
-from swe_rollout.generation import Generation, WeightSpan
-
-if TYPE_CHECKING:
-    from swe_rollout.engine.base import GenerateRequest
-    from swe_rollout.engine.transformers.scheduler import SequenceReader
-    from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.turn import Generation, WeightSpan
 
 
 class CausalModel(Protocol):

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import numpy as np
 
 from swe_rollout.errors import PrerequisiteError, as_prerequisite_error
-from swe_rollout.hub import check_source, hub_refusals
+from swe_rollout.huggingface import check_source, hub_refusals
+from swe_rollout.spec.policy import TransformersPolicy
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from swe_rollout.spec.policy import TransformersPolicy
 
 DEFAULT_VERSION: Final = "default"
 """The weight version of a model that comes from no repository, as SGLang names it too."""

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from swe_rollout.spec.policy import Sampling
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from swe_rollout.spec.policy import Sampling
 
 _WORD: Final = 2**64
 

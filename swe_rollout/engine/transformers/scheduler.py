@@ -13,22 +13,20 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
+from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.engine.transformers.sampling import LogitsError, TokenSampler
 from swe_rollout.errors import EngineError
-from swe_rollout.generation import FinishReason
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.turn import FinishReason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from numpy.typing import NDArray
-
-    from swe_rollout.engine.base import GenerateRequest
-    from swe_rollout.trajectory import EpisodeId
 
 PREFILL_TOKENS: Final = 512
 """Of a prompt that are read in one step."""

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from swe_rollout.extension import ExtensionPoint
-from swe_rollout.grading.parsers.base import NamedLogParser
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from swe_rollout.grading.parsers.base import LogParser
+from swe_rollout.grading.parsers.base import LogParser, NamedLogParser
 
 _HERE = "swe_rollout.grading.parsers"
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from swe_rollout.errors import GraderError
-from swe_rollout.verdict import TestStatus
+from swe_rollout.types.verdict import TestStatus
 
 STATUSES = tuple(status for status in TestStatus if status is not TestStatus.MISSING)
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from swe_rollout.grading.parsers.base import Result, word
-from swe_rollout.verdict import TestStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from swe_rollout.types.verdict import TestStatus
 
 _OK = (" ... ok", " ... OK", " ...  OK")
 _TITLE = "--version is equivalent to version"

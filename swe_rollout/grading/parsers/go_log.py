@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from swe_rollout.grading.parsers.base import Result
 from swe_rollout.grading.parsers.text import claim, lines, worst_wins
-from swe_rollout.verdict import TestStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from swe_rollout.grading.parsers.base import Result
+from swe_rollout.types.verdict import TestStatus
 
 _STATUSES = {
     "PASS": TestStatus.PASSED,

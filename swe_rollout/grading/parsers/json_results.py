@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
+from swe_rollout.grading.parsers.base import Result
 from swe_rollout.grading.parsers.text import claim, lines, worst_wins
-from swe_rollout.verdict import TestStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from swe_rollout.grading.parsers.base import Result
+from swe_rollout.types.verdict import TestStatus
 
 _STATUSES = {
     "PASSED": TestStatus.PASSED,

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from xml.etree.ElementTree import Element
 
 from swe_rollout.grading.parsers.base import Result
 from swe_rollout.grading.parsers.text import worst_wins
 from swe_rollout.grading.parsers.xml_documents import documents
-from swe_rollout.verdict import TestStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from xml.etree.ElementTree import Element
+from swe_rollout.types.verdict import TestStatus
 
 _CHILDREN = {
     "failure": TestStatus.FAILED,

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from xml.etree.ElementTree import Element
 
 from swe_rollout.grading.parsers.base import Result
 from swe_rollout.grading.parsers.text import claim, lines, untimed, worst_wins
 from swe_rollout.grading.parsers.xml_documents import documents
-from swe_rollout.verdict import TestStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from xml.etree.ElementTree import Element
+from swe_rollout.types.verdict import TestStatus
 
 _CTEST = re.compile(r" *\d{1,9}/\d{1,9} Test +#(\d{1,9}): ")
 _CTEST_WORDS = (

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from swe_rollout.grading.parsers.base import Result
 from swe_rollout.grading.parsers.text import claim, depth, lines, untimed, worst_wins
-from swe_rollout.verdict import TestStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+from swe_rollout.types.verdict import TestStatus
 
 _JEST = {"✓": TestStatus.PASSED, "✕": TestStatus.FAILED, "○": TestStatus.SKIPPED}
 _VITEST = {"✓": TestStatus.PASSED, "×": TestStatus.FAILED, "↓": TestStatus.SKIPPED}

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from swe_rollout.grading.parsers.base import STATUSES, Result
-from swe_rollout.verdict import TestStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from swe_rollout.types.verdict import TestStatus
 
 _SKIP_COUNT = re.compile(r"\[\d+\]")
 _COLOUR = re.compile(r"\[\d+m")

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from swe_rollout.grading.parsers.base import Result
 from swe_rollout.grading.parsers.text import lines
-from swe_rollout.verdict import TestStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from swe_rollout.types.verdict import TestStatus
 
 _SUMMARY = "short test summary info"
 _STATUSES = (TestStatus.PASSED, TestStatus.FAILED, TestStatus.ERROR)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from swe_rollout.grading.parsers.base import Result
-from swe_rollout.verdict import TestStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from swe_rollout.types.verdict import TestStatus
 
 _ENDINGS = {" E": TestStatus.ERROR, " F": TestStatus.FAILED, " ok": TestStatus.PASSED}
 

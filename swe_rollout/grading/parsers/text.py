@@ -6,15 +6,12 @@ Everything here takes time linear in the log, one endless line included.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import TYPE_CHECKING
 
 from swe_rollout.grading.parsers.base import Result
-from swe_rollout.verdict import TestStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+from swe_rollout.types.verdict import TestStatus
 
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*+[ -/]*+[@-~]|[@-Z\\-_])")
 """Terminal codes: colours, cursor movements."""

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from swe_rollout.grading.parsers.base import Result
 from swe_rollout.grading.parsers.text import lines, worst_wins
-from swe_rollout.verdict import TestStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from swe_rollout.types.verdict import TestStatus
 
 _NAME = re.compile(r"(\w+) \(([\w.<>]+)\)")
 _ENDINGS = (

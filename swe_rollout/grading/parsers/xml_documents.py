@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
 from swe_rollout.grading.parsers.text import lines
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MOST_DOCUMENTS = 10_000
 MOST_ELEMENTS = 500_000

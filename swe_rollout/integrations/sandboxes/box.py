@@ -9,20 +9,15 @@ from __future__ import annotations
 import asyncio
 import shlex
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from swe_rollout.errors import SandboxError, UsageError
+from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.spec.sandbox import PodSandbox, SandboxSpec
-from swe_rollout.worker.standalone import LIFETIME_S, Wanted, start_sandbox
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from swe_rollout.sandbox.base import Sandbox
-    from swe_rollout.worker.standalone import StandaloneSandbox
+from swe_rollout.worker.standalone import LIFETIME_S, StandaloneSandbox, Wanted, start_sandbox
 
 TIMED_OUT = 124
 """Exit code of a command whose time was over, as of timeout(1)."""

@@ -12,8 +12,8 @@ does, in which `{name}` is the task's. Tasks that restrict networks are refused 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from harbor.environments.base import BaseEnvironment, ExecResult
 from harbor.environments.capabilities import EnvironmentCapabilities
@@ -22,12 +22,8 @@ from swe_rollout.datasets.harbor_task import DEFAULT_WORKDIR, workdir_of
 from swe_rollout.errors import SandboxError
 from swe_rollout.integrations.sandboxes import transfer
 from swe_rollout.integrations.sandboxes.box import Box
+from swe_rollout.spec.sandbox import SandboxSpec
 from swe_rollout.worker.standalone import LIFETIME_S
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from swe_rollout.spec.sandbox import SandboxSpec
 
 
 class SandboxEnvironment(BaseEnvironment):  # type: ignore[misc]  # untyped here

@@ -7,7 +7,8 @@ names it as `{swe_rollout: {spec: {pod: {}}}}`.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 from nemo_gym.sandbox.providers.base import (
     SandboxCreateError,
@@ -20,13 +21,8 @@ from nemo_gym.sandbox.providers.base import (
 from swe_rollout.errors import SweRolloutError
 from swe_rollout.integrations.sandboxes.box import Box
 from swe_rollout.integrations.sandboxes.transfer import download_file, upload_file
+from swe_rollout.spec.sandbox import SandboxSpec as OurSpec
 from swe_rollout.worker.standalone import LIFETIME_S
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from swe_rollout.spec.sandbox import SandboxSpec as OurSpec
 
 _NO_EXIT_CODE = 125
 """The return code beside an `error_type`, as of NeMo-Gym's own providers."""

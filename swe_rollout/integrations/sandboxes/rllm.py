@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from swe_rollout.integrations.sandboxes.box import Box
 from swe_rollout.integrations.sandboxes.transfer import upload_file, upload_folder
+from swe_rollout.spec.sandbox import SandboxSpec
 from swe_rollout.worker.standalone import LIFETIME_S
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
-
-    from swe_rollout.spec.sandbox import SandboxSpec
 
 _Result = TypeVar("_Result")
 _SHOWN = 600

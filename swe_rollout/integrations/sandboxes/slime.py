@@ -7,18 +7,15 @@ slime needs not be installed: its protocol is structural. `exec` reports what a 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from types import TracebackType
+from typing import Self
 
 from swe_rollout.integrations.sandboxes.box import OWN_USERS, Box
 from swe_rollout.integrations.sandboxes.transfer import upload_file
+from swe_rollout.spec.sandbox import SandboxSpec
 from swe_rollout.worker.standalone import LIFETIME_S
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from types import TracebackType
-
-    from swe_rollout.spec.sandbox import SandboxSpec
 
 _SHOWN = 400
 

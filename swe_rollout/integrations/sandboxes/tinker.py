@@ -5,19 +5,16 @@ A lost sandbox raises tinker-cookbook's `SandboxTerminatedError`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from tinker_cookbook.sandbox.sandbox_interface import SandboxResult, SandboxTerminatedError
 
 from swe_rollout.errors import SandboxError
 from swe_rollout.integrations.sandboxes.box import MAX_OUTPUT_BYTES, Box
+from swe_rollout.spec.sandbox import SandboxSpec
 from swe_rollout.worker.standalone import LIFETIME_S
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from swe_rollout.spec.sandbox import SandboxSpec
 
 _FAILED = 1
 

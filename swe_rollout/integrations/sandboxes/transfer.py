@@ -12,16 +12,12 @@ import secrets
 import shlex
 import tarfile
 import tempfile
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from swe_rollout.errors import SandboxError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from swe_rollout.sandbox.base import ExecResult, Sandbox
+from swe_rollout.sandbox.base import ExecResult, Sandbox
 
 _PIECE_BYTES = 8 << 20
 _PIECE_S = 300.0

@@ -7,8 +7,8 @@ of any class. Its record says `docker`, with the image, because the trace's type
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from verifiers.v1.errors import SandboxError as VerifiersSandboxError
 from verifiers.v1.runtimes import DockerConfig, DockerRuntimeInfo
@@ -16,12 +16,8 @@ from verifiers.v1.runtimes.base import ProgramResult, Runtime
 
 from swe_rollout.errors import SweRolloutError
 from swe_rollout.integrations.sandboxes.box import Box
+from swe_rollout.spec.sandbox import SandboxSpec
 from swe_rollout.worker.standalone import LIFETIME_S
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from swe_rollout.spec.sandbox import SandboxSpec
 
 _BACKGROUND_S = 60.0
 

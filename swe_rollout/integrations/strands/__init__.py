@@ -13,36 +13,35 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from swe_rollout.errors import PrerequisiteError
+from swe_rollout.integrations.strands.client import (
+    SGLangClient,
+    get_client,
+    get_client_from_slime_args,
+)
+from swe_rollout.integrations.strands.exceptions import (
+    HistoryError,
+    SGLangClientError,
+    SGLangConnectionError,
+    SGLangContextLengthError,
+    SGLangDecodingError,
+    SGLangHTTPError,
+    SGLangThrottledError,
+    UnsupportedContentError,
+)
+from swe_rollout.integrations.strands.limits import (
+    LoopLimiter,
+    LoopLimitReachedError,
+    MaxMessagesReachedError,
+    MaxToolCallsReachedError,
+    MaxToolIterationsReachedError,
+    ToolLimiter,
+)
+from swe_rollout.integrations.strands.model import SglangModel
+from swe_rollout.integrations.strands.renderers import get_tokenizer
+from swe_rollout.integrations.strands.rollout import Rollout
+from swe_rollout.integrations.strands.tool_parsers import get_tool_parser
 
 if TYPE_CHECKING:
-    from swe_rollout.integrations.strands.client import (
-        SGLangClient,
-        get_client,
-        get_client_from_slime_args,
-    )
-    from swe_rollout.integrations.strands.exceptions import (
-        HistoryError,
-        SGLangClientError,
-        SGLangConnectionError,
-        SGLangContextLengthError,
-        SGLangDecodingError,
-        SGLangHTTPError,
-        SGLangThrottledError,
-        UnsupportedContentError,
-    )
-    from swe_rollout.integrations.strands.limits import (
-        LoopLimiter,
-        LoopLimitReachedError,
-        MaxMessagesReachedError,
-        MaxToolCallsReachedError,
-        MaxToolIterationsReachedError,
-        ToolLimiter,
-    )
-    from swe_rollout.integrations.strands.model import SglangModel
-    from swe_rollout.integrations.strands.renderers import get_tokenizer
-    from swe_rollout.integrations.strands.rollout import Rollout
-    from swe_rollout.integrations.strands.tool_parsers import get_tool_parser
-
     SGLangModel = SglangModel
 
 _NAMES = {

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from strands.types.exceptions import ContextWindowOverflowException, ModelThrottledException
 
@@ -15,10 +17,6 @@ from swe_rollout.integrations.strands.exceptions import (
     SGLangThrottledError,
     client_error,
 )
-
-if TYPE_CHECKING:
-    import threading
-    from collections.abc import Coroutine
 
 _T = TypeVar("_T")
 _POLL_S: Final = 0.25

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import AsyncGenerator, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from types import TracebackType
+from typing import Final, Protocol, Self
 
 import msgspec
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_random
@@ -25,10 +27,6 @@ from swe_rollout.integrations.strands.exceptions import (
 )
 from swe_rollout.spec.bounds import MAX_SECONDS
 from swe_rollout.spec.policy import SglangPolicy
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
-    from types import TracebackType
 
 MAX_CONNECTIONS: Final = 1000
 TIMEOUT_S: Final = 900.0

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from collections.abc import Mapping
+from typing import TypedDict
 
+from swe_rollout.agent.renderer import Renderer
 from swe_rollout.errors import UsageError
 from swe_rollout.integrations.strands.sampling import read_sampling
 from swe_rollout.tokens.replay import ExpertShape, Recording
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from swe_rollout.agent.renderer import Renderer
 
 
 class SglangConfig(TypedDict, total=False):

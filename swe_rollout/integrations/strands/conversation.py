@@ -9,35 +9,29 @@ from __future__ import annotations
 import math
 import time
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.agent.parts import AgentParts
 from swe_rollout.agent.prompts import Message, MessageRole, Prompts
+from swe_rollout.agent.renderer import Rendered, Renderer
 from swe_rollout.agent.sampler import TurnBuilder, TurnSampler
-from swe_rollout.agent.tools.base import Toolbox
+from swe_rollout.agent.tools.base import Toolbox, ToolSpec
 from swe_rollout.agent.turn_reader import read_cut_turn, read_turn
-from swe_rollout.deadline import Deadline
+from swe_rollout.engine.base import TokenEngine
 from swe_rollout.engine.sglang.protocol import ContextOverflowError
 from swe_rollout.errors import UsageError
-from swe_rollout.generation import FinishReason
 from swe_rollout.integrations.strands.exceptions import HistoryError
+from swe_rollout.integrations.strands.messages import NewMessages
+from swe_rollout.integrations.strands.sampling import TurnSampling
 from swe_rollout.spec.limits import Limits
 from swe_rollout.tokens.log import SegmentKind, TokenLog
-from swe_rollout.trajectory import EpisodeId
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.agent.renderer import Rendered, Renderer
-    from swe_rollout.agent.tools.base import ToolSpec
-    from swe_rollout.engine.base import TokenEngine
-    from swe_rollout.integrations.strands.messages import NewMessages
-    from swe_rollout.integrations.strands.sampling import TurnSampling
-    from swe_rollout.tokens.replay import Recording
-    from swe_rollout.turn import ToolCall
+from swe_rollout.tokens.replay import Recording
+from swe_rollout.types.deadline import Deadline
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.turn import FinishReason, ToolCall
 
 _ANEW = "call reset() and start the episode again"
 _SHORT_CHARACTERS = 4096

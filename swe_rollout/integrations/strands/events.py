@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
-from swe_rollout.generation import FinishReason
-from swe_rollout.turn import CallStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from swe_rollout.integrations.strands.conversation import SaidTurn
-    from swe_rollout.turn import ToolCall
+from swe_rollout.integrations.strands.conversation import SaidTurn
+from swe_rollout.types.turn import CallStatus, FinishReason, ToolCall
 
 INVALID_CALL: Final = "invalid_tool_call"
 """The name under which the agent sees a call that could not be read: no tool has it."""

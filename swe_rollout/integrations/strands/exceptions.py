@@ -14,13 +14,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from swe_rollout.engine.sglang import protocol
-from swe_rollout.errors import UnreachableError, UsageError
-
-if TYPE_CHECKING:
-    from swe_rollout.errors import SweRolloutError
+from swe_rollout.errors import SweRolloutError, UnreachableError, UsageError
 
 _STATUS: Final = re.compile(r"HTTP (\d{3}): (.*)", re.DOTALL)
 _HTTP: Final = (

@@ -7,12 +7,9 @@ nothing has to be cut. Strands wraps the error in an `EventLoopException`, whose
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from strands.hooks import BeforeToolCallEvent, HookProvider, HookRegistry, MessageAddedEvent
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 
 class LoopLimitReachedError(Exception):

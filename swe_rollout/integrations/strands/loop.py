@@ -9,6 +9,7 @@ And a call that could not be read is answered with what was wrong; no tool is ru
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from strands.hooks import (
@@ -20,8 +21,6 @@ from strands.hooks import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from strands import Agent
 
 UNWIND_AFTER: Final = 32

@@ -8,6 +8,7 @@ again all that stands around it.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,6 @@ from swe_rollout.agent.policy_turns import encodable
 from swe_rollout.integrations.strands.exceptions import HistoryError, UnsupportedContentError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     StrandsMessage = Mapping[str, object]
 
 

@@ -7,44 +7,46 @@ holds the tokens of one episode.
 
 from __future__ import annotations
 
+import threading
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar, Unpack, cast
 from weakref import WeakSet
 
 from pydantic import BaseModel
 from strands.models import Model
 
+from swe_rollout.agent.renderer import Renderer
+from swe_rollout.engine.base import TokenEngine
 from swe_rollout.errors import UsageError
 from swe_rollout.integrations.strands.calls import StrandsErrors, unless
+from swe_rollout.integrations.strands.client import SGLangClient
 from swe_rollout.integrations.strands.config import SglangConfig, check_config, recording_of
 from swe_rollout.integrations.strands.conversation import Conversation, SaidTurn, TurnInput
 from swe_rollout.integrations.strands.events import events_of
 from swe_rollout.integrations.strands.loop import LoopHooks
-from swe_rollout.integrations.strands.messages import LastTurn, first_messages, new_messages
-from swe_rollout.integrations.strands.renderers import renderer_of
+from swe_rollout.integrations.strands.messages import (
+    LastTurn,
+    StrandsMessage,
+    first_messages,
+    new_messages,
+)
+from swe_rollout.integrations.strands.renderers import (
+    PretrainedTokenizer,
+    TransformersTokenizer,
+    renderer_of,
+)
 from swe_rollout.integrations.strands.rollout import Rollout
 from swe_rollout.integrations.strands.sampling import read_sampling
 from swe_rollout.integrations.strands.structured import constrained, read_object
 from swe_rollout.integrations.strands.tool_parsers import ToolParser, get_tool_parser
 from swe_rollout.integrations.strands.tools import StrandsTool, read_tools
 from swe_rollout.tokens.log import TokenLog
-from swe_rollout.turn import CallStatus
+from swe_rollout.types.turn import CallStatus
 
 if TYPE_CHECKING:
-    import threading
-    from collections.abc import AsyncIterator, Mapping, Sequence
-
     import numpy as np
     from numpy.typing import NDArray
     from strands import Agent
-
-    from swe_rollout.agent.renderer import Renderer
-    from swe_rollout.engine.base import TokenEngine
-    from swe_rollout.integrations.strands.client import SGLangClient
-    from swe_rollout.integrations.strands.messages import StrandsMessage
-    from swe_rollout.integrations.strands.renderers import (
-        PretrainedTokenizer,
-        TransformersTokenizer,
-    )
 
 _Output = TypeVar("_Output", bound=BaseModel)
 

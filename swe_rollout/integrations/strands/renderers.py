@@ -6,15 +6,13 @@ episode.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Protocol, cast
 
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.template import Pretrained
 from swe_rollout.errors import PrerequisiteError
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
 
 _CACHED = 16
 

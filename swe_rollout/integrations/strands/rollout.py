@@ -6,6 +6,7 @@ A view of the `TokenLog`: nothing is kept twice. Its columns are copies, so each
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, cast
 
@@ -13,14 +14,10 @@ import numpy as np
 
 from swe_rollout.errors import UsageError
 from swe_rollout.tokens.branch import Branch, BranchKind
-from swe_rollout.tokens.log import SegmentKind, nullable
+from swe_rollout.tokens.log import SegmentKind, TokenLog, nullable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
-
-    from swe_rollout.tokens.log import TokenLog
 
 
 class Rollout:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
+from swe_rollout.agent.renderer import Renderer
 from swe_rollout.errors import UsageError
 from swe_rollout.spec.limits import Limits
 from swe_rollout.spec.policy import Sampling
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from swe_rollout.agent.renderer import Renderer
 
 _TEXT_ONLY: Final = frozenset(
     {"skip_special_tokens", "spaces_between_special_tokens", "no_stop_trim"}

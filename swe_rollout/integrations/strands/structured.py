@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel
 
 from swe_rollout.integrations.strands.exceptions import SGLangDecodingError
-
-if TYPE_CHECKING:
-    from swe_rollout.integrations.strands.sampling import TurnSampling
+from swe_rollout.integrations.strands.sampling import TurnSampling
 
 _Output = TypeVar("_Output", bound=BaseModel)
 

@@ -6,8 +6,9 @@ in time linear in the call; references, patterns and the like are left to the to
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from swe_rollout.agent.tools.arguments import Arguments
 from swe_rollout.agent.tools.declared import (
@@ -17,9 +18,6 @@ from swe_rollout.agent.tools.declared import (
     require_no_controls,
 )
 from swe_rollout.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 _MAX_SHOWN: Final = 128
 """Levels of a schema that is shown: twice what Strands lets a tool have."""

@@ -5,6 +5,7 @@ GRPOTrainer takes columns with a row for each prompt, AsyncGRPOTrainer takes row
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
@@ -12,17 +13,13 @@ import numpy as np
 from swe_rollout.errors import UsageError
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.training.groups import grpo_advantages
-from swe_rollout.training.samples import SampleStatus, training_samples
+from swe_rollout.training.samples import SampleStatus, TrainingSample, training_samples
+from swe_rollout.types.trajectory import Trajectory
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from trl import GRPOConfig, GRPOTrainer
     from trl.experimental.async_grpo import AsyncGRPOConfig
     from trl.experimental.async_grpo.async_rollout_worker import RolloutSample
-
-    from swe_rollout.training.samples import TrainingSample
-    from swe_rollout.trajectory import Trajectory
 
 TRL_EPSILON = 1e-4
 """Added to the deviation of a group, as GRPOTrainer does."""

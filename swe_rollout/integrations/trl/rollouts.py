@@ -8,24 +8,26 @@ enters no mean.
 
 from __future__ import annotations
 
+from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Self, TypeVar
 
+from swe_rollout.engine.base import TokenEngine
 from swe_rollout.errors import UsageError
-from swe_rollout.integrations.trl.columns import columns, require_rollouts, sampling_of
+from swe_rollout.integrations.trl.columns import (
+    RolloutColumns,
+    columns,
+    require_rollouts,
+    sampling_of,
+)
 from swe_rollout.integrations.trl.session_thread import SessionThread, all_of
+from swe_rollout.integrations.trl.weights import SglangWeights
+from swe_rollout.launcher.job import RolloutJob
+from swe_rollout.spec.policy import Sampling
 from swe_rollout.training.samples import TrainingSample, training_samples
+from swe_rollout.worker.session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
-
     from trl import GRPOTrainer
-
-    from swe_rollout.engine.base import TokenEngine
-    from swe_rollout.integrations.trl.columns import RolloutColumns
-    from swe_rollout.integrations.trl.weights import SglangWeights
-    from swe_rollout.launcher.job import RolloutJob
-    from swe_rollout.spec.policy import Sampling
-    from swe_rollout.worker.session import Session
 
 T = TypeVar("T")
 

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Coroutine, Iterable
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-from swe_rollout.integrations.trainer_session import block_of_rank, trainer_session
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable
-
-    from swe_rollout.engine.base import TokenEngine
-    from swe_rollout.integrations.trainer_session import TrainerSession
-    from swe_rollout.launcher.job import RolloutJob
-    from swe_rollout.worker.session import Session
+from swe_rollout.engine.base import TokenEngine
+from swe_rollout.integrations.trainer_session import TrainerSession, block_of_rank, trainer_session
+from swe_rollout.launcher.job import RolloutJob
+from swe_rollout.worker.session import Session
 
 T = TypeVar("T")
 

@@ -17,24 +17,22 @@ from __future__ import annotations
 import asyncio
 import queue
 import time
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import Future
 from itertools import cycle
 from typing import TYPE_CHECKING
 
+from swe_rollout.engine.base import TokenEngine
 from swe_rollout.errors import InternalError
+from swe_rollout.integrations.trainer_session import TrainerSession
 from swe_rollout.integrations.trl.columns import rollout_samples, sampling_of
 from swe_rollout.integrations.trl.session_thread import SessionThread, all_of
+from swe_rollout.launcher.job import RolloutJob
+from swe_rollout.types.trajectory import Trajectory
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
-    from concurrent.futures import Future
-
     from trl.experimental.async_grpo import AsyncGRPOConfig
     from trl.experimental.async_grpo.async_rollout_worker import RolloutSample
-
-    from swe_rollout.engine.base import TokenEngine
-    from swe_rollout.integrations.trainer_session import TrainerSession
-    from swe_rollout.launcher.job import RolloutJob
-    from swe_rollout.trajectory import Trajectory
 
 _FULL_S = 0.05
 """Between two looks at a full buffer."""

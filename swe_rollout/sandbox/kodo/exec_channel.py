@@ -13,16 +13,14 @@ import base64
 import posixpath
 import secrets
 import shlex
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar
+from typing import Final, Protocol, Self, TypeVar
 
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 from swe_rollout.errors import SandboxDestroyedError, SandboxError, boundary
 from swe_rollout.sandbox.session.channel import StreamLostError
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
 
 PIECE_BYTES: Final = 64 << 10
 """As base64 it still fits one argument (128 KiB); also the capacity of a pipe."""

@@ -15,26 +15,23 @@ import re
 import secrets
 import shlex
 import threading
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar, cast
+from typing import Final, Protocol, TypeVar, cast
 
 import structlog
 
 from swe_rollout.errors import PrerequisiteError, SandboxError, boundary
+from swe_rollout.sandbox.base import SandboxRequest
 from swe_rollout.sandbox.kodo.exec_channel import ExecChannel, RunnerResult
 from swe_rollout.sandbox.session.bootstrap import install_command
 from swe_rollout.sandbox.session.channel import StreamLostError
 from swe_rollout.sandbox.session.session import Session
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
-
-    from swe_rollout.sandbox.base import SandboxRequest
-    from swe_rollout.spec.sandbox import KodoSandbox
-    from swe_rollout.trajectory import EpisodeId
+from swe_rollout.spec.sandbox import KodoSandbox
+from swe_rollout.types.episode import EpisodeId
 
 log = structlog.get_logger()
 _Result = TypeVar("_Result")

@@ -12,18 +12,14 @@ import re
 import secrets
 import signal
 import time
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from swe_rollout.sandbox.local.folder import has_ended, own_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from swe_rollout.sandbox.local.limits import Limits
+from swe_rollout.sandbox.local.limits import Limits
 
 _PREFIX = "swe-rollout-"
 _CONTROLLERS = ("memory", "pids", "cpu")

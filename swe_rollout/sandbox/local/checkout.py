@@ -12,20 +12,17 @@ import os
 import shutil
 import stat
 import subprocess
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from swe_rollout.errors import PrerequisiteError
+from swe_rollout.sandbox.local.environment import Environment
 from swe_rollout.sandbox.local.images import LocalImage, Mount
 from swe_rollout.sandbox.local.machine import interpreter_prefix
 from swe_rollout.sandbox.local.prepared import PATH
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from swe_rollout.sandbox.local.environment import Environment
 
 CONDA: Final = "/opt/miniconda3"
 """Where scripts of SWE-bench look for conda."""

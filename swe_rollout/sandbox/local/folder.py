@@ -16,17 +16,14 @@ import re
 import secrets
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import structlog
 
 from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.session import bootstrap
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 log = structlog.get_logger()
 FOLDER_NAME = re.compile(r"\d+-\d+-[0-9a-z_]{8}")

@@ -5,24 +5,19 @@ from __future__ import annotations
 import asyncio
 import posixpath
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import structlog
 
 from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.local import bubblewrap, cgroups, machine, namespace
-from swe_rollout.sandbox.local.folder import PROGRAM
+from swe_rollout.sandbox.local.cgroups import Group
+from swe_rollout.sandbox.local.folder import PROGRAM, ProviderFolder
+from swe_rollout.sandbox.local.images import LocalImage
+from swe_rollout.sandbox.local.limits import Limits
 from swe_rollout.sandbox.local.namespace import Layout, Namespace
 from swe_rollout.sandbox.local.prepared import PATH, Prepared, missing_workdir
 from swe_rollout.sandbox.session.bootstrap import serve_arguments
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from swe_rollout.sandbox.local.cgroups import Group
-    from swe_rollout.sandbox.local.folder import ProviderFolder
-    from swe_rollout.sandbox.local.images import LocalImage
-    from swe_rollout.sandbox.local.limits import Limits
 
 log = structlog.get_logger()
 

@@ -12,18 +12,15 @@ import os
 import select
 import signal
 import time
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from swe_rollout.sandbox.local import cgroups, folder
 from swe_rollout.sandbox.local.images import cache_dir
 from swe_rollout.sandbox.local.plain import MARK, environment
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 _ROUNDS = 10
 """A process may start others while it is being ended."""

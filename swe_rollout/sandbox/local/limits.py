@@ -10,15 +10,10 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from swe_rollout.spec.sandbox import size_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from swe_rollout.spec.sandbox import LocalSandbox
+from swe_rollout.spec.sandbox import LocalSandbox, size_bytes
 
 _BYTES_PER_FILE = 8 << 10
 """One file's share of the disk; a file also costs the kernel about 1 KiB of memory."""

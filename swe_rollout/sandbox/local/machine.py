@@ -11,13 +11,10 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 EMPTY_FOLDER, EMPTY_FILE = "empty", "empty-file"
 """What covers hidden paths; relative to the folder in which bubblewrap starts."""

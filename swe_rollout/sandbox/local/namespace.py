@@ -11,22 +11,17 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from swe_rollout.sandbox.local.bubblewrap import PROGRAM_FILE, Bind, new_namespace
-from swe_rollout.sandbox.local.cgroups import Group
+from swe_rollout.sandbox.local.cgroups import Group, Parent
 from swe_rollout.sandbox.local.folder import own_name
+from swe_rollout.sandbox.local.images import LocalImage
 from swe_rollout.sandbox.local.limits import Limits, process_limits
 from swe_rollout.sandbox.local.machine import EMPTY_FILE, EMPTY_FOLDER
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.sandbox.local.cgroups import Parent
-    from swe_rollout.sandbox.local.images import LocalImage
 
 # Arguments: steps of three words, then `--` and the program. $0: further options of overlays.
 _ENTER = """\

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from swe_rollout.errors import SandboxDestroyedError, SandboxError, boundary
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 _READ_BYTES = 1 << 16
 _PIPE_BYTES = 1 << 20

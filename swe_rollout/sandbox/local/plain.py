@@ -14,17 +14,13 @@ import signal
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from swe_rollout.sandbox.local.folder import PROGRAM, copy, remove
+from swe_rollout.sandbox.local.folder import PROGRAM, ProviderFolder, copy, remove
+from swe_rollout.sandbox.local.images import LocalImage
 from swe_rollout.sandbox.local.machine import interpreter_prefix
 from swe_rollout.sandbox.local.prepared import PATH, Prepared, missing_workdir
 from swe_rollout.sandbox.local.relocation import relocate
 from swe_rollout.sandbox.session.bootstrap import serve_arguments
-
-if TYPE_CHECKING:
-    from swe_rollout.sandbox.local.folder import ProviderFolder
-    from swe_rollout.sandbox.local.images import LocalImage
 
 MARK = "SWE_ROLLOUT_SANDBOX"
 """Environment variable that marks the processes of a sandbox."""

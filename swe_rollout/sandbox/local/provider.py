@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import structlog
 
 from swe_rollout.errors import PrerequisiteError, SandboxError
+from swe_rollout.sandbox.base import SandboxRequest
 from swe_rollout.sandbox.local import bubblewrap
+from swe_rollout.sandbox.local.checkout import Checkout
 from swe_rollout.sandbox.local.folder import ProviderFolder
 from swe_rollout.sandbox.local.images import LocalImage, cache_dir, image_folder, load_image
 from swe_rollout.sandbox.local.isolated import Isolated
 from swe_rollout.sandbox.local.limits import Limits
 from swe_rollout.sandbox.local.pipe_channel import PipeChannel
 from swe_rollout.sandbox.local.plain import Plain
+from swe_rollout.sandbox.local.prepared import Kind
 from swe_rollout.sandbox.session.session import Session
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterable
-
-    from swe_rollout.sandbox.base import SandboxRequest
-    from swe_rollout.sandbox.local.checkout import Checkout
-    from swe_rollout.sandbox.local.prepared import Kind
-    from swe_rollout.spec.sandbox import LocalSandbox
-    from swe_rollout.trajectory import EpisodeId
+from swe_rollout.spec.sandbox import LocalSandbox
+from swe_rollout.types.episode import EpisodeId
 
 log = structlog.get_logger()
 

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
 
 _LARGEST_BYTES: Final = 1 << 20
 _NAMING: Final = ("*.pth", "*.egg-link", "__editable__*.py", "*.dist-info/direct_url.json")

@@ -11,24 +11,21 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import structlog
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential
 
 from swe_rollout.cluster import manifests
+from swe_rollout.cluster.objects import Pod
 from swe_rollout.errors import ClusterError, SandboxError, UnreachableError
+from swe_rollout.sandbox.base import SandboxMark, SandboxRequest
 from swe_rollout.sandbox.pods import diagnose, pod_spec
 from swe_rollout.sandbox.pods.channel import PodStreamOpener
-from swe_rollout.sandbox.pods.running import RunningPod
+from swe_rollout.sandbox.pods.running import PodRuntime, RunningPod
 from swe_rollout.sandbox.session.channel import StreamLostError
+from swe_rollout.sandbox.session.keys import SessionLife
 from swe_rollout.sandbox.session.session import Session
-
-if TYPE_CHECKING:
-    from swe_rollout.cluster.objects import Pod
-    from swe_rollout.sandbox.base import SandboxMark, SandboxRequest
-    from swe_rollout.sandbox.pods.running import PodRuntime
-    from swe_rollout.sandbox.session.keys import SessionLife
 
 log = structlog.get_logger()
 

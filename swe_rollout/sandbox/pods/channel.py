@@ -8,12 +8,13 @@ healthy is reported as just that: another stream finds the supervisor again.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
 
 import structlog
 
 from swe_rollout.cluster.api_error import ApiError
+from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.exec import (
     ExecEndedError,
     ExecLostError,
@@ -21,7 +22,15 @@ from swe_rollout.cluster.exec import (
     ExecTarget,
     open_exec,
 )
-from swe_rollout.errors import ClusterError, PrerequisiteError, SandboxError, UnreachableError
+from swe_rollout.cluster.objects import Pod
+from swe_rollout.cluster.watch import PodWatch
+from swe_rollout.errors import (
+    ClusterError,
+    PrerequisiteError,
+    SandboxError,
+    SweRolloutError,
+    UnreachableError,
+)
 from swe_rollout.sandbox.pods.diagnose import deleted_error, loss_error, with_events
 from swe_rollout.sandbox.pods.pod_spec import CONTAINER
 from swe_rollout.sandbox.session import bootstrap
@@ -30,14 +39,6 @@ from swe_rollout.sandbox.session.channel import (
     StreamLostError,
     SupervisorGoneError,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.cluster.client import ClusterClient
-    from swe_rollout.cluster.objects import Pod
-    from swe_rollout.cluster.watch import PodWatch
-    from swe_rollout.errors import SweRolloutError
 
 log = structlog.get_logger()
 

@@ -7,23 +7,23 @@ The outcome of a command in the sandbox is never diagnosed here: it is a result.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from swe_rollout.errors import PrerequisiteError, SandboxDestroyedError, SandboxError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.cluster.api_error import ApiError
-    from swe_rollout.cluster.objects import (
-        ContainerStatus,
-        KubernetesCondition,
-        KubernetesEvent,
-        Pod,
-        Waiting,
-    )
-    from swe_rollout.errors import SweRolloutError
+from swe_rollout.cluster.api_error import ApiError
+from swe_rollout.cluster.objects import (
+    ContainerStatus,
+    KubernetesCondition,
+    KubernetesEvent,
+    Pod,
+    Waiting,
+)
+from swe_rollout.errors import (
+    PrerequisiteError,
+    SandboxDestroyedError,
+    SandboxError,
+    SweRolloutError,
+)
 
 
 class ImageUnavailableError(SandboxError):

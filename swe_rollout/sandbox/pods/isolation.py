@@ -5,18 +5,15 @@ A manifest requests isolation; container runtime, node and network plug-in enfor
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from swe_rollout.cluster.doctor import CheckLevel, ClusterCheck
 from swe_rollout.errors import SandboxError
+from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.sandbox.pods.pod_spec import ROOT_CAPABILITIES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from swe_rollout.sandbox.base import Sandbox
 
 _CAPABILITIES: Final = (
     "CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID",

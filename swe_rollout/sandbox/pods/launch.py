@@ -8,23 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from tenacity import AsyncRetrying, RetryError, TryAgain, retry_never, stop_after_attempt
 
 from swe_rollout.cluster.api_error import ApiError
+from swe_rollout.cluster.manifests import PodManifest, TemplatedPod
+from swe_rollout.cluster.objects import KubernetesEvent, Pod
+from swe_rollout.cluster.watch import PodFollower
 from swe_rollout.errors import ClusterError, SandboxError, UnreachableError
 from swe_rollout.sandbox.pods import diagnose
+from swe_rollout.sandbox.pods.diagnose import StartProblem
 from swe_rollout.sandbox.pods.pod_spec import RUN_LABEL
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from swe_rollout.cluster.manifests import PodManifest, TemplatedPod
-    from swe_rollout.cluster.objects import KubernetesEvent, Pod
-    from swe_rollout.cluster.watch import PodFollower
-    from swe_rollout.sandbox.pods.diagnose import StartProblem
-    from swe_rollout.sandbox.pods.running import PodRuntime
+from swe_rollout.sandbox.pods.running import PodRuntime
 
 _NAME_FREE_S = 60.0
 """How long a pod of the same name may take to disappear."""

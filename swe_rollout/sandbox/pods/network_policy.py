@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from swe_rollout.cluster import manifests
 from swe_rollout.cluster.api_error import ApiError
+from swe_rollout.cluster.client import ClusterClient
+from swe_rollout.cluster.objects import NetworkPolicy
 from swe_rollout.errors import PrerequisiteError
 from swe_rollout.sandbox.base import Role
 from swe_rollout.sandbox.pods.pod_spec import MANAGED_BY, ROLE_LABEL
-
-if TYPE_CHECKING:
-    from swe_rollout.cluster.client import ClusterClient
-    from swe_rollout.cluster.objects import NetworkPolicy
 
 POLICY_NAME: Final = "swe-rollout-sandboxes-deny-all"
 

@@ -11,16 +11,14 @@ import hashlib
 import math
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from swe_rollout.cluster import manifests
+from swe_rollout.sandbox.base import SandboxRequest
 from swe_rollout.sandbox.session.bootstrap import idle_command
-
-if TYPE_CHECKING:
-    from swe_rollout.sandbox.base import SandboxRequest
-    from swe_rollout.spec.sandbox import PodSandbox, Resources
+from swe_rollout.spec.sandbox import PodSandbox, Resources
 
 CONTAINER: Final = "sandbox"
 PREFIX: Final = "swe-rollout.dev"

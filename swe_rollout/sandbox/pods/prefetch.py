@@ -10,24 +10,21 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from swe_rollout.cluster import manifests
+from swe_rollout.cluster.client import ClusterClient
+from swe_rollout.cluster.objects import ContainerStatus, Pod
 from swe_rollout.sandbox.base import Role, SandboxRequest
 from swe_rollout.sandbox.pods import network_policy, pod_spec
 from swe_rollout.sandbox.pods.diagnose import PULL_REASONS
 from swe_rollout.sandbox.pods.template import with_template
-from swe_rollout.trajectory import EpisodeId
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Sequence
-
-    from swe_rollout.cluster.client import ClusterClient
-    from swe_rollout.cluster.objects import ContainerStatus, Pod
-    from swe_rollout.spec.sandbox import PodSandbox
+from swe_rollout.spec.sandbox import PodSandbox
+from swe_rollout.types.episode import EpisodeId
 
 IMAGES_PER_POD: Final = 8
 _LABEL: Final = f"{pod_spec.PREFIX}/prefetch"

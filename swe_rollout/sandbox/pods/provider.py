@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import structlog
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_fixed
 
+from swe_rollout.cluster import manifests
 from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.cluster.client import ClusterClient
+from swe_rollout.cluster.objects import Pod
 from swe_rollout.cluster.watch import PodWatch
 from swe_rollout.errors import (
     ClusterError,
@@ -26,6 +28,7 @@ from swe_rollout.errors import (
     SandboxError,
     UnreachableError,
 )
+from swe_rollout.sandbox.base import SandboxMark, SandboxRequest
 from swe_rollout.sandbox.pods import diagnose, network_policy, pod_spec
 from swe_rollout.sandbox.pods.attach import PodAttachment
 from swe_rollout.sandbox.pods.launch import PodLaunch
@@ -34,17 +37,9 @@ from swe_rollout.sandbox.pods.running import PodRuntime, RunningPod, open_sessio
 from swe_rollout.sandbox.pods.template import with_template
 from swe_rollout.sandbox.pods.warm_pool import WarmPool
 from swe_rollout.sandbox.pods.warm_spec import WARM_LABEL
-from swe_rollout.sandbox.session.keys import SessionLife
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
-
-    from swe_rollout.cluster import manifests
-    from swe_rollout.cluster.objects import Pod
-    from swe_rollout.sandbox.base import SandboxMark, SandboxRequest
-    from swe_rollout.sandbox.session.keys import SessionKeys
-    from swe_rollout.spec.sandbox import PodSandbox as PodOptions
-    from swe_rollout.trajectory import EpisodeId
+from swe_rollout.sandbox.session.keys import SessionKeys, SessionLife
+from swe_rollout.spec.sandbox import PodSandbox as PodOptions
+from swe_rollout.types.episode import EpisodeId
 
 log = structlog.get_logger()
 

@@ -8,21 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import structlog
 
 from swe_rollout.cluster.api_error import ApiError
+from swe_rollout.cluster.client import ClusterClient
+from swe_rollout.cluster.objects import Pod
+from swe_rollout.cluster.watch import PodWatch
 from swe_rollout.errors import ClusterError, UnreachableError
-from swe_rollout.logs import shared_context
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from swe_rollout.cluster.client import ClusterClient
-    from swe_rollout.cluster.objects import Pod
-    from swe_rollout.cluster.watch import PodWatch
+from swe_rollout.text.logs import shared_context
 
 log = structlog.get_logger()
 

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from swe_rollout.cluster.client import ClusterClient
+from swe_rollout.cluster.objects import Pod
+from swe_rollout.cluster.watch import PodWatch
 from swe_rollout.errors import SandboxError, SweRolloutError
 from swe_rollout.sandbox.base import SandboxMark
 from swe_rollout.sandbox.pods.channel import PodStreamOpener
+from swe_rollout.sandbox.pods.reaper import PodReaper
 from swe_rollout.sandbox.session.keys import SessionKeys, SessionLife
 from swe_rollout.sandbox.session.session import Session
-
-if TYPE_CHECKING:
-    from swe_rollout.cluster.client import ClusterClient
-    from swe_rollout.cluster.objects import Pod
-    from swe_rollout.cluster.watch import PodWatch
-    from swe_rollout.sandbox.pods.reaper import PodReaper
 
 KEEPALIVE_S = 30.0
 """Between two pings on a stream; kubelets and load balancers end idle ones."""

@@ -6,14 +6,12 @@ added to the defaults, amounts of resources replace them one by one, and nothing
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from swe_rollout.cluster.manifests import PodManifest, TemplatedPod
-
-if TYPE_CHECKING:
-    from swe_rollout.spec.pod_template import PodTemplate
+from swe_rollout.spec.pod_template import PodTemplate
 
 _MERGED: Final = ("containers", "tolerations")
 """Fields whose defaults stay beside what the template adds."""

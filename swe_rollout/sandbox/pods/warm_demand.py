@@ -6,14 +6,11 @@ Pure bookkeeping of `warm_pool`, which starts and retires the pods.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from swe_rollout.sandbox.base import Role, SandboxRequest
-    from swe_rollout.spec.sandbox import WarmPods
-    from swe_rollout.trajectory import EpisodeId
+from swe_rollout.sandbox.base import Role, SandboxRequest
+from swe_rollout.spec.sandbox import WarmPods
+from swe_rollout.types.episode import EpisodeId
 
 
 class WarmDemand:

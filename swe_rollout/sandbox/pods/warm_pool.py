@@ -12,30 +12,24 @@ import asyncio
 import math
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import structlog
 
 from swe_rollout.cluster.api_error import ApiError
+from swe_rollout.cluster.objects import Pod
 from swe_rollout.errors import ClusterError, PrerequisiteError, SandboxError, UnreachableError
-from swe_rollout.logs import shared_context
+from swe_rollout.sandbox.base import SandboxRequest
 from swe_rollout.sandbox.pods import diagnose, warm_spec
 from swe_rollout.sandbox.pods.launch import PodLaunch
-from swe_rollout.sandbox.pods.pod_spec import pod_name
-from swe_rollout.sandbox.pods.running import RunningPod, open_session
+from swe_rollout.sandbox.pods.pod_spec import RunIdentity, pod_name
+from swe_rollout.sandbox.pods.running import PodRuntime, RunningPod, open_session
 from swe_rollout.sandbox.pods.template import with_template
 from swe_rollout.sandbox.pods.warm_demand import WarmDemand
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.cluster.objects import Pod
-    from swe_rollout.sandbox.base import SandboxRequest
-    from swe_rollout.sandbox.pods.pod_spec import RunIdentity
-    from swe_rollout.sandbox.pods.running import PodRuntime
-    from swe_rollout.spec.sandbox import PodSandbox
+from swe_rollout.spec.sandbox import PodSandbox
+from swe_rollout.text.logs import shared_context
 
 log = structlog.get_logger()
 

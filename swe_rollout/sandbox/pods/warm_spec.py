@@ -10,16 +10,14 @@ import hashlib
 import math
 import re
 import secrets
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from swe_rollout.cluster import manifests
+from swe_rollout.cluster.objects import Pod
 from swe_rollout.sandbox.base import Role, SandboxRequest
 from swe_rollout.sandbox.pods import pod_spec
-from swe_rollout.trajectory import EpisodeId
-
-if TYPE_CHECKING:
-    from swe_rollout.cluster.objects import Pod
-    from swe_rollout.spec.sandbox import PodSandbox
+from swe_rollout.spec.sandbox import PodSandbox
+from swe_rollout.types.episode import EpisodeId
 
 WARM_LABEL: Final = f"{pod_spec.PREFIX}/warm"
 WAITING: Final = "waiting"

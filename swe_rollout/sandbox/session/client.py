@@ -9,14 +9,24 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack, suppress
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
-from swe_rollout.deadline import CLOCK
 from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.base import ExecResult
-from swe_rollout.sandbox.session.channel import StreamLostError
-from swe_rollout.sandbox.session.connection import CurrentConnection, Handshake
-from swe_rollout.sandbox.session.frames import Bare, RequestKind, acknowledge_frame
+from swe_rollout.sandbox.session.channel import Channel, StreamLostError, StreamOpener
+from swe_rollout.sandbox.session.connection import (
+    CurrentConnection,
+    Handshake,
+    SupervisorConnection,
+)
+from swe_rollout.sandbox.session.frames import (
+    Bare,
+    Greeting,
+    Request,
+    RequestKind,
+    acknowledge_frame,
+)
+from swe_rollout.sandbox.session.keys import SessionLife
 from swe_rollout.sandbox.session.pending import (
     PendingRequest,
     PendingRequests,
@@ -27,12 +37,7 @@ from swe_rollout.sandbox.session.reader import Acknowledgements, ResultReader
 from swe_rollout.sandbox.session.reconnect import Reconnect
 from swe_rollout.sandbox.session.seal import Frame
 from swe_rollout.sandbox.session.sender import BackgroundTasks, RequestSender
-
-if TYPE_CHECKING:
-    from swe_rollout.sandbox.session.channel import Channel, StreamOpener
-    from swe_rollout.sandbox.session.connection import SupervisorConnection
-    from swe_rollout.sandbox.session.frames import Greeting, Request
-    from swe_rollout.sandbox.session.keys import SessionLife
+from swe_rollout.types.deadline import CLOCK
 
 _GRACE_S = 30.0
 _PING_S = 10.0

@@ -9,26 +9,25 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential
 
 from swe_rollout.errors import SandboxDestroyedError, SandboxError, boundary
 from swe_rollout.sandbox.session import bootstrap
-from swe_rollout.sandbox.session.channel import RelayEndedError, StreamLostError
-from swe_rollout.sandbox.session.frames import FrameReader, RequestKind
+from swe_rollout.sandbox.session.channel import (
+    Channel,
+    RelayEndedError,
+    StreamLostError,
+    StreamOpener,
+)
+from swe_rollout.sandbox.session.frames import FrameReader, Greeting, RequestKind
 from swe_rollout.sandbox.session.keys import SessionLife
 from swe_rollout.sandbox.session.outage import OutageClocks
+from swe_rollout.sandbox.session.pending import PendingRequests
 from swe_rollout.sandbox.session.seal import KEY_BYTES, Frame, FrameSeal
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
-    from swe_rollout.sandbox.session.channel import Channel, StreamOpener
-    from swe_rollout.sandbox.session.frames import Greeting
-    from swe_rollout.sandbox.session.pending import PendingRequests
 
 REATTACH_S = 60.0
 """How long a lost stream is retried; less than the supervisor waits for its session."""

@@ -7,20 +7,15 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.session.bootstrap import PROTOCOL
-from swe_rollout.sandbox.session.channel import StreamLostError
-from swe_rollout.sandbox.session.seal import HEADER_BYTES, Frame, parse_header
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from swe_rollout.sandbox.session.channel import Channel
-    from swe_rollout.sandbox.session.seal import FrameSeal
+from swe_rollout.sandbox.session.channel import Channel, StreamLostError
+from swe_rollout.sandbox.session.seal import HEADER_BYTES, Frame, FrameSeal, parse_header
 
 CHUNK_BYTES: Final = 1 << 20
 """Longest body of a response, and of a part of an input."""

@@ -7,13 +7,11 @@ Used by `client`; `reconnect` says when there is no stream.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from swe_rollout.deadline import Deadline
+from swe_rollout.types.deadline import Deadline
 
 MOST_S: Final = 600.0
 """For which one sandbox may stop clocks in all: commands can disturb streams, and must not gain

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from swe_rollout.errors import SandboxError
-
-if TYPE_CHECKING:
-    from swe_rollout.sandbox.base import ExecResult
-    from swe_rollout.sandbox.session.frames import Request
+from swe_rollout.sandbox.base import ExecResult
+from swe_rollout.sandbox.session.frames import Request
 
 
 @dataclass(slots=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from swe_rollout.errors import SandboxError, boundary
 from swe_rollout.sandbox.base import ExecResult
+from swe_rollout.sandbox.session.connection import SupervisorConnection
 from swe_rollout.sandbox.session.frames import (
     CHUNK_BYTES,
     ResponseKind,
@@ -14,13 +15,8 @@ from swe_rollout.sandbox.session.frames import (
     parse_states,
     protocol_error,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from swe_rollout.sandbox.session.connection import SupervisorConnection
-    from swe_rollout.sandbox.session.pending import PendingRequest, PendingRequests
-    from swe_rollout.sandbox.session.seal import Frame
+from swe_rollout.sandbox.session.pending import PendingRequest, PendingRequests
+from swe_rollout.sandbox.session.seal import Frame
 
 _BATCH = 16
 _WITHIN_S = 1.0

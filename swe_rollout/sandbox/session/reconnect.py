@@ -5,26 +5,22 @@ from __future__ import annotations
 import asyncio
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import structlog
 
 from swe_rollout.errors import SandboxError
-from swe_rollout.sandbox.session.channel import RelayEndedError
-from swe_rollout.sandbox.session.connection import replace_connection
+from swe_rollout.sandbox.session.channel import RelayEndedError, StreamLostError, StreamOpener
+from swe_rollout.sandbox.session.connection import (
+    CurrentConnection,
+    Handshake,
+    SupervisorConnection,
+    replace_connection,
+)
 from swe_rollout.sandbox.session.frames import RequestKind
+from swe_rollout.sandbox.session.pending import PendingRequest, PendingRequests
+from swe_rollout.sandbox.session.reader import Acknowledgements
 from swe_rollout.sandbox.session.seal import Frame
-
-if TYPE_CHECKING:
-    from swe_rollout.sandbox.session.channel import StreamLostError, StreamOpener
-    from swe_rollout.sandbox.session.connection import (
-        CurrentConnection,
-        Handshake,
-        SupervisorConnection,
-    )
-    from swe_rollout.sandbox.session.pending import PendingRequest, PendingRequests
-    from swe_rollout.sandbox.session.reader import Acknowledgements
-    from swe_rollout.sandbox.session.sender import BackgroundTasks, RequestSender
+from swe_rollout.sandbox.session.sender import BackgroundTasks, RequestSender
 
 log = structlog.get_logger()
 

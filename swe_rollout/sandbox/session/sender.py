@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from swe_rollout.errors import SandboxError, boundary
 from swe_rollout.sandbox.session.channel import StreamLostError
+from swe_rollout.sandbox.session.connection import CurrentConnection, SupervisorConnection
 from swe_rollout.sandbox.session.frames import BYE, CHUNK_BYTES
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable
-
-    from swe_rollout.sandbox.session.connection import CurrentConnection, SupervisorConnection
-    from swe_rollout.sandbox.session.pending import PendingRequest
-    from swe_rollout.sandbox.session.seal import Frame
+from swe_rollout.sandbox.session.pending import PendingRequest
+from swe_rollout.sandbox.session.seal import Frame
 
 _GOODBYE_S = 1.0
 

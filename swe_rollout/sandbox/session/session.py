@@ -10,11 +10,13 @@ import errno
 import os
 import posixpath
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from swe_rollout.errors import SandboxError
-from swe_rollout.sandbox.base import MAX_OUTPUT_BYTES, ExecResult
+from swe_rollout.sandbox.base import MAX_OUTPUT_BYTES, ExecResult, SandboxDelta
+from swe_rollout.sandbox.session.channel import Channel, StreamOpener
 from swe_rollout.sandbox.session.client import SupervisorClient
 from swe_rollout.sandbox.session.frames import (
     Bare,
@@ -27,12 +29,6 @@ from swe_rollout.sandbox.session.frames import (
 )
 from swe_rollout.sandbox.session.keys import SessionLife
 from swe_rollout.sandbox.session.snapshots import SessionSnapshots
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from swe_rollout.sandbox.base import SandboxDelta
-    from swe_rollout.sandbox.session.channel import Channel, StreamOpener
 
 _GRACE_S = 30.0
 """Time beyond a command's own deadline after which the supervisor counts as hung."""

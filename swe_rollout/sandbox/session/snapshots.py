@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from swe_rollout.errors import SandboxError
-from swe_rollout.sandbox.base import ExecResult
+from swe_rollout.sandbox.base import ExecResult, SandboxDelta
 from swe_rollout.sandbox.session import walk
+from swe_rollout.sandbox.session.client import SupervisorClient
 from swe_rollout.sandbox.session.frames import RequestKind
 from swe_rollout.sandbox.session.walk import Walk
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from swe_rollout.sandbox.base import SandboxDelta
-    from swe_rollout.sandbox.session.client import SupervisorClient
 
 _WALK_S: Final = 180.0
 """For a walk over all files; the supervisor ends it after two minutes."""

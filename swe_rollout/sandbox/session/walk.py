@@ -7,21 +7,16 @@ this machine by their names. `docs/reference/supervisor.md` documents them.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import zstandard
 
 from swe_rollout.errors import SandboxError
-from swe_rollout.sandbox.base import SandboxDelta
-from swe_rollout.sandbox.session.frames import RequestKind, put, word
+from swe_rollout.sandbox.base import ExecResult, SandboxDelta
+from swe_rollout.sandbox.session.frames import Greeting, RequestKind, put, word
 from swe_rollout.sandbox.session.seal import Frame
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from swe_rollout.sandbox.base import ExecResult
-    from swe_rollout.sandbox.session.frames import Greeting
 
 MAX_FILE_BYTES: Final = 16 << 20
 """Content of one file; a larger one is reported as unsaved."""

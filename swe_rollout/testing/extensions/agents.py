@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -28,16 +28,13 @@ from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.tools import toolbox
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.errors import EngineError, SandboxError
-from swe_rollout.generation import FinishReason, Generation
-from swe_rollout.instance import Instance
 from swe_rollout.spec.limits import Limits
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.testing.extensions.tools import MemorySandbox
 from swe_rollout.testing.tiny import tokenizer_path
-from swe_rollout.trajectory import EpisodeId, StopReason
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from swe_rollout.types.episode import EpisodeId, StopReason
+from swe_rollout.types.instance import Instance
+from swe_rollout.types.turn import FinishReason, Generation
 
 _END = "<|im_end|>"
 

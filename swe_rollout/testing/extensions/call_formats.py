@@ -17,18 +17,14 @@ from __future__ import annotations
 
 import random
 import time
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Mapping
+from typing import ClassVar
 
 import pytest
 
-from swe_rollout.agent.parsers.base import Reasoning, SampledText
+from swe_rollout.agent.parsers.base import Reasoning, SampledText, ToolCallParser
 from swe_rollout.agent.tools.base import Parameter, ParameterType, ToolSpec
-from swe_rollout.turn import CallStatus, ToolCall
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from swe_rollout.agent.parsers.base import ToolCallParser
+from swe_rollout.types.turn import CallStatus, ToolCall
 
 _TOOLS = (
     ToolSpec(

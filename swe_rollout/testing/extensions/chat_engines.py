@@ -26,9 +26,9 @@ from swe_rollout.engine.chat.base import (
     ToolResults,
     UserMessage,
 )
-from swe_rollout.generation import FinishReason
 from swe_rollout.spec.policy import Sampling
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.turn import FinishReason
 
 _ECHO = ChatTool(
     "echo",

@@ -12,20 +12,17 @@ Needs pytest with pytest-asyncio in auto mode.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
+from swe_rollout.datasets import DatasetSource
 from swe_rollout.datasets.source import NamedSource
 from swe_rollout.errors import Problem
 from swe_rollout.grading.parsers import load_parser
 from swe_rollout.grading.program import program
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from swe_rollout.datasets import DatasetSource
-    from swe_rollout.instance import Instance
+from swe_rollout.types.instance import Instance
 
 
 class DatasetContract:

@@ -19,19 +19,15 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import pytest
 
 from swe_rollout.engine.base import GenerateRequest, TokenEngine
-from swe_rollout.generation import FinishReason
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.tokens.log import InputIds
-from swe_rollout.trajectory import EpisodeId
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.turn import FinishReason
 
 _ROUNDING = 1e-4
 """A logprob of a certain token may come out this far above 0."""

@@ -16,16 +16,12 @@ Needs pytest.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Mapping
+from typing import ClassVar
 
 import pytest
 
-from swe_rollout.grading.parsers.base import NamedLogParser
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from swe_rollout.grading.parsers.base import LogParser
+from swe_rollout.grading.parsers.base import LogParser, NamedLogParser
 
 _LONG = 1_000_000
 _QUICK_S = 5.0

@@ -13,20 +13,16 @@ Needs pytest with pytest-asyncio in auto mode.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import pytest
 
-from swe_rollout.generation import FinishReason
-from swe_rollout.grading.rewards import NamedTerm, RewardInput
-from swe_rollout.instance import Expected, Instance
+from swe_rollout.grading.rewards import NamedTerm, RewardInput, ScoreFunction
 from swe_rollout.tokens.log import RequestProof
-from swe_rollout.trajectory import StopReason
-from swe_rollout.turn import CallStatus, Observation, ToolCall, Turn
-from swe_rollout.verdict import TestReport, TestStatus, Verdict, VerdictStatus
-
-if TYPE_CHECKING:
-    from swe_rollout.grading.rewards import ScoreFunction
+from swe_rollout.types.episode import StopReason
+from swe_rollout.types.instance import Expected, Instance
+from swe_rollout.types.turn import CallStatus, FinishReason, Observation, ToolCall, Turn
+from swe_rollout.types.verdict import TestReport, TestStatus, Verdict, VerdictStatus
 
 _PATCH = "--- a/calc.py\n+++ b/calc.py\n@@ -1 +1 @@\n-a - b\n+a + b\n"
 

@@ -19,17 +19,15 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import pytest
 
 from swe_rollout.agent.tools.base import Tool, ToolContext
 from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.base import MAX_OUTPUT_BYTES, ExecResult, Sandbox
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 _TIMEOUT_S, _OUTPUT_BYTES = 5.0, 1024
 _WRONG: Mapping[str, object] = {"string": 1, "array": "x", "object": 1}

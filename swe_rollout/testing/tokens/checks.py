@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING
 
 from swe_rollout.spec.tool_format import ToolFormat
 from swe_rollout.testing.tokens.model import (
     TEMPLATE_ERRORS,
+    Conversation,
+    ModelUnderTest,
+    RecordedConversation,
     TokenCheck,
     canonical,
     check_result,
@@ -28,12 +30,9 @@ from swe_rollout.testing.tokens.subjects import (
     fake_logprobs,
     inject_control_tokens,
 )
+from swe_rollout.testing.tokens.synthetic_policy import SampledTurn
 from swe_rollout.tokens.log import SegmentKind
-from swe_rollout.turn import CallStatus
-
-if TYPE_CHECKING:
-    from swe_rollout.testing.tokens.model import Conversation, ModelUnderTest, RecordedConversation
-    from swe_rollout.testing.tokens.synthetic_policy import SampledTurn
+from swe_rollout.types.turn import CallStatus
 
 
 def conversations(model: ModelUnderTest) -> TokenCheck:

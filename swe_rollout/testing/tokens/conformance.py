@@ -6,18 +6,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from swe_rollout.agent.dialect import Dialect
+from swe_rollout.agent.renderer import Renderer
 from swe_rollout.testing.tokens import checks, delta_checks
 from swe_rollout.testing.tokens.model import TEMPLATE_ERRORS, ModelUnderTest, TokenCheck, one_line
 from swe_rollout.testing.tokens.patterns import FIRST, TOOLS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from swe_rollout.agent.dialect import Dialect
-    from swe_rollout.agent.renderer import Renderer
 
 __all__ = ["Conformance", "TemplateRule", "TokenCheck", "check_conformance", "template_rules"]
 

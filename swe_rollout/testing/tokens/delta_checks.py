@@ -6,16 +6,12 @@ on how a delta is built. Checks of whole conversations are in `testing.tokens.ch
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
-from swe_rollout.testing.tokens.model import check_result
+from swe_rollout.testing.tokens.model import ModelUnderTest, TokenCheck, check_result
 from swe_rollout.testing.tokens.patterns import TOOLS, ScriptedCall
-from swe_rollout.turn import CallStatus, ToolCall
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.testing.tokens.model import ModelUnderTest, TokenCheck
+from swe_rollout.types.turn import CallStatus, ToolCall
 
 _NONCE: Final = "Zq7Body"
 _BODIES: Final = (

@@ -6,26 +6,19 @@ Used by `testing.tokens.checks` and `testing.tokens.delta_checks`.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 import jinja2
 
+from swe_rollout.agent.prompts import Message
+from swe_rollout.agent.renderer import Renderer
 from swe_rollout.errors import SweRolloutError
-from swe_rollout.testing.tokens.patterns import TOOLS, patterns
-from swe_rollout.testing.tokens.segmentation import Segmenter
+from swe_rollout.testing.tokens.patterns import TOOLS, ConversationPattern, patterns
+from swe_rollout.testing.tokens.segmentation import Segmenter, Vocabulary
 from swe_rollout.testing.tokens.subjects import PrefixStats, TokenLogSubject, play_conversation
-from swe_rollout.testing.tokens.synthetic_policy import SyntheticPolicy
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from swe_rollout.agent.prompts import Message
-    from swe_rollout.agent.renderer import Renderer
-    from swe_rollout.testing.tokens.patterns import ConversationPattern
-    from swe_rollout.testing.tokens.segmentation import Vocabulary
-    from swe_rollout.testing.tokens.synthetic_policy import SampledTurn
+from swe_rollout.testing.tokens.synthetic_policy import SampledTurn, SyntheticPolicy
 
 Resegmenter: TypeAlias = Callable[["SampledTurn"], "SampledTurn"]
 """Returns a turn with the same text in other tokens."""

@@ -6,14 +6,12 @@ enough for every chat template.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from swe_rollout.agent.prompts import Message, MessageRole
 from swe_rollout.agent.tools.base import Parameter, ParameterType, ToolSpec
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 TOOLS: Final = (
     ToolSpec("bash", "Runs a command.", (Parameter("command", "What to run.", required=True),)),

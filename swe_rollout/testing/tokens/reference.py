@@ -7,19 +7,15 @@ for a finished turn, for example to drop reasoning. Used by `testing.tokens.chec
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 from swe_rollout.agent.dialect import messages, turn_messages
-from swe_rollout.testing.tokens.patterns import TOOLS, common_prefix_length
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.agent.renderer import Renderer
-    from swe_rollout.agent.tools.base import ToolSpec
-    from swe_rollout.testing.tokens.patterns import ConversationPattern
-    from swe_rollout.testing.tokens.synthetic_policy import SyntheticPolicy
-    from swe_rollout.turn import ToolCall
+from swe_rollout.agent.renderer import Renderer
+from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.testing.tokens.patterns import TOOLS, ConversationPattern, common_prefix_length
+from swe_rollout.testing.tokens.synthetic_policy import SyntheticPolicy
+from swe_rollout.types.turn import ToolCall
 
 _SHOWN_CHARACTERS: Final = 60
 

@@ -7,13 +7,11 @@ text do not change. Used by `testing.tokens.conformance` and `scripts/conformanc
 
 from __future__ import annotations
 
+import random
 import re
+from collections.abc import Container, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Container, Mapping, Sequence
+from typing import Protocol
 
 _BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
 _LONGEST_KEPT = 2

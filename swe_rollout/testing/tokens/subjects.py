@@ -8,22 +8,17 @@ asked of it, so peers take the same tests. Used by `testing.tokens.checks` and
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
-from swe_rollout.agent.prompts import MessageRole
+from swe_rollout.agent.prompts import Message, MessageRole
+from swe_rollout.agent.renderer import Renderer
+from swe_rollout.agent.tools.base import ToolSpec
 from swe_rollout.testing.tokens.patterns import FIRST, TOOLS, common_prefix_length
+from swe_rollout.testing.tokens.synthetic_policy import SampledTurn
 from swe_rollout.tokens.log import TokenLog
-from swe_rollout.turn import TokenSpan
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from swe_rollout.agent.prompts import Message
-    from swe_rollout.agent.renderer import Renderer
-    from swe_rollout.agent.tools.base import ToolSpec
-    from swe_rollout.testing.tokens.synthetic_policy import SampledTurn
-    from swe_rollout.turn import ToolCall
+from swe_rollout.types.turn import TokenSpan, ToolCall
 
 NOISE_LEVELS: Final = (0.0, 0.002, 0.01, 0.1)
 """Shares of tokens that a policy segments differently from the tokenizer."""

@@ -7,27 +7,25 @@ canonical ones. Nothing here goes through `Renderer.delta`. Used by `testing.tok
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from swe_rollout.agent.dialect import earlier_messages, messages, turn_messages
-from swe_rollout.agent.prompts import MessageRole
+from swe_rollout.agent.encoding import Backend
+from swe_rollout.agent.prompts import Message, MessageRole
+from swe_rollout.agent.renderer import Renderer
 from swe_rollout.spec.tool_format import ToolFormat
-from swe_rollout.testing.tokens.patterns import FIRST, TOOLS, common_prefix_length
-from swe_rollout.turn import CallStatus, ToolCall
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.agent.encoding import Backend
-    from swe_rollout.agent.prompts import Message
-    from swe_rollout.agent.renderer import Renderer
-    from swe_rollout.testing.tokens.patterns import (
-        ConversationPattern,
-        ScriptedCall,
-        ScriptedTurn,
-    )
+from swe_rollout.testing.tokens.patterns import (
+    FIRST,
+    TOOLS,
+    ConversationPattern,
+    ScriptedCall,
+    ScriptedTurn,
+    common_prefix_length,
+)
+from swe_rollout.types.turn import CallStatus, ToolCall
 
 _NONCE: Final = "Zq7"
 _KEPT_SHARE: Final = 0.75

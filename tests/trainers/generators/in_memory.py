@@ -16,7 +16,6 @@ from swe_rollout.context import JobContext
 from swe_rollout.engine.base import TokenEngine
 from swe_rollout.errors import SandboxError
 from swe_rollout.grading.grader import Grader
-from swe_rollout.instance import Instance
 from swe_rollout.integrations.trainer_session import BLOCK
 from swe_rollout.launcher.job import RolloutJob
 from swe_rollout.launcher.logged_progress import LoggedProgress
@@ -31,8 +30,9 @@ from swe_rollout.spec.limits import CutTurns, Limits
 from swe_rollout.spec.load import parse_job
 from swe_rollout.spec.retry import RetrySpec
 from swe_rollout.testing.tiny import tokenizer_path
-from swe_rollout.trajectory import EpisodeId
-from swe_rollout.verdict import TestReport, Verdict, VerdictStatus
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.instance import Instance
+from swe_rollout.types.verdict import TestReport, Verdict, VerdictStatus
 from swe_rollout.worker.session import Session
 
 TASKS = ("task-a", "task-b")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.errors import gather_all
-from swe_rollout.generation import FinishReason, Generation
 from swe_rollout.integrations.engine_answer import generation_of
-from swe_rollout.trajectory import Trajectory
-from swe_rollout.turn import CallStatus
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.turn import CallStatus, FinishReason, Generation
 from trainers.generators.forced import NEW, OLD, ForcedPolicy
 from trainers.generators.in_memory import in_memory_job
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager, contextmanager
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from trainers.slime.source import import_slime
 
 sglang_rollout, fully_async = import_slime()
+
+from collections.abc import AsyncIterator, Iterator  # noqa: E402
+from pathlib import Path  # noqa: E402
 
 from slime.utils.types import Sample  # noqa: E402
 
@@ -36,10 +39,6 @@ from unit.integrations.rollouts import (  # noqa: E402
 from unit.integrations.slime_fields import arguments  # noqa: E402
 from unit.integrations.slime_parts import row_of  # noqa: E402
 from waits import until  # noqa: E402
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
 
 pytestmark = [pytest.mark.trainers, pytest.mark.filterwarnings("default")]
 WHOLE = [PARALLEL, BROKEN, bash("make"), SUBMIT]

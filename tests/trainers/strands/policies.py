@@ -9,9 +9,9 @@ from functools import cache
 
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
-from swe_rollout.generation import FinishReason, Generation, WeightSpan
 from swe_rollout.testing.tiny import tokenizer_path
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.turn import FinishReason, Generation, WeightSpan
 
 
 @cache

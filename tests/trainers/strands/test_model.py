@@ -23,7 +23,6 @@ from strands.types.exceptions import (
 import swe_rollout.integrations.strands as ours
 from swe_rollout.engine.sglang import protocol
 from swe_rollout.errors import UsageError
-from swe_rollout.generation import FinishReason
 from swe_rollout.integrations.strands import (
     HistoryError,
     LoopLimiter,
@@ -38,6 +37,7 @@ from swe_rollout.integrations.strands import (
 )
 from swe_rollout.integrations.strands.config import SglangConfig
 from swe_rollout.integrations.strands.loop import UNWIND_AFTER
+from swe_rollout.types.turn import FinishReason
 from trainers.strands.agents import Scene
 from trainers.strands.policies import Part, SayingEngine, call, renderer
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -15,6 +15,8 @@ with warnings.catch_warnings():
     from verl.experimental.agent_loop.agent_loop import AgentLoopWorker, _agent_loop_registry
 
     from trainers.verl.verl_parts import PROMPT, RESPONSE, Servers, batch_of, configuration
+
+from pathlib import Path
 
 from swe_rollout.integrations.held import let_go
 from swe_rollout.integrations.verl_outputs import RolloutFailedError
@@ -31,9 +33,6 @@ from unit.integrations.rollouts import (
     sandboxes,
     write_job,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = [
     pytest.mark.trainers,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -18,12 +18,11 @@ with warnings.catch_warnings():
 
     from trainers.verl.verl_parts import Hashed, Servers, batch_of, configuration
 
+from collections.abc import Iterator
+
 from swe_rollout.integrations.trainer_session import BLOCK
 from trainers.tiny_model import save_model
 from unit.integrations.rollouts import PARALLEL, SUBMIT, write_job
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = [
     pytest.mark.trainers,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
@@ -18,14 +18,13 @@ with warnings.catch_warnings():
     from verl.experimental.agent_loop.tool_parser import FunctionCall
     from verl.tools.tool_registry import load_all_tools
 
+from collections.abc import AsyncIterator
+from pathlib import Path
+
 from swe_rollout.errors import UsageError
 from swe_rollout.integrations.held import let_go
 from unit.integrations.rollouts import sandboxes, write_job
 from waits import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 pytestmark = [pytest.mark.trainers, pytest.mark.filterwarnings("default")]
 KWARGS = {"create_kwargs": {"instance_id": "one"}}

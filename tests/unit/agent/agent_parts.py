@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from rollout_dev.fileless import FilelessSandbox
 from swe_rollout.agent.context import AgentContext
@@ -18,21 +18,15 @@ from swe_rollout.agent.tools import toolbox
 from swe_rollout.agent.tools.base import Toolbox
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.errors import SandboxError
-from swe_rollout.generation import FinishReason, Generation, WeightSpan
-from swe_rollout.instance import Instance
-from swe_rollout.sandbox.base import MAX_OUTPUT_BYTES, ExecResult
+from swe_rollout.sandbox.base import MAX_OUTPUT_BYTES, ExecResult, Sandbox
 from swe_rollout.spec.limits import Limits
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.testing.tiny import tokenizer_path
-from swe_rollout.trajectory import EpisodeId, StopReason
-from swe_rollout.turn import Turn
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from swe_rollout.sandbox.base import Sandbox
-    from swe_rollout.tokens.log import TokenLog
-    from swe_rollout.tokens.replay import Recording
+from swe_rollout.tokens.log import TokenLog
+from swe_rollout.tokens.replay import Recording
+from swe_rollout.types.episode import EpisodeId, StopReason
+from swe_rollout.types.instance import Instance
+from swe_rollout.types.turn import FinishReason, Generation, Turn, WeightSpan
 
 RENDERER = Renderer.load(str(tokenizer_path()))
 TOOLS = toolbox(["bash", "str_replace_editor", "submit"])

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from swe_rollout.tokens.branch import BranchKind
-
-if TYPE_CHECKING:
-    from unit.agent.agent_parts import Played, Player
+from unit.agent.agent_parts import Played, Player
 
 
 def assert_branches_hold(played: Played, engine: Player) -> None:

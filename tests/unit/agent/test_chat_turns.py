@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,7 +13,7 @@ from swe_rollout.agent.chat_turns import read_calls
 from swe_rollout.agent.context import AgentContext
 from swe_rollout.agent.first_prompt import PromptTooLongError
 from swe_rollout.agent.parts import AgentParts
-from swe_rollout.agent.program import loop, run_agent
+from swe_rollout.agent.program import Agent, loop, run_agent
 from swe_rollout.agent.prompts import Prompts
 from swe_rollout.engine.base import EngineInfo
 from swe_rollout.engine.chat.base import (
@@ -30,16 +29,13 @@ from swe_rollout.engine.chat.base import (
 )
 from swe_rollout.engine.sglang.protocol import ContextOverflowError
 from swe_rollout.errors import EngineError, InternalError
-from swe_rollout.generation import FinishReason
-from swe_rollout.instance import Instance
 from swe_rollout.spec.limits import CutTurns, Limits
 from swe_rollout.spec.policy import Sampling
-from swe_rollout.trajectory import ChatLine, StopReason
-from swe_rollout.turn import CallStatus
+from swe_rollout.types.episode import StopReason
+from swe_rollout.types.instance import Instance
+from swe_rollout.types.trajectory import ChatLine
+from swe_rollout.types.turn import CallStatus, FinishReason
 from unit.agent.agent_parts import EPISODE, TOOLS, Echo
-
-if TYPE_CHECKING:
-    from swe_rollout.agent.program import Agent
 
 
 def say(

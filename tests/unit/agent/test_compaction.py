@@ -9,7 +9,7 @@ from swe_rollout.agent.context import AgentContext
 from swe_rollout.agent.prompts import Message, MessageRole
 from swe_rollout.spec.limits import Limits
 from swe_rollout.tokens.branch import BranchKind
-from swe_rollout.trajectory import StopReason
+from swe_rollout.types.episode import StopReason
 from unit.agent.agent_parts import RENDERER, SUBMIT, Echo, bash, loop_of, player
 from unit.agent.branch_checks import assert_branches_hold
 

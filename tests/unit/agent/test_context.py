@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from random import Random
 
 import numpy as np
 import pytest
@@ -23,11 +24,18 @@ from swe_rollout.agent.tools.bash import Bash
 from swe_rollout.agent.tools.offered import Offered
 from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.errors import EngineError, SandboxError
-from swe_rollout.generation import FinishReason, Generation, WeightSpan
+from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.spec.limits import Limits
 from swe_rollout.tokens.log import SegmentKind
-from swe_rollout.trajectory import StopReason
-from swe_rollout.turn import CallStatus, Observation, Turn
+from swe_rollout.types.episode import StopReason
+from swe_rollout.types.turn import (
+    CallStatus,
+    FinishReason,
+    Generation,
+    Observation,
+    Turn,
+    WeightSpan,
+)
 from unit.agent.agent_parts import (
     BROKEN,
     END,
@@ -42,12 +50,6 @@ from unit.agent.agent_parts import (
     loop_of,
     player,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from random import Random
-
-    from swe_rollout.sandbox.base import Sandbox
 
 
 def assert_exact(loop: Played, engine: Player) -> None:

@@ -7,18 +7,20 @@ a refused step changes nothing, and what it sampled before stays.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING
 
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from swe_rollout.agent.context import AgentContext
 from swe_rollout.agent.first_prompt import PromptTooLongError
 from swe_rollout.errors import InternalError
 from swe_rollout.spec.limits import CutTurns, Limits
-from swe_rollout.trajectory import StopReason
+from swe_rollout.types.episode import StopReason
+from swe_rollout.types.turn import ToolCall
 from unit.agent.agent_parts import (
     BROKEN,
     END,
@@ -32,12 +34,6 @@ from unit.agent.agent_parts import (
     loop_of,
 )
 from unit.agent.branch_checks import assert_branches_hold
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
-    from swe_rollout.agent.context import AgentContext
-    from swe_rollout.turn import ToolCall
 
 
 class Op(Enum):

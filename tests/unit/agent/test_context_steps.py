@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
 
 import pytest
 
+from swe_rollout.agent.context import AgentContext
 from swe_rollout.errors import InternalError
 from swe_rollout.spec.limits import CutTurns, Limits
 from swe_rollout.tokens.log import SegmentKind
-from swe_rollout.trajectory import StopReason
-from swe_rollout.turn import Turn
-from unit.agent.agent_parts import BROKEN, END, RENDERER, SUBMIT, Echo, bash, loop_of, player
+from swe_rollout.types.episode import StopReason
+from swe_rollout.types.turn import Turn
+from unit.agent.agent_parts import (
+    BROKEN,
+    END,
+    RENDERER,
+    SUBMIT,
+    Echo,
+    Played,
+    bash,
+    loop_of,
+    player,
+)
 from unit.agent.branch_checks import assert_branches_hold
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from swe_rollout.agent.context import AgentContext
-    from unit.agent.agent_parts import Played
 
 
 def played(program: Callable[[AgentContext], Awaitable[StopReason]], *texts: str) -> Played:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
@@ -17,8 +17,8 @@ from swe_rollout.sandbox.local.provider import LocalProvider
 from swe_rollout.spec.limits import CutTurns, Limits
 from swe_rollout.spec.sandbox import LocalSandbox
 from swe_rollout.tokens.log import SegmentKind
-from swe_rollout.trajectory import StopReason
-from swe_rollout.turn import CallStatus
+from swe_rollout.types.episode import StopReason
+from swe_rollout.types.turn import CallStatus
 from unit.agent.agent_parts import (
     BROKEN,
     EPISODE,
@@ -31,9 +31,6 @@ from unit.agent.agent_parts import (
     player,
 )
 from waits import PATIENCE_S
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

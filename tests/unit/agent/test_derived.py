@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from rollout_dev.families import vocabulary
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.spec.tool_format import ToolFormat
-from swe_rollout.turn import CallStatus, ToolCall
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from swe_rollout.types.turn import CallStatus, ToolCall
 
 pytestmark = pytest.mark.threat(point=15)
 

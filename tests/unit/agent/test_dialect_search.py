@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -10,9 +10,6 @@ from swe_rollout.agent.call_text import EXAMPLE, WRITABLE, write_calls
 from swe_rollout.errors import PrerequisiteError
 from swe_rollout.spec.tool_format import ToolFormat
 from unit.agent.test_template_probe import BEGIN, TEMPLATE, TOLD, TURNS, exact, loaded
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.threat(point=15)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -12,9 +12,6 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from swe_rollout.agent.encoding import Body, Encoding, Scaffold
 from swe_rollout.errors import PrerequisiteError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 CONTROLS = ("<s>", "</s>", "[INST]", "[/INST]", "[TOOL_CALLS]")
 CHARACTERS = "abcdefghijklmnopqrstuvwxyzINSTOLCA[]/_<>|▁"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -19,12 +20,8 @@ from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.tools.base import Parameter, ParameterType, ToolSpec
 from swe_rollout.spec.tool_format import ToolFormat
 from swe_rollout.tokens.log import TokenLog
-from swe_rollout.trajectory import Retention
-from swe_rollout.turn import CallStatus, ToolCall
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+from swe_rollout.types.trajectory import Retention
+from swe_rollout.types.turn import CallStatus, ToolCall
 
 TOOLS = (
     ToolSpec(

@@ -23,7 +23,7 @@ from swe_rollout.agent.tools import toolbox
 from swe_rollout.errors import PrerequisiteError
 from swe_rollout.spec.tool_format import ToolFormat
 from swe_rollout.testing.tiny import tokenizer_path
-from swe_rollout.turn import CallStatus, ToolCall
+from swe_rollout.types.turn import CallStatus, ToolCall
 
 TOOLS = toolbox(["bash", "submit"]).specs
 FIRST = Prompts().messages("Fix it.", "/testbed")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,11 +12,9 @@ from swe_rollout.agent.parts import AgentParts
 from swe_rollout.agent.prompts import Prompts
 from swe_rollout.errors import UsageError
 from swe_rollout.spec.limits import Limits
+from swe_rollout.types.instance import Instance
 from unit.agent.agent_parts import RENDERER, TOOLS, player
 from unit.worker.work_parts import TASK
-
-if TYPE_CHECKING:
-    from swe_rollout.instance import Instance
 
 
 def parts(context_tokens: int) -> AgentParts:

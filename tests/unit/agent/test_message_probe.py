@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from rollout_dev import families
-from swe_rollout.agent.family import FAMILIES
+from swe_rollout.agent.family import FAMILIES, Family
 from swe_rollout.agent.message_probe import behind_end
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.turn_probe import UnfitError
 from swe_rollout.errors import InternalError
 from swe_rollout.testing.tiny import tokenizer_path
-from swe_rollout.turn import CallStatus, ToolCall
+from swe_rollout.types.turn import CallStatus, ToolCall
 from unit.agent.test_renderer import TEMPLATES, folder_with
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from swe_rollout.agent.family import Family
 
 CALL = ToolCall(CallStatus.OK, "", "bash", {"command": "ls"})
 OTHER = {

@@ -6,16 +6,13 @@ import logging
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.errors import PrerequisiteError
 from swe_rollout.testing.tiny import tokenizer_path
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_the_vocabulary_is_the_model_s_where_its_configuration_says(tmp_path: Path) -> None:

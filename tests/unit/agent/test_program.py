@@ -10,12 +10,12 @@ import pytest
 
 from swe_rollout.agent.context import AgentContext
 from swe_rollout.agent.program import AGENTS, Agent, AgentFailedError, loop
-from swe_rollout.deadline import CLOCK, Deadline
 from swe_rollout.errors import Boundary, EngineError, InternalError
 from swe_rollout.extension import ExtensionError
 from swe_rollout.spec.limits import Limits
 from swe_rollout.testing.extensions.agents import AgentContract
-from swe_rollout.trajectory import StopReason
+from swe_rollout.types.deadline import CLOCK, Deadline
+from swe_rollout.types.episode import StopReason
 from unit.agent.agent_parts import SUBMIT, Echo, bash, loop_of, player
 from waits import PATIENCE_S
 

@@ -12,11 +12,10 @@ from swe_rollout.agent.parsers import parser_for
 from swe_rollout.agent.parsers.base import Reasoning, SampledText
 from swe_rollout.agent.recorded_text import RecordedText, recorded_text
 from swe_rollout.agent.tools import toolbox
-from swe_rollout.generation import FinishReason
 from swe_rollout.spec.tool_format import ToolFormat
 from swe_rollout.tokens.log import RequestProof
-from swe_rollout.trajectory import TokenPath
-from swe_rollout.turn import CallStatus, ToolCall, Turn
+from swe_rollout.types.trajectory import TokenPath
+from swe_rollout.types.turn import CallStatus, FinishReason, ToolCall, Turn
 
 HERMES = TokenPath("chatml", "hermes", "")
 CALL = '\n{"name": "bash", "arguments": {"command": "ls </tool_call> x"}}\n'

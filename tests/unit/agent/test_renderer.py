@@ -7,7 +7,7 @@ prompt that opens it) and Qwen3-Coder, over the package's own vocabulary.
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -20,10 +20,7 @@ from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.tools import toolbox
 from swe_rollout.spec.tool_format import ToolFormat
 from swe_rollout.testing.tiny import tokenizer_path
-from swe_rollout.turn import CallStatus, ToolCall
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from swe_rollout.types.turn import CallStatus, ToolCall
 
 TOOLS = toolbox(["bash", "submit"]).specs
 CALLS = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from tokenizers import Tokenizer
@@ -16,9 +16,6 @@ from swe_rollout.agent.tools import toolbox
 from swe_rollout.errors import PrerequisiteError
 from swe_rollout.spec.tool_format import ToolFormat
 from swe_rollout.testing.tiny import tokenizer_path
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 OWN = (tokenizer_path() / "chat_template.jinja").read_text()
 TURN_END = "{%- endfor %}\n        {{- '<|im_end|>\\n' }}"

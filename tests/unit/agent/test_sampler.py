@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 
 from swe_rollout.engine.base import GenerateRequest
-from swe_rollout.generation import FinishReason, Generation
 from swe_rollout.spec.limits import Limits
 from swe_rollout.tokens.log import SegmentKind
 from swe_rollout.tokens.replay import ExpertShape, Recording, ReplayRows
-from swe_rollout.trajectory import StopReason
+from swe_rollout.types.episode import StopReason
+from swe_rollout.types.turn import FinishReason, Generation
 from unit.agent.agent_parts import END, SUBMIT, Aborting, Player, bash, encode, loop_of, player
 
 

@@ -13,7 +13,7 @@ from swe_rollout.spec.limits import Limits
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.tokens.branch import BranchKind
 from swe_rollout.tokens.replay import ExpertShape, Recording, ReplayRows
-from swe_rollout.trajectory import StopReason
+from swe_rollout.types.episode import StopReason
 from unit.agent.agent_parts import RENDERER, SUBMIT, Echo, bash, loop_of, player
 from unit.agent.branch_checks import assert_branches_hold
 from waits import PATIENCE_S
@@ -174,7 +174,7 @@ async def test_each_branch_has_replay_data_of_its_own() -> None:
     import numpy as np  # noqa: PLC0415
 
     from swe_rollout.engine.base import GenerateRequest  # noqa: PLC0415
-    from swe_rollout.generation import Generation  # noqa: PLC0415
+    from swe_rollout.types.turn import Generation  # noqa: PLC0415
     from unit.agent.agent_parts import Player, encode  # noqa: PLC0415
 
     class Recorded(Player):

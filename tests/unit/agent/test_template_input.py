@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from swe_rollout.agent.template_input import TemplateInput, find_input
 from unit.agent.test_template_probe import TEMPLATE, delta, exact, prompt
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.threat(point=15)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -13,10 +13,7 @@ from swe_rollout.errors import PrerequisiteError
 from swe_rollout.spec.tool_format import ToolFormat
 from swe_rollout.testing.tokens.conformance import check_conformance
 from swe_rollout.testing.tokens.patterns import TOOLS
-from swe_rollout.turn import CallStatus, ToolCall
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from swe_rollout.types.turn import CallStatus, ToolCall
 
 pytestmark = pytest.mark.threat(point=15)
 

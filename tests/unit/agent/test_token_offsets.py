@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -11,9 +11,6 @@ from tokenizers import Tokenizer, decoders, models
 
 from swe_rollout.agent.token_offsets import TokenBytes, TokenOffsets, TokenRun
 from swe_rollout.testing.tiny import tokenizer_path
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 BYTE_LEVEL = Tokenizer.from_file(str(tokenizer_path() / "tokenizer.json"))
 

@@ -5,23 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import pytest
 
 from rollout_dev.conformance.parser_time import Heartbeat
 from swe_rollout.agent.off_loop import off_loop, settled_heap
-from swe_rollout.agent.turn_reader import MAX_CALLS, read_turn
+from swe_rollout.agent.turn_reader import MAX_CALLS, ReadTurn, read_turn
 from swe_rollout.spec.limits import Limits
-from swe_rollout.trajectory import StopReason
-from swe_rollout.turn import CallStatus
+from swe_rollout.types.episode import StopReason
+from swe_rollout.types.turn import CallStatus
 from unit.agent.agent_parts import END, RENDERER, SUBMIT, TOOLS, Player, encode, loop_of
 from waits import PATIENCE_S
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.agent.turn_reader import ReadTurn
 
 LONG = Limits(context_tokens=1 << 20, max_new_tokens=1 << 16, turns=3, tool_output_bytes=512)
 

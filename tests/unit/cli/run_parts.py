@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from rich.console import Console
 
 from swe_rollout.errors import Boundary
-from swe_rollout.generation import FinishReason
 from swe_rollout.tokens.log import RequestProof
-from swe_rollout.trajectory import EpisodeId, Failure, StopReason, Timing, Trajectory
-from swe_rollout.turn import Turn
-from swe_rollout.verdict import Reward, RewardTerm, TestReport, Verdict, VerdictStatus
+from swe_rollout.types.episode import EpisodeId, Failure, StopReason, Timing
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.turn import FinishReason, Turn
+from swe_rollout.types.verdict import Reward, RewardTerm, TestReport, Verdict, VerdictStatus
 
 FAILURE = Failure(Boundary.SANDBOX, "PodLostError", "the pod\x1b[2J was evicted", retryable=True)
 

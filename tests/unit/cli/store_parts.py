@@ -10,7 +10,7 @@ from pathlib import Path
 
 from swe_rollout.datasets.rows import to_row
 from swe_rollout.store.store import Store
-from swe_rollout.trajectory import Trajectory
+from swe_rollout.types.trajectory import Trajectory
 from unit.export.export_parts import trajectory
 from unit.worker.work_parts import TASK, job
 

@@ -11,9 +11,9 @@ import pytest
 from swe_rollout.errors import UnreachableError
 from swe_rollout.grading.audit import Audit, NotAudited
 from swe_rollout.grading.grader import Grader
-from swe_rollout.instance import Instance
-from swe_rollout.quarantine import BadRow, Finding
-from swe_rollout.verdict import TestStatus, VerdictStatus
+from swe_rollout.types.bad_rows import BadRow, Finding
+from swe_rollout.types.instance import Instance
+from swe_rollout.types.verdict import TestStatus, VerdictStatus
 from unit.cli.cli_parts import run_cli
 from unit.worker.work_parts import OneSandbox, TableSandbox
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from rollout_dev import families
 from swe_rollout.testing.tiny import tokenizer_path
 from unit.cli.cli_parts import run_cli
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TINY = str(tokenizer_path())
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from swe_rollout.verdict import Reward, RewardTerm, Verdict, VerdictStatus
+from swe_rollout.types.verdict import Reward, RewardTerm, Verdict, VerdictStatus
 from unit.cli.cli_parts import run_cli
 from unit.cli.store_parts import EPISODES, damage, stored
 from unit.export.export_parts import failed

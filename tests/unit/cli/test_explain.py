@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pytest
 
 from swe_rollout.spec.fields import all_fields
 from unit.cli.cli_parts import run_cli
-
-if TYPE_CHECKING:
-    import pytest
 
 
 def test_explain_has_every_field_of_the_schema(

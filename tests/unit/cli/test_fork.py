@@ -10,7 +10,7 @@ import yaml
 from swe_rollout.cli.fork import fork_name
 from swe_rollout.spec.job import RolloutJob
 from swe_rollout.spec.load import load_job
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
 from unit.cli.cli_parts import run_cli
 from unit.cli.store_parts import stored
 

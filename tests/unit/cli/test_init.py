@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from swe_rollout.spec.load import parse_job
 from unit.cli.cli_parts import run_cli
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_init_writes_a_job_once(

@@ -15,7 +15,7 @@ from swe_rollout.errors import Boundary
 from swe_rollout.live.progress import LiveProgress, LiveTitle
 from swe_rollout.live.snapshot import Count, Outcome, Snapshot
 from swe_rollout.progress import Phase
-from swe_rollout.trajectory import Failure
+from swe_rollout.types.episode import Failure
 from unit.cli.run_parts import FAILURE, ended, episode, turn
 
 COUNTS = st.integers(0, 3) | st.integers(0, 10**12)

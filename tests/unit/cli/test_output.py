@@ -7,8 +7,8 @@ import importlib
 import json
 import pkgutil
 import re
-from typing import TYPE_CHECKING
 
+import pytest
 import yaml
 
 import swe_rollout
@@ -16,9 +16,6 @@ from checkout import ROOT
 from swe_rollout.cli.options import OutputFormat
 from swe_rollout.cli.output import DOCS, documented_class, show_error, write_data, write_table
 from swe_rollout.errors import InternalError, Problem, SpecError, SweRolloutError, UsageError
-
-if TYPE_CHECKING:
-    import pytest
 
 
 def test_an_error_says_what_why_fix_and_where_to_read(capsys: pytest.CaptureFixture[str]) -> None:

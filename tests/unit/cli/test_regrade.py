@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from swe_rollout.grading.grader import Grader
-from swe_rollout.instance import Instance
 from swe_rollout.sandbox.repository import Patch
-from swe_rollout.trajectory import EpisodeId
-from swe_rollout.verdict import TestReport, TestStatus, Verdict, VerdictStatus
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.instance import Instance
+from swe_rollout.types.verdict import TestReport, TestStatus, Verdict, VerdictStatus
 from unit.cli.cli_parts import run_cli
 from unit.cli.store_parts import EPISODES, damage, stored
 from unit.export.export_parts import failed

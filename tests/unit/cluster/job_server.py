@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiohttp import web
 
 from swe_rollout.cluster.job_objects import JobObject
 from swe_rollout.cluster.jobs import Jobs
-
-if TYPE_CHECKING:
-    from unit.conftest import Connect, Handler
+from unit.conftest import Connect, Handler
 
 
 def job(version: str = "1", *, uid: str = "u", **status: Any) -> dict[str, Any]:

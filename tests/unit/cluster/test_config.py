@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import certifi
 import pytest
@@ -14,9 +14,6 @@ import yaml
 from swe_rollout.cluster import config
 from swe_rollout.cluster.config import load_access
 from swe_rollout.errors import PrerequisiteError, UsageError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

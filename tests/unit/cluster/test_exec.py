@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 from aiohttp import WSMsgType, web
@@ -21,12 +22,8 @@ from swe_rollout.cluster.exec import (
     open_exec,
 )
 from swe_rollout.errors import SandboxError
+from unit.conftest import Connect
 from waits import PATIENCE_S
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from unit.conftest import Connect
 
 TARGET = ExecTarget("default", "p", "sandbox")
 

@@ -5,16 +5,12 @@ The rest needs a cluster: `tests/cluster/test_crd.py`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from aiohttp import web
 
 from swe_rollout.cluster.installation import Installation
 from swe_rollout.errors import PrerequisiteError, SweRolloutError
-
-if TYPE_CHECKING:
-    from unit.conftest import Connect, Handler
+from unit.conftest import Connect, Handler
 
 CRD = "rolloutjobs.swe-rollout.dev"
 

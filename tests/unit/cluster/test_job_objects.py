@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -10,11 +10,9 @@ from aiohttp import web
 from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.cluster.job_objects import read_cluster_job
 from swe_rollout.errors import PrerequisiteError, SpecError
+from swe_rollout.spec.job import RolloutJob
 from swe_rollout.worker.startup import on_cluster
-
-if TYPE_CHECKING:
-    from swe_rollout.spec.job import RolloutJob
-    from unit.conftest import Connect
+from unit.conftest import Connect
 
 SPEC: dict[str, Any] = {
     "dataset": {"releasePairs": {}},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -19,9 +19,7 @@ from swe_rollout.errors import (
 from swe_rollout.spec.load import parse_job
 from swe_rollout.spec.template import template
 from unit.cluster.job_server import JobServer, absent, changed, decoded, job, open_jobs
-
-if TYPE_CHECKING:
-    from unit.conftest import Connect
+from unit.conftest import Connect
 
 
 @pytest.fixture(autouse=True)

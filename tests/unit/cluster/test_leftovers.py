@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import pytest
 from aiohttp import web
 
 from swe_rollout.cluster import leftovers, transport
 from swe_rollout.errors import ClusterError, SweRolloutError
-
-if TYPE_CHECKING:
-    from unit.conftest import Connect
+from unit.conftest import Connect
 
 
 def ended(ago_s: float) -> dict[str, Any]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from aiohttp import web
@@ -25,11 +25,7 @@ from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.config import Access, Credentials
 from swe_rollout.errors import ClusterError, UnreachableError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from unit.conftest import Connect
+from unit.conftest import Connect
 
 VERSION = {"gitVersion": "v1.36.3"}
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -13,12 +14,8 @@ from aiohttp import web
 from swe_rollout.cluster import watch as watch_module
 from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.cluster.watch import PodWatch
+from unit.conftest import Connect
 from waits import PATIENCE_S, until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from unit.conftest import Connect
 
 
 def pod(uid: str, *, version: str, phase: str = "Pending") -> dict[str, Any]:

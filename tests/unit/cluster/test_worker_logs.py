@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -11,10 +11,8 @@ from aiohttp import web
 from swe_rollout.cluster import worker_logs
 from swe_rollout.cluster.worker_logs import LogLine, follow_logs, read_logs
 from unit.cluster.job_server import job, open_jobs
+from unit.conftest import Connect
 from waits import PATIENCE_S
-
-if TYPE_CHECKING:
-    from unit.conftest import Connect
 
 
 @pytest.fixture(autouse=True)

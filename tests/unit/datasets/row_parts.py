@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from swe_rollout.datasets import swebench
 from swe_rollout.errors import Problem
-from swe_rollout.instance import Instance
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
+from swe_rollout.types.instance import Instance
 
 DIFF = (
     "diff --git a/tests/test_a.py b/tests/test_a.py\n--- a/tests/test_a.py\n+++ b/tests/test_a.py\n"

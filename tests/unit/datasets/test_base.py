@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from swe_rollout.datasets.base import LoadedDataset, load
 from swe_rollout.errors import DatasetError
 from swe_rollout.extension import ExtensionError
-from swe_rollout.instance import Instance
 from swe_rollout.spec.dataset import Dataset, ReleasePairsDataset, SwebenchDataset
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from swe_rollout.types.instance import Instance
 
 IDS = ("django__django-1", "django__django-2", "sympy__sympy-1", "pallets__flask-1")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,11 +12,8 @@ from checkout import DATA
 from swe_rollout.datasets import projects, swebench
 from swe_rollout.errors import DatasetError, Problem
 from swe_rollout.grading.parsers import load_parser
-from swe_rollout.instance import Expected, Instance, Rule
-from swe_rollout.verdict import TestStatus
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from swe_rollout.types.instance import Expected, Instance, Rule
+from swe_rollout.types.verdict import TestStatus
 
 needs_data = pytest.mark.skipif(
     not (DATA / "swebench").is_dir(),

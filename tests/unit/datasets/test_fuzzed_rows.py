@@ -5,18 +5,15 @@ from __future__ import annotations
 import copy
 import json
 import random
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
 from swe_rollout.datasets.row_files import Row
 from swe_rollout.datasets.swebench import instance_of
 from swe_rollout.errors import Problem
-from swe_rollout.instance import Instance
+from swe_rollout.types.instance import Instance
 from unit.datasets.test_formats import COMMON, LIVE, PRO, R2E, REBENCH
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROWS = 10_000
 V2 = REBENCH | {"language": "c", "image_name": "a/b:1"}

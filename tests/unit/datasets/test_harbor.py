@@ -19,7 +19,7 @@ from swe_rollout.datasets.harbor import load
 from swe_rollout.datasets.harbor_files import PlainFile, TaskFolder
 from swe_rollout.datasets.harbor_task import instance_of, workdir_of
 from swe_rollout.errors import DatasetError, Problem
-from swe_rollout.instance import Instance, Rule
+from swe_rollout.types.instance import Instance, Rule
 
 MINIMAL = '[environment]\ndocker_image = "i:1"\n'
 

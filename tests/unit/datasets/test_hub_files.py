@@ -6,8 +6,9 @@ import hashlib
 import io
 import json
 import threading
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
@@ -17,12 +18,8 @@ from huggingface_hub import constants
 
 from swe_rollout.datasets import swebench
 from swe_rollout.errors import DatasetError
-from swe_rollout.instance import Instance
+from swe_rollout.types.instance import Instance
 from unit.datasets.row_parts import GOOD, lines
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 COMMIT = "0" * 40
 OTHERS = ("http_proxy", "https_proxy", "all_proxy", "HF_HUB_OFFLINE", "HF_TOKEN")

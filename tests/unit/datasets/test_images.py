@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from swe_rollout.datasets import base
 from swe_rollout.datasets.images import ImageRules, full_name
 from swe_rollout.errors import DatasetError, Problem
-from swe_rollout.instance import Instance
 from swe_rollout.spec.dataset import Dataset, Images, SwebenchDataset
+from swe_rollout.types.instance import Instance
 from unit.datasets.row_parts import GOOD, lines
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DIGEST = "sha256:" + "a" * 64
 OFFICIAL = "swebench/sweb.eval.x86_64.pallets_1776_flask-5014:latest"

@@ -10,10 +10,10 @@ import pytest
 from swe_rollout.datasets.base import LoadedDataset, load
 from swe_rollout.datasets.quarantine import Quarantine
 from swe_rollout.errors import DatasetError
-from swe_rollout.instance import Instance
-from swe_rollout.quarantine import BadRow, Finding
 from swe_rollout.spec.dataset import Dataset
 from swe_rollout.spec.model import Use
+from swe_rollout.types.bad_rows import BadRow, Finding
+from swe_rollout.types.instance import Instance
 
 TASKS = tuple(
     Instance(instance_id=f"task-{n}", problem_statement="fix it", image="image:1") for n in range(4)

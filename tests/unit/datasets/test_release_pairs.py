@@ -31,8 +31,8 @@ from swe_rollout.datasets.release_pair_recipes import (
 )
 from swe_rollout.datasets.release_pairs import prepare_pairs
 from swe_rollout.errors import DatasetError, PrerequisiteError, UnreachableError
-from swe_rollout.instance import Expected, Instance
 from swe_rollout.sandbox.local.images import load_image
+from swe_rollout.types.instance import Expected, Instance
 
 OLD = {
     "PKG-INFO": "Metadata-Version: 2.1\nName: adder\nVersion: 1.0\n",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,10 +17,7 @@ from hypothesis import strategies as st
 from checkout import DATA
 from swe_rollout.datasets import swebench
 from swe_rollout.errors import DatasetError, Problem
-from swe_rollout.instance import Instance
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from swe_rollout.types.instance import Instance
 from unit.datasets.row_parts import GOOD, lines, read
 
 

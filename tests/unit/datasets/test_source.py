@@ -14,8 +14,8 @@ import pytest
 from swe_rollout.datasets import DATASETS, swebench
 from swe_rollout.datasets.source import NamedSource
 from swe_rollout.errors import DatasetError, PrerequisiteError, Problem
-from swe_rollout.instance import Evaluation, Expected, Instance, Rule
 from swe_rollout.testing.extensions.datasets import DatasetContract
+from swe_rollout.types.instance import Evaluation, Expected, Instance, Rule
 
 DIFF = "diff --git a/t.py b/t.py\n--- a/t.py\n+++ b/t.py\n@@ -1 +1 @@\n-a\n+b\n"
 ONE = Instance(instance_id="one", problem_statement="fix it", image="image:1")

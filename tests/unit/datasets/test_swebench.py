@@ -12,7 +12,7 @@ import pytest
 from checkout import DATA
 from swe_rollout.datasets import projects, rows, swebench
 from swe_rollout.errors import Problem, UsageError
-from swe_rollout.instance import Evaluation, Expected, Instance, Rule
+from swe_rollout.types.instance import Evaluation, Expected, Instance, Rule
 
 needs_data = pytest.mark.skipif(
     not (DATA / "swebench").is_dir(),

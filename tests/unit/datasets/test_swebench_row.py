@@ -5,17 +5,14 @@ from __future__ import annotations
 import ast
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from swe_rollout.errors import Problem
-from swe_rollout.instance import Instance
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from swe_rollout.types.instance import Instance
 from unit.datasets.row_parts import GOOD, problem, read
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
 
 import aiohttp
 from aiohttp import web
@@ -20,16 +20,12 @@ from swe_rollout.engine.pool.affinity import Affinity
 from swe_rollout.engine.pool.pool import EnginePool
 from swe_rollout.engine.pool.replica import PoolTiming, ReplicaState
 from swe_rollout.engine.scripted.server import ServerOptions, make_app, serve
-from swe_rollout.generation import FinishReason, Generation, WeightSpan
 from swe_rollout.spec.policy import Sampling, SglangPolicy
 from swe_rollout.tokens.log import InputIds
-from swe_rollout.trajectory import EpisodeId
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from swe_rollout.deadline import Deadline
-    from swe_rollout.tokens.replay import ReplayRequest
+from swe_rollout.tokens.replay import ReplayRequest
+from swe_rollout.types.deadline import Deadline
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.turn import FinishReason, Generation, WeightSpan
 
 VOCAB_SIZE = 1000
 QUICK = PoolTiming(

@@ -7,20 +7,18 @@ from dataclasses import dataclass, replace
 
 from swe_rollout.errors import SandboxError
 from swe_rollout.export.chat import Reading, TaskPrompt
-from swe_rollout.generation import FinishReason
 from swe_rollout.tokens.log import TokenLog, nullable
-from swe_rollout.trajectory import (
-    ChatLine,
-    EpisodeId,
-    Failure,
-    ForkedFrom,
-    StopReason,
-    Timing,
-    TokenPath,
-    Trajectory,
+from swe_rollout.types.episode import EpisodeId, Failure, ForkedFrom, StopReason, Timing
+from swe_rollout.types.trajectory import ChatLine, TokenPath, Trajectory
+from swe_rollout.types.turn import CallStatus, FinishReason, Observation, ToolCall, Turn
+from swe_rollout.types.verdict import (
+    Reward,
+    RewardTerm,
+    TestReport,
+    TestStatus,
+    Verdict,
+    VerdictStatus,
 )
-from swe_rollout.turn import CallStatus, Observation, ToolCall, Turn
-from swe_rollout.verdict import Reward, RewardTerm, TestReport, TestStatus, Verdict, VerdictStatus
 
 PATCH = (
     "diff --git a/pyproject.toml b/pyproject.toml\n--- a/pyproject.toml\n+++ b/pyproject.toml\n"

@@ -9,7 +9,7 @@ import pytest
 
 from swe_rollout.errors import TaskError
 from swe_rollout.export.atif import SCHEMA_VERSION, atif_format
-from swe_rollout.trajectory import Trajectory
+from swe_rollout.types.trajectory import Trajectory
 from unit.export.export_parts import branched, failed, reading, trajectory
 
 atif = pytest.importorskip("atif", reason="pip install atif: the format's own models")

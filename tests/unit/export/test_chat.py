@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 from swe_rollout.export.chat import call_ids, messages, messages_format
-from swe_rollout.turn import Observation
+from swe_rollout.types.turn import Observation
 from unit.export.export_parts import branched, failed, reading, trajectory
 
 

@@ -17,11 +17,11 @@ from swe_rollout.export.parquet import export_parquet
 from swe_rollout.export.plain import text_format
 from swe_rollout.export.verifiers import trace
 from swe_rollout.live.progress import outcome_name
+from swe_rollout.text.escaping import visible
 from swe_rollout.training.samples import SampleStatus, training_samples
-from swe_rollout.trajectory import StopReason
-from swe_rollout.verdict import Reward, RewardTerm
+from swe_rollout.types.episode import StopReason
+from swe_rollout.types.verdict import Reward, RewardTerm
 from swe_rollout.viewer.data import Row
-from swe_rollout.visible import visible
 from unit.export.export_parts import reading, stream, trajectory
 
 EVIDENCE = "pod p was killed for exceeding its memory: OOMKilled, exit code 137"

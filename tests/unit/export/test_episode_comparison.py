@@ -12,8 +12,8 @@ from swe_rollout.export.episode_comparison import (
     compare_episodes,
     first_turn,
 )
-from swe_rollout.trajectory import Trajectory
-from swe_rollout.verdict import TestReport, TestStatus, Verdict, VerdictStatus
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.verdict import TestReport, TestStatus, Verdict, VerdictStatus
 from unit.export.export_parts import failed, trajectory
 
 

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
 from swe_rollout.errors import SandboxError, TaskError, UsageError
 from swe_rollout.export.files import FileFormat, FolderFormat, encode, export_file, export_folder
+from swe_rollout.types.trajectory import Trajectory
 from unit.export.export_parts import stream, trajectory
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
-
-    from swe_rollout.trajectory import Trajectory
 
 
 def part(found: Trajectory) -> bytes:

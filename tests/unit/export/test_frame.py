@@ -14,7 +14,7 @@ from checkout import ROOT
 from swe_rollout.errors import PrerequisiteError, UsageError
 from swe_rollout.export import frame as frames
 from swe_rollout.export.frame import COLUMNS, SCHEMA, FrameLibrary, choose_library, frame, table
-from swe_rollout.trajectory import Trajectory
+from swe_rollout.types.trajectory import Trajectory
 from unit.export.export_parts import branched, failed, trajectory
 
 EPISODES = (trajectory(), failed(trajectory(sample=1)), replace(branched(), finished_at="soon"))

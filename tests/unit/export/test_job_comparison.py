@@ -9,8 +9,9 @@ import pytest
 
 from swe_rollout.export.job_comparison import Flip, JobSide, compare_jobs
 from swe_rollout.export.paired import Certainty
-from swe_rollout.trajectory import EpisodeId, Trajectory
-from swe_rollout.verdict import Reward, RewardTerm, Verdict, VerdictStatus
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.verdict import Reward, RewardTerm, Verdict, VerdictStatus
 from unit.export.export_parts import failed, trajectory
 
 

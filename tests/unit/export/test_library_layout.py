@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from swe_rollout.export.files import Exported, export_folder
 from swe_rollout.export.library_layout import JobFacts, LibraryLayout
 from swe_rollout.export.patch_filter import PatchFilter
-from swe_rollout.trajectory import StopReason
+from swe_rollout.types.episode import StopReason
+from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.viewer.timeline import timeline_page
 from unit.export.export_parts import PATCH, failed, reading, stream, trajectory
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from swe_rollout.trajectory import Trajectory
 
 FACTS = JobFacts(timeout_seconds=600.0, max_tokens=4096, max_concurrent=4)
 STEM = "a_20260102_030405"

@@ -9,8 +9,8 @@ import pytest
 from swe_rollout.errors import TaskError
 from swe_rollout.export.message_graph import MessageNode, message_graph
 from swe_rollout.tokens.log import Segment, SegmentKind
-from swe_rollout.trajectory import Trajectory
-from swe_rollout.turn import CallStatus
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.turn import CallStatus
 from unit.export.export_parts import Text, branched, failed, reading, trajectory
 
 

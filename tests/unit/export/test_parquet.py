@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,20 +16,10 @@ from swe_rollout.errors import SandboxError, UsageError
 from swe_rollout.export import parquet
 from swe_rollout.export.parquet import COLUMNS, export_parquet
 from swe_rollout.tokens.branch import Branch, BranchKind
-from swe_rollout.trajectory import (
-    ChatRecord,
-    EpisodeId,
-    Failure,
-    StopReason,
-    Timing,
-    Trajectory,
-)
-from swe_rollout.verdict import Reward, RewardTerm, TestReport, Verdict, VerdictStatus
+from swe_rollout.types.episode import EpisodeId, Failure, StopReason, Timing
+from swe_rollout.types.trajectory import ChatRecord, Trajectory
+from swe_rollout.types.verdict import Reward, RewardTerm, TestReport, Verdict, VerdictStatus
 from unit.export.export_parts import forked
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 PLAIN = Trajectory(
     episode=EpisodeId("demo", "a", 0),

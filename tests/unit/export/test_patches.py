@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +12,6 @@ from swe_rollout.export.files import export_file, export_folder
 from swe_rollout.export.patch_filter import PatchFilter
 from swe_rollout.export.patches import patches_format, predictions_format
 from unit.export.export_parts import PATCH, failed, stream, trajectory
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DROP = PatchFilter(("pyproject.toml",))
 

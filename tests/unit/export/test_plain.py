@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from swe_rollout.export.files import export_file
 from swe_rollout.export.plain import JSON, JSONL, text_format
-from swe_rollout.trajectory_json import from_json
-from swe_rollout.visible import visible
+from swe_rollout.text.escaping import visible
+from swe_rollout.types.trajectory_json import from_json
 from unit.export.export_parts import failed, stream, trajectory
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 RECORDS = (trajectory("a"), failed(trajectory("b", 2)))
 

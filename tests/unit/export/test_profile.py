@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -19,11 +19,8 @@ from swe_rollout.export.profile import (
     unaccounted_s,
 )
 from swe_rollout.tokens.branch import Branch, BranchKind
-from swe_rollout.trajectory import Timing
+from swe_rollout.types.episode import Timing
 from unit.export.export_parts import failed, stream, trajectory
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_events_are_the_phases_turns_and_calls_of_the_record() -> None:

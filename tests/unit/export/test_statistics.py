@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swe_rollout.export.statistics import NO_TOOL, Distribution, JobStatistics
-from swe_rollout.trajectory import Trajectory
-from swe_rollout.turn import CallStatus, Observation, ToolCall
-from swe_rollout.verdict import Reward, RewardTerm
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.turn import CallStatus, Observation, ToolCall
+from swe_rollout.types.verdict import Reward, RewardTerm
 from unit.export.export_parts import failed, trajectory
 
 

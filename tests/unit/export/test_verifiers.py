@@ -10,9 +10,10 @@ import pytest
 
 from swe_rollout.errors import TaskError
 from swe_rollout.export.verifiers import verifiers_format
-from swe_rollout.generation import FinishReason
 from swe_rollout.tokens.log import SamplingUsed
-from swe_rollout.trajectory import ChatRecord, StopReason, Trajectory
+from swe_rollout.types.episode import StopReason
+from swe_rollout.types.trajectory import ChatRecord, Trajectory
+from swe_rollout.types.turn import FinishReason
 from unit.export.export_parts import branched, failed, forked, reading, trajectory
 
 TRACE = {

@@ -17,12 +17,12 @@ from swe_rollout.grading import audit as audits
 from swe_rollout.grading.audit import Audit, NotAudited, audit, audit_dataset
 from swe_rollout.grading.grader import Grader
 from swe_rollout.grading.wrong_patches import Wrong, WrongPatch
-from swe_rollout.instance import Expected, Instance, Rule
-from swe_rollout.redaction import register
 from swe_rollout.sandbox.base import Sandbox, SandboxRequest
 from swe_rollout.sandbox.repository import Patch
-from swe_rollout.trajectory import EpisodeId
-from swe_rollout.verdict import TestReport, TestStatus, Verdict, VerdictStatus
+from swe_rollout.text.redaction import register
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.instance import Expected, Instance, Rule
+from swe_rollout.types.verdict import TestReport, TestStatus, Verdict, VerdictStatus
 from unit.grading.test_grader import Project, diff
 from unit.grading.test_grader import project as project  # noqa: PLC0414 - a fixture
 from unit.grading.test_grader import repo as repo  # noqa: PLC0414 - a fixture

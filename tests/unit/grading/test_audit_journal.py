@@ -10,8 +10,8 @@ from swe_rollout.datasets.quarantine import Quarantine
 from swe_rollout.errors import UsageError
 from swe_rollout.grading.audit import Audit
 from swe_rollout.grading.audit_journal import AuditJournal
-from swe_rollout.quarantine import Finding, GoldTimes
-from swe_rollout.verdict import TestStatus, VerdictStatus
+from swe_rollout.types.bad_rows import Finding, GoldTimes
+from swe_rollout.types.verdict import TestStatus, VerdictStatus
 
 
 def result(name: str, *checks: str, digest: str = "d", runs: int = 3) -> Audit:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from swe_rollout.grading.copies import find_copies
-from swe_rollout.instance import Instance
 from swe_rollout.sandbox.base import Role, SandboxRequest
 from swe_rollout.sandbox.local import bubblewrap
 from swe_rollout.sandbox.local.images import LocalImage, Mount, image_folder, save_image
 from swe_rollout.sandbox.local.provider import LocalProvider
 from swe_rollout.spec.sandbox import LocalSandbox
-from swe_rollout.trajectory import EpisodeId
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.instance import Instance
 
 pytestmark = [
     pytest.mark.threat(point=3),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,6 @@ from swe_rollout.errors import GraderError, SandboxError, StoreError, TaskError
 from swe_rollout.extension import ExtensionError
 from swe_rollout.grading.grader import Grader
 from swe_rollout.grading.validate import validate
-from swe_rollout.instance import Evaluation, Expected, Instance
 from swe_rollout.sandbox.base import ExecResult
 from swe_rollout.sandbox.local.images import LocalImage, Mount, image_folder, save_image
 from swe_rollout.sandbox.local.provider import LocalProvider
@@ -21,12 +22,9 @@ from swe_rollout.sandbox.repository import Patch
 from swe_rollout.sandbox.session.session import Session
 from swe_rollout.spec.model import Use
 from swe_rollout.spec.sandbox import LocalSandbox
-from swe_rollout.trajectory import EpisodeId
-from swe_rollout.verdict import TestLog, TestStatus, Verdict, VerdictStatus
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.instance import Evaluation, Expected, Instance
+from swe_rollout.types.verdict import TestLog, TestStatus, Verdict, VerdictStatus
 
 EPISODE = EpisodeId("demo", "demo__calc-1", 0)
 WRONG = "add() { echo $(($1 - $2)); }\n"

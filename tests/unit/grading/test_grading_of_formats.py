@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,18 +12,14 @@ from swe_rollout.datasets.row_files import Row
 from swe_rollout.datasets.swebench import instance_of
 from swe_rollout.grading.grader import Grader
 from swe_rollout.grading.validate import validate
-from swe_rollout.instance import Evaluation, Expected, Instance, Rule
 from swe_rollout.sandbox.local.provider import LocalProvider
 from swe_rollout.sandbox.repository import Patch
 from swe_rollout.spec.sandbox import LocalSandbox
-from swe_rollout.trajectory import EpisodeId
-from swe_rollout.verdict import TestStatus, VerdictStatus
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.instance import Evaluation, Expected, Instance, Rule
+from swe_rollout.types.verdict import TestStatus, VerdictStatus
 from unit.grading.test_grader import RIGHT, WRONG, diff, git
 from unit.grading.test_grader import repo as repo  # noqa: PLC0414 - a fixture
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 EPISODE = EpisodeId("demo", "demo__calc-1", 0)
 SUM = '. ./calc.sh\n[ "$(add 1 2)" = 3 ] && echo "tests/sum.sh::sum PASSED" && exit\n'

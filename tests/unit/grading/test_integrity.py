@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from swe_rollout.grading import integrity
 from swe_rollout.grading.parsers.base import Result
-from swe_rollout.verdict import TestStatus
+from swe_rollout.types.verdict import TestStatus
 
 S = TestStatus
 

@@ -10,14 +10,14 @@ import pytest
 
 from swe_rollout.engine.chat.base import AssistantMessage, ChatRequest, ChatResponse, UserMessage
 from swe_rollout.errors import Boundary, EngineError, PrerequisiteError, UnreachableError
-from swe_rollout.generation import FinishReason
 from swe_rollout.grading.judge import Judge
 from swe_rollout.grading.rewards import RewardInput, Rewards, ScoreFunction
-from swe_rollout.instance import Instance
 from swe_rollout.spec.grading import RewardUse
 from swe_rollout.testing.extensions.reward_terms import RewardTermContract, graded
-from swe_rollout.trajectory_json import from_json, to_json
-from swe_rollout.verdict import VerdictStatus
+from swe_rollout.types.instance import Instance
+from swe_rollout.types.trajectory_json import from_json, to_json
+from swe_rollout.types.turn import FinishReason
+from swe_rollout.types.verdict import VerdictStatus
 from unit.engine.chat.chat_parts import api, sends
 from unit.viewer.records import trajectory
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from swe_rollout.grading import junit
 from swe_rollout.grading.junit import Case
-from swe_rollout.verdict import TestStatus
+from swe_rollout.types.verdict import TestStatus
 
 S = TestStatus
 REPORT = b"""<?xml version="1.0"?><testsuites><testsuite name="pytest">

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import py_compile
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,16 +11,13 @@ from hypothesis import strategies as st
 
 from swe_rollout.grading import leftovers
 from swe_rollout.grading.grader import Grader
-from swe_rollout.instance import Instance
 from swe_rollout.sandbox.local import bubblewrap
 from swe_rollout.sandbox.local.images import LocalImage, Mount, image_folder, save_image
 from swe_rollout.sandbox.local.provider import LocalProvider
 from swe_rollout.spec.sandbox import LocalSandbox
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.instance import Instance
 from unit.sandbox.local.checkout_parts import commit, git
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BASE = "def area(width, height):\n    return width + height\n"
 FIXED = """\

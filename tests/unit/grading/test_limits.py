@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,15 +16,11 @@ from swe_rollout.errors import GraderError, SandboxDestroyedError, SandboxError
 from swe_rollout.grading import grader
 from swe_rollout.grading.limits import CONTROL_PART, Controls
 from swe_rollout.grading.run import RunResult, without_tests
-from swe_rollout.instance import FolderTask, Instance
+from swe_rollout.sandbox.base import ExecResult
 from swe_rollout.sandbox.session.session import Session
-from swe_rollout.verdict import TestReport, Verdict, VerdictStatus
+from swe_rollout.types.instance import FolderTask, Instance
+from swe_rollout.types.verdict import TestReport, Verdict, VerdictStatus
 from unit.grading.test_grader import RIGHT, Project, diff, project, repo
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from swe_rollout.sandbox.base import ExecResult
 
 __all__ = ["project", "repo"]  # fixtures
 

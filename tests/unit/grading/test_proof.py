@@ -5,26 +5,23 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from swe_rollout.grading.grader import Grader
 from swe_rollout.grading.proof import Proof, Proofs, suspicions
 from swe_rollout.grading.run import RunResult
-from swe_rollout.instance import Evaluation, Expected, Instance
 from swe_rollout.sandbox.local import bubblewrap
 from swe_rollout.sandbox.local.images import LocalImage, Mount, image_folder, save_image
 from swe_rollout.sandbox.local.provider import LocalProvider
 from swe_rollout.sandbox.repository import Patch
 from swe_rollout.spec.sandbox import LocalSandbox
-from swe_rollout.trajectory import EpisodeId
-from swe_rollout.verdict import TestReport, TestStatus, VerdictStatus
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.instance import Evaluation, Expected, Instance
+from swe_rollout.types.verdict import TestReport, TestStatus, VerdictStatus
 
 S = TestStatus
 EPISODE = EpisodeId("demo", "demo__calc-1", 0)

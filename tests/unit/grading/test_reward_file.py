@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from swe_rollout.grading.reward_file import parse, score
 from swe_rollout.grading.rewards import RewardInput
-from swe_rollout.instance import Instance
-from swe_rollout.verdict import TestReport, Verdict, VerdictStatus
+from swe_rollout.types.instance import Instance
+from swe_rollout.types.verdict import TestReport, Verdict, VerdictStatus
 
 INSTANCE = Instance(instance_id="one", problem_statement="", image="")
 

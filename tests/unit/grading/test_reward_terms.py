@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from swe_rollout.grading.reward_terms import Format, Fraction, Length, Turns
 from swe_rollout.grading.rewards import RewardInput, Rewards, ScoreFunction
-from swe_rollout.instance import Expected, Instance, Rule
 from swe_rollout.spec.grading import RewardUse
 from swe_rollout.testing.extensions.reward_terms import RewardTermContract, graded
-from swe_rollout.turn import CallStatus
-from swe_rollout.verdict import TestReport, TestStatus, Verdict, VerdictStatus
+from swe_rollout.types.instance import Expected, Instance, Rule
+from swe_rollout.types.turn import CallStatus
+from swe_rollout.types.verdict import TestReport, TestStatus, Verdict, VerdictStatus
 
 PASSED, FAILED, SKIPPED = TestStatus.PASSED, TestStatus.FAILED, TestStatus.SKIPPED
 MISSING = TestStatus.MISSING

@@ -10,10 +10,10 @@ import pytest
 from swe_rollout.errors import Boundary, GraderError, SandboxError
 from swe_rollout.extension import ExtensionError
 from swe_rollout.grading.rewards import NamedTerm, RewardInput, Rewards, ScoreFunction, resolved
-from swe_rollout.instance import Instance
 from swe_rollout.spec.grading import RewardUse
 from swe_rollout.testing.extensions.reward_terms import RewardTermContract, graded
-from swe_rollout.verdict import Reward, RewardTerm, VerdictStatus
+from swe_rollout.types.instance import Instance
+from swe_rollout.types.verdict import Reward, RewardTerm, VerdictStatus
 
 TASK = Instance(instance_id="one", problem_statement="fix it", image="image:1")
 GIVEN = graded(TASK, VerdictStatus.RESOLVED)

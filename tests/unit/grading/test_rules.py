@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from swe_rollout.grading.rules import FIXED, KEPT, judge, unmet
-from swe_rollout.instance import Expected, Rule
-from swe_rollout.verdict import TestStatus, VerdictStatus
+from swe_rollout.types.instance import Expected, Rule
+from swe_rollout.types.verdict import TestStatus, VerdictStatus
 
 EXPECTED = Expected(("f",), ("p",))
 S = TestStatus

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from swe_rollout.grading.twins import Gold, Shown, TestFile, Twin, TwinKind, make_twins, other_files
-from swe_rollout.instance import Expected
-from swe_rollout.verdict import TestStatus
+from swe_rollout.types.instance import Expected
+from swe_rollout.types.verdict import TestStatus
 
 S = TestStatus
 NEW = "def test_new():\n    assert f() == 'right one'\n\n\ndef test_old():\n    assert g() == 1\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,12 +11,10 @@ from swe_rollout.extension import ExtensionError
 from swe_rollout.grading.grader import Grader
 from swe_rollout.grading.proof import Proof
 from swe_rollout.grading.validate import validate_dataset
-from swe_rollout.instance import Instance
-from swe_rollout.verdict import TestReport, Verdict, VerdictStatus
-
-if TYPE_CHECKING:
-    from swe_rollout.sandbox.repository import Patch
-    from swe_rollout.trajectory import EpisodeId
+from swe_rollout.sandbox.repository import Patch
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.instance import Instance
+from swe_rollout.types.verdict import TestReport, Verdict, VerdictStatus
 
 TASKS = tuple(
     Instance(instance_id=name, problem_statement="fix it", image="image:1", gold_patch="-a\n+b\n")

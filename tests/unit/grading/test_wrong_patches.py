@@ -18,7 +18,7 @@ from swe_rollout.grading.wrong_patches import (
     file_diff,
     with_bodies,
 )
-from swe_rollout.instance import Expected, Instance
+from swe_rollout.types.instance import Expected, Instance
 
 SOURCE = '''\
 """Sums."""

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
+from swe_rollout.agent.renderer import Renderer
 from swe_rollout.worker.engines import EngineSetup
-
-if TYPE_CHECKING:
-    from swe_rollout.agent.renderer import Renderer
 
 _load = EngineSetup.renderer
 _loaded: dict[str, Renderer] = {}

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -18,8 +20,7 @@ from swe_rollout.agent.renderer import Renderer
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.engine.transformers.sampling import log_softmax
 from swe_rollout.errors import SandboxError
-from swe_rollout.generation import FinishReason, Generation, WeightSpan
-from swe_rollout.instance import Instance
+from swe_rollout.grading.rewards import RewardInput
 from swe_rollout.sandbox.base import (
     MAX_OUTPUT_BYTES,
     ExecResult,
@@ -28,15 +29,12 @@ from swe_rollout.sandbox.base import (
     SandboxRequest,
 )
 from swe_rollout.testing.tiny import tokenizer_path
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.instance import Instance
+from swe_rollout.types.turn import FinishReason, Generation, WeightSpan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-    from pathlib import Path
-
     from numpy.typing import NDArray
-
-    from swe_rollout.grading.rewards import RewardInput
 
 RENDERER = Renderer.load(str(tokenizer_path()))
 END = "<|im_end|>"

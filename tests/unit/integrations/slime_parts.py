@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from swe_rollout.integrations import slime
 from swe_rollout.integrations.held import held, let_go
-from swe_rollout.integrations.slime_session import job_of, open_slime, router_of
+from swe_rollout.integrations.slime_session import SlimeSession, job_of, open_slime, router_of
 from swe_rollout.testing.ratio import RatioRow
 from unit.integrations.rollouts import InMemorySandboxes, Policy, sandboxes
 from unit.integrations.slime_fields import Sample, arguments
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from swe_rollout.integrations.slime_session import SlimeSession
 
 SAMPLING = {"temperature": 0.8, "top_p": 1.0, "top_k": -1, "max_new_tokens": 4096}
 

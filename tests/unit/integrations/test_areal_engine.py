@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from swe_rollout.errors import UsageError
-from swe_rollout.generation import WeightSpan
 from swe_rollout.spec.policy import Sampling
+from swe_rollout.types.turn import WeightSpan
 from unit.integrations.frameworks import ModelRequest, areal
 from unit.integrations.test_engine_answer import REQUEST
 

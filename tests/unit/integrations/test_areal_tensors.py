@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from swe_rollout.errors import UsageError
-from swe_rollout.trajectory import Trajectory
-from swe_rollout.verdict import Reward, RewardTerm
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.verdict import Reward, RewardTerm
 from unit.export.export_parts import branched, failed, trajectory
 from unit.integrations.frameworks import TENSORS, areal
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.errors import EngineError
-from swe_rollout.generation import FinishReason
 from swe_rollout.integrations.engine_answer import generation_of
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.tokens.log import InputIds
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.turn import FinishReason
 
 REQUEST = GenerateRequest(EpisodeId("j", "i", 0), 0, InputIds.of([1, 2, 3]), 8, Sampling(), (9,))
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 import pytest
 
 from swe_rollout.integrations import held as module
 from swe_rollout.integrations.held import held, let_go
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 
 class Door:

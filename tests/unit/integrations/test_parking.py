@@ -6,14 +6,15 @@ import asyncio
 
 import pytest
 
-from swe_rollout.deadline import Deadline
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.errors import EngineError
-from swe_rollout.generation import FinishReason, Generation, WeightSpan
 from swe_rollout.integrations.parking import Episodes, Lane, ParkingEngine
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.tokens.log import InputIds
-from swe_rollout.trajectory import EpisodeId, Trajectory
+from swe_rollout.types.deadline import Deadline
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.turn import FinishReason, Generation, WeightSpan
 
 EPISODE = EpisodeId("job", "task", 1)
 

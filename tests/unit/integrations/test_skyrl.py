@@ -9,8 +9,9 @@ import pytest
 
 from swe_rollout.errors import UsageError
 from swe_rollout.spec.policy import Sampling
-from swe_rollout.trajectory import StopReason, Trajectory
-from swe_rollout.verdict import Reward, RewardTerm
+from swe_rollout.types.episode import StopReason
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.verdict import Reward, RewardTerm
 from unit.export.export_parts import branched, failed, trajectory
 from unit.integrations.frameworks import (
     GENERATOR_OUTPUT,

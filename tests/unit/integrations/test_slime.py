@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from swe_rollout import deadline
+from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.errors import UsageError
 from swe_rollout.integrations import slime
 from swe_rollout.testing.ratio import check_ratio, forced
+from swe_rollout.types import deadline
 from unit.integrations.rollouts import (
     BROKEN,
     PARALLEL,
@@ -28,11 +30,6 @@ from unit.integrations.rollouts import (
 from unit.integrations.slime_fields import Status, arguments
 from unit.integrations.slime_parts import row_of, slime_over
 from waits import until
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from swe_rollout.engine.base import GenerateRequest
 
 MODEL = hashed_model(1)
 WHOLE = [PARALLEL, BROKEN, "I think on.\n" + bash("make"), SUBMIT]

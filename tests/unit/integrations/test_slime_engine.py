@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -14,19 +16,15 @@ from aiohttp import web
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.engine.scripted.replay import experts_of
 from swe_rollout.engine.scripted.server import ServerOptions, make_app
-from swe_rollout.generation import FinishReason, Generation, WeightSpan
 from swe_rollout.integrations import slime
 from swe_rollout.integrations.held import let_go
 from swe_rollout.testing.tiny import tokenizer_path
 from swe_rollout.tokens.replay import ExpertShape
+from swe_rollout.types.turn import FinishReason, Generation, WeightSpan
 from unit.engine.engine_parts import serving
 from unit.integrations.rollouts import END, RENDERER, SUBMIT, bash, encode, write_job
 from unit.integrations.slime_fields import Sample, Status, arguments
 from unit.integrations.slime_parts import SAMPLING
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 PLAYS = ("Look.\n" + bash("ls"), SUBMIT)
 OPENING = encode("<|im_start|>assistant\n")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,9 +12,6 @@ from hypothesis import strategies as st
 
 from swe_rollout.integrations.slime import has_reward, reward_post_process
 from unit.integrations.slime_fields import Sample, arguments
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 rewards = st.sampled_from([None, 0.0, 0.25, 1.0, -3.0])
 groups = st.lists(st.lists(st.tuples(rewards, st.integers(1, 3)), max_size=6), max_size=4)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from swe_rollout.errors import UsageError
-from swe_rollout.generation import FinishReason, WeightSpan
 from swe_rollout.spec.policy import Sampling
+from swe_rollout.types.turn import FinishReason, WeightSpan
 from unit.integrations.frameworks import tinker
 from unit.integrations.test_engine_answer import REQUEST
 

@@ -8,7 +8,8 @@ import re
 import shlex
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -18,9 +19,6 @@ from checkout import ROOT
 from swe_rollout.integrations.slime_session import PARK_S, job_of
 from unit.integrations.rollouts import TASKS, write_job
 from unit.integrations.slime_fields import arguments
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HOW_TO = ROOT / "docs" / "how-to"
 PAGES = {name: (HOW_TO / f"{name}.md").read_text() for name in ("slime", "verl")}

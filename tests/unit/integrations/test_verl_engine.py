@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from swe_rollout.deadline import Deadline
 from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.errors import EngineError
-from swe_rollout.generation import FinishReason, WeightSpan
 from swe_rollout.integrations import verl_engine
 from swe_rollout.integrations.verl_engine import VerlEngine
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.tokens.log import InputIds
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.deadline import Deadline
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.turn import FinishReason, WeightSpan
 from waits import spared_s
 
 EPISODE = EpisodeId("job", "task", 1)

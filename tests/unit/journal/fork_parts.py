@@ -8,11 +8,12 @@ from typing import Any
 
 from swe_rollout.context import Attempt, JobContext
 from swe_rollout.engine.base import GenerateRequest
-from swe_rollout.generation import Generation
 from swe_rollout.journal.fork_point import ForkPoint
 from swe_rollout.spec.job import ForkSpec, RolloutJob
 from swe_rollout.store.store import Store
-from swe_rollout.trajectory import EpisodeId, Trajectory
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.turn import Generation
 from swe_rollout.worker.forks import JournalKeeper, find_fork_point
 from swe_rollout.worker.resume import ResumableEpisodes
 from unit.agent.agent_parts import SUBMIT, bash

@@ -23,8 +23,6 @@ from swe_rollout.agent.tools.base import Toolbox
 from swe_rollout.context import Attempt, JobContext
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.errors import SandboxDestroyedError, SandboxError
-from swe_rollout.generation import FinishReason, Generation, WeightSpan
-from swe_rollout.instance import Instance
 from swe_rollout.sandbox.base import (
     MAX_OUTPUT_BYTES,
     ExecResult,
@@ -38,8 +36,11 @@ from swe_rollout.spec.retry import RetrySpec
 from swe_rollout.store.bucket import Bucket
 from swe_rollout.store.journals import JournalRef, Journals
 from swe_rollout.tokens.replay import ExpertShape, Recording, ReplayRows
-from swe_rollout.trajectory import EpisodeId, Trajectory
-from swe_rollout.trajectory_json import to_json
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.instance import Instance
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.trajectory_json import to_json
+from swe_rollout.types.turn import FinishReason, Generation, WeightSpan
 from swe_rollout.worker.resume import ResumableEpisodes
 from unit.agent.agent_parts import RENDERER, TOOLS, encode
 from unit.worker.worker_parts import Listener

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from swe_rollout.sandbox.base import (
     MAX_OUTPUT_BYTES,
@@ -12,10 +11,8 @@ from swe_rollout.sandbox.base import (
     SandboxMark,
     SandboxRequest,
 )
+from swe_rollout.types.episode import EpisodeId
 from unit.journal.journal_parts import Death, Disk, Life
-
-if TYPE_CHECKING:
-    from swe_rollout.trajectory import EpisodeId
 
 
 @dataclass

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from swe_rollout.journal.entries import decode
 from swe_rollout.spec.retry import Resume, RetrySpec
-from swe_rollout.trajectory import Resumption, Trajectory
+from swe_rollout.types.episode import Resumption
+from swe_rollout.types.trajectory import Trajectory
 from unit.agent.agent_parts import SUBMIT, bash
 from unit.journal.journal_parts import EPISODE, Death, Engine, essence, undisturbed
 from unit.journal.living_parts import Cluster, LivingLife

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from swe_rollout.agent.context import AgentContext
 from swe_rollout.agent.program import Agent, loop
 from swe_rollout.spec.limits import CutTurns, Limits
-from swe_rollout.trajectory import StopReason
+from swe_rollout.types.episode import StopReason
 from unit.agent.agent_parts import BROKEN, SUBMIT, UNCLOSED, bash
 from unit.journal.journal_parts import Death, Engine, Life, essence, undisturbed
 

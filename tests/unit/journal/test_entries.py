@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swe_rollout.engine.chat.base import AssistantMessage, ChatCall, ChatResponse, ChatUsage
-from swe_rollout.generation import FinishReason, Generation, WeightSpan
 from swe_rollout.journal.entries import (
     MAX_CHUNK_BYTES,
     Cancelled,
@@ -35,7 +34,7 @@ from swe_rollout.journal.entries import (
     encode,
 )
 from swe_rollout.tokens.replay import ReplayRows
-from swe_rollout.turn import Observation
+from swe_rollout.types.turn import FinishReason, Generation, Observation, WeightSpan
 
 ids = st.integers(0, 2**31 - 1)
 logprobs = st.floats(allow_nan=False, allow_infinity=False)

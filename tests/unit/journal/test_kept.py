@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swe_rollout.generation import FinishReason, Generation
 from swe_rollout.journal.entries import (
     Answer,
     Chunk,
@@ -32,8 +31,8 @@ from swe_rollout.journal.kept import (
     size_of,
 )
 from swe_rollout.tokens.log import RequestProof
-from swe_rollout.trajectory import Trajectory
-from swe_rollout.turn import Turn
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.turn import FinishReason, Generation, Turn
 from unit.agent.agent_parts import SUBMIT, bash
 from unit.journal.journal_parts import Engine, Life, undisturbed
 from unit.store.records import trajectory

@@ -20,7 +20,8 @@ from swe_rollout.journal.entries import (
     compress,
     encode,
 )
-from swe_rollout.journal.reading import Earlier, header_of, read, why_not
+from swe_rollout.journal.reading import Earlier, read
+from swe_rollout.journal.restoring import header_of, why_not
 from swe_rollout.store.journals import JournalRef
 from unit.agent.agent_parts import SUBMIT
 from unit.journal.journal_parts import ATTEMPT, EPISODE, Engine, Life

@@ -14,8 +14,9 @@ import pytest
 from swe_rollout.episode import run_episode
 from swe_rollout.errors import UnreachableError
 from swe_rollout.sandbox.base import Role, SandboxRequest
-from swe_rollout.trajectory import StopReason, Trajectory
-from swe_rollout.trajectory_json import from_json, to_json
+from swe_rollout.types.episode import StopReason
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.trajectory_json import from_json, to_json
 from unit.agent.agent_parts import SUBMIT, bash
 from unit.journal.journal_parts import ATTEMPT, Disk, Engine, Life, essence
 

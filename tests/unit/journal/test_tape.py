@@ -9,13 +9,13 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from swe_rollout.agent.tools.marks import ACTING
-from swe_rollout.deadline import Deadline
 from swe_rollout.engine.sglang.protocol import ContextOverflowError
 from swe_rollout.errors import SandboxError
 from swe_rollout.journal import tape as tape_module
 from swe_rollout.journal.entries import Answer, Cancelled, Entry, FileRead
 from swe_rollout.journal.errors import DivergedError
 from swe_rollout.journal.tape import Tape, other_answer
+from swe_rollout.types.deadline import Deadline
 
 
 def read(answer: Answer) -> bytes:

@@ -18,8 +18,8 @@ from swe_rollout.journal.tape import Tape
 from swe_rollout.journal.worlds import NoSandbox, NoTurns
 from swe_rollout.journal.wrappers import JournaledSandbox, JournaledToolbox, journaled_parts
 from swe_rollout.sandbox.base import Sandbox
-from swe_rollout.trajectory import EpisodeId, StopReason
-from swe_rollout.turn import CallStatus, ToolCall
+from swe_rollout.types.episode import EpisodeId, StopReason
+from swe_rollout.types.turn import CallStatus, ToolCall
 from unit.agent.test_chat_turns import LS, SUBMIT, Talker, episode, say
 from unit.journal.journal_parts import Disk
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from swe_rollout.deadline import Deadline
 from swe_rollout.errors import SandboxError, UnreachableError
 from swe_rollout.journal import writer as writer_module
 from swe_rollout.journal.entries import End, FileRead, decode
@@ -17,6 +16,7 @@ from swe_rollout.journal.tape import Tape
 from swe_rollout.journal.writer import JournalWriter
 from swe_rollout.sandbox.base import SandboxDelta
 from swe_rollout.store.journals import JournalRef
+from swe_rollout.types.deadline import Deadline
 from unit.journal.journal_parts import EPISODE, Disk, MortalJournals
 from waits import PATIENCE_S, stands, until
 

@@ -10,11 +10,11 @@ from swe_rollout import RewardInput, RolloutJob, Sandbox, StopReason, tool
 from swe_rollout.agent.context import AgentContext
 from swe_rollout.errors import UsageError
 from swe_rollout.extension import ExtensionError
-from swe_rollout.instance import Instance
 from swe_rollout.launcher.bring import require_shippable
 from swe_rollout.sandbox.local.provider import LocalProvider
 from swe_rollout.spec.grading import RewardUse
 from swe_rollout.spec.template import template
+from swe_rollout.types.instance import Instance
 
 
 def tasks() -> list[Instance]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,12 +13,9 @@ from swe_rollout.agent.encoding import Scaffold
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.errors import EngineError
-from swe_rollout.generation import FinishReason, Generation
 from swe_rollout.testing.tiny import tokenizer_path
-from swe_rollout.trajectory import StopReason
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from swe_rollout.types.episode import StopReason
+from swe_rollout.types.turn import FinishReason, Generation
 
 RENDERER = Renderer.load(str(tokenizer_path()))
 LOOK = '<tool_call>\n{"name": "bash", "arguments": {"command": "ls"}}\n</tool_call>'

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from aiohttp import web
 
 from swe_rollout import RolloutJob
 from swe_rollout.cluster import jobs as jobs_module
+from swe_rollout.cluster.job_objects import JobObject
 from swe_rollout.cluster.jobs import Jobs
 from swe_rollout.errors import SpecError, SweRolloutError, UsageError
 from swe_rollout.launcher import remote
 from swe_rollout.launcher.job_result import JobFailedError, JobRefusedError, JobTimeoutError
 from swe_rollout.launcher.remote import cancel, wait_until_complete
 from swe_rollout.launcher.uploads import LocalRows
-from swe_rollout.quarantine import BadRow
 from swe_rollout.spec.load import parse_job
 from swe_rollout.spec.template import template
+from swe_rollout.types.bad_rows import BadRow
 from unit.cluster.job_server import JobServer, changed, condition, decoded, job, open_jobs
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from swe_rollout.cluster.job_objects import JobObject
-    from unit.conftest import Connect
+from unit.conftest import Connect
 
 
 @pytest.fixture(autouse=True)

@@ -19,9 +19,9 @@ from swe_rollout.launcher.uploads import (
     rows_in_file,
     rows_of,
 )
-from swe_rollout.quarantine import BadRow
 from swe_rollout.spec.dataset import RowFormat, SwebenchDataset
 from swe_rollout.spec.template import template
+from swe_rollout.types.bad_rows import BadRow
 from unit.datasets.test_hub_files import hub as hub  # noqa: PLC0414 - a fixture
 from unit.launcher.row_parts import row
 

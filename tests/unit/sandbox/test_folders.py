@@ -10,12 +10,12 @@ import pytest
 
 from harbor_parts import make_image
 from swe_rollout.errors import TaskError
-from swe_rollout.instance import FolderTask, TaskFile
 from swe_rollout.sandbox import delta, folders
 from swe_rollout.sandbox.base import ExecResult, Sandbox
 from swe_rollout.sandbox.folders import NoDelta
 from swe_rollout.sandbox.local import bubblewrap
 from swe_rollout.spec.sandbox import LocalSandbox, SandboxSpec
+from swe_rollout.types.instance import FolderTask, TaskFile
 from swe_rollout.worker.standalone import Wanted, open_sandbox
 
 needs_namespaces = pytest.mark.skipif(

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
 from rollout_dev.codegen.crd import job_schema
-from rollout_dev.codegen.structural import structural
+from rollout_dev.codegen.structural import Schema, structural
 from swe_rollout.errors import SpecError
 from swe_rollout.spec.job import RolloutJob
 from swe_rollout.spec.load import parse_job
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from rollout_dev.codegen.structural import Schema
 
 pytestmark = pytest.mark.threat(point=7)
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from swe_rollout.errors import SpecError
+from swe_rollout.spec.job import RolloutJob
 from swe_rollout.spec.load import load_job, parse_job
 from swe_rollout.spec.template import template
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from swe_rollout.spec.job import RolloutJob
 
 GOOD = """\
 apiVersion: swe-rollout.dev/v1alpha1

@@ -17,7 +17,7 @@ from swe_rollout.sandbox.pods.template import with_template
 from swe_rollout.spec.load import parse_job
 from swe_rollout.spec.pod_template import PodTemplate, template_fields
 from swe_rollout.spec.sandbox import PodSandbox
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
 
 REQUEST = SandboxRequest(EpisodeId("job", "one", 0), Role.AGENT, "image:1", "/testbed")
 

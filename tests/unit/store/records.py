@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from swe_rollout.spec.job import RolloutJob
-from swe_rollout.trajectory import EpisodeId, StopReason, Timing, Trajectory
-from swe_rollout.verdict import Reward, RewardTerm, TestReport, Verdict, VerdictStatus
+from swe_rollout.types.episode import EpisodeId, StopReason, Timing
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.verdict import Reward, RewardTerm, TestReport, Verdict, VerdictStatus
 
 RESOLVED = Verdict(VerdictStatus.RESOLVED, TestReport({}, {}))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -15,14 +15,10 @@ from swe_rollout.store import layout
 from swe_rollout.store.damage import DamagedRecord, DamagedRecordError
 from swe_rollout.store.store import Store
 from swe_rollout.store.summary import JobTally, summarise
-from swe_rollout.trajectory import EpisodeId
-from swe_rollout.trajectory_json import to_json
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.trajectory_json import to_json
 from unit.store.records import UNRESOLVED, job, tasks, trajectory
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from swe_rollout.trajectory import Trajectory
 
 
 def packed(data: bytes) -> bytes:

@@ -13,7 +13,7 @@ from swe_rollout.errors import UsageError
 from swe_rollout.store import layout
 from swe_rollout.store.bucket import Bucket
 from swe_rollout.store.journals import JournalRef, Journals
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
 from unit.store.storage_server import CREDENTIALS, Memory, storage
 
 ONE, TWO = EpisodeId("demo", "a.b", 0), EpisodeId("demo", "a.b", 12)

@@ -9,7 +9,7 @@ import pytest
 
 from swe_rollout.errors import UsageError
 from swe_rollout.store.store import Store
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
 from unit.store.records import trajectory
 
 DATA = b"what engine and sandbox answered" * 100

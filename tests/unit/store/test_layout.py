@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from swe_rollout.errors import UsageError
 from swe_rollout.store import layout
 from swe_rollout.store.layout import JobRef
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
 
 names = st.from_regex(r"[A-Za-z0-9._+-]{1,40}", fullmatch=True).filter(
     lambda name: name not in (".", "..")

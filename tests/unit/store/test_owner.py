@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +11,6 @@ from swe_rollout.errors import StoreError, UsageError
 from swe_rollout.store.owner import Owner
 from swe_rollout.store.store import Store
 from unit.store.records import job, tasks, trajectory
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 A = Owner("team-a", "0123")
 

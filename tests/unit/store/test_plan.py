@@ -5,22 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from swe_rollout.errors import StoreError, UsageError
+from swe_rollout.spec.job import RolloutJob
 from swe_rollout.store.plan import Plan
 from swe_rollout.store.store import Store
 from swe_rollout.store.summary import summarise
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
 from unit.store.records import job, tasks, trajectory
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from swe_rollout.spec.job import RolloutJob
 
 SGLANG = {"url": "http://one:30000", "retries": 1}
 

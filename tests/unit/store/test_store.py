@@ -7,22 +7,18 @@ import json
 import sys
 from asyncio.subprocess import PIPE
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import yaml
 import zstandard
 
 from swe_rollout.errors import StoreError, UnreachableError, UsageError
+from swe_rollout.store.damage import DamagedRecord
 from swe_rollout.store.layout import trajectory_key
 from swe_rollout.store.store import Store
-from swe_rollout.trajectory import EpisodeId
-from swe_rollout.trajectory_json import to_json
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from swe_rollout.store.damage import DamagedRecord
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.trajectory_json import to_json
 from unit.store.records import job, tasks, trajectory
 
 
@@ -80,8 +76,8 @@ WRITER = """
 import asyncio, sys
 from dataclasses import replace
 from swe_rollout.store.store import Store
-from swe_rollout.trajectory import EpisodeId
-from swe_rollout.trajectory_json import from_json
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.trajectory_json import from_json
 
 async def main():
     one = from_json(sys.stdin.buffer.read())

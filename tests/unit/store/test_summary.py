@@ -11,7 +11,7 @@ import pytest
 from swe_rollout.errors import StoreError
 from swe_rollout.store.store import Store
 from swe_rollout.store.summary import JobTally, summarise
-from swe_rollout.trajectory import EpisodeId, Failure
+from swe_rollout.types.episode import EpisodeId, Failure
 from unit.store.records import UNRESOLVED, job, tasks, trajectory
 
 

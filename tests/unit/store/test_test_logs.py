@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import zstandard
 
-from swe_rollout import redaction
 from swe_rollout.errors import StoreError, UsageError
 from swe_rollout.store import layout
-from swe_rollout.trajectory import EpisodeId
-from swe_rollout.verdict import TestLog
+from swe_rollout.store.store import Store
+from swe_rollout.text import redaction
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.verdict import TestLog
 from unit.store.records import RESOLVED, trajectory
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from swe_rollout.store.store import Store
 
 EPISODE = EpisodeId("demo", "demo__one-1", 0)
 LOG = b"PASSED a\r\n\xff\x00 not text\n" * 1000

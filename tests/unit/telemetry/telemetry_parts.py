@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from swe_rollout.generation import FinishReason
 from swe_rollout.observer import EngineCall, Execution, Observer, SandboxStart, Span, TurnId
 from swe_rollout.spec.policy import Sampling
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.turn import FinishReason
 
 EPISODE = EpisodeId("demo", "a", 0)
 

@@ -15,9 +15,9 @@ from swe_rollout.observer import Execution, SandboxStart, Service, Span, TurnId
 from swe_rollout.progress import Phase
 from swe_rollout.telemetry.catalog import LABEL_VALUES, METRICS, Kind
 from swe_rollout.telemetry.metrics import OTHER, BoundedLabel, RolloutMetrics
-from swe_rollout.trajectory import EpisodeId, Failure
-from swe_rollout.turn import CallStatus, ToolCall
-from swe_rollout.verdict import Reward, RewardTerm, VerdictStatus
+from swe_rollout.types.episode import EpisodeId, Failure
+from swe_rollout.types.turn import CallStatus, ToolCall
+from swe_rollout.types.verdict import Reward, RewardTerm, VerdictStatus
 from unit.export.export_parts import failed, trajectory
 from unit.telemetry.telemetry_parts import EPISODE, engine_call
 

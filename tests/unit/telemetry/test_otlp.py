@@ -13,9 +13,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from structlog.testing import capture_logs
 
 from swe_rollout.errors import PrerequisiteError, UsageError
-from swe_rollout.redaction import redact
 from swe_rollout.telemetry import otlp
 from swe_rollout.telemetry.otlp import exporting
+from swe_rollout.text.redaction import redact
 from unit.export.export_parts import trajectory
 from unit.telemetry.telemetry_parts import EPISODE
 

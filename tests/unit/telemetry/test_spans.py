@@ -16,8 +16,8 @@ from swe_rollout.progress import Phase
 from swe_rollout.telemetry import spans
 from swe_rollout.telemetry.otlp import observer_of
 from swe_rollout.telemetry.spans import SpanObserver
-from swe_rollout.trajectory import EpisodeId
-from swe_rollout.turn import CallStatus, ToolCall
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.turn import CallStatus, ToolCall
 from unit.export.export_parts import failed, trajectory
 from unit.telemetry.telemetry_parts import EPISODE, engine_call
 
@@ -121,7 +121,7 @@ def test_attributes_follow_the_conventions_for_generative_ai(recorded: Recorded)
     assert recorded.attributes("sandbox start")["swe_rollout.warm"] is True
     episode = recorded.attributes("episode")
     assert episode["gen_ai.conversation.id"] == "demo/a/0"
-    assert episode["swe_rollout.instance"] == "a"
+    assert episode["swe_rollout.types.instance"] == "a"
     assert episode["swe_rollout.attempt"] == 2
     assert episode["swe_rollout.reward"] == 1.0
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from swe_rollout.agent.tools.marks import ACTING
-from swe_rollout.deadline import Deadline
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.engine.chat.base import (
     AssistantMessage,
@@ -22,7 +21,6 @@ from swe_rollout.engine.chat.base import (
     UserMessage,
 )
 from swe_rollout.errors import EngineError, SandboxError
-from swe_rollout.generation import FinishReason, Generation
 from swe_rollout.observer import TurnId
 from swe_rollout.sandbox.base import (
     Markable,
@@ -36,7 +34,9 @@ from swe_rollout.sandbox.base import (
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.telemetry.wrappers import ObservedSandboxes, ObservedSnapshots, observed_engine
 from swe_rollout.tokens.log import InputIds
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.deadline import Deadline
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.turn import FinishReason, Generation
 from unit.telemetry.telemetry_parts import EPISODE, Remembers
 from unit.worker.work_parts import OneSandbox, TableSandbox
 

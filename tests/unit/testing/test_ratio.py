@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,14 +12,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from swe_rollout.testing.ratio import MAX_ABS, RatioRow, check_ratio, forced
+from swe_rollout.testing.ratio import MAX_ABS, Logits, RatioRow, check_ratio, forced
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from numpy.typing import NDArray
-
-    from swe_rollout.testing.ratio import Logits
 
 VOCABULARY = 23
 

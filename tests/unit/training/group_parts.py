@@ -8,8 +8,9 @@ from dataclasses import replace
 from swe_rollout.errors import Boundary
 from swe_rollout.store.store import Store
 from swe_rollout.tokens.log import Segment, SegmentKind
-from swe_rollout.trajectory import EpisodeId, Failure, Trajectory
-from swe_rollout.verdict import Reward, RewardTerm
+from swe_rollout.types.episode import EpisodeId, Failure
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.verdict import Reward, RewardTerm
 from unit.store.records import job, trajectory
 
 LOST = Failure(Boundary.SANDBOX, "PodLostError", "gone", retryable=True)

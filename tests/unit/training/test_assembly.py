@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from swe_rollout.errors import Boundary
 from swe_rollout.store.damage import DamagedRecord
 from swe_rollout.training.assembly import Assembly
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
 from unit.training.group_parts import BAD_TASK, LOST, sample
 
 

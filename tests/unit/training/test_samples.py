@@ -10,15 +10,9 @@ from swe_rollout.errors import Boundary, UsageError
 from swe_rollout.tokens.branch import Branch, BranchKind
 from swe_rollout.tokens.log import SamplingUsed, Segment, SegmentKind
 from swe_rollout.training.samples import SampleStatus, TrainingSample, training_samples
-from swe_rollout.trajectory import (
-    ChatRecord,
-    EpisodeId,
-    Failure,
-    StopReason,
-    Timing,
-    Trajectory,
-)
-from swe_rollout.verdict import Reward, RewardTerm
+from swe_rollout.types.episode import EpisodeId, Failure, StopReason, Timing
+from swe_rollout.types.trajectory import ChatRecord, Trajectory
+from swe_rollout.types.verdict import Reward, RewardTerm
 
 COOL = SamplingUsed(0.5, 1.0, -1, 0.0)
 EPISODE = Trajectory(

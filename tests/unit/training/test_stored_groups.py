@@ -17,7 +17,7 @@ from swe_rollout.training.group_source import Handout, Watch
 from swe_rollout.training.groups import Group
 from swe_rollout.training.staleness import StaleAction, Staleness
 from swe_rollout.training.stored_groups import StoredGroups
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
 from unit.training.group_parts import LOST, begin, commit, sample
 
 

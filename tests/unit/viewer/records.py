@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
-from swe_rollout.generation import FinishReason
 from swe_rollout.store.summary import InstanceSummary, JobSummary
 from swe_rollout.tokens.log import TokenLog, nullable
-from swe_rollout.trajectory import EpisodeId, StopReason, Timing, Trajectory
-from swe_rollout.turn import CallStatus, Observation, ToolCall, Turn
-from swe_rollout.verdict import Reward, RewardTerm, TestReport, TestStatus, Verdict, VerdictStatus
+from swe_rollout.types.episode import EpisodeId, StopReason, Timing
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.turn import CallStatus, FinishReason, Observation, ToolCall, Turn
+from swe_rollout.types.verdict import (
+    Reward,
+    RewardTerm,
+    TestReport,
+    TestStatus,
+    Verdict,
+    VerdictStatus,
+)
 
 HOSTILE = (
     "</script></pre><script>alert('x')</script>\"><img src=x onerror=alert(1)>\x00\x1b]0;t\x07 &"

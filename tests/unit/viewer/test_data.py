@@ -11,9 +11,10 @@ from pages import unpacked
 from swe_rollout.errors import Boundary
 from swe_rollout.testing.tiny import tokenizer_path
 from swe_rollout.tokens.branch import BranchKind
-from swe_rollout.trajectory import Failure, TokenPath, Trajectory
-from swe_rollout.trajectory_json import to_json
-from swe_rollout.turn import Observation
+from swe_rollout.types.episode import Failure
+from swe_rollout.types.trajectory import TokenPath, Trajectory
+from swe_rollout.types.trajectory_json import to_json
+from swe_rollout.types.turn import Observation
 from swe_rollout.viewer import data
 from swe_rollout.viewer.data import LONGEST_TEXT, Row, episode_record, packed
 from swe_rollout.viewer.token_text import TokenTexts

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pages import contents
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
 from swe_rollout.viewer.page import Page, start_at
 from unit.viewer.records import HOSTILE, Reader, summary, trajectory
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from swe_rollout.trajectory import Timing
-from swe_rollout.turn import CallStatus, ToolCall
+from swe_rollout.types.episode import Timing
+from swe_rollout.types.turn import CallStatus, ToolCall
 from swe_rollout.viewer import timeline
 from swe_rollout.viewer.timeline import timeline_file, timeline_folder, timeline_page
 from unit.export.export_parts import trajectory

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from swe_rollout import redaction
 from swe_rollout.errors import PrerequisiteError
 from swe_rollout.testing.tiny import tokenizer_path
+from swe_rollout.text import redaction
 from swe_rollout.viewer.token_text import TokenTexts, find_texts
 
 FILE = tokenizer_path() / "tokenizer.json"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -16,9 +16,6 @@ from swe_rollout.testing.tiny import tokenizer_path
 from swe_rollout.worker.assembly import _require_messages, _require_preset, prompts_of
 from unit.agent.test_message_probe import template
 from unit.agent.test_renderer import folder_with
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_compaction_needs_a_template_that_takes_messages_behind_results(tmp_path: Path) -> None:

@@ -10,10 +10,11 @@ import pytest
 
 from swe_rollout.context import JobContext
 from swe_rollout.errors import UsageError
-from swe_rollout.instance import Expected, Instance
 from swe_rollout.store.owner import Owner
 from swe_rollout.store.store import Store
-from swe_rollout.trajectory import EpisodeId, TokenPath
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.instance import Expected, Instance
+from swe_rollout.types.trajectory import TokenPath
 from swe_rollout.worker.backlog import Backlog, Sampler, begin
 from swe_rollout.worker.shard import Shard
 from unit.store.records import job, trajectory

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from swe_rollout.errors import PrerequisiteError
-from swe_rollout.instance import Evaluation, Instance
 from swe_rollout.spec.sandbox import CheckoutSpec
+from swe_rollout.types.instance import Evaluation, Instance
 from swe_rollout.worker.checkouts import of_checkout, open_checkout
 from unit.sandbox.local.checkout_parts import commit, git, make_environment
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SCRIPT = "set -u\n: '>>>>> Start Test Output'\n{}\n: '>>>>> End Test Output'\n"
 

@@ -14,7 +14,7 @@ from swe_rollout.extension import ExtensionError
 from swe_rollout.spec.agent import AgentSpec
 from swe_rollout.spec.policy import Policy
 from swe_rollout.testing.tiny import tokenizer_path
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
 from swe_rollout.worker.engines import EngineSetup, OpenEngine, open_engine
 from unit.engine.chat.chat_parts import api, sends
 

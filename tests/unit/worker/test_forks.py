@@ -13,20 +13,21 @@ import msgspec
 import pytest
 import zstandard
 
-from swe_rollout import redaction
 from swe_rollout.agent.context import AgentContext
 from swe_rollout.context import Attempt
 from swe_rollout.episode import run_episode
 from swe_rollout.errors import UsageError
-from swe_rollout.instance import Instance
 from swe_rollout.journal.entries import Rows, Sampled
 from swe_rollout.journal.kept import Kept, Stretch, decode_kept, encode_kept
 from swe_rollout.sandbox.base import ExecResult
 from swe_rollout.spec.retry import RetrySpec
 from swe_rollout.store import kept_journals
+from swe_rollout.text import redaction
 from swe_rollout.training.samples import training_samples
-from swe_rollout.trajectory import EpisodeId, StopReason, Trajectory
-from swe_rollout.trajectory_json import from_json, to_json
+from swe_rollout.types.episode import EpisodeId, StopReason
+from swe_rollout.types.instance import Instance
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.trajectory_json import from_json, to_json
 from swe_rollout.worker import forks
 from unit.agent.agent_parts import SUBMIT, bash
 from unit.journal.fork_parts import (

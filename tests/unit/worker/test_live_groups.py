@@ -15,7 +15,6 @@ import pytest
 
 from swe_rollout.context import Attempt, JobContext
 from swe_rollout.errors import UsageError
-from swe_rollout.instance import Instance
 from swe_rollout.spec.job import RolloutJob
 from swe_rollout.spec.retry import RetrySpec
 from swe_rollout.store.claims import Claimant
@@ -26,8 +25,10 @@ from swe_rollout.training.failure_rate import FailureRate
 from swe_rollout.training.group_source import Handout, Watch
 from swe_rollout.training.groups import Group
 from swe_rollout.training.staleness import StaleAction, Staleness
-from swe_rollout.trajectory import EpisodeId, Failure, Trajectory
-from swe_rollout.verdict import Reward, RewardTerm
+from swe_rollout.types.episode import EpisodeId, Failure
+from swe_rollout.types.instance import Instance
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.verdict import Reward, RewardTerm
 from swe_rollout.worker import scheduler as scheduler_module
 from swe_rollout.worker.failure_budget import BudgetSpentError
 from swe_rollout.worker.job import DeadlineExceededError

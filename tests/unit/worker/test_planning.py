@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from itertools import islice
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from ratios import peak_bytes
+from swe_rollout.context import Attempt
 from swe_rollout.datasets import swebench
+from swe_rollout.datasets.row_files import Row
 from swe_rollout.errors import Problem, UsageError
-from swe_rollout.instance import Instance
 from swe_rollout.spec.bounds import MAX_EPISODES, MAX_SAMPLES
 from swe_rollout.spec.job import RolloutJob
 from swe_rollout.store.store import Store
+from swe_rollout.types.instance import Instance
 from swe_rollout.worker.backlog import Episodes, begin
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from swe_rollout.context import Attempt
-    from swe_rollout.datasets.row_files import Row
 
 pytestmark = pytest.mark.threat(point=7)
 

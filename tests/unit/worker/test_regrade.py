@@ -9,11 +9,12 @@ import pytest
 
 from swe_rollout.errors import EpisodeError, GraderError, SandboxError
 from swe_rollout.grading.grader import Grader
-from swe_rollout.instance import Instance
 from swe_rollout.sandbox.repository import Patch
 from swe_rollout.spec.retry import RetrySpec
-from swe_rollout.trajectory import EpisodeId, Trajectory
-from swe_rollout.verdict import TestReport, TestStatus, Verdict, VerdictStatus
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.instance import Instance
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.verdict import TestReport, TestStatus, Verdict, VerdictStatus
 from swe_rollout.worker.regrade import Regrader, Regrading, flaky_tests, ungradable
 from swe_rollout.worker.regrade_report import RegradeReport
 from unit.export.export_parts import LOST, failed, trajectory

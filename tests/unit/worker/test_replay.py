@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swe_rollout import redaction
 from swe_rollout.agent.tools import toolbox
-from swe_rollout.trajectory import Failure, Trajectory
-from swe_rollout.turn import CallStatus, Observation, ToolCall
+from swe_rollout.text import redaction
+from swe_rollout.types.episode import Failure
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.turn import CallStatus, Observation, ToolCall
 from swe_rollout.worker.replay import Replay, Replayer, unified
 from unit.export.export_parts import LOST
 from unit.worker.work_parts import PATCH, TASK, OneSandbox, TableSandbox, episode, job

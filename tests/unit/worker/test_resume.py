@@ -16,7 +16,6 @@ import msgspec
 import pytest
 import zstandard
 
-from swe_rollout import deadline, redaction
 from swe_rollout.agent.context import AgentContext
 from swe_rollout.agent.tools import toolbox
 from swe_rollout.agent.tools.function import FunctionTool
@@ -38,7 +37,10 @@ from swe_rollout.spec.limits import Limits
 from swe_rollout.spec.retry import FailureBudget, Resume, RetrySpec
 from swe_rollout.store.journals import JournalRef
 from swe_rollout.store.store import Store
-from swe_rollout.trajectory import EpisodeId, Resumption, StopReason, Trajectory
+from swe_rollout.text import redaction
+from swe_rollout.types import deadline
+from swe_rollout.types.episode import EpisodeId, Resumption, StopReason
+from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.worker import scheduler as scheduler_module
 from swe_rollout.worker.backlog import Backlog, Episodes
 from swe_rollout.worker.resume import ResumableEpisodes, open_journals

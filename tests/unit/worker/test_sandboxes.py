@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from swe_rollout import RolloutJob
 from swe_rollout.errors import PrerequisiteError
-from swe_rollout.instance import Instance
 from swe_rollout.sandbox.local import bubblewrap
 from swe_rollout.spec.sandbox import SandboxSpec
+from swe_rollout.types.instance import Instance
 from swe_rollout.worker.sandboxes import SandboxSetup, open_sandboxes
 from unit.launcher.row_parts import SPEC, row
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.threat(point=5)
 

@@ -15,7 +15,8 @@ from swe_rollout.spec.bounds import BUDGET_FLOOR
 from swe_rollout.spec.retry import FailureBudget
 from swe_rollout.store.layout import trajectory_key
 from swe_rollout.store.store import Store
-from swe_rollout.trajectory import Failure, Trajectory
+from swe_rollout.types.episode import Failure
+from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.worker import scheduler as crew_module
 from swe_rollout.worker.failure_budget import BudgetSpentError
 from swe_rollout.worker.scheduler import EpisodeScheduler, Unmonitored

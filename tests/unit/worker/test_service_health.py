@@ -10,10 +10,10 @@ import pytest
 
 from swe_rollout.engine.base import EngineInfo, GenerateRequest
 from swe_rollout.errors import PrerequisiteError, SandboxError, UnreachableError
-from swe_rollout.generation import Generation
 from swe_rollout.sandbox.base import Role, Sandbox, SandboxMark, SandboxRequest
 from swe_rollout.spec.status import ConditionType
-from swe_rollout.trajectory import EpisodeId, Failure
+from swe_rollout.types.episode import EpisodeId, Failure
+from swe_rollout.types.turn import Generation
 from swe_rollout.worker import service_health as health
 from swe_rollout.worker.service_health import (
     Conditions,

@@ -12,7 +12,7 @@ import pytest
 from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.base import SandboxRequest
 from swe_rollout.spec.sandbox import LocalSandbox, PodSandbox, SandboxSpec
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
 from swe_rollout.worker.sandboxes import SandboxSetup
 from swe_rollout.worker.standalone import Wanted, open_sandbox, start_sandbox
 from unit.worker.work_parts import TableSandbox

@@ -11,7 +11,7 @@ from swe_rollout.errors import EpisodeError, SandboxError, UnreachableError
 from swe_rollout.sandbox.base import Role, Sandbox, SandboxRequest
 from swe_rollout.sandbox.pods.diagnose import UnschedulableError
 from swe_rollout.spec.status import ConditionType
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
 from swe_rollout.worker import start_guard
 from swe_rollout.worker.service_health import Conditions
 from swe_rollout.worker.start_guard import FAILURES, GuardedSandboxes

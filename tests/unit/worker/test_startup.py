@@ -10,13 +10,13 @@ import pytest
 
 from swe_rollout.cluster.manifests import OwnerReference
 from swe_rollout.datasets.base import LoadedDataset
-from swe_rollout.instance import Instance
 from swe_rollout.journal.entries import Chunk, compress, encode
 from swe_rollout.store.journals import JournalRef
 from swe_rollout.store.layout import trajectory_key
 from swe_rollout.store.owner import Owner
 from swe_rollout.store.store import Store
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.instance import Instance
 from swe_rollout.worker.backlog import begin
 from swe_rollout.worker.service_health import Conditions
 from swe_rollout.worker.shard import WHOLE

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -22,10 +23,6 @@ from swe_rollout.worker.stored_tasks import (
 )
 from unit.export.export_parts import trajectory
 from unit.worker.work_parts import TASK, job
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 TASKS = StoredTasks(job(), {"a": TASK})
 

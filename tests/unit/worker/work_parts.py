@@ -6,11 +6,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from swe_rollout.errors import SandboxError
-from swe_rollout.instance import Evaluation, Expected, Instance
 from swe_rollout.sandbox.base import MAX_OUTPUT_BYTES, ExecResult, SandboxRequest
 from swe_rollout.spec.job import RolloutJob
-from swe_rollout.trajectory import EpisodeId, Trajectory
-from swe_rollout.turn import CallStatus, Observation, ToolCall
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.instance import Evaluation, Expected, Instance
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.turn import CallStatus, Observation, ToolCall
 from unit.export.export_parts import trajectory
 
 TASK = Instance(

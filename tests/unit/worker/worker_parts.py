@@ -10,14 +10,15 @@ from typing import cast
 
 from swe_rollout.context import Attempt, JobContext
 from swe_rollout.errors import Boundary
-from swe_rollout.instance import Instance
 from swe_rollout.observer import Observer
 from swe_rollout.progress import Phase
 from swe_rollout.spec.retry import RetrySpec
 from swe_rollout.store.calls import wait_until_idle
-from swe_rollout.trajectory import EpisodeId, Failure, StopReason, Timing, Trajectory
-from swe_rollout.turn import Turn
-from swe_rollout.verdict import Reward, RewardTerm, TestReport, Verdict, VerdictStatus
+from swe_rollout.types.episode import EpisodeId, Failure, StopReason, Timing
+from swe_rollout.types.instance import Instance
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.turn import Turn
+from swe_rollout.types.verdict import Reward, RewardTerm, TestReport, Verdict, VerdictStatus
 
 LOST = Failure(Boundary.SANDBOX, "PodLostError", "gone", retryable=True)
 DENIED = Failure(Boundary.CLUSTER, "ApiError", "401 Unauthorized", retryable=False)

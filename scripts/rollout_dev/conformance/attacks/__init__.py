@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rollout_dev.conformance.attacks.attack import Attack, Kind
 from rollout_dev.conformance.attacks.diffs import DIFF_ATTACKS, DiffAttack
@@ -24,9 +25,6 @@ from rollout_dev.conformance.attacks.supervisor import SUPERVISOR_ATTACKS
 from rollout_dev.conformance.attacks.trials import Trial, diff_trial, patch_trial, script_trial
 from rollout_dev.report import Report, Row, parser, silence_logs
 from swe_rollout.sandbox.local import bubblewrap
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _EVERYWHERE: Final = (*SUPERVISOR_ATTACKS, *DIFF_ATTACKS, *PATCH_ATTACKS)
 

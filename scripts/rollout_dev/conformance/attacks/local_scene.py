@@ -15,14 +15,16 @@ import secrets
 import socket
 import tempfile
 import time
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from rollout_dev.conformance.attacks.attack import Attack
 from rollout_dev.conformance.attacks.stalls import BEAT_S, CALM_S, Stalls
 from swe_rollout.errors import SandboxError
-from swe_rollout.sandbox.base import Role, SandboxRequest
+from swe_rollout.sandbox.base import Role, Sandbox, SandboxRequest
 from swe_rollout.sandbox.local.images import (
     LocalImage,
     Mount,
@@ -31,13 +33,7 @@ from swe_rollout.sandbox.local.images import (
 )
 from swe_rollout.sandbox.local.provider import LocalProvider
 from swe_rollout.spec.sandbox import LocalSandbox
-from swe_rollout.trajectory import EpisodeId
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping
-
-    from rollout_dev.conformance.attacks.attack import Attack
-    from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.types.episode import EpisodeId
 
 _IMAGE: Final = "attacks:1"
 _LIMITS: Final = {"memory": "1Gi", "disk": "256Mi", "processes": 512}

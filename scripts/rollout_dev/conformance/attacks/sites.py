@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rollout_dev.exec_clients.site import open_site
 from swe_rollout.datasets import release_pairs
-from swe_rollout.sandbox.base import Role, SandboxRequest
+from swe_rollout.sandbox.base import Role, Sandbox, SandboxProvider, SandboxRequest
 from swe_rollout.sandbox.local.provider import LocalProvider
 from swe_rollout.sandbox.pods.provider import PodProvider
 from swe_rollout.spec.sandbox import LocalSandbox, PodSandbox, Resources
-from swe_rollout.trajectory import EpisodeId
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from swe_rollout.instance import Instance
-    from swe_rollout.sandbox.base import Sandbox, SandboxProvider
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.instance import Instance
 
 _PROJECT: Final = "semver"
 _JOB: Final = "attacks"

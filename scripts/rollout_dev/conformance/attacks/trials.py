@@ -5,24 +5,20 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from rollout_dev.conformance.attacks.grading import attack_code
+from rollout_dev.conformance.attacks.attack import Attack
+from rollout_dev.conformance.attacks.diffs import DiffAttack
+from rollout_dev.conformance.attacks.grading import PatchAttack, attack_code
+from rollout_dev.conformance.attacks.sites import Site
 from rollout_dev.conformance.attacks.stalls import CALM_S, Stalls
 from swe_rollout.errors import GraderError, SandboxError
 from swe_rollout.grading.grader import Grader
 from swe_rollout.sandbox import repository
-from swe_rollout.verdict import VerdictStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
-    from rollout_dev.conformance.attacks.attack import Attack
-    from rollout_dev.conformance.attacks.diffs import DiffAttack
-    from rollout_dev.conformance.attacks.grading import PatchAttack
-    from rollout_dev.conformance.attacks.sites import Site
-    from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.types.verdict import VerdictStatus
 
 _DIFF_S: Final = 60.0
 _SETUP = "git config user.email a@localhost; git config user.name a; echo honest >honest.txt\n"

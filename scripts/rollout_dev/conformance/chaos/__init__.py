@@ -13,20 +13,15 @@ from __future__ import annotations
 import math
 import sys
 import time
-from typing import TYPE_CHECKING
+from argparse import Namespace
+from collections.abc import Sequence
 
 from rollout_dev.conformance.chaos import ground as grounds
 from rollout_dev.conformance.chaos.counting_job import verdict_of
-from rollout_dev.conformance.chaos.faults import SCENARIOS
+from rollout_dev.conformance.chaos.faults import SCENARIOS, Scenario
+from rollout_dev.conformance.chaos.ground import Ground
 from rollout_dev.conformance.chaos.kubectl import NotInTimeError, until
 from rollout_dev.report import Report, Row, parser
-
-if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Sequence
-
-    from rollout_dev.conformance.chaos.faults import Scenario
-    from rollout_dev.conformance.chaos.ground import Ground
 
 RECOVERY_S = 30.0
 """For the worker and the operator."""

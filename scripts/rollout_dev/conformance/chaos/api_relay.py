@@ -12,10 +12,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rollout_dev.conformance.chaos.kubectl import NotInTimeError
 from rollout_dev.dev_cluster import components, native
@@ -27,9 +28,6 @@ from rollout_dev.dev_cluster.network import (
     POD_RANGE,
 )
 from rollout_dev.faults import relay
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _PORT: Final = 16443
 _TABLE: Final = "ip chaos"

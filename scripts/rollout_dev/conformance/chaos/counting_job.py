@@ -8,18 +8,15 @@ work reached the grader, and the grader ran.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tokenizers import Tokenizer
 
+from rollout_dev.conformance.chaos.kubectl import Json
 from rollout_dev.counting import FILE, SUBMIT, call, counted
 from swe_rollout.testing.tiny import tokenizer_path
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from rollout_dev.conformance.chaos.kubectl import Json
 
 ENGINE_PORT: Final = 30000
 STORE_PORT: Final = 9000

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import random
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rollout_dev.conformance.chaos.counting_job import ENGINE_PORT, STORE_PORT
-from rollout_dev.conformance.chaos.ground import has_disk_pressure, is_ready, operator_pods
-from rollout_dev.conformance.chaos.kubectl import NotInTimeError, until
+from rollout_dev.conformance.chaos.ground import Ground, has_disk_pressure, is_ready, operator_pods
+from rollout_dev.conformance.chaos.kubectl import Json, NotInTimeError, until
 from rollout_dev.conformance.chaos.processes import (
     kill_component,
     kill_pod,
@@ -19,13 +21,6 @@ from rollout_dev.conformance.chaos.processes import (
     stopped,
 )
 from rollout_dev.faults.relay import Fault
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable, Mapping
-
-    from rollout_dev.conformance.chaos.ground import Ground
-    from rollout_dev.conformance.chaos.kubectl import Json
 
 _OUTAGE_S: Final = 20.0
 _NOT_READY_S: Final = 60.0

@@ -11,23 +11,20 @@ import re
 import secrets
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from types import ModuleType
+from typing import Final
 
 from rollout_dev.bench import generate_server
 from rollout_dev.conformance.chaos import api_relay, counting_job
+from rollout_dev.conformance.chaos.api_relay import ApiRelay
 from rollout_dev.conformance.chaos.counting_job import ENGINE_PORT, STORE, STORE_PORT
 from rollout_dev.conformance.chaos.kubectl import Json, kubectl, objects, until
 from rollout_dev.conformance.chaos.processes import first_process
 from rollout_dev.faults import fault_proxy, relay
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import ModuleType
-
-    from rollout_dev.conformance.chaos.api_relay import ApiRelay
 
 _ROOT: Final = Path(__file__).parents[4]
 _SYSTEM: Final = "swe-rollout-system"

@@ -6,22 +6,18 @@ import json
 import random
 import sys
 import time
+from argparse import Namespace
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rollout_dev.conformance.chaos import ground as grounds
 from rollout_dev.conformance.chaos.counting_job import verdict_of
 from rollout_dev.conformance.chaos.faults import KILLS, kill_one
-from rollout_dev.conformance.chaos.kubectl import NotInTimeError
+from rollout_dev.conformance.chaos.ground import Ground
+from rollout_dev.conformance.chaos.kubectl import Json, NotInTimeError
 from rollout_dev.conformance.equal_records import RESUMED, differences, seed_of
 from rollout_dev.report import Report, Row
-
-if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Mapping
-
-    from rollout_dev.conformance.chaos.ground import Ground
-    from rollout_dev.conformance.chaos.kubectl import Json
 
 _ALONE: Final = "job-alone"
 _KILLED: Final = "job-other"

@@ -10,16 +10,14 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rollout_dev.conformance.chaos.kubectl import Json, NotInTimeError
 from rollout_dev.dev_cluster.checkout import Checkout
 from rollout_dev.dev_cluster.process import Process, inner_pid
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _ROOT: Final = Path(__file__).parents[4]
 _CGROUPS: Final = Path("/sys/fs/cgroup")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from rollout_dev.fuzz.surface import Surface
+from rollout_dev.fuzz.surface import Surface
 
 _HERE: Final = "rollout_dev.fuzz.surfaces"
 

@@ -10,9 +10,9 @@ import shutil
 import tarfile
 import tempfile
 import zipfile
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rollout_dev.fuzz.surface import Shape, Surface, promise, split_head, with_head
 from rollout_dev.fuzz.surfaces import real
@@ -26,9 +26,6 @@ from swe_rollout.sandbox import delta
 from swe_rollout.sandbox.base import SandboxDelta
 from swe_rollout.sandbox.patch_text import binary_attributes, file_diffs, touched_paths
 from swe_rollout.sandbox.session.walk import records_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 _MOST_BYTES = 1 << 20
 

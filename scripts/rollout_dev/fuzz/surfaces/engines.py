@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -19,10 +19,7 @@ from swe_rollout.errors import EngineError
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.tokens.log import InputIds
 from swe_rollout.tokens.replay import ExpertShape, ReplayRequest
-from swe_rollout.trajectory import EpisodeId
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from swe_rollout.types.episode import EpisodeId
 
 _VOCAB = 8064
 _REPLAY = ReplayRequest(ExpertShape(1, 1), 0, sampling_mask=True, prompt_logprobs_from=1)

@@ -12,8 +12,9 @@ import os
 import platform
 import struct
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import aiohttp
 
@@ -29,9 +30,6 @@ from swe_rollout.sandbox.session.connection import Handshake
 from swe_rollout.sandbox.session.frames import RequestKind, ResponseKind, word
 from swe_rollout.sandbox.session.seal import HEADER_BYTES, Frame, FrameSeal, Side
 from swe_rollout.sandbox.session.session import Session
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _RESULT = struct.Struct("<IIQQQQ")
 _MOST_OUTPUT = 1000

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
+from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING
 
 import yaml
 from pydantic import ValidationError
@@ -18,10 +19,6 @@ from swe_rollout.extension import ExtensionError
 from swe_rollout.grading.rewards import REWARD_TERMS
 from swe_rollout.spec.job import RolloutJob
 from swe_rollout.spec.load import parse_job
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Sequence
 
 _MOST_CHANGES = 16
 _AS_JSON = 0.15

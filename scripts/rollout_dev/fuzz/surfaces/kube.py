@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, cast
 
 from rollout_dev.fuzz.surface import Shape, Surface, run_async, split_head, with_head
 from swe_rollout.cluster.api_error import api_error, decode_response
+from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.job_objects import JobObject
 from swe_rollout.cluster.objects import Pod, PodList
 from swe_rollout.cluster.watch import PodWatch, read_events
@@ -15,11 +17,7 @@ from swe_rollout.errors import ClusterError, SweRolloutError
 from swe_rollout.sandbox.pods import diagnose
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
     import aiohttp
-
-    from swe_rollout.cluster.client import ClusterClient
 
 _POD = {
     "metadata": {"name": "p", "namespace": "n", "uid": "u", "resourceVersion": "5", "labels": {}},

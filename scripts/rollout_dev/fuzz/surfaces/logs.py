@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from rollout_dev.fuzz.surface import Shape, Surface, promise, split_head, with_head
 from rollout_dev.fuzz.surfaces import real
 from swe_rollout.grading import reward_file
 from swe_rollout.grading.junit import disagreements, failure_texts, key_of, read_report
 from swe_rollout.grading.parsers import LOG_PARSERS, load_parser
-from swe_rollout.verdict import TestStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from swe_rollout.types.verdict import TestStatus
 
 _LINES = (
     *("PASSED tests/test_a.py::test_b[x y]", "FAILED tests/test_a.py::test_b - assert 1", "ok"),

@@ -6,7 +6,8 @@ import asyncio
 import json
 import re
 import time
-from typing import TYPE_CHECKING, cast
+from collections.abc import Sequence
+from typing import cast
 
 from rollout_dev.fuzz.surface import Shape, Surface, promise, run_async, split_head, with_head
 from swe_rollout.agent.tools.base import ToolContext, ToolError
@@ -15,9 +16,6 @@ from swe_rollout.agent.tools.mcp.options import McpOptions
 from swe_rollout.agent.tools.mcp.pin import pinned
 from swe_rollout.agent.tools.mcp.relay import Relay, RelayError
 from swe_rollout.testing.extensions.tools import MemorySandbox
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _OUTPUT_BYTES = 2000
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING
 
 from rollout_dev.fuzz.surface import Shape, Surface, promise, split_head, with_head
 from rollout_dev.parser_probes.calls import write_calls as write_family
@@ -17,15 +17,11 @@ from swe_rollout.agent.parsers.base import Mark, Reasoning, SampledText
 from swe_rollout.agent.prompts import Message, MessageRole
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.tools import toolbox
+from swe_rollout.agent.tools.base import ToolSpec
 from swe_rollout.agent.turn_reader import MAX_CALLS, read_cut_turn, read_turn
 from swe_rollout.spec.tool_format import TextFormat, ToolFormat
 from swe_rollout.testing.tiny import tokenizer_path
-from swe_rollout.turn import CallStatus, ToolCall
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.types.turn import CallStatus, ToolCall
 
 _TAG = re.compile(r"<[^<>\n]{1,40}>|\[/?[A-Z_]{3,}\]")
 _CALLS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,10 +21,7 @@ from swe_rollout.datasets.row_files import Row
 from swe_rollout.datasets.source import is_instance_id
 from swe_rollout.datasets.swebench import AUTO, instance_of
 from swe_rollout.errors import Problem
-from swe_rollout.instance import Instance
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from swe_rollout.types.instance import Instance
 
 _ROW_FILES = {
     "swe-bench": "swebench/*.jsonl",

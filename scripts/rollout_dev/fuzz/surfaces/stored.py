@@ -6,11 +6,11 @@ import base64
 import json
 import shutil
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 import zstandard
@@ -18,7 +18,6 @@ import zstandard
 from rollout_dev.fuzz.surface import Shape, Surface, promise, run_async, split_head, with_head
 from rollout_dev.fuzz.surfaces import real
 from swe_rollout.errors import SweRolloutError
-from swe_rollout.generation import FinishReason
 from swe_rollout.journal import entries, reading
 from swe_rollout.journal.tape import _error
 from swe_rollout.store import layout
@@ -28,15 +27,12 @@ from swe_rollout.store.journals import JournalRef
 from swe_rollout.store.plans import plan_left_behind
 from swe_rollout.store.store import Store
 from swe_rollout.store.summary import summarise
-from swe_rollout.trajectory import EpisodeId
-from swe_rollout.trajectory_json import from_json, to_json
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.trajectory_json import from_json, to_json
+from swe_rollout.types.turn import FinishReason
 from swe_rollout.viewer.page import Page
 from swe_rollout.viewer.timeline import timeline_page
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.trajectory import Trajectory
 
 _HOSTILE = (
     *("</script><script>alert(1)</script>", "<img src=x onerror=alert(1)>", "]]>--></SCRIPT >"),

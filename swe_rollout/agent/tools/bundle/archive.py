@@ -9,18 +9,16 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from swe_rollout.agent.tools.bundle.manifest import FILE, MANIFEST, Manifest, read_manifest
 from swe_rollout.errors import UsageError
 from swe_rollout.extension import ExtensionError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 SUFFIX: Final = ".bundle"
 MAX_FILES: Final = 256

@@ -10,22 +10,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from swe_rollout.agent.tools.base import Tool, ToolContext, ToolError, Toolset, cut_middle
 from swe_rollout.agent.tools.bundle.archive import Bundle, registered
+from swe_rollout.agent.tools.bundle.manifest import BundledTool
+from swe_rollout.agent.tools.declared import DeclaredSpec
 from swe_rollout.agent.tools.outcome import program_observation
 from swe_rollout.agent.tools.per_sandbox import PerSandbox
 from swe_rollout.extension import ExtensionError
-from swe_rollout.turn import Observation
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from swe_rollout.agent.tools.bundle.manifest import BundledTool
-    from swe_rollout.agent.tools.declared import DeclaredSpec
-    from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.types.turn import Observation
 
 # In some images, programs can't be run from everywhere. A repository may be anywhere, also at /:
 # what git is told to ignore is in no diff.

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from swe_rollout.agent.tools.base import ToolError
+from swe_rollout.agent.tools.claude_code.call import Call
 from swe_rollout.agent.tools.claude_code.files import is_within, real_paths
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.agent.tools.claude_code.call import Call
 
 
 @dataclass(frozen=True, slots=True)

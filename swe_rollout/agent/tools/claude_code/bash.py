@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from swe_rollout.agent.tools.base import Parameter, ParameterType, ToolError, ToolSpec
 from swe_rollout.agent.tools.bash import run_script
@@ -12,11 +12,7 @@ from swe_rollout.agent.tools.claude_code.call import Call, ClaudeCodeTool
 from swe_rollout.agent.tools.claude_code.files import check_path
 from swe_rollout.agent.tools.command_rules import CommandRules
 from swe_rollout.agent.tools.paths import PathKind, look
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.turn import Observation
+from swe_rollout.types.turn import Observation
 
 _LEAST_MS = 100
 

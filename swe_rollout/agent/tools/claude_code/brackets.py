@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import re
 import string
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from swe_rollout.agent.tools.base import ToolError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _ALL: Final = frozenset(chr(code) for code in range(128))
 _NO_TEXT: Final = frozenset("\0\n")

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from swe_rollout.agent.tools.arguments import Arguments
-from swe_rollout.agent.tools.base import Tool, ToolError, ToolSpec, cut_middle, text_argument
+from swe_rollout.agent.tools.base import (
+    Tool,
+    ToolContext,
+    ToolError,
+    ToolSpec,
+    cut_middle,
+    text_argument,
+)
 from swe_rollout.errors import InternalError
-from swe_rollout.turn import Observation
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from swe_rollout.agent.tools.base import ToolContext
-    from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.types.turn import Observation
 
 _LEAST_S = 0.1
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.agent.tools.base import ToolError
+from swe_rollout.agent.tools.claude_code.call import Call
 from swe_rollout.agent.tools.claude_code.globs import Glob
 from swe_rollout.agent.tools.claude_code.walk import (
     REPOSITORY_FOLDERS,
@@ -19,11 +21,6 @@ from swe_rollout.agent.tools.claude_code.walk import (
     walk,
 )
 from swe_rollout.agent.tools.paths import PathKind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from swe_rollout.agent.tools.claude_code.call import Call
 
 _MAX_FILE_BYTES: Final = 64 << 20
 _TOO_LARGE: Final = ("-size", f"+{_MAX_FILE_BYTES // 512}")

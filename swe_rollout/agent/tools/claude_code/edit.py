@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.agent.tools.arguments import Arguments
@@ -12,13 +12,8 @@ from swe_rollout.agent.tools.claude_code.allowed import AllowedFolders
 from swe_rollout.agent.tools.claude_code.call import Call, ClaudeCodeTool, SchemaSpec
 from swe_rollout.agent.tools.claude_code.files import MAX_FILE_BYTES, find, need_file, read, write
 from swe_rollout.agent.tools.claude_code.text import encoded, line_at, snippet
-from swe_rollout.agent.tools.paths import PathKind
+from swe_rollout.agent.tools.paths import PathInfo, PathKind
 from swe_rollout.errors import InternalError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.agent.tools.paths import PathInfo
 
 MAX_EDITS = 100
 _CRLF_NOTE = (

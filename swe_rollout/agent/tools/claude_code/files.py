@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
 
 from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.agent.tools.base import ToolError, readable
+from swe_rollout.agent.tools.claude_code.call import Call
 from swe_rollout.agent.tools.paths import PathInfo, PathKind, look
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.agent.tools.claude_code.call import Call
 
 MAX_FILE_BYTES = 4 << 20
 _MAX_LINES = 100_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.agent.tools.base import Parameter, ToolError, ToolSpec, readable
@@ -19,9 +19,6 @@ from swe_rollout.agent.tools.claude_code.walk import (
     walk,
 )
 from swe_rollout.agent.tools.paths import PathKind
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class Glob(ClaudeCodeTool):

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import fnmatch
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from swe_rollout.agent.tools.base import ToolError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _MAX_LENGTH = 1000
 _MAX_ALTERNATIVES = 64

@@ -6,8 +6,9 @@ prints their lines, of as many files as can be shown.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.agent.tools.base import Parameter, ParameterType, ToolError, ToolSpec, readable
@@ -23,10 +24,7 @@ from swe_rollout.agent.tools.claude_code.matches import (
 )
 from swe_rollout.agent.tools.claude_code.spans import matching_spans
 from swe_rollout.agent.tools.claude_code.text import page
-from swe_rollout.turn import Observation
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from swe_rollout.types.turn import Observation
 
 _MAX_CONTEXT = 100
 _PLAIN: Final = {

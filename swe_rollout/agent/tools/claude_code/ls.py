@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, takewhile
-from typing import TYPE_CHECKING
 
 from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.agent.tools.base import Parameter, ParameterType, ToolError, ToolSpec, readable
@@ -11,9 +11,6 @@ from swe_rollout.agent.tools.claude_code.call import Call, ClaudeCodeTool
 from swe_rollout.agent.tools.claude_code.globs import Glob
 from swe_rollout.agent.tools.claude_code.walk import Walk, named, start_of, walk
 from swe_rollout.agent.tools.paths import PathKind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 _MAX_ENTRIES = 1000
 _MAX_IGNORED = 32

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, takewhile
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.agent.tools.base import ToolError, readable
+from swe_rollout.agent.tools.claude_code.call import Call
+from swe_rollout.agent.tools.claude_code.candidates import Candidates
+from swe_rollout.agent.tools.claude_code.ere import Ere
 from swe_rollout.agent.tools.claude_code.text import MAX_LINE_BYTES, shown_line
 from swe_rollout.agent.tools.marks import new_mark
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from swe_rollout.agent.tools.claude_code.call import Call
-    from swe_rollout.agent.tools.claude_code.candidates import Candidates
-    from swe_rollout.agent.tools.claude_code.ere import Ere
-    from swe_rollout.sandbox.base import ExecResult
+from swe_rollout.sandbox.base import ExecResult
 
 ENV: Final = {"LC_ALL": "C", "GREP_OPTIONS": "", "GREP_COLORS": ""}
 """Text is bytes: in another locale, `grep` would skip files of another encoding."""

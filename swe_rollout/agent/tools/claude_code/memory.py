@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.agent.tools.base import Parameter, ToolError, ToolSpec, readable
@@ -19,9 +19,6 @@ from swe_rollout.agent.tools.claude_code.own_folder import own_folder
 from swe_rollout.agent.tools.claude_code.text import encoded, page
 from swe_rollout.agent.tools.claude_code.walk import Walk, named, walk
 from swe_rollout.agent.tools.paths import PathInfo, PathKind, look
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _INDEX = "index.md"
 _MAX_NOTE_BYTES = 256 << 10

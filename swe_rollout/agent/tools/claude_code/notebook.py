@@ -9,13 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from swe_rollout.agent.tools.base import ToolError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 _BLANK: Final = re.compile(r"[ \t\r\n]*")
 _BOM: Final = "\ufeff"

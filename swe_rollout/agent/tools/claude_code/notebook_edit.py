@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.agent.tools.base import Parameter, ParameterType, ToolError, ToolSpec
@@ -12,9 +12,6 @@ from swe_rollout.agent.tools.claude_code.files import find, write
 from swe_rollout.agent.tools.claude_code.notebook import Notebook
 from swe_rollout.agent.tools.claude_code.notebook_read import load
 from swe_rollout.agent.tools.claude_code.text import encoded
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class NotebookEdit(ClaudeCodeTool):

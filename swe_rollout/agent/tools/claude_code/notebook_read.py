@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
 
 from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.agent.tools.base import Parameter, ParameterType, ToolError, ToolSpec, cut_middle
 from swe_rollout.agent.tools.claude_code.call import Call, ClaudeCodeTool
 from swe_rollout.agent.tools.claude_code.files import find, read
 from swe_rollout.agent.tools.claude_code.notebook import Cell, Notebook, joined
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from swe_rollout.agent.tools.paths import PathInfo
+from swe_rollout.agent.tools.paths import PathInfo
 
 _MAX_OUTPUT_BYTES = 8000
 """Of the outputs of one cell."""

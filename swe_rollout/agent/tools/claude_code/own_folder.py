@@ -6,12 +6,8 @@ the sandbox, also when the worker that uses it is replaced.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from swe_rollout.agent.tools.base import ToolError
-
-if TYPE_CHECKING:
-    from swe_rollout.agent.tools.claude_code.call import Call
+from swe_rollout.agent.tools.claude_code.call import Call
 
 # The repository's top is the first folder upwards that has a .git, as when the diff is taken.
 _FIND = """

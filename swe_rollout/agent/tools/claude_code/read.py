@@ -6,16 +6,13 @@ A file of moderate size is fetched whole; of a larger one only the lines asked f
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.agent.tools.base import Parameter, ParameterType, ToolError, ToolSpec
 from swe_rollout.agent.tools.claude_code.call import Call, ClaudeCodeTool
 from swe_rollout.agent.tools.claude_code.files import MAX_FILE_BYTES, find, need_file
 from swe_rollout.agent.tools.claude_code.text import numbered, page, split_lines
-
-if TYPE_CHECKING:
-    from swe_rollout.agent.tools.paths import PathInfo
+from swe_rollout.agent.tools.paths import PathInfo
 
 PAGE_BYTES = 256 << 10
 _PAGE_LINES = 2000

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.agent.tools.base import readable
+from swe_rollout.agent.tools.claude_code.call import Call
 from swe_rollout.agent.tools.claude_code.files import MAX_FILE_BYTES
 from swe_rollout.agent.tools.claude_code.matches import (
     ENV,
@@ -18,11 +20,6 @@ from swe_rollout.agent.tools.claude_code.matches import (
 )
 from swe_rollout.agent.tools.claude_code.text import shown_line
 from swe_rollout.agent.tools.paths import PathKind, look
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from swe_rollout.agent.tools.claude_code.call import Call
 
 _MAX_FILES: Final = 50
 _MAX_MATCHED_BYTES: Final = 256 << 10

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from swe_rollout.agent.tools.base import ToolError, readable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 MAX_LINE_BYTES = 2000
 _NOTE_BYTES = 240

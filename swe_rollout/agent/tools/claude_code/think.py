@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from swe_rollout.agent.tools.base import Parameter, ToolSpec
-from swe_rollout.agent.tools.claude_code.call import ClaudeCodeTool
-
-if TYPE_CHECKING:
-    from swe_rollout.agent.tools.claude_code.call import Call
+from swe_rollout.agent.tools.claude_code.call import Call, ClaudeCodeTool
 
 
 class Think(ClaudeCodeTool):

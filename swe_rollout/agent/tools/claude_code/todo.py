@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import posixpath
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.agent.tools.arguments import Arguments
@@ -12,9 +13,6 @@ from swe_rollout.agent.tools.base import ToolError, ToolSpec
 from swe_rollout.agent.tools.claude_code.call import Call, ClaudeCodeTool, SchemaSpec
 from swe_rollout.agent.tools.claude_code.own_folder import own_folder
 from swe_rollout.agent.tools.paths import PathKind, look
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _FILE: Final = "todos.json"
 _MAX_TODOS: Final = 100

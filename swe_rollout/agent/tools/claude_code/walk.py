@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.agent.tools.base import ToolError
+from swe_rollout.agent.tools.claude_code.call import Call
 from swe_rollout.agent.tools.claude_code.files import check_path, need_file
-from swe_rollout.agent.tools.paths import PathKind, look
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from swe_rollout.agent.tools.claude_code.call import Call
-    from swe_rollout.agent.tools.paths import PathInfo
+from swe_rollout.agent.tools.paths import PathInfo, PathKind, look
 
 MAX_BYTES = 4 << 20
 """Bytes of names, some 70,000; a tree of more is walked in part."""

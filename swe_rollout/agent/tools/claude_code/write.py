@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.agent.tools.base import Parameter, ToolSpec
@@ -11,9 +11,6 @@ from swe_rollout.agent.tools.claude_code.call import Call, ClaudeCodeTool
 from swe_rollout.agent.tools.claude_code.files import find, need_file_or_nothing, write
 from swe_rollout.agent.tools.claude_code.text import encoded, snippet
 from swe_rollout.agent.tools.paths import PathKind
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _ECHO_LINES = 8
 

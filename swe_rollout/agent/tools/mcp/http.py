@@ -12,30 +12,24 @@ import asyncio
 import logging
 import os
 import socket
+import ssl
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import httpx2
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import CallToolRequest, CallToolRequestParams, CallToolResult
+from mcp_types import CallToolRequest, CallToolRequestParams, CallToolResult, Tool
 from pydantic import ValidationError
 
 from swe_rollout.agent.tools.base import ToolError
-from swe_rollout.agent.tools.mcp.options import ServerTimeoutError
+from swe_rollout.agent.tools.mcp.options import McpOptions, ServerTimeoutError
 from swe_rollout.errors import Boundary, InternalError, PrerequisiteError, first_error
-from swe_rollout.redaction import register
+from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.spec.addresses import refused_address
-
-if TYPE_CHECKING:
-    import ssl
-    from collections.abc import AsyncIterator, Mapping
-
-    from mcp_types import Tool
-
-    from swe_rollout.agent.tools.mcp.options import McpOptions
-    from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.text.redaction import register
 
 MAX_RESPONSE_BYTES: Final = 4 << 20
 MAX_PAGES: Final = 32

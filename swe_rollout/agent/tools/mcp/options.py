@@ -8,8 +8,8 @@ from pydantic import Field, StringConstraints, model_validator
 
 from swe_rollout.agent.tools.base import ToolError
 from swe_rollout.agent.tools.declared import DeclaredSpec, declared_spec
-from swe_rollout.spec.addresses import HttpUrl  # noqa: TC001 - pydantic reads annotations
-from swe_rollout.spec.bounds import Text  # noqa: TC001 - pydantic reads annotations
+from swe_rollout.spec.addresses import HttpUrl
+from swe_rollout.spec.bounds import Text
 from swe_rollout.spec.model import Model
 
 MAX_TOOLS = 128

@@ -6,15 +6,13 @@ are not checked here are dropped, since the server checks them itself.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from mcp_types import Tool
 
 from swe_rollout.agent.tools.declared import KEYWORDS, MAX_DEPTH
 from swe_rollout.agent.tools.mcp.options import PinnedTool
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from mcp_types import Tool
 
 _MAX_NODES: Final = 2000
 """References can make a small schema huge."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mcp_types import (
     AudioContent,
     BlobResourceContents,
     CallToolResult,
+    ContentBlock,
     EmbeddedResource,
     ImageContent,
     ResourceLink,
@@ -16,13 +17,8 @@ from mcp_types import (
     TextResourceContents,
 )
 
-from swe_rollout.agent.tools.base import cut_middle
-from swe_rollout.turn import Observation
-
-if TYPE_CHECKING:
-    from mcp_types import ContentBlock
-
-    from swe_rollout.agent.tools.base import ToolContext
+from swe_rollout.agent.tools.base import ToolContext, cut_middle
+from swe_rollout.types.turn import Observation
 
 MAX_BLOCKS: Final = 1000
 """Pieces of content that are looked at."""

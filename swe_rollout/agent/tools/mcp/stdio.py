@@ -10,29 +10,23 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import structlog
-from mcp_types import CallToolResult, ListToolsResult
+from mcp_types import CallToolResult, ListToolsResult, Tool
 from mcp_types.version import LATEST_HANDSHAKE_VERSION
 from pydantic import ValidationError
 
 from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.agent.tools.base import ToolError
-from swe_rollout.agent.tools.mcp.options import ServerTimeoutError
+from swe_rollout.agent.tools.mcp.options import McpOptions, ServerTimeoutError
 from swe_rollout.agent.tools.mcp.relay import Relay, RelayError, RelayTimeoutError
 from swe_rollout.agent.tools.per_sandbox import PerSandbox
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-
-    from mcp_types import Tool
-
-    from swe_rollout.agent.tools.mcp.options import McpOptions
-    from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.sandbox.base import Sandbox
 
 log = structlog.get_logger()
 

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from mcp_types import CallToolResult
 from pydantic import ValidationError
 
 from swe_rollout.agent.tools.base import Tool, ToolContext, ToolError, Toolset
-from swe_rollout.agent.tools.mcp.options import McpOptions, ServerTimeoutError
+from swe_rollout.agent.tools.declared import DeclaredSpec
+from swe_rollout.agent.tools.mcp.options import McpOptions, PinnedTool, ServerTimeoutError
 from swe_rollout.extension import ExtensionError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from mcp_types import CallToolResult
-
-    from swe_rollout.agent.tools.declared import DeclaredSpec
-    from swe_rollout.agent.tools.mcp.options import PinnedTool
-    from swe_rollout.sandbox.base import Sandbox
-    from swe_rollout.turn import Observation
+from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.types.turn import Observation
 
 
 def mcp(**parameters: object) -> Toolset:

@@ -11,7 +11,7 @@ from swe_rollout.agent.parsers import CALL_FORMATS, parser_for
 from swe_rollout.agent.parsers.base import ToolCallParser
 from swe_rollout.spec.tool_format import ToolFormat
 from swe_rollout.testing.extensions.call_formats import CallFormatContract
-from swe_rollout.turn import CallStatus, ToolCall
+from swe_rollout.types.turn import CallStatus, ToolCall
 
 # A call of Llama or xLAM is the whole answer, and harmony's reasoning is a channel.
 OWN_FORMS = {ToolFormat.LLAMA3, ToolFormat.XLAM, ToolFormat.HARMONY}

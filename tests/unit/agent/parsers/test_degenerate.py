@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from tokenizers import Tokenizer
@@ -20,10 +21,6 @@ from swe_rollout.agent.parsers.base import Reasoning, SampledText
 from swe_rollout.agent.parsers.strict_json import read_json
 from swe_rollout.spec.tool_format import ToolFormat
 from swe_rollout.testing.tiny import tokenizer_path
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
 
 TOOLS = load_probes()[0].tools
 SHORT, LONG = 2048, 8192

@@ -10,7 +10,7 @@ from swe_rollout.agent.parsers import parser_for
 from swe_rollout.agent.parsers.base import Mark, Reasoning, SampledText
 from swe_rollout.agent.tools.base import ToolSpec
 from swe_rollout.spec.tool_format import ToolFormat
-from swe_rollout.turn import CallStatus, ToolCall
+from swe_rollout.types.turn import CallStatus, ToolCall
 
 TOOLS = (ToolSpec("submit", ""),)
 CALL = json.dumps({"name": "submit", "parameters": {}})

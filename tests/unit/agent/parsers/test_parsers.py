@@ -6,8 +6,8 @@ Text goes through the real vocabulary: `Scaffold` becomes control tokens, `Body`
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -20,12 +20,7 @@ from swe_rollout.agent.parsers.base import Mark, Reasoning, SampledText
 from swe_rollout.agent.tools.base import Parameter, ParameterType, ToolSpec
 from swe_rollout.spec.tool_format import ToolFormat
 from swe_rollout.testing.tiny import tokenizer_path
-from swe_rollout.turn import CallStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from swe_rollout.turn import ToolCall
+from swe_rollout.types.turn import CallStatus, ToolCall
 
 TOOLS = (
     ToolSpec("bash", "", (Parameter("command", "", required=True),)),

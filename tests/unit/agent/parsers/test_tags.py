@@ -15,7 +15,7 @@ from swe_rollout.agent.parsers import parser_for
 from swe_rollout.agent.parsers.base import Reasoning, SampledText
 from swe_rollout.agent.tools.base import ToolSpec
 from swe_rollout.spec.tool_format import ToolFormat
-from swe_rollout.turn import CallStatus, ToolCall
+from swe_rollout.types.turn import CallStatus, ToolCall
 from unit.agent.schema_tool import schema_tool
 
 TOOLS = (

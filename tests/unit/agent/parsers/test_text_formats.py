@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import pytest
 from hypothesis import given
@@ -20,10 +20,7 @@ from swe_rollout.agent.tools.base import Parameter, ParameterType, ToolSpec
 from swe_rollout.spec.tool_format import TextFormat
 from swe_rollout.testing.extensions.call_formats import CallFormatContract
 from swe_rollout.testing.tiny import tokenizer_path
-from swe_rollout.turn import CallStatus, ToolCall
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+from swe_rollout.types.turn import CallStatus, ToolCall
 
 EDIT = ToolSpec(
     "edit",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -18,21 +19,15 @@ from rollout_dev.families.vocabulary import control_tokens
 from rollout_dev.parser_probes import family_calls
 from rollout_dev.parser_probes.calls import write_calls
 from rollout_dev.parser_probes.probe_files import load_probes
-from rollout_dev.parser_probes.probes import run_probe
+from rollout_dev.parser_probes.probes import ParserProbe, run_probe
 from swe_rollout.agent.encoding import Body, Encoding, Scaffold
 from swe_rollout.agent.parsers import parser_for
 from swe_rollout.agent.parsers.base import Reasoning, SampledText
 from swe_rollout.agent.tools.base import ToolSpec
 from swe_rollout.spec.tool_format import ToolFormat
 from swe_rollout.testing.tiny import tokenizer_path
-from swe_rollout.turn import CallStatus, ToolCall
+from swe_rollout.types.turn import CallStatus, ToolCall
 from unit.agent.schema_tool import schema_tool
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from rollout_dev.parser_probes.probes import ParserProbe
 
 EDIT = schema_tool(
     text={"type": "string"},

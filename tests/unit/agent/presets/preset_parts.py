@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 from swe_rollout.agent.call_text import write_calls
 from swe_rollout.agent.context import AgentContext
@@ -12,20 +12,16 @@ from swe_rollout.agent.parts import AgentParts
 from swe_rollout.agent.program import AGENTS, run_agent
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.tools import toolbox
-from swe_rollout.instance import Instance
+from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.spec.agent import AgentSpec
 from swe_rollout.spec.limits import Limits
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.testing.tiny import tokenizer_path
-from swe_rollout.trajectory import EpisodeId, StopReason
-from swe_rollout.turn import CallStatus, ToolCall
+from swe_rollout.types.episode import EpisodeId, StopReason
+from swe_rollout.types.instance import Instance
+from swe_rollout.types.turn import CallStatus, ToolCall
 from swe_rollout.worker.assembly import prompts_of
 from unit.agent.agent_parts import Echo, Player, player
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.sandbox.base import Sandbox
 
 
 def call(name: str, **arguments: object) -> ToolCall:

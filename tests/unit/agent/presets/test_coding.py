@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import pytest
 
 from swe_rollout import ToolError, tool
+from swe_rollout.sandbox.base import ExecResult
 from swe_rollout.spec.limits import Limits
-from swe_rollout.trajectory import StopReason
+from swe_rollout.types.episode import StopReason
 from unit.agent.agent_parts import Echo
 from unit.agent.presets.preset_parts import SUBMIT, call, episode, run
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from swe_rollout.sandbox.base import ExecResult
 
 
 @tool

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from swe_rollout import tool
-from swe_rollout.trajectory import StopReason
+from swe_rollout.types.episode import StopReason
 from unit.agent.presets.preset_parts import call, episode, run
 
 

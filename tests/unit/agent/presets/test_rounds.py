@@ -14,8 +14,8 @@ from swe_rollout.spec.limits import Limits
 from swe_rollout.spec.presets import PRESETS
 from swe_rollout.testing.extensions.agents import AgentContract
 from swe_rollout.tokens.branch import BranchKind
-from swe_rollout.trajectory import StopReason
-from swe_rollout.turn import CallStatus
+from swe_rollout.types.episode import StopReason
+from swe_rollout.types.turn import CallStatus
 from unit.agent.agent_parts import Echo
 from unit.agent.presets.preset_parts import SUBMIT, call, episode, run
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from swe_rollout.testing.extensions.tools import MemorySandbox
-from swe_rollout.trajectory import StopReason
+from swe_rollout.types.episode import StopReason
 from unit.agent.agent_parts import Echo
 from unit.agent.presets.preset_parts import SUBMIT, call, episode, run
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from swe_rollout.trajectory import StopReason
+from swe_rollout.types.episode import StopReason
 from unit.agent.agent_parts import Echo
 from unit.agent.presets.preset_parts import episode, run
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from swe_rollout.agent.presets.work import Work, work_of
-from swe_rollout.turn import ToolCall
+from swe_rollout.types.turn import ToolCall
 from unit.agent.presets.preset_parts import SUBMIT, call, create, run, view
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,11 +10,8 @@ from swe_rollout.agent.tools import toolbox
 from swe_rollout.agent.tools.base import ToolContext
 from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.base import MAX_OUTPUT_BYTES, Sandbox
-from swe_rollout.turn import CallStatus, Observation, ToolCall
+from swe_rollout.types.turn import CallStatus, Observation, ToolCall
 from unit.agent.tools.conftest import started
-
-if TYPE_CHECKING:
-    pass
 
 TOOLS = toolbox(["bash", "str_replace_editor", "submit"])
 

@@ -9,7 +9,7 @@ import pytest
 from swe_rollout.agent.tools import toolbox
 from swe_rollout.agent.tools.base import ToolContext
 from swe_rollout.sandbox.base import Sandbox
-from swe_rollout.turn import CallStatus, Observation, ToolCall
+from swe_rollout.types.turn import CallStatus, Observation, ToolCall
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 CODING = toolbox(["coding"])

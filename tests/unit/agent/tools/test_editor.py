@@ -18,7 +18,7 @@ from swe_rollout.agent.tools.undo import MAX_EDITS
 from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.spec.agent import ToolUse
-from swe_rollout.turn import CallStatus, ToolCall
+from swe_rollout.types.turn import CallStatus, ToolCall
 from unit.agent.tools.conftest import started
 
 TOOLS = toolbox(["str_replace_editor", "file_editor"])

@@ -8,7 +8,7 @@ from swe_rollout.agent.tools import load_tool
 from swe_rollout.agent.tools.base import Tool, ToolContext
 from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.spec.agent import ToolUse
-from swe_rollout.turn import Observation
+from swe_rollout.types.turn import Observation
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 TOOL = load_tool("bash_executor")

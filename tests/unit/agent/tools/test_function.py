@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import Callable
+from typing import Annotated, Literal
 
 import pytest
 
@@ -14,14 +15,10 @@ from swe_rollout.agent.tools.base import ToolContext, ToolError
 from swe_rollout.agent.tools.function import FunctionTool, ToolFailedError, tool
 from swe_rollout.errors import SandboxError
 from swe_rollout.extension import ExtensionError
+from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.spec.model import Use
-from swe_rollout.turn import Observation
+from swe_rollout.types.turn import Observation
 from unit.agent.agent_parts import Echo
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from swe_rollout.sandbox.base import Sandbox
 
 CONTEXT = ToolContext(timeout_s=5.0, output_bytes=300)
 

@@ -14,7 +14,7 @@ from swe_rollout.extension import ExtensionError
 from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.spec.agent import ToolUse
 from swe_rollout.testing.extensions.tools import MemorySandbox
-from swe_rollout.turn import CallStatus, Observation, ToolCall
+from swe_rollout.types.turn import CallStatus, Observation, ToolCall
 
 
 class Bounds(Tool):

@@ -17,7 +17,7 @@ from swe_rollout.agent.tools.shell_session import MAX_STATE_BYTES, ShellSession
 from swe_rollout.agent.tools.state import ToolState
 from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.spec.agent import ToolUse
-from swe_rollout.turn import Observation
+from swe_rollout.types.turn import Observation
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),

@@ -9,7 +9,7 @@ import pytest
 from swe_rollout.agent.tools import toolbox
 from swe_rollout.errors import EngineError
 from swe_rollout.spec.limits import Limits
-from swe_rollout.trajectory import StopReason
+from swe_rollout.types.episode import StopReason
 from unit.agent.agent_parts import RENDERER, SUBMIT, Echo, bash, loop_of, player
 from unit.agent.branch_checks import assert_branches_hold
 

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from swe_rollout.grading.parsers import load_parser
 from swe_rollout.grading.program import program
+from swe_rollout.types.instance import Instance
 from unit.datasets.test_formats import LIVE, PRO, R2E, one
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from swe_rollout.instance import Instance
 
 QUOTES = "'\"$(exit 9)`exit 9`\\ EOF"
 RUN_SCRIPT = f"""echo "files: $1"

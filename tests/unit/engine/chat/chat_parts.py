@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
-from swe_rollout.deadline import Deadline
 from swe_rollout.engine.chat.base import (
     AssistantMessage,
     ChatCall,
@@ -20,7 +19,8 @@ from swe_rollout.engine.chat.base import (
     UserMessage,
 )
 from swe_rollout.spec.policy import Sampling
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.deadline import Deadline
+from swe_rollout.types.episode import EpisodeId
 from unit.engine.engine_parts import serving
 
 BASH = ChatTool(

@@ -18,8 +18,8 @@ from swe_rollout.engine.chat.openai import openai_messages, openai_tools
 from swe_rollout.engine.sglang.protocol import InvalidAnswerError
 from swe_rollout.errors import EngineError
 from swe_rollout.extension import ExtensionError
-from swe_rollout.generation import FinishReason
 from swe_rollout.testing.extensions.chat_engines import ChatEngineContract
+from swe_rollout.types.turn import FinishReason
 from unit.engine.chat.chat_parts import request
 
 

@@ -11,7 +11,6 @@ import pytest
 import structlog
 from aiohttp import web
 
-from swe_rollout.deadline import Deadline
 from swe_rollout.engine.chat.base import ChatEngine
 from swe_rollout.engine.chat.http import HttpChatEngine, anthropic_format, openai_format
 from swe_rollout.engine.sglang.protocol import (
@@ -26,6 +25,7 @@ from swe_rollout.engine.sglang.protocol import (
 from swe_rollout.errors import PrerequisiteError, UnreachableError
 from swe_rollout.spec.policy import AnthropicPolicy, OpenaiPolicy
 from swe_rollout.testing.extensions.chat_engines import ChatEngineContract
+from swe_rollout.types.deadline import Deadline
 from unit.engine.chat.chat_parts import ANTHROPIC_BODY, OPENAI_BODY, api, request, sends
 from waits import PATIENCE_S, until
 

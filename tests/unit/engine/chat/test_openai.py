@@ -15,8 +15,8 @@ from swe_rollout.engine.chat.base import ChatCall, ChatUsage
 from swe_rollout.engine.chat.openai import decode_response, encode_request
 from swe_rollout.engine.sglang.protocol import InvalidAnswerError, UnavailableError
 from swe_rollout.errors import EngineError
-from swe_rollout.generation import FinishReason
 from swe_rollout.spec.policy import Sampling
+from swe_rollout.types.turn import FinishReason
 from unit.engine.chat.chat_parts import BASH, OPENAI_BODY, request
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from swe_rollout.engine.pool.affinity import Affinity
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
 
 URLS = [f"http://engine-{number}:30000" for number in range(5)]
 SERVERS = dict.fromkeys(URLS, 0)

@@ -12,7 +12,6 @@ import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from swe_rollout.deadline import Deadline
 from swe_rollout.engine.base import TokenEngine
 from swe_rollout.engine.pool.pool import EnginePool
 from swe_rollout.engine.pool.replica import ReplicaState
@@ -20,6 +19,7 @@ from swe_rollout.engine.scripted.server import ServerOptions, make_app
 from swe_rollout.engine.sglang.protocol import EngineLostError, UnavailableError
 from swe_rollout.errors import InternalError, UnreachableError
 from swe_rollout.spec.policy import SglangPolicy
+from swe_rollout.types.deadline import Deadline
 from unit.engine.engine_parts import (
     QUICK,
     Echo,

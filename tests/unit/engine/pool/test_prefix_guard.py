@@ -8,7 +8,7 @@ import pytest
 
 from swe_rollout.engine.pool.prefix_guard import PrefixGuard
 from swe_rollout.errors import InternalError
-from swe_rollout.generation import FinishReason, Generation
+from swe_rollout.types.turn import FinishReason, Generation
 from unit.engine.engine_parts import request
 
 

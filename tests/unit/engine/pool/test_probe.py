@@ -12,12 +12,12 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from swe_rollout.deadline import Deadline
 from swe_rollout.engine.base import EngineInfo
 from swe_rollout.engine.pool.probe import HealthProbe
 from swe_rollout.engine.pool.replica import ReplicaState
 from swe_rollout.errors import UnreachableError
-from swe_rollout.generation import FinishReason
+from swe_rollout.types.deadline import Deadline
+from swe_rollout.types.turn import FinishReason
 from unit.engine.engine_parts import Echo, pool_of, post, request, served, serving, states
 from waits import spared_s, until
 

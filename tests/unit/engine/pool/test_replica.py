@@ -8,9 +8,9 @@ import socket
 import sys
 
 from checkout import UNIT
-from swe_rollout.deadline import Deadline
 from swe_rollout.engine.pool.pool import EnginePool
 from swe_rollout.engine.pool.replica import ReplicaState
+from swe_rollout.types.deadline import Deadline
 from unit.engine.engine_parts import pool_of, request, states
 from waits import PATIENCE_S, spared_s, until
 

@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from tokenizers import Tokenizer
@@ -19,17 +19,13 @@ from swe_rollout.engine.scripted.engine import ScriptedEngine
 from swe_rollout.engine.scripted.scenarios import CHUNK_BYTES, SCENARIOS, scenario
 from swe_rollout.engine.sglang.protocol import BadRequestError, ContextOverflowError
 from swe_rollout.errors import PrerequisiteError, TaskError, UsageError
-from swe_rollout.generation import FinishReason, WeightSpan
-from swe_rollout.instance import Instance
 from swe_rollout.spec.policy import Sampling, ScriptedPolicy
 from swe_rollout.spec.tool_format import TextFormat, ToolFormat
 from swe_rollout.testing.tiny import tokenizer_path
 from swe_rollout.tokens.log import InputIds
-from swe_rollout.trajectory import EpisodeId, StopReason
-from swe_rollout.turn import CallStatus
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from swe_rollout.types.episode import EpisodeId, StopReason
+from swe_rollout.types.instance import Instance
+from swe_rollout.types.turn import CallStatus, FinishReason, WeightSpan
 
 TOKENIZER = Tokenizer.from_file(str(tokenizer_path() / "tokenizer.json"))
 (END,) = TOKENIZER.encode("<|im_end|>").ids

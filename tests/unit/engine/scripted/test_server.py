@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import httpx
 import pytest
@@ -21,16 +21,13 @@ from swe_rollout.engine.sglang import protocol
 from swe_rollout.engine.sglang.engine import SglangEngine
 from swe_rollout.engine.sglang.responses import decode_response
 from swe_rollout.errors import EngineError
-from swe_rollout.generation import FinishReason, Generation
-from swe_rollout.instance import Instance
 from swe_rollout.spec.policy import Sampling, ScriptedPolicy, SglangPolicy
 from swe_rollout.spec.tool_format import ToolFormat
 from swe_rollout.testing.tiny import tokenizer_path
 from swe_rollout.tokens.log import InputIds
-from swe_rollout.trajectory import EpisodeId
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.instance import Instance
+from swe_rollout.types.turn import FinishReason, Generation
 
 TOKENIZER = Tokenizer.from_file(str(tokenizer_path() / "tokenizer.json"))
 PROMPT: list[int] = TOKENIZER.encode("<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n").ids

@@ -20,8 +20,8 @@ from swe_rollout.engine.sglang.protocol import (
     OversizedResponseError,
 )
 from swe_rollout.errors import PrerequisiteError, UsageError
-from swe_rollout.redaction import MARK
 from swe_rollout.spec.addresses import is_worker
+from swe_rollout.text.redaction import MARK
 from waits import PATIENCE_S
 
 OK = b"HTTP/1.1 200 OK\r\n"

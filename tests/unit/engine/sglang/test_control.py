@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from swe_rollout.deadline import Deadline
 from swe_rollout.engine.pool.replica import ReplicaState
 from swe_rollout.engine.scripted.server import make_app
 from swe_rollout.engine.sglang.control import (
@@ -19,7 +18,8 @@ from swe_rollout.engine.sglang.control import (
     WeightUpdateResult,
     update_weights_on,
 )
-from swe_rollout.generation import FinishReason, WeightSpan
+from swe_rollout.types.deadline import Deadline
+from swe_rollout.types.turn import FinishReason, WeightSpan
 from unit.engine.engine_parts import Echo, pool_of, request, served, serving, states
 from waits import PATIENCE_S, spared_s, until
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import pytest
 from aiohttp import web
 
-from swe_rollout.deadline import Deadline
 from swe_rollout.engine.base import GenerateRequest, TokenEngine
 from swe_rollout.engine.sglang.engine import SglangEngine
 from swe_rollout.engine.sglang.protocol import (
@@ -26,11 +25,9 @@ from swe_rollout.engine.sglang.protocol import (
 from swe_rollout.errors import EngineError, InternalError, PrerequisiteError, UnreachableError
 from swe_rollout.spec.policy import Sampling, SglangPolicy
 from swe_rollout.tokens.log import InputIds
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.deadline import Deadline
+from swe_rollout.types.episode import EpisodeId
 from waits import PATIENCE_S, spared_s
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 VOCAB_SIZE = 10
 REQUEST = GenerateRequest(

@@ -6,7 +6,6 @@ import json
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -15,14 +14,12 @@ from checkout import SHARED
 from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.engine.sglang import protocol, responses
 from swe_rollout.engine.sglang.responses import decode_response
-from swe_rollout.generation import FinishReason, Generation, WeightSpan
+from swe_rollout.errors import EngineError
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.tokens.log import InputIds
 from swe_rollout.tokens.replay import ReplayRequest
-from swe_rollout.trajectory import EpisodeId
-
-if TYPE_CHECKING:
-    from swe_rollout.errors import EngineError
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.turn import FinishReason, Generation, WeightSpan
 
 REQUEST = GenerateRequest(
     episode=EpisodeId("job", "task", 3),

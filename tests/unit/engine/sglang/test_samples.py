@@ -18,8 +18,8 @@ from swe_rollout.engine.pool.probe import Loads
 from swe_rollout.engine.sglang import protocol
 from swe_rollout.engine.sglang.responses import decode_response
 from swe_rollout.errors import EngineError
-from swe_rollout.generation import FinishReason, Generation
 from swe_rollout.tokens.log import InputIds
+from swe_rollout.types.turn import FinishReason, Generation
 from unit.engine.engine_parts import request
 
 SAMPLES = Path(os.environ.get("SWE_ROLLOUT_SGLANG_SAMPLES") or SHARED / "sglang" / "samples")

@@ -19,11 +19,11 @@ from swe_rollout.engine.transformers.engine import TransformersEngine
 from swe_rollout.engine.transformers.sampling import log_softmax
 from swe_rollout.engine.transformers.scheduler import PREFILL_TOKENS
 from swe_rollout.errors import EngineError, UnreachableError
-from swe_rollout.generation import FinishReason
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.testing.extensions.engines import EngineContract
 from swe_rollout.tokens.log import InputIds
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.turn import FinishReason
 
 VOCAB = 50
 END = 49

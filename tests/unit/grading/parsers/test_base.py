@@ -9,7 +9,7 @@ import pytest
 
 from swe_rollout.errors import Boundary, GraderError
 from swe_rollout.grading.parsers.base import LogParser, NamedLogParser, Result
-from swe_rollout.verdict import TestStatus
+from swe_rollout.types.verdict import TestStatus
 
 
 def lazy(_: str) -> Iterator[Result]:

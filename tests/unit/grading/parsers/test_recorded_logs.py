@@ -16,8 +16,8 @@ from checkout import DATA
 from swe_rollout.datasets.official_parsers import parser_of
 from swe_rollout.grading import rules
 from swe_rollout.grading.parsers import load_parser
-from swe_rollout.instance import Expected, Rule
-from swe_rollout.verdict import VerdictStatus
+from swe_rollout.types.instance import Expected, Rule
+from swe_rollout.types.verdict import VerdictStatus
 
 LOGS = DATA / "eval-logs"
 

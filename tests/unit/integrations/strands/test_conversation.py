@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from swe_rollout.engine.sglang import protocol
 from swe_rollout.errors import UsageError
-from swe_rollout.generation import FinishReason
 from swe_rollout.integrations.strands.conversation import Conversation, TurnInput
 from swe_rollout.integrations.strands.exceptions import HistoryError
 from swe_rollout.integrations.strands.messages import NewMessages
@@ -16,6 +15,7 @@ from swe_rollout.integrations.strands.sampling import TurnSampling
 from swe_rollout.integrations.strands.tools import read_tools
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.tokens.replay import Recording
+from swe_rollout.types.turn import FinishReason
 from trainers.strands.policies import Part, SayingEngine, call, renderer
 
 BASH = read_tools(

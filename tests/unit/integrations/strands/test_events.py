@@ -2,10 +2,9 @@ from __future__ import annotations
 
 import json
 
-from swe_rollout.generation import FinishReason
 from swe_rollout.integrations.strands.conversation import SaidTurn
 from swe_rollout.integrations.strands.events import INVALID_CALL, events_of
-from swe_rollout.turn import CallStatus, ToolCall
+from swe_rollout.types.turn import CallStatus, FinishReason, ToolCall
 
 GOOD = ToolCall(CallStatus.OK, "…", "bash", {"command": "é"})
 BAD = ToolCall(CallStatus.INVALID_JSON, "{", "bash", problem="not run: no JSON")

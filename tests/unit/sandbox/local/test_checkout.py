@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,14 +11,11 @@ from swe_rollout.errors import PrerequisiteError
 from swe_rollout.sandbox.base import Role, SandboxRequest
 from swe_rollout.sandbox.local import bubblewrap
 from swe_rollout.sandbox.local.checkout import Checkout
-from swe_rollout.sandbox.local.environment import read_environment
+from swe_rollout.sandbox.local.environment import Environment, read_environment
 from swe_rollout.sandbox.local.provider import LocalProvider
 from swe_rollout.spec.sandbox import LocalSandbox
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
 from unit.sandbox.local.checkout_parts import commit, git, make_environment, write
-
-if TYPE_CHECKING:
-    from swe_rollout.sandbox.local.environment import Environment
 
 REQUEST = SandboxRequest(EpisodeId("j", "i", 0), Role.GRADER, "official:1", "/testbed")
 

@@ -23,7 +23,7 @@ import asyncio, sys
 from swe_rollout.sandbox.base import Role, SandboxRequest
 from swe_rollout.sandbox.local.provider import LocalProvider
 from swe_rollout.spec.sandbox import LocalSandbox
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
 
 async def main():
     spec = LocalSandbox(images=sys.argv[1], isolation=sys.argv[2])

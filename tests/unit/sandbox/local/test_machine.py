@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from swe_rollout.sandbox.local import machine
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 pytestmark = pytest.mark.threat(point=3)
 VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,10 +12,7 @@ from swe_rollout.sandbox.local import bubblewrap, namespace
 from swe_rollout.sandbox.local.images import image_folder
 from swe_rollout.sandbox.local.provider import LocalProvider
 from swe_rollout.spec.sandbox import LocalSandbox
-from swe_rollout.trajectory import EpisodeId
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from swe_rollout.types.episode import EpisodeId
 
 pytestmark = pytest.mark.skipif(
     bool(bubblewrap.refusal()), reason="needs bubblewrap: apt-get install bubblewrap"

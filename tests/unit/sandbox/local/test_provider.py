@@ -8,9 +8,10 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import pytest
 
@@ -23,11 +24,8 @@ from swe_rollout.sandbox.local.folder import own_name
 from swe_rollout.sandbox.local.images import LocalImage, Mount, cache_dir, image_folder, save_image
 from swe_rollout.sandbox.local.provider import LocalProvider
 from swe_rollout.spec.sandbox import LocalSandbox
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
 from waits import PATIENCE_S, block_until, until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
 
 needs_bubblewrap = pytest.mark.skipif(
     bool(bubblewrap.refusal()), reason="needs `apt-get install bubblewrap`"
@@ -330,7 +328,7 @@ async def test_our_own_death_ends_the_sandbox_and_leaves_no_group(tmp_path: Path
     )
     (tmp_path / "tests_request.py").write_text(
         "from swe_rollout.sandbox.base import Role, SandboxRequest\n"
-        "from swe_rollout.trajectory import EpisodeId\n"
+        "from swe_rollout.types.trajectory import EpisodeId\n"
         "request = SandboxRequest(episode=EpisodeId(job='j', instance='i', sample=0), "
         "role=Role.AGENT, image='swe-rollout/one:1', workdir='/testbed')\n"
     )

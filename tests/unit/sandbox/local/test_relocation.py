@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from swe_rollout.sandbox.local.relocation import relocate
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_scripts_and_editable_installs_are_corrected_and_nothing_else(tmp_path: Path) -> None:

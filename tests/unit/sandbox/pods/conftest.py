@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import pytest
 from aiohttp import web
@@ -17,12 +18,8 @@ from swe_rollout.sandbox.pods.launch import PodLaunch
 from swe_rollout.sandbox.pods.pod_spec import RUN_LABEL, RunIdentity, pod_manifest
 from swe_rollout.sandbox.pods.running import PodRuntime
 from swe_rollout.spec.sandbox import PodSandbox
-from swe_rollout.trajectory import EpisodeId
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from unit.conftest import Connect
+from swe_rollout.types.episode import EpisodeId
+from unit.conftest import Connect
 
 REQUEST = SandboxRequest(EpisodeId("job", "one", 0), Role.AGENT, "image:1", "/")
 READY = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -21,10 +21,8 @@ from swe_rollout.sandbox.pods.running import PodRuntime, RunningPod
 from swe_rollout.sandbox.session.frames import SupervisorState
 from swe_rollout.sandbox.session.keys import SessionLife
 from swe_rollout.spec.sandbox import PodSandbox
+from unit.conftest import Connect
 from unit.sandbox.pods.conftest import READY, REQUEST, UNSCHEDULABLE
-
-if TYPE_CHECKING:
-    from unit.conftest import Connect
 
 OWNER = RunIdentity("run", "now")
 SELECTOR = f"{RUN_LABEL}=run"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -21,11 +22,7 @@ from swe_rollout.sandbox.session.channel import (
     StreamLostError,
     SupervisorGoneError,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from unit.conftest import Connect
+from unit.conftest import Connect
 
 POD = Pod(metadata=Metadata(name="p", namespace="default", uid="u"))
 EXPIRED = {

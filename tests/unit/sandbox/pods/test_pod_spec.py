@@ -22,7 +22,7 @@ from swe_rollout.sandbox.pods.pod_spec import (
 )
 from swe_rollout.spec.pod_template import PodTemplate
 from swe_rollout.spec.sandbox import PodSandbox, Resources
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
 
 OWNER = RunIdentity(run="0123456789ab", started="2026-11-20T10:00:00+00:00")
 UID = "5c3b7ddc-0d2b-4f59-a2f8-77a5d1c1a001"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -13,10 +13,8 @@ from swe_rollout.cluster.objects import Metadata, Pod, PodStatus
 from swe_rollout.cluster.watch import PodWatch
 from swe_rollout.sandbox.pods import reaper as pod_reaper
 from swe_rollout.sandbox.pods.reaper import PodReaper
+from unit.conftest import Connect
 from waits import until
-
-if TYPE_CHECKING:
-    from unit.conftest import Connect
 
 SELECTOR = "swe-rollout.dev/run=r1"
 

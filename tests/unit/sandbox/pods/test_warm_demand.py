@@ -5,7 +5,7 @@ from __future__ import annotations
 from swe_rollout.sandbox.base import Role, SandboxRequest
 from swe_rollout.sandbox.pods.warm_demand import WarmDemand
 from swe_rollout.spec.sandbox import WarmPods
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
 
 
 def request(sample: int, image: str = "a") -> SandboxRequest:

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
 
 from contract.cut_channel import CutStreamOpener
+from swe_rollout.cluster.objects import Pod
 from swe_rollout.cluster.watch import PodWatch
 from swe_rollout.sandbox.base import Role, SandboxRequest
 from swe_rollout.sandbox.pods import warm_pool
@@ -25,15 +28,9 @@ from swe_rollout.sandbox.pods.warm_pool import WarmPool
 from swe_rollout.sandbox.pods.warm_spec import WAITING, WARM_LABEL
 from swe_rollout.sandbox.session.session import Session
 from swe_rollout.spec.sandbox import PodSandbox, WarmPods
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
+from unit.conftest import Connect
 from waits import PATIENCE_S, until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from swe_rollout.cluster.objects import Pod
-    from unit.conftest import Connect
 
 READY = {
     "phase": "Running",

@@ -15,7 +15,7 @@ from swe_rollout.cluster.objects import Metadata, Pod
 from swe_rollout.sandbox.base import Role, SandboxRequest
 from swe_rollout.sandbox.pods import pod_spec, warm_spec
 from swe_rollout.spec.sandbox import PodSandbox
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
 
 JOB = OwnerReference("swe-rollout.dev/v1alpha1", "RolloutJob", "nightly", "u1")
 OWNER = pod_spec.RunIdentity(run="0123456789ab", started="2026-11-20T10:00:00+00:00", job=JOB)

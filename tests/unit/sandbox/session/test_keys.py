@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from swe_rollout.errors import PrerequisiteError
-from swe_rollout.redaction import secrets_in
 from swe_rollout.sandbox.session.keys import VARIABLE, SessionKeys, SessionLife
 from swe_rollout.sandbox.session.seal import (
     HEADER_BYTES,
@@ -15,6 +14,7 @@ from swe_rollout.sandbox.session.seal import (
     Side,
     parse_header,
 )
+from swe_rollout.text.redaction import secrets_in
 
 SECRET = "0123456789abcdef" * 4
 

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from swe_rollout.deadline import Deadline
 from swe_rollout.sandbox.session import outage
 from swe_rollout.sandbox.session.outage import OutageClocks
+from swe_rollout.types.deadline import Deadline
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
@@ -14,9 +14,6 @@ from swe_rollout.sandbox.session.frames import RequestKind, ResponseKind
 from swe_rollout.sandbox.session.seal import HEADER_BYTES, Frame, FrameSeal, Side, parse_header
 from swe_rollout.sandbox.session.session import Session
 from waits import PATIENCE_S
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _READY = b"swe-rollout 3 ready\n"
 _WORDS = 20

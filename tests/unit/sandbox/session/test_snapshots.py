@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 import errno
 import struct
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import pytest
 
 from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.base import ExecResult
+from swe_rollout.sandbox.session.client import SupervisorClient
 from swe_rollout.sandbox.session.frames import RequestKind
 from swe_rollout.sandbox.session.snapshots import SessionSnapshots
-
-if TYPE_CHECKING:
-    from swe_rollout.sandbox.session.client import SupervisorClient
-    from swe_rollout.sandbox.session.walk import Walk
+from swe_rollout.sandbox.session.walk import Walk
 
 _TRACK, _CHANGES, _RESTORE = RequestKind.TRACK, RequestKind.CHANGES, RequestKind.RESTORE
 _DONE = ExecResult(0, b"E", struct.pack("<QQQQQ", 1, 0, 1, 0, 0), stdout_bytes=1)

@@ -8,8 +8,8 @@ import platform
 import subprocess
 import time
 import tracemalloc
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,9 +20,6 @@ from swe_rollout.sandbox.local.pipe_channel import PipeChannel
 from swe_rollout.sandbox.session import bootstrap
 from swe_rollout.sandbox.session.session import Session
 from waits import PATIENCE_S
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Sequence
 
 _NAMESPACES = (
     *("bwrap", "--unshare-user", "--uid", "0", "--gid", "0", "--cap-drop", "ALL"),

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import pytest
 
 from rollout_dev.codegen.failures_reference import EVIDENCE, HANDLING, failures_page, types
 from swe_rollout.errors import Boundary, EpisodeError, SandboxDestroyedError
-from swe_rollout.trajectory import Failure
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from swe_rollout.types.episode import Failure
 
 
 def names(kinds: Sequence[type[EpisodeError]]) -> set[str]:

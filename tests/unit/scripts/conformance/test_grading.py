@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from checkout import DATA
 from rollout_dev.conformance.grading import main
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LOG = ">>>>> Start Test Output\nPASSED t.py::a\nFAILED t.py::b - x\n>>>>> End Test Output\n"
 

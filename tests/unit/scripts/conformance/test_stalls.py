@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+
+import pytest
 
 from rollout_dev.conformance.attacks import stalls
 from waits import until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import pytest
 
 
 def _compute(seconds: float) -> None:

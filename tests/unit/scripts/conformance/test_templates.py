@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from rollout_dev import families
 from rollout_dev.conformance import templates
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.threat(point=15)
 

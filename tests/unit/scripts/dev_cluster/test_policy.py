@@ -5,16 +5,14 @@ from __future__ import annotations
 import http.client
 import json
 import queue
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Iterator
+from typing import NoReturn
 
 import pytest
 
 from rollout_dev.dev_cluster.api import Api, ExpiredError, Json
 from rollout_dev.dev_cluster.errors import ScriptError
 from rollout_dev.dev_cluster.policy import Mirror, NetworkPolicy, PolicyPod, open_addresses
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def policy(selector: Json, *, egress: list[Json] | None = None) -> NetworkPolicy:

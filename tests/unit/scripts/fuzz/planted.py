@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from rollout_dev.fuzz.surface import Shape, Surface, promise
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _KEPT: list[bytes] = []
 

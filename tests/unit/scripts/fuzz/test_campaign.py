@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,9 +11,6 @@ from rollout_dev.fuzz.campaign import ChildProcess, run_surface
 from rollout_dev.fuzz.minimise import minimised
 from rollout_dev.fuzz.mutate import MOST_BYTES, Mutator
 from rollout_dev.fuzz.surfaces import SURFACES, load
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytest.importorskip("mcp_types", reason="pip install 'swe-rollout[mcp]' to run these tests")
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from rollout_dev.fuzz import cases
 from rollout_dev.fuzz.child import run_one
 from rollout_dev.fuzz.surfaces import SURFACES, load
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytest.importorskip("mcp_types", reason="pip install 'swe-rollout[mcp]' to run these tests")
 KEPT = cases.cases()

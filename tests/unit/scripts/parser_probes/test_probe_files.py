@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +12,6 @@ from rollout_dev.parser_probes.probe_files import load_probes
 from rollout_dev.parser_probes.probes import run_probe
 from swe_rollout.errors import UsageError
 from swe_rollout.testing.tiny import tokenizer_path
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PLAIN = {"name": "x", "format": "hermes", "tools": [], "text": "hi", "expect": []}
 TOOL = {"type": "function", "function": {"name": "submit"}}

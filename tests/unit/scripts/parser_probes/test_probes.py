@@ -11,7 +11,7 @@ from rollout_dev.parser_probes.probes import ParserProbe, run_probe
 from swe_rollout.agent.parsers import parser_for
 from swe_rollout.agent.parsers.base import Reasoning, SampledText
 from swe_rollout.spec.tool_format import ToolFormat
-from swe_rollout.turn import CallStatus
+from swe_rollout.types.turn import CallStatus
 
 PROBES = load_probes()
 

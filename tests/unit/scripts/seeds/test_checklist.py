@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from checkout import ROOT
 from rollout_dev.seeds.checklist import load_rows
 from rollout_dev.seeds.tests_in import missing_tests
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_every_test_of_the_checklist_exists() -> None:

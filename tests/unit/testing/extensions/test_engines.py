@@ -9,12 +9,12 @@ from tokenizers import Tokenizer
 
 from swe_rollout.engine.base import TokenEngine
 from swe_rollout.engine.scripted.engine import ScriptedEngine
-from swe_rollout.instance import Instance
 from swe_rollout.spec.policy import ScriptedPolicy
 from swe_rollout.spec.tool_format import ToolFormat
 from swe_rollout.testing.extensions.engines import EngineContract
 from swe_rollout.testing.tiny import tokenizer_path
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.instance import Instance
 
 TOKENIZER = Tokenizer.from_file(str(tokenizer_path() / "tokenizer.json"))
 OPENING = "<|im_start|>assistant\n"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -11,18 +12,13 @@ from rollout_dev import families
 from swe_rollout.agent.encoding import Scaffold
 from swe_rollout.agent.parsers import parser_for
 from swe_rollout.agent.renderer import Rendered, Renderer
+from swe_rollout.agent.tools.base import ToolSpec
 from swe_rollout.spec.tool_format import ToolFormat
 from swe_rollout.testing.tiny import tokenizer_path
 from swe_rollout.testing.tokens import model
 from swe_rollout.testing.tokens.conformance import check_conformance
 from swe_rollout.testing.tokens.subjects import TokenLogSubject, fake_logprobs
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from swe_rollout.agent.tools.base import ToolSpec
-    from swe_rollout.turn import ToolCall
+from swe_rollout.types.turn import ToolCall
 
 SOME = ("qwen3_5", "glm4_5", "kimi_k2", "llama3", "gpt_oss")
 TINY = str(tokenizer_path())

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from swe_rollout.agent.dialect import assistant_message, messages, result_messages
+from swe_rollout.agent.prompts import Message
 from swe_rollout.agent.renderer import Renderer
+from swe_rollout.agent.tools.base import ToolSpec
 from swe_rollout.testing.tiny import tokenizer_path
 from swe_rollout.testing.tokens.model import ModelUnderTest
 from swe_rollout.testing.tokens.subjects import (
@@ -13,13 +15,7 @@ from swe_rollout.testing.tokens.subjects import (
     inject_control_tokens,
     play_conversation,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from swe_rollout.agent.prompts import Message
-    from swe_rollout.agent.tools.base import ToolSpec
-    from swe_rollout.turn import ToolCall
+from swe_rollout.types.turn import ToolCall
 
 
 class _Rerender:

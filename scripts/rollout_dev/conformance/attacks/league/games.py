@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from rollout_dev.conformance.attacks.league.policies import prelude
-from rollout_dev.conformance.attacks.league.systems import Graded, Played
+from rollout_dev.conformance.attacks.league.policies import Policy, prelude
+from rollout_dev.conformance.attacks.league.systems import Graded, Played, System
+from rollout_dev.conformance.attacks.sites import Site
 from swe_rollout.errors import EpisodeError, SandboxError
 from swe_rollout.sandbox import repository
+from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.sandbox.repository import Patch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from rollout_dev.conformance.attacks.league.policies import Policy
-    from rollout_dev.conformance.attacks.league.systems import System
-    from rollout_dev.conformance.attacks.sites import Site
-    from swe_rollout.instance import Instance
-    from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.types.instance import Instance
 
 _KNOWN = "/tmp/known"  # noqa: S108 (in a sandbox)
 _PATCH = "/tmp/patch"  # noqa: S108

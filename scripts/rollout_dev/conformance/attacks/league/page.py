@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rollout_dev.conformance.attacks.league.games import Game
+from rollout_dev.conformance.attacks.league.games import Game
 
 _HEAD: Final = """\
 # The attack league

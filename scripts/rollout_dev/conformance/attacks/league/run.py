@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from rollout_dev.conformance.attacks.league.games import play
+from rollout_dev.conformance.attacks.league.games import Game, play
 from rollout_dev.conformance.attacks.league.page import render
 from rollout_dev.conformance.attacks.league.policies import load_policies
-from rollout_dev.conformance.attacks.league.systems import InSandbox, Ours, SweBench
+from rollout_dev.conformance.attacks.league.systems import InSandbox, Ours, SweBench, System
 from rollout_dev.conformance.attacks.sites import local_site
 from rollout_dev.report import Report, Row
 from swe_rollout.grading.grader import Grader
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-
-    from rollout_dev.conformance.attacks.league.games import Game
-    from rollout_dev.conformance.attacks.league.systems import System
 
 PAGE: Final = Path(__file__).parents[5] / "docs/reference/attacks.md"
 TESTS_S: Final = 300.0

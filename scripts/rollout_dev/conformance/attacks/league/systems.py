@@ -8,24 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Final, Protocol
+from pathlib import Path
+from typing import ClassVar, Final, Protocol
 
+from rollout_dev.conformance.attacks.sites import Site
 from swe_rollout.errors import SandboxError
 from swe_rollout.grading import rules
+from swe_rollout.grading.grader import Grader
 from swe_rollout.grading.parsers import load_parser
 from swe_rollout.sandbox import repository
-from swe_rollout.sandbox.base import Role, SandboxRequest
+from swe_rollout.sandbox.base import ExecResult, Role, Sandbox, SandboxRequest
 from swe_rollout.sandbox.patch_text import touched_paths
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from rollout_dev.conformance.attacks.sites import Site
-    from swe_rollout.grading.grader import Grader
-    from swe_rollout.sandbox.base import ExecResult, Sandbox
-    from swe_rollout.sandbox.repository import Patch
+from swe_rollout.sandbox.repository import Patch
 
 _TESTS_S: Final = 60.0
 _SWEBENCH_S: Final = 300.0

@@ -6,10 +6,8 @@ it uses plain torch. So every name exists here, and calling one raises an error 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
+from typing import NoReturn
 
 __version__ = "0.0.0"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
@@ -17,11 +17,8 @@ from swe_rollout.sandbox.base import Role, Sandbox, SandboxRequest
 from swe_rollout.sandbox.local.images import LocalImage, Mount, image_folder, save_image
 from swe_rollout.sandbox.local.provider import LocalProvider
 from swe_rollout.spec.sandbox import LocalSandbox
-from swe_rollout.trajectory import EpisodeId
-from swe_rollout.turn import CallStatus, Observation, ToolCall
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.turn import CallStatus, Observation, ToolCall
 
 
 def folder_of(sandbox: Sandbox) -> Path:

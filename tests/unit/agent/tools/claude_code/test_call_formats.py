@@ -11,7 +11,7 @@ from swe_rollout.agent.tools import toolbox
 from swe_rollout.agent.tools.claude_code import CLAUDE_CODE
 from swe_rollout.spec.model import Use
 from swe_rollout.spec.tool_format import ToolFormat
-from swe_rollout.turn import CallStatus, ToolCall
+from swe_rollout.types.turn import CallStatus, ToolCall
 
 SPECS = toolbox(CLAUDE_CODE).specs
 EDITS = [

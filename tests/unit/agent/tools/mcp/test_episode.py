@@ -22,7 +22,6 @@ from swe_rollout.agent.tools import toolbox
 from swe_rollout.agent.tools.mcp.options import McpOptions
 from swe_rollout.agent.tools.mcp.pin import pinned
 from swe_rollout.agent.tools.mcp.stdio import StdioServer
-from swe_rollout.instance import Instance
 from swe_rollout.sandbox import repository
 from swe_rollout.sandbox.base import Role, Sandbox, SandboxRequest
 from swe_rollout.sandbox.local import bubblewrap
@@ -32,8 +31,9 @@ from swe_rollout.spec.agent import ToolUse
 from swe_rollout.spec.limits import Limits
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.spec.sandbox import LocalSandbox
-from swe_rollout.trajectory import StopReason
-from swe_rollout.turn import Turn
+from swe_rollout.types.episode import StopReason
+from swe_rollout.types.instance import Instance
+from swe_rollout.types.turn import Turn
 from unit.agent.agent_parts import EPISODE, RENDERER, SUBMIT, Player, encode, player
 from unit.agent.tools.conftest import started
 from unit.agent.tools.mcp.mcp_parts import ODD_SERVER, SDK_SERVER

@@ -18,10 +18,10 @@ from swe_rollout.agent.tools.mcp.options import McpOptions
 from swe_rollout.agent.tools.mcp.tool import read_options, server_tools
 from swe_rollout.errors import PrerequisiteError
 from swe_rollout.extension import ExtensionError
-from swe_rollout.redaction import redact
 from swe_rollout.spec.addresses import is_worker
 from swe_rollout.testing.extensions.tools import MemorySandbox
-from swe_rollout.turn import Observation
+from swe_rollout.text.redaction import redact
+from swe_rollout.types.turn import Observation
 from unit.agent.tools.mcp.mcp_parts import http_server
 from waits import PATIENCE_S
 

@@ -17,7 +17,7 @@ from swe_rollout.agent.tools.mcp.stdio import StdioServer
 from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.testing.extensions.tools import MemorySandbox
-from swe_rollout.turn import Observation
+from swe_rollout.types.turn import Observation
 from unit.agent.tools.mcp.mcp_parts import odd_tool, options
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -17,11 +17,11 @@ import structlog
 
 from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.context import Attempt
-from swe_rollout.instance import Instance
-from swe_rollout.logs import processors, shared_context
 from swe_rollout.observer import Observer
 from swe_rollout.recorder import Recorder
-from swe_rollout.trajectory import EpisodeId
+from swe_rollout.text.logs import processors, shared_context
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.instance import Instance
 
 pytestmark = pytest.mark.threat(point=21)
 

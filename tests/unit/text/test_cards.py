@@ -9,11 +9,11 @@ from html.parser import HTMLParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swe_rollout.cards import ROWS, Table, card
 from swe_rollout.errors import Boundary
 from swe_rollout.store.summary import InstanceSummary, JobSummary
+from swe_rollout.text.cards import ROWS, Table, card
 from swe_rollout.training.groups import FailedSample, Group
-from swe_rollout.trajectory import Trajectory
+from swe_rollout.types.trajectory import Trajectory
 from unit.export.export_parts import failed, trajectory
 
 TAGS = {"div", "b", "table", "tr", "td", "th", "details", "summary", "pre"}

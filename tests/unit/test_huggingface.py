@@ -14,7 +14,7 @@ import pytest
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.engine.scripted.engine import ScriptedEngine
 from swe_rollout.errors import PrerequisiteError
-from swe_rollout.hub import cached_file, check_source, is_path
+from swe_rollout.huggingface import cached_file, check_source, is_path
 from swe_rollout.spec.policy import ScriptedPolicy
 from swe_rollout.testing.tiny import tokenizer_path
 
@@ -60,7 +60,7 @@ def test_a_hub_that_never_responds_is_given_up_soon(monkeypatch: pytest.MonkeyPa
         raise OSError
 
     monkeypatch.setattr(socket, "create_connection", hang)
-    monkeypatch.setattr("swe_rollout.hub._PATIENCE_S", 0.1)
+    monkeypatch.setattr("swe_rollout.huggingface._PATIENCE_S", 0.1)
     with pytest.raises(PrerequisiteError, match="does not respond"):
         check_source("some/model")
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swe_rollout.quarantine import MAX_LINE_BYTES, BadRow, Finding, GoldTimes
-from swe_rollout.verdict import TestStatus
+from swe_rollout.types.bad_rows import MAX_LINE_BYTES, BadRow, Finding, GoldTimes
+from swe_rollout.types.verdict import TestStatus
 
 ROW = BadRow(
     "a__b-1",

@@ -11,17 +11,13 @@ import os
 import re
 import socket
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from swe_rollout.errors import PrerequisiteError
-from swe_rollout.paths import why_missing
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from swe_rollout.errors import PrerequisiteError, why_missing
 
 _HUB = "https://huggingface.co"
 _PATIENCE_S = 5.0

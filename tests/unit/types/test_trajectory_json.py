@@ -19,24 +19,22 @@ from hypothesis import strategies as st
 from checkout import ROOT
 from ratios import cpu_ratio
 from swe_rollout.errors import Boundary
-from swe_rollout.generation import FinishReason, WeightSpan
 from swe_rollout.tokens.branch import Branch, BranchKind
 from swe_rollout.tokens.log import RequestProof, Segment, SegmentKind, nullable
 from swe_rollout.tokens.replay import RoutedExperts, SamplingMask
-from swe_rollout.trajectory import (
-    ChatLine,
-    ChatRecord,
-    EpisodeId,
-    Failure,
-    Resumption,
-    StopReason,
-    Timing,
-    TokenPath,
-    Trajectory,
+from swe_rollout.types.episode import EpisodeId, Failure, Resumption, StopReason, Timing
+from swe_rollout.types.trajectory import ChatLine, ChatRecord, TokenPath, Trajectory
+from swe_rollout.types.trajectory_json import from_json, to_json
+from swe_rollout.types.turn import (
+    CallStatus,
+    FinishReason,
+    Observation,
+    TokenSpan,
+    ToolCall,
+    Turn,
+    WeightSpan,
 )
-from swe_rollout.trajectory_json import from_json, to_json
-from swe_rollout.turn import CallStatus, Observation, TokenSpan, ToolCall, Turn
-from swe_rollout.verdict import (
+from swe_rollout.types.verdict import (
     Reward,
     RewardTerm,
     TestReport,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from swe_rollout.visible import escaped, one_line, visible
+from swe_rollout.text.escaping import escaped, one_line, visible
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Turn: one generation of an episode, its tool calls and what came of them."""
+"""Turn: one generation of the policy, its tool calls and the observations that answered them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,39 @@ from enum import StrEnum
 from typing import Any
 
 # msgspec reads the annotations of these classes at run time.
-from swe_rollout.generation import FinishReason, WeightSpan  # noqa: TC001
-from swe_rollout.tokens.log import RequestProof  # noqa: TC001
+from swe_rollout.tokens.log import RequestProof
+from swe_rollout.tokens.replay import ReplayRows
+
+
+class FinishReason(StrEnum):
+    """Why one generation ended, in SGLang's terms."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    ABORT = "abort"
+
+
+@dataclass(frozen=True, slots=True)
+class WeightSpan:
+    """The weight version that sampled output tokens `[start, end)` of a generation."""
+
+    version: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """The output of one engine call, as the engine reported it."""
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    finish_reason: FinishReason
+    prompt_tokens: int
+    cached_tokens: int = 0
+    weight_versions: tuple[WeightSpan, ...] = ()
+    replay: ReplayRows | None = None
+    """Replay data, if the job records any."""
 
 
 class CallStatus(StrEnum):

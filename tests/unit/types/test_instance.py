@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swe_rollout.instance import Evaluation, Expected, FolderTask, Instance, Rule, TaskFile
-from swe_rollout.verdict import TestStatus
+from swe_rollout.types.instance import Evaluation, Expected, FolderTask, Instance, Rule, TaskFile
+from swe_rollout.types.verdict import TestStatus
 
 TEXTS = st.text(max_size=8)
 LISTS = st.lists(TEXTS, max_size=3).map(tuple)

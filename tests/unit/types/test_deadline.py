@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from swe_rollout import deadline
-from swe_rollout.deadline import Deadline
+from swe_rollout.types import deadline
+from swe_rollout.types.deadline import Deadline
 from waits import PATIENCE_S, spared_s
 
 

@@ -6,13 +6,11 @@ nothing that is loaded; colours are those of the notebook, in light and dark.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from swe_rollout.visible import escaped, one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+from swe_rollout.text.escaping import escaped, one_line
 
 ROWS: Final = 20
 """Of a table; the others are counted."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Final, TypeAlias
 
-from swe_rollout.verdict import TestStatus  # noqa: TC001 - msgspec reads annotations
+from swe_rollout.types.verdict import TestStatus
 
 
 class Rule(StrEnum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from swe_rollout.formatting import (
+from swe_rollout.text.formatting import (
     format_clock,
     format_masked,
     format_mean,

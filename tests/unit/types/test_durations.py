@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swe_rollout.sketch import DurationSketch, RateMeter, RecentDurations
+from swe_rollout.types.durations import DurationSketch, RateMeter, RecentDurations
 
 SECONDS = st.floats(min_value=0.001, max_value=90_000)
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from swe_rollout.verdict import TestStatus  # noqa: TC001 - msgspec reads annotations
+from swe_rollout.types.verdict import TestStatus
 
 SCHEMA: Final = 1
 MAX_LINE_BYTES: Final = 1 << 20

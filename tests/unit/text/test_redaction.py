@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swe_rollout import redaction
 from swe_rollout.errors import EngineError, Problem, SpecError
-from swe_rollout.redaction import MARK, Redactor, secrets_in
+from swe_rollout.text import redaction
+from swe_rollout.text.redaction import MARK, Redactor, secrets_in
 
 pytestmark = pytest.mark.threat(point=9)
 KEY = "sk-live_Ab9+/x7Q2m%Z tt00<Kp>"

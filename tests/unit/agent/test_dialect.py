@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -11,10 +11,7 @@ from hypothesis import strategies as st
 from rollout_dev import families
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.tools.base import ToolSpec
-from swe_rollout.turn import CallStatus, ToolCall
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from swe_rollout.types.turn import CallStatus, ToolCall
 
 TOOLS = (ToolSpec("submit", ""), ToolSpec("bash", ""))
 REFUSES_LONG_IDS = (

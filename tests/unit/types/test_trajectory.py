@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from checkout import ROOT
-from swe_rollout.trajectory_json import from_json
+from swe_rollout.types.trajectory_json import from_json
 
 BRANCHED = from_json((ROOT / "tests" / "golden" / "trajectory-v2.json").read_bytes())
 

@@ -15,11 +15,9 @@ import json
 import os
 import re
 import string
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Mapping
+from typing import Final
 from urllib.parse import quote, quote_plus, unquote, urlsplit
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 MARK: Final = "[redacted]"
 SHORTEST: Final = 4

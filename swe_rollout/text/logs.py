@@ -11,18 +11,14 @@ import json
 import logging
 import re
 import sys
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
 
-from swe_rollout.redaction import redact
-
-if TYPE_CHECKING:
-    from contextvars import Context
-
-    from structlog.typing import EventDict, Processor, WrappedLogger
+from swe_rollout.text.redaction import redact
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _ADDRESS: Final = re.compile(r"([^/]+)/([^/]+)/(\d+)")

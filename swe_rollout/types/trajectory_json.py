@@ -6,15 +6,14 @@ reader that knows of none refuses it instead of losing samples.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from swe_rollout.redaction import has_secrets, redact_record
-from swe_rollout.trajectory import BRANCHED_SCHEMA, SCHEMA, EpisodeId, Trajectory
-
-if TYPE_CHECKING:
-    from swe_rollout.verdict import Reward
+from swe_rollout.text.redaction import has_secrets, redact_record
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.trajectory import BRANCHED_SCHEMA, SCHEMA, Trajectory
+from swe_rollout.types.verdict import Reward
 
 
 def to_json(trajectory: Trajectory) -> bytes:

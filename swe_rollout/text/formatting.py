@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from swe_rollout.visible import one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from swe_rollout.text.escaping import one_line
 
 _BARS = "▁▂▃▄▅▆▇█"
 

@@ -1,0 +1,1 @@
+"""Text for people: escaping, redaction, numbers, cards for notebooks, log lines."""

@@ -1,0 +1,133 @@
+"""An episode: its address, how it ended, what broke, and how it went on after a crash."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from enum import StrEnum
+
+# msgspec reads the annotations of these classes at run time.
+from swe_rollout.errors import Boundary, EpisodeError
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeId:
+    """The address of one episode, `job/instance/sample`, in the CLI, logs, the store and labels."""
+
+    job: str
+    instance: str
+    sample: int
+
+    def __str__(self) -> str:
+        return f"{self.job}/{self.instance}/{self.sample}"
+
+    @classmethod
+    def parse(cls, address: str) -> EpisodeId:
+        """Parse an address; raise ValueError if it is not one."""
+        job, instance, sample = address.split("/")
+        return cls(job, instance, int(sample))
+
+    @property
+    def group(self) -> str:
+        """`job/instance`: the samples that a trainer compares with each other."""
+        return f"{self.job}/{self.instance}"
+
+    @property
+    def digest(self) -> str:
+        """12 hex characters, for places where the address is too long (labels, pod names)."""
+        return hashlib.sha256(str(self).encode()).hexdigest()[:12]
+
+
+class StopReason(StrEnum):
+    """Why an episode ended. Not a failure."""
+
+    SUBMITTED = "submitted"
+    FINISHED = "finished"
+    """The policy ended its turn without a tool call."""
+    TURN_LIMIT = "turn_limit"
+    TOKEN_LIMIT = "token_limit"  # noqa: S105 - a stop reason
+    """One generation reached `maxNewTokens`; the cut turn is not executed."""
+    CONTEXT_FULL = "context_full"
+    TIME_LIMIT = "time_limit"
+    FORMAT_ERRORS = "format_errors"
+    REPEATED = "repeated"
+    SANDBOX_DESTROYED = "sandbox_destroyed"
+    """What the policy ran has ended its sandbox; `Trajectory.stop_evidence` shows it. Graded is
+    what it had done by the last turn that the journal holds, or nothing."""
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An infrastructure failure: its owner, and whether to retry. Never a reward."""
+
+    boundary: Boundary
+    type: str
+    message: str
+    retryable: bool
+    scarce: bool = False
+    """It could not start for lack of capacity: no node, no quota."""
+
+    @classmethod
+    def of(cls, error: EpisodeError) -> Failure:
+        """Build the record of an error that ended an attempt."""
+        return cls(error.boundary, type(error).__name__, str(error), error.retryable, error.scarce)
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """How an episode went on after its process died, or its sandbox was lost."""
+
+    times: int
+    """How often it did."""
+    lost: tuple[str, ...] = ()
+    """What was not there any more, such as `process: python -m http.server`."""
+    attached: int = 0
+    """How often it did so in the very sandbox that it had, which had lived on, with all processes;
+    otherwise in one that was rebuilt, or in none, where only grading was left."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForkedFrom:
+    """The turn of another episode that an episode began from, and what it inherited."""
+
+    episode: str
+    """`job/instance/sample`."""
+    job_uri: str
+    """Where its job is."""
+    turn: int
+    """The first turn that is the episode's own; those before it are inherited."""
+    digest: str
+    """SHA-256 of the journal that it was begun from."""
+    tokens: int
+    """The first tokens of the main branch, `[0, tokens)`, are those of the other episode."""
+    sampled: int
+    """Those of them that the policy sampled: ids, logprobs and mask are in the columns."""
+    trained: bool = False
+    """Whether these are to be trained on; see `Trajectory.trained`."""
+    lost: tuple[str, ...] = ()
+    """What was not there any more, such as `process: python -m http.server`."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptJournal:
+    """The journal of an episode, from which others can begin: an object of the store."""
+
+    key: str
+    """Packed with zstd."""
+    bytes: int
+    """Unpacked."""
+    sha256: str
+    """Of the bytes, unpacked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds by phase."""
+
+    start_s: float = 0.0
+    """Sandbox start and repository preparation."""
+    engine_s: float = 0.0
+    tools_s: float = 0.0
+    grade_s: float = 0.0
+    total_s: float = 0.0
