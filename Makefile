@@ -75,11 +75,11 @@ test-prometheus: setup ## the dashboard's and the docs' queries against a real P
 docs: setup ## the documentation as a site in build/site; a warning is an error
 	scripts/docs
 
-lint: setup ## ruff, mypy, import-linter, and a test for every row of the seeds' checklist
+lint: setup ## ruff, mypy, import-linter, and the budget of lines in budget.toml
 	$(BIN)/ruff check && $(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	scripts/coverage_of_seeds --gaps
+	$(BIN)/python -m rollout_dev.stats --check
 
 format: setup ## reformat the code with ruff
 	$(BIN)/ruff check --fix && $(BIN)/ruff format
@@ -106,5 +106,5 @@ release-check: setup ## whether this checkout can be released: docs/how-to/relea
 lock: setup ## compile requirements/ with hashes
 	scripts/lock
 
-stats: setup ## sizes and docstrings of the code, beside other projects; only to look at
-	$(BIN)/python -m rollout_dev.stats
+stats: setup ## sizes of the code beside the limits in budget.toml; ARGS=--write lowers these
+	@$(BIN)/python -m rollout_dev.stats $(ARGS)

@@ -1,200 +1,298 @@
-"""`make stats`: the shape of this code, beside projects that it learns from. Not a gate.
+"""The size and the shape of the code, beside the limits in budget.toml.
 
-Lines include docstrings and blank lines. Functions include methods and nested functions.
+`make stats` prints them; `make lint` runs the same program with `--check`. Lines include docstrings
+and blank lines; functions include methods and nested functions.
 """
 
 from __future__ import annotations
 
+import argparse
 import ast
 import re
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import Final, TypeGuard
+from typing import Final, TypeAlias
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-MODULE_LIMIT: Final = 350
-FUNCTION_LIMIT: Final = 50
-_PACKAGES: Final = {
-    "swe_rollout": ("swe_rollout", "tests"),
-    "operator": ("operator", "tests/controller"),
-    "scripts": ("scripts", "tests/unit/scripts"),
-}
-"""Each package's sources and tests; the first has the tests that no other has."""
+PACKAGE: Final = "swe_rollout"
+_TOTALS: Final = {"source": PACKAGE, "tests": "tests", "scripts": "scripts"}
 _SUPPRESSION: Final = re.compile(r"#\s*(noqa|type: ignore)")
+_BROAD: Final = frozenset({"Exception", "BaseException"})
+_HEAD: Final = """\
+# How large the code may be; `make lint` holds it. A room may shrink freely.
+# `make stats ARGS=--write` lowers every number to what is there, and
+# `make stats ARGS="--write --raise ROOM"` lets one room grow.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """One file of Python."""
+    """One Python file."""
 
+    path: Path
+    """Path relative to the checkout."""
     lines: int
     functions: tuple[int, ...]
-    """Lines of each function."""
-    public: int
-    """Public classes and functions."""
-    documented: int
-    """Those with a docstring."""
-    suppressions: int
-    """`noqa` and `type: ignore` comments."""
+    """Length of each function in lines."""
+    ignores: int
+    """Number of `noqa` and `type: ignore` comments."""
+    broad_excepts: int
+    """Number of handlers that catch Exception, BaseException or everything."""
+    imports: frozenset[str]
+    """Dotted names imported when the module is, without those under TYPE_CHECKING."""
 
     @classmethod
-    def read(cls, path: Path) -> Module:
-        """Parse a file."""
+    def read(cls, root: Path, path: Path) -> Module:
+        """Parse the file at `path`, which is inside `root`."""
         text = path.read_text("utf-8")
         tree = ast.parse(text)
-        functions = [node for node in ast.walk(tree) if _is_function(node)]
-        public = [node for node in _definitions(tree) if not node.name.startswith("_")]
+        nodes = list(ast.walk(tree))
         return cls(
+            path=path.relative_to(root),
             lines=len(text.splitlines()),
-            functions=tuple((node.end_lineno or 0) - node.lineno + 1 for node in functions),
-            public=len(public),
-            documented=sum(ast.get_docstring(node) is not None for node in public),
-            suppressions=len(_SUPPRESSION.findall(text)),
+            functions=tuple(
+                (node.end_lineno or 0) - node.lineno + 1
+                for node in nodes
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            ),
+            ignores=len(_SUPPRESSION.findall(text)),
+            broad_excepts=sum(isinstance(n, ast.ExceptHandler) and _is_broad(n) for n in nodes),
+            imports=frozenset(_imports(tree.body)),
         )
+
+    @property
+    def name(self) -> str:
+        """The dotted name under which the module is imported."""
+        return ".".join(self.path.with_suffix("").parts).removesuffix(".__init__")
+
+    @property
+    def room(self) -> str:
+        """The part of the code that the budget counts the module in."""
+        folders = self.path.parent.parts
+        match folders:
+            case ("tests", "unit", *_):
+                return "/".join(folders[:3])
+            case ("scripts", "rollout_dev", *rest):
+                return "/".join(("scripts", *rest[:1]))
+            case ("operator", *_):
+                return "operator"
+        return "/".join(folders[:2])
 
 
 @dataclass(frozen=True, slots=True)
-class Project:
-    """Figures of a package, in the form that the projects to learn from were measured in."""
+class Limit:
+    """A bound on one figure of the whole code."""
 
-    name: str
-    modules: int
-    module_lines: tuple[int, int, int]
-    """Median, 90th percentile, maximum."""
-    function_lines: tuple[int, int, int]
-    """Median, 90th and 99th percentile."""
-    documented: float
-    """Share of public functions with a docstring (ours: of public classes and functions)."""
-    suppressions: float
-    """Per 1000 lines."""
-    tests: float | None
-    """Test lines per source line."""
+    goal: float
+    today: float | None = None
+    """Figure that holds while the goal is not reached; it may only get better."""
+    is_floor: bool = False
+    """Whether more is better."""
 
+    def holds(self, figure: float) -> bool:
+        """Whether the figure is within the limit."""
+        bound = self.goal if self.today is None else self.today
+        return figure >= bound if self.is_floor else figure <= bound
 
-MODELS: Final = (
-    Project("mini-swe-agent a83fcae", 47, (98, 193, 316), (9, 27, 56), 0.38, 0.8, 1.90),
-    Project("verifiers v1 a60a606", 174, (97, 403, 1034), (10, 44, 109), 0.44, 1.5, 0.10),
-    Project("prime-rl 559b447", 39, (79, 459, 1068), (7, 30, 89), 0.43, 0.3, 0.33),
-    Project("slime rollout 624b824", 20, (112, 493, 649), (12, 42, 131), 0.38, 1.9, None),
-    Project("slime agent 624b824", 12, (146, 508, 523), (10, 40, 76), 0.54, 0.7, 1.08),
-    Project("kopf 60d02ae", 79, (158, 530, 968), (9, 49, 118), 0.34, 0.5, 1.62),
-    Project("kr8s 418ce61", 20, (137, 782, 2422), (6, 32, 81), 0.51, 8.8, 0.50),
-    Project("inspect_k8s_sandbox 5fc4e04", 23, (113, 623, 730), (12, 38, 81), 0.42, 4.4, 2.08),
-    Project("structlog 025edaf", 20, (265, 1241, 1249), (7, 29, 81), 0.81, 5.8, 1.33),
-    Project("httpx ae1b9f6", 23, (248, 641, 2019), (9, 34, 80), 0.48, 2.5, 1.01),
-    Project("strands-sglang 82f8a46", 12, (120, 300, 476), (10, 46, 95), 0.97, 0.5, 2.68),
-    Project("agent-sandbox client 2fd412d", 31, (124, 459, 623), (13, 52, 112), 0.66, 0.7, 0.92),
-)
+    def tightened(self, figure: float, *, may_loosen: bool) -> Limit:
+        """Return the limit with its ratchet moved to the figure, or without one at the goal."""
+        if replace(self, today=None).holds(figure):
+            return replace(self, today=None)
+        return replace(self, today=figure) if may_loosen or self.holds(figure) else self
 
 
-def main() -> None:
-    """Print two tables: this code with its limits, and beside other projects."""
-    ours = {name: [Module.read(path) for path in _sources(name)] for name in _PACKAGES}
-    tests = {name: _test_lines(name) for name in _PACKAGES}
-    tests["swe_rollout"] -= sum(lines for name, lines in tests.items() if name != "swe_rollout")
-    print("\n".join(_own_table(ours)), end="\n\n")
-    projects = [_project(name, modules, tests[name]) for name, modules in ours.items()]
-    print("\n".join(_comparison([*projects, *MODELS])))
+Rooms: TypeAlias = Mapping[str, int]
 
 
-def _own_table(ours: dict[str, list[Module]]) -> Iterator[str]:
-    yield (
-        f"{'':14}{'modules':>8}  {'lines: median p95 max':>22}{f'over {MODULE_LIMIT}':>9}  "
-        f"{'functions':>9}  {'lines: median p95 max':>22}{f'over {FUNCTION_LIMIT}':>8}  "
-        f"{'documented':>10}  {'noqa, type: ignore':>18}"
-    )
-    for name, modules in ours.items():
-        lines = [module.lines for module in modules]
-        functions = [count for module in modules for count in module.functions]
-        documented = _share(modules)
-        yield (
-            f"{name:14}{len(lines):8}  {_spread(lines):>22}"
-            f"{sum(n > MODULE_LIMIT for n in lines):9}  {len(functions):9}  "
-            f"{_spread(functions):>22}{sum(n > FUNCTION_LIMIT for n in functions):8}  "
-            f"{documented:>10.0%}  {sum(module.suppressions for module in modules):18}"
-        )
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The contents of budget.toml."""
+
+    rooms: Rooms
+    """Most lines of each room."""
+    limits: Mapping[str, Limit]
+
+    @classmethod
+    def read(cls, path: Path) -> Budget:
+        """Parse the file."""
+        tables = tomllib.loads(path.read_text("utf-8"))
+        limits = {
+            name: Limit(
+                row.get("at_least", row.get("at_most")), row.get("today"), "at_least" in row
+            )
+            for name, row in tables["limits"].items()
+        }
+        return cls(rooms=tables["rooms"], limits=limits)
+
+    def text(self) -> str:
+        """Return the file's text."""
+        lines = [_HEAD, "[limits]"]
+        for name, limit in self.limits.items():
+            kind = "at_least" if limit.is_floor else "at_most"
+            today = "" if limit.today is None else f", today = {limit.today:g}"
+            lines.append(f"{name} = {{ {kind} = {limit.goal:g}{today} }}")
+        lines += ["", "[rooms]", *(f'"{room}" = {n}' for room, n in sorted(self.rooms.items()))]
+        return "\n".join(lines).replace("e+", "e") + "\n"
+
+    def problems(self, rooms: Rooms, figures: Mapping[str, float]) -> Iterator[str]:
+        """Yield what is over budget, and what to do about it."""
+        for room, lines in rooms.items():
+            if (over := lines - self.rooms.get(room, 0)) > 0:
+                yield f"{room} has {lines} lines, {over} over its budget: {_cure(room)}"
+        for name, limit in self.limits.items():
+            if not limit.holds(figures[name]):
+                yield f"{name} is {figures[name]:g}, the limit {_bound(limit)}: {_cure(name)}"
+
+    def written(self, rooms: Rooms, figures: Mapping[str, float], raised: Sequence[str]) -> Budget:
+        """Return the budget lowered to what is there; only the names in `raised` may grow."""
+        lines = {
+            room: count if room in raised else min(count, self.rooms[room])
+            for room, count in rooms.items()
+            if room in raised or room in self.rooms
+        }
+        limits = {
+            name: limit.tightened(figures[name], may_loosen=name in raised)
+            for name, limit in self.limits.items()
+        }
+        return Budget(lines, limits)
 
 
-def _comparison(projects: Iterable[Project]) -> Iterator[str]:
-    yield (
-        f"{'':30}{'modules':>8}  {'lines: median p90 max':>22}  "
-        f"{'functions: median p90 p99':>25}  {'documented':>10}  {'ignores/1000':>12}  {'tests':>5}"
-    )
-    for each in projects:
-        tests = "–" if each.tests is None else f"{each.tests:.2f}"
-        yield (
-            f"{each.name:30}{each.modules:8}  {_joined(each.module_lines):>22}  "
-            f"{_joined(each.function_lines):>25}  {each.documented:>10.0%}  "
-            f"{each.suppressions:12.1f}  {tests:>5}"
-        )
+def main(arguments: Sequence[str], root: Path = ROOT) -> int:
+    """Run the program on a checkout and return the exit status."""
+    parser = argparse.ArgumentParser(prog="make stats", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="print only what is over budget")
+    parser.add_argument("--write", action="store_true", help="lower budget.toml to what is there")
+    parser.add_argument("--raise", dest="raised", action="append", default=[], metavar="NAME")
+    options = parser.parse_args(arguments)
+    modules = read_modules(root)
+    rooms, figures = _rooms(modules), _figures(modules)
+    path = root / "budget.toml"
+    budget = Budget.read(path)
+    if options.write:
+        budget = budget.written(rooms, figures, options.raised)
+        path.write_text(budget.text(), "utf-8")
+    if not options.check:
+        print("\n".join(_table(modules, budget)))
+    problems = list(budget.problems(rooms, figures))
+    for problem in problems:
+        print(f"over budget: {problem}", file=sys.stderr)
+    return 1 if problems and (options.check or options.write) else 0
 
 
-def _project(name: str, modules: Sequence[Module], test_lines: int) -> Project:
-    lines = [module.lines for module in modules]
-    functions = [count for module in modules for count in module.functions]
-    thousands = sum(lines) / 1000
-    return Project(
-        name,
-        len(modules),
-        (_percentile(lines, 50), _percentile(lines, 90), max(lines)),
-        (_percentile(functions, 50), _percentile(functions, 90), _percentile(functions, 99)),
-        _share(modules),
-        sum(module.suppressions for module in modules) / thousands,
-        test_lines / sum(lines),
-    )
+def read_modules(root: Path) -> list[Module]:
+    """Parse the files that are not empty."""
+    return [
+        module
+        for folder in (PACKAGE, "operator", "tests", "scripts")
+        for path in sorted((root / folder).rglob("*.py"))
+        if (module := Module.read(root, path)).lines
+    ]
 
 
-def _sources(name: str) -> list[Path]:
-    return _python_files(ROOT / _PACKAGES[name][0])
+def circles(modules: Sequence[Module]) -> list[list[str]]:
+    """Return import circles: cutting the last import of each leaves none."""
+    names = {module.name for module in modules}
+    graph = {
+        module.name: sorted({each for name in module.imports if (each := _module(name, names))})
+        for module in modules
+    }
+    found: list[list[str]] = []
+    while True:
+        try:
+            TopologicalSorter(graph).prepare()
+        except CycleError as error:
+            circle: list[str] = error.args[1]
+            found.append(circle)
+            graph[circle[-1]].remove(circle[-2])
+        else:
+            return found
 
 
-def _test_lines(name: str) -> int:
-    files = _python_files(ROOT / _PACKAGES[name][1])
-    return sum(len(path.read_text("utf-8").splitlines()) for path in files)
-
-
-def _python_files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*.py") if path.read_text("utf-8").strip())
-
-
-def _is_function(node: ast.AST) -> TypeGuard[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-
-
-def _definitions(
-    tree: ast.Module | ast.ClassDef,
-) -> Iterator[ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Yield classes and functions of a module, and methods of its public classes."""
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node
-        elif isinstance(node, ast.ClassDef):
-            yield node
-            if not node.name.startswith("_"):
-                yield from _definitions(node)
-
-
-def _share(modules: Iterable[Module]) -> float:
-    public, documented = 0, 0
+def _rooms(modules: Sequence[Module]) -> dict[str, int]:
+    rooms: dict[str, int] = {}
     for module in modules:
-        public += module.public
-        documented += module.documented
-    return documented / max(public, 1)
+        rooms[module.room] = rooms.get(module.room, 0) + module.lines
+    return rooms
 
 
-def _percentile(values: Sequence[int], percent: int) -> int:
-    return round(statistics.quantiles(values, n=100, method="inclusive")[percent - 1])
+def _figures(modules: Sequence[Module]) -> dict[str, float]:
+    source = [module for module in modules if module.path.parts[0] == PACKAGE]
+    product = [module for module in modules if module.path.parts[0] in {PACKAGE, "operator"}]
+    functions = sorted(length for module in source for length in module.functions) or [0]
+    thousands = sum(module.lines for module in source) / 1000 or 1
+    return {
+        **{
+            f"{name}_lines": sum(each.lines for each in modules if each.path.parts[0] == folder)
+            for name, folder in _TOTALS.items()
+        },
+        "module_lines_p50": statistics.median([module.lines for module in source] or [0]),
+        "module_lines_max": max((module.lines for module in product), default=0),
+        "function_lines_p90": functions[int(len(functions) * 0.9)],
+        "function_lines_max": max((n for module in product for n in module.functions), default=0),
+        "ignores_per_1000_lines": round(sum(m.ignores for m in source) / thousands, 2),
+        "broad_excepts_per_1000_lines": round(sum(m.broad_excepts for m in source) / thousands, 2),
+        "top_level_modules": sum(len(module.path.parts) == 2 for module in source),  # noqa: PLR2004
+        "import_circles": len(circles(source)),
+    }
 
 
-def _spread(values: Sequence[int]) -> str:
-    return _joined((_percentile(values, 50), _percentile(values, 95), max(values)))
+def _table(modules: Sequence[Module], budget: Budget) -> Iterator[str]:
+    figures = _figures(modules)
+    for name, limit in budget.limits.items():
+        yield f"{name:32} {figures[name]:>8g}  {_bound(limit)}"
+    yield ""
+    for room, lines in sorted(_rooms(modules).items()):
+        yield f"{room:32} {lines:>8}  budget {budget.rooms.get(room, 0)}"
+    yield ""
+    product = [module for module in modules if module.path.parts[0] in {PACKAGE, "operator"}]
+    for module in sorted(product, key=lambda module: -module.lines)[:5]:
+        longest = max(module.functions, default=0)
+        yield f"{module.path}: {module.lines} lines, longest function {longest}"
+    for circle in circles(product):
+        yield f"import circle: {' <- '.join(circle)}"
 
 
-def _joined(values: Iterable[int]) -> str:
-    return " / ".join(map(str, values))
+def _cure(name: str) -> str:
+    write = f'make stats ARGS="--write --raise {name}"'
+    return f"delete something there, or run `{write}` and say why in the commit"
+
+
+def _bound(limit: Limit) -> str:
+    goal = f"{'at least' if limit.is_floor else 'at most'} {limit.goal:g}"
+    return goal if limit.today is None else f"{goal} (today {limit.today:g})"
+
+
+def _is_broad(handler: ast.ExceptHandler) -> bool:
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(kind is None or (isinstance(kind, ast.Name) and kind.id in _BROAD) for kind in kinds)
+
+
+def _imports(body: Sequence[ast.stmt]) -> Iterator[str]:
+    """Yield what statements at the top of a module import."""
+    for statement in body:
+        match statement:
+            case ast.ImportFrom(module=str(module), names=names):
+                yield from (f"{module}.{alias.name}" for alias in names)
+            case ast.Import(names=names):
+                yield from (alias.name for alias in names)
+            case ast.If(test=ast.Name(id="TYPE_CHECKING"), orelse=rest):
+                yield from _imports(rest)
+            case ast.If(body=inner, orelse=rest):
+                yield from _imports([*inner, *rest])
+            case ast.Try(body=inner, handlers=handlers):
+                yield from _imports([*inner, *(each for h in handlers for each in h.body)])
+
+
+def _module(imported: str, names: set[str]) -> str | None:
+    """Return the module that an imported name is, or is in."""
+    owner = imported.rpartition(".")[0]
+    return next((name for name in (imported, owner) if name in names), None)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))

@@ -1,8 +1,7 @@
-"""The README's first screen: at most six commands and a snippet, run as they stand."""
+"""The README's commands and snippets, run as they stand."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from checkout import ROOT
@@ -18,21 +17,6 @@ ELSEWHERE = {
 
 def commands(text: str) -> list[str]:
     return [line.partition("  #")[0].strip() for line in text.splitlines()]
-
-
-def test_the_first_screen_is_short_and_shows_a_real_run() -> None:
-    text = README.read_text("utf-8")
-    screen = text.partition("## Measured")[0]
-    (block,) = [step for step in steps(README) if step.language == "sh"]
-
-    assert block.text in screen
-    assert len(commands(block.text)) <= 6
-    assert len(re.findall(r"^- \*\*\[", screen, re.MULTILINE)) == 3
-    assert screen.count("```python") == 1
-    (picture,) = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", screen)
-    assert "rolloutjob/demo" in (ROOT / picture).read_text("utf-8")
-    assert re.search(r"\d+ minutes .*up to \d+", screen, re.DOTALL), "how long the cluster takes"
-    assert "## What it is not" in text
 
 
 def test_its_commands_and_snippets_run(tmp_path: Path) -> None:

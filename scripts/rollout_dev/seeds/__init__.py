@@ -1,1 +1,0 @@
-"""Which test holds each feature of the two systems that this project replaces."""
