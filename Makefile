@@ -3,6 +3,8 @@
 .PHONY: help setup learn learn-cluster demo demo-clean demo-cluster test test-slow fuzz soak league test-cluster chaos crash-equal test-sglang test-trainers test-wheel test-prometheus docs lint format generate shots lock stats helm chart sbom release-check
 PYTHON ?= python3
 BIN := .venv/bin
+# Where it is set, every start of Python would compile all that it imports: 2 seconds for a job.
+export PYTHONDONTWRITEBYTECODE :=
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -30,12 +32,14 @@ learn-cluster: setup ## the same with pods on the dev cluster: one seed, STEPS=8
 	scripts/trainers trl
 	examples/07-learn/cluster
 
-test: setup ## unit, contract and local end-to-end tests, lint, types, layers
+# Files are begun as they are listed, end-to-end tests first: what is long must not be last.
+IN_TWO := --numprocesses=2 --dist=loadfile --no-loadscope-reorder
+test: setup ## unit, contract and local end-to-end tests, lint, types, layers; SHUFFLE=1 in another order
 	@$(MAKE) --no-print-directory lint
-	$(BIN)/python -m pytest tests --numprocesses=2 --dist=loadfile
+	$(BIN)/python -m pytest tests $(IN_TWO) $(if $(SHUFFLE),--shuffle $(SHUFFLE))
 
 test-slow: setup ## the slow tests of the same kinds, which `make test` and CI leave out
-	$(BIN)/python -m pytest tests --numprocesses=2 --dist=loadfile -m "slow and not cluster and not sglang"
+	$(BIN)/python -m pytest tests $(IN_TWO) -m "slow and not cluster and not sglang"
 
 test-cluster: setup ## contract suite and end-to-end job with pods, on the dev cluster and a real S3; QUICK=1 without the slow ones
 	scripts/test-cluster $(if $(QUICK),-m "cluster and not slow")

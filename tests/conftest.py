@@ -1,9 +1,12 @@
-"""What one test tells its process must not reach the next: secrets, and the recursion limit."""
+"""Keep tests apart: no test sees another's secrets, recursion limit, signals or order."""
 
 from __future__ import annotations
 
+import random
+import signal
 import sys
 from collections.abc import Iterator
+from itertools import groupby
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -13,6 +16,36 @@ from swe_rollout.text import redaction
 # A slow machine is no failure of a test.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--shuffle", type=int, metavar="SEED", help="run files, and the tests of each, in any order"
+    )
+
+
+def pytest_configure() -> None:
+    """Undo what a shell does to the jobs that it starts in the background: they ignore SIGINT."""
+    for number, handler in (
+        (signal.SIGINT, signal.default_int_handler),
+        (signal.SIGTERM, signal.SIG_DFL),
+    ):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Shuffle files and the tests within each; a file's fixtures are still made once."""
+    seed: int | None = config.getoption("--shuffle")
+    if seed is None:
+        return
+    order = random.Random(seed)
+    files = [list(tests) for _, tests in groupby(items, key=lambda item: item.path)]
+    order.shuffle(files)
+    for tests in files:
+        order.shuffle(tests)
+    items[:] = [item for tests in files for item in tests]
 
 
 @pytest.fixture(autouse=True)
