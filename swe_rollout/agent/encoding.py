@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby
-from typing import Protocol, Self
+from typing import Final, Protocol, Self
 
 from swe_rollout.agent.parsers.base import Mark, SampledText
 from swe_rollout.agent.token_offsets import TokenBytes, TokenOffsets, TokenRun
@@ -59,6 +59,9 @@ _MAX_CACHED_CHARACTERS = 2048
 _MAX_CACHED_SCAFFOLDS = 4096
 _ORDINARY = -1
 """Stands for every id that is no control token."""
+_CHECKED: Final[set[str]] = set()
+"""Digests of the definitions that passed their checks in this process: the checks take most of the
+time of a load, and a local run loads the same model several times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +99,10 @@ class Encoding:
         self._adds_space = self._ids(self._scaffold, "a") != self._ids(self._inner, "a")
         self._scaffold_ids: dict[tuple[str, int | None], list[int]] = {}
         self.digest = hashlib.sha256(json.dumps(definition).encode()).hexdigest()
-        self._refuse_forgeable()
-        refuse_lossy(lambda text: self.decode(self._body_ids(text)), definition)
+        if self.digest not in _CHECKED:
+            self._refuse_forgeable()
+            refuse_lossy(lambda text: self.decode(self._body_ids(text)), definition)
+            _CHECKED.add(self.digest)
 
     def encode(self, parts: Iterable[Scaffold | Body], *, after: int | None = None) -> list[int]:
         """Encode the parts, each by itself; nothing is added at either end.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -11,8 +10,10 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer
 
+from ratios import growth, thread_s
 from rollout_dev import families
 from rollout_dev.families import FAMILIES
+from rollout_dev.parser_probes.calls import write_calls
 from rollout_dev.parser_probes.degenerate import pieces_of, turn_ids, units
 from rollout_dev.parser_probes.probe_files import load_probes
 from swe_rollout.agent.encoding import Encoding
@@ -21,14 +22,16 @@ from swe_rollout.agent.parsers.base import Reasoning, SampledText
 from swe_rollout.agent.parsers.strict_json import read_json
 from swe_rollout.spec.tool_format import ToolFormat
 from swe_rollout.testing.tiny import tokenizer_path
+from swe_rollout.types.turn import CallStatus, ToolCall
 
 TOOLS = load_probes()[0].tools
-SHORT, LONG = 2048, 8192
+SHORT, LONG = 1024, 4096
 SLACK = 2.5
 """Four times the tokens may cost ten times as much; quadratic work costs sixteen times."""
 FLOOR_S = 0.05
 """Less than this is not looked at: other work on the machine shows in it."""
 UNITS = 24
+CALL = ToolCall(CallStatus.OK, "", "edit", {"text": "a"})
 
 
 def encoding_for(form: ToolFormat, folder: Path) -> Encoding:
@@ -37,21 +40,11 @@ def encoding_for(form: ToolFormat, folder: Path) -> Encoding:
     return Encoding(Tokenizer.from_file(str(path / "tokenizer.json")))
 
 
-def cpu_s(work: Callable[[], object]) -> float:
-    """The least of three runs: nothing else makes one faster than it is."""
-    found = []
-    for _ in range(3):
-        began = time.thread_time()
-        work()
-        found.append(time.thread_time() - began)
-        if found[-1] < FLOOR_S / SLACK:
-            break
-    return min(found)
-
-
 def is_linear(work: Callable[[int], object]) -> bool:
-    long = cpu_s(lambda: work(LONG))
-    return long < FLOOR_S or long <= SLACK * (LONG / SHORT) * cpu_s(lambda: work(SHORT))
+    """Whether the long turn costs little, or no more than linear work does; the first run tells."""
+    if thread_s(partial(work, LONG), rounds=1) < FLOOR_S:
+        return True
+    return growth(work, SHORT, LONG, floor_s=FLOOR_S) <= SLACK
 
 
 @pytest.mark.threat(point=10)
@@ -64,7 +57,9 @@ def test_a_degenerate_turn_is_read_in_linear_time(form: ToolFormat, tmp_path: Pa
         parser.parse(sampled, tools=TOOLS, reasoning=Reasoning())
 
     every = list(units(form, len(pieces_of(form)) + 4 * UNITS))
-    tried = every[:: max(1, len(every) // UNITS)]
+    whole = write_calls(form, [CALL])
+    opener, _, closer = whole.partition(CALL.name)
+    tried = [(whole,), (opener,), (closer,), *every[:: max(1, len(every) // UNITS)]]
     slow = [unit for unit in tried if not is_linear(partial(read, unit))]
 
     assert slow == []
@@ -76,7 +71,7 @@ def test_white_space_between_the_pieces_of_a_call_is_read_in_linear_time(form: T
     parser = parser_for(form)
 
     def read(head: str, space: str, tokens: int) -> None:
-        turn = SampledText(head + space * (4 * tokens) + head, ())
+        turn = SampledText(head + space * (2 * tokens) + head, ())
         parser.parse(turn, tools=TOOLS, reasoning=Reasoning())
 
     slow = [
@@ -149,7 +144,6 @@ def test_no_json_raises_anything_but_a_sentence(text: str) -> None:
         json.dumps(found.value).encode()
 
 
-@pytest.mark.parametrize("size", [*range(1000, 1050), 4096, 5000, 30_000])
 @pytest.mark.parametrize("make", [
     lambda n: json.dumps("x" * n),
     lambda n: json.dumps(["é\n\\" * (n // 3), None, True]),
@@ -158,11 +152,12 @@ def test_no_json_raises_anything_but_a_sentence(text: str) -> None:
     lambda n: '{"a": ' + " " * n + "false }",
     lambda n: json.dumps("\U0001f389" * (n // 12)),
 ])  # fmt: skip
-def test_json_is_read_the_same_however_long_it_is(make: Callable[[int], str], size: int) -> None:
-    text = make(size)
-    found = read_json(f"{text} tail")
+def test_json_is_read_the_same_however_long_it_is(make: Callable[[int], str]) -> None:
+    for size in (*range(1000, 1050), 4096, 5000, 30_000):
+        text = make(size)
+        found = read_json(f"{text} tail")
 
-    assert found.value == json.loads(text)
-    assert found.end == len(text) + 1
-    with pytest.raises(ValueError, match="its JSON is invalid"):
-        read_json(text[:-1])
+        assert found.value == json.loads(text)
+        assert found.end == len(text) + 1
+        with pytest.raises(ValueError, match="its JSON is invalid"):
+            read_json(text[:-1])

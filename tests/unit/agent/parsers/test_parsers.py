@@ -222,12 +222,6 @@ def test_each_attempt_has_the_status_it_earns(probe: Probe) -> None:
     assert tuple(call.status for call in calls) == probe.statuses
     if probe.arguments is not None:
         assert calls[0].arguments == probe.arguments
-
-
-@pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.case)
-def test_a_refused_attempt_says_why_and_carries_nothing_that_could_run(probe: Probe) -> None:
-    calls = parse(probe.form, probe.text, prompt_opened_thinking=probe.opened)
-
     for call in calls:
         assert bool(call.problem) == (call.status is not OK)
         assert call.status is OK or not call.arguments

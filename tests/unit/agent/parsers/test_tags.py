@@ -9,8 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollout_dev.parser_probes.calls import write_calls
-from rollout_dev.parser_probes.probe_files import load_probes
-from rollout_dev.parser_probes.probes import ParserProbe, run_probe
 from swe_rollout.agent.parsers import parser_for
 from swe_rollout.agent.parsers.base import Reasoning, SampledText
 from swe_rollout.agent.tools.base import ToolSpec
@@ -123,17 +121,3 @@ def test_an_honest_value_runs(form: ToolFormat, data: st.DataObject) -> None:
     (found,) = parse(form, write_calls(form, [written]))
 
     assert (found.status, found.arguments) == (_OK, written.arguments), found.problem
-
-
-MARKED = (
-    *("inside a value", "behind the call", "behind the second call", "closed twice", "white space"),
-    *("that is not exact", "and junk", "and another one", "words between the calls"),
-    *("ends the conversation", "in a value", "does not have", "before another"),
-)
-PROBES = [probe for probe in load_probes() if any(name in probe.name for name in MARKED)]
-
-
-@pytest.mark.threat(point=14)
-@pytest.mark.parametrize("probe", PROBES, ids=[probe.name for probe in PROBES])
-def test_a_call_counts_only_when_it_is_exact(probe: ParserProbe) -> None:
-    assert probe.passes(run_probe(probe))

@@ -104,7 +104,7 @@ def test_nothing_that_is_written_raises(form: TextFormat, text: str) -> None:
 def test_repeated_openers_are_read_in_time(form: TextFormat, unit: str) -> None:
     whole = write_calls(form, [edit(text="x")])
     text = unit.replace("half", whole[: len(whole) // 2]).replace("whole", whole)
-    assert growth(lambda count: parse(form, text * count), 2000, 8000) < 2.5
+    assert growth(lambda count: parse(form, text * count), 500, 2000) < 2.5
 
 
 @pytest.mark.parametrize(
