@@ -36,6 +36,7 @@ KEYS: Final = re.compile(
     rb"|\b(?:sk-(?:ant-|proj-)?|hf_|ghp_|github_pat_|glpat-|xox[bp]-)[A-Za-z0-9_-]{24,}"
 )
 """What credentials look like."""
+DOCKERFILE: Final = "sandbox_images/worker/Dockerfile"
 PACKAGES: Final = ("swe_rollout", "operator/rollout_operator")
 """Of the wheel; nothing else is in it."""
 _LARGEST_WHEEL_MIB: Final = 5
@@ -85,8 +86,11 @@ def version_problems(root: Path) -> list[str]:
     chart = yaml.safe_load((root / FOLDER / "Chart.yaml").read_text(encoding="utf-8"))
     code = (root / "swe_rollout" / "__init__.py").read_text(encoding="utf-8")
     stated = re.search(r'^__version__ = "(.*)"$', code, re.MULTILINE)
+    dockerfile = (root / DOCKERFILE).read_text(encoding="utf-8")
+    label = re.search(r'image\.version="(.*)"', dockerfile)
     found = {
         "swe_rollout/__init__.py": stated[1] if stated else "none",
+        DOCKERFILE: label[1] if label else "none",
         f"{FOLDER}/Chart.yaml": chart["version"],
         f"{FOLDER}/Chart.yaml (appVersion)": chart["appVersion"],
     }

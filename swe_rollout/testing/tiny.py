@@ -1,6 +1,6 @@
 """The package's small tokenizer, for scripted policies, demonstrations and tests.
 
-`scripts/generate-tokenizer` trains it. Its chat template follows Qwen's.
+Its chat template follows Qwen's.
 """
 
 from __future__ import annotations

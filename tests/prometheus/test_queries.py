@@ -24,7 +24,7 @@ import yaml
 from checkout import ROOT
 from controller.builders import job as job_object
 from e2e.command import job_writer
-from rollout_dev.codegen.metrics_reference import QUESTIONS
+from rollout_dev.codegen.metrics_reference import questions
 from rollout_dev.dev_cluster.binaries import PROMETHEUS
 from rollout_operator.metrics import Metrics
 from swe_rollout.errors import StoreError
@@ -42,6 +42,7 @@ pytestmark = [
         not PROMETHEUS.folder.is_dir(), reason="no Prometheus is built: scripts/prometheus"
     ),
 ]
+METRICS = ROOT / "docs" / "reference" / "metrics.md"
 DASHBOARD = ROOT / "manifests" / "monitoring" / "swe-rollout.json"
 SCRAPE_S = 1
 WINDOW = "1h"
@@ -154,7 +155,7 @@ async def test_every_query_of_the_dashboard_and_of_the_docs_has_data(tmp_path: P
     stop = controller.serve(
         operated, lambda: [job_object(status={"episodes": {"total": 8, "committed": 4}})]
     )
-    queries = dict(panels()) | QUESTIONS
+    queries = dict(panels()) | questions(METRICS.read_text("utf-8"))
     assert len(queries) > 30
     try:
         async with (

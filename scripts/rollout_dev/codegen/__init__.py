@@ -1,5 +1,5 @@
-"""Committed files that are made from the code, from real runs or from measurements.
+"""Committed files that are made from the code or recorded from real runs.
 
-`__main__` is `scripts/generate`, the only one that CI compares; `tokenizer`, `picture` and
-`release_pair_tests` are `scripts/generate-tokenizer`, `record-picture` and `record-release-pairs`.
+`__main__` is `scripts/generate`, the only one that CI compares; `release_pair_tests` and `shots`
+are `scripts/record-release-pairs` and `scripts/shots`.
 """

@@ -1,6 +1,5 @@
-"""Generate the CRD, the manifests that `swe-rollout install` applies, the chart, the dashboard, the
-worker's Dockerfile, and the reference pages of jobs, tools, reward terms, failures, metrics, the
-Python API, stores and the options of the command line.
+"""Generate the CRD, the manifests that `swe-rollout install` applies, the chart, and the reference:
+the page of the Python API, and the tables of jobs, tools, reward terms, metrics and options.
 """
 
 from __future__ import annotations
@@ -14,33 +13,29 @@ from typing import Final
 
 import yaml
 
-from rollout_dev.codegen import dockerfile
 from rollout_dev.codegen.bundle import bundle
 from rollout_dev.codegen.chart import chart
 from rollout_dev.codegen.crd import custom_resource_definition
-from rollout_dev.codegen.dashboard import dashboard
-from rollout_dev.codegen.failures_reference import failures_page
-from rollout_dev.codegen.metrics_reference import metrics_page
+from rollout_dev.codegen.metrics_reference import metrics_blocks
+from rollout_dev.codegen.pages import filled
 from rollout_dev.codegen.python_reference import python_page
-from rollout_dev.codegen.reference import reference_page
-from rollout_dev.codegen.rewards_reference import rewards_page
-from rollout_dev.codegen.store_layout import store_layout_page
-from rollout_dev.codegen.tools_reference import tools_page
-from rollout_dev.codegen.variables_reference import with_options
+from rollout_dev.codegen.reference import job_blocks, reward_blocks
+from rollout_dev.codegen.tools_reference import tools_blocks
+from rollout_dev.codegen.variables_reference import variable_blocks
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 KUSTOMIZATION: Final = "manifests/kustomization.yaml"
 CRD: Final = "manifests/crd/rolloutjobs.yaml"
 INSTALL: Final = "swe_rollout/cli/install.yaml"
-REFERENCE: Final = "docs/reference/rolloutjob.md"
-TOOLS: Final = "docs/reference/tools.md"
-REWARDS: Final = "docs/reference/rewards.md"
-FAILURES: Final = "docs/reference/failures.md"
-METRICS: Final = "docs/reference/metrics.md"
-DASHBOARD: Final = "manifests/monitoring/swe-rollout.json"
 PYTHON: Final = "docs/reference/python.md"
-STORE_LAYOUT: Final = "docs/reference/store-layout.md"
-COMMAND_LINE: Final = "docs/reference/cli.md"
+_PAGES: Final = {
+    "rolloutjob": job_blocks,
+    "tools": tools_blocks,
+    "rewards": reward_blocks,
+    "metrics": metrics_blocks,
+    "cli": variable_blocks,
+}
+"""Pages of docs/reference, and what returns their generated blocks."""
 _HEADER: Final = "# Made by scripts/generate; change {source} instead.\n"
 
 
@@ -75,19 +70,15 @@ def generated() -> dict[str, str]:
         CRD: crd,
         INSTALL: _HEADER.format(source="manifests/")
         + bundle(ROOT / KUSTOMIZATION, {ROOT / CRD: crd}),
-        dockerfile.NAME: dockerfile.dockerfile(ROOT),
-        dockerfile.IGNORE: dockerfile.dockerignore(ROOT),
         **chart(ROOT / KUSTOMIZATION, {ROOT / CRD: crd}, project),
-        REFERENCE: reference_page(),
-        TOOLS: tools_page(),
-        REWARDS: rewards_page(),
-        FAILURES: failures_page(),
-        METRICS: metrics_page(),
-        DASHBOARD: dashboard(),
         PYTHON: python_page(),
-        STORE_LAYOUT: store_layout_page(),
-        COMMAND_LINE: with_options(ROOT / COMMAND_LINE),
+        **{name: page(name) for name in map("docs/reference/{}.md".format, _PAGES)},
     }
+
+
+def page(name: str) -> str:
+    """Return a page of the reference with its blocks as the code has them."""
+    return filled(ROOT / name, _PAGES[Path(name).stem]())
 
 
 class _Dumper(yaml.SafeDumper):

@@ -1,15 +1,16 @@
 """Make the templates of the Helm chart from manifests/, so that both install the same objects.
 
-Each resource becomes one template. What a value may change is replaced here, line by line: a line
-that is no longer in the manifest stops the generation. Written by hand in charts/swe-rollout are
-the values with their schema, and the parts that exist in the chart only.
+Each resource becomes one template, with the lines of `chart.yaml` in place of some of its own.
+Written by hand in charts/swe-rollout are the values with their schema, and the parts that exist in
+the chart only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import yaml
 
@@ -23,189 +24,6 @@ _LEFT_OUT: Final = ("namespace.yaml",)
 _CRDS: Final = "crd/"
 """Installed first by Helm, as they are, and never updated."""
 _HEADER: Final = "# Made by scripts/generate; change manifests/{source} instead.\n"
-
-_CONDITIONS: Final = {
-    "rbac/people.yaml": ".Values.aggregateRoles",
-    "network/operator.yaml": ".Values.networkPolicy.enabled",
-}
-"""Templates that a value leaves out."""
-
-_REPLACED: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
-    "rbac/operator.yaml": (
-        (
-            """\
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-""",
-            """\
-{{- if not .Values.watchNamespaces }}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-""",
-        ),
-        (
-            """\
-subjects:
-  - kind: ServiceAccount
-    name: swe-rollout-operator
-    namespace: swe-rollout-system
-""",
-            """\
-subjects:
-  - kind: ServiceAccount
-    name: swe-rollout-operator
-    namespace: swe-rollout-system
-{{- end }}
-""",
-        ),
-    ),
-    "network/operator.yaml": (
-        (
-            """\
-        - protocol: TCP
-          port: metrics
-""",
-            """\
-        {{- if .Values.metrics.enabled }}
-        - protocol: TCP
-          port: metrics
-        {{- end }}
-""",
-        ),
-    ),
-    "operator/deployment.yaml": (
-        (
-            """\
-  replicas: 1
-""",
-            """\
-  replicas: {{ .Values.replicas }}
-""",
-        ),
-        (
-            """\
-        app.kubernetes.io/part-of: swe-rollout
-      annotations:
-        prometheus.io/scrape: "true"
-        prometheus.io/port: "8081"
-""",
-            """\
-        app.kubernetes.io/part-of: swe-rollout
-        {{- with .Values.podLabels }}
-        {{- toYaml . | nindent 8 }}
-        {{- end }}
-      {{- if or .Values.metrics.enabled .Values.podAnnotations }}
-      annotations:
-        {{- if .Values.metrics.enabled }}
-        prometheus.io/scrape: "true"
-        prometheus.io/port: "8081"
-        {{- end }}
-        {{- with .Values.podAnnotations }}
-        {{- toYaml . | nindent 8 }}
-        {{- end }}
-      {{- end }}
-""",
-        ),
-        (
-            """\
-      securityContext:
-        runAsNonRoot: true
-        seccompProfile:
-          type: RuntimeDefault
-""",
-            """\
-      {{- with .Values.priorityClassName }}
-      priorityClassName: {{ . | quote }}
-      {{- end }}
-      {{- with .Values.nodeSelector }}
-      nodeSelector:
-        {{- toYaml . | nindent 8 }}
-      {{- end }}
-      {{- with .Values.tolerations }}
-      tolerations:
-        {{- toYaml . | nindent 8 }}
-      {{- end }}
-      {{- with .Values.affinity }}
-      affinity:
-        {{- toYaml . | nindent 8 }}
-      {{- end }}
-      securityContext:
-        {{- toYaml .Values.podSecurityContext | nindent 8 }}
-""",
-        ),
-        (
-            """\
-          image: swe-rollout/worker:local
-          imagePullPolicy: IfNotPresent
-""",
-            """\
-          image: {{ include "swe-rollout.image" . | quote }}
-          imagePullPolicy: {{ .Values.image.pullPolicy }}
-""",
-        ),
-        (
-            """\
-          command: [python3, -m, rollout_operator]
-""",
-            """\
-          command: [python3, -m, rollout_operator]
-          {{- with include "swe-rollout.args" . }}
-          args:
-            {{- . | nindent 12 }}
-          {{- end }}
-""",
-        ),
-        (
-            """\
-              value: swe-rollout/worker:local
-""",
-            """\
-              value: {{ include "swe-rollout.image" . | quote }}
-""",
-        ),
-        (
-            """\
-          ports:
-""",
-            """\
-            {{- with .Values.extraEnv }}
-            {{- toYaml . | nindent 12 }}
-            {{- end }}
-          ports:
-""",
-        ),
-        (
-            """\
-          resources:
-            requests:
-              cpu: 50m
-              memory: 128Mi
-            limits:
-              memory: 512Mi
-""",
-            """\
-          resources:
-            {{- toYaml .Values.resources | nindent 12 }}
-""",
-        ),
-        (
-            """\
-          securityContext:
-            allowPrivilegeEscalation: false
-            readOnlyRootFilesystem: true
-            capabilities:
-              drop: [ALL]
-""",
-            """\
-          securityContext:
-            {{- toYaml .Values.securityContext | nindent 12 }}
-""",
-        ),
-    ),
-}
-"""Lines of a manifest, and what the template has instead."""
 
 
 def chart(
@@ -225,7 +43,7 @@ def chart(
         else:
             name = source.replace("/", "-")
             files[f"{FOLDER}/templates/{name}"] = template(source, text)
-    if missing := {*_REPLACED, *_CONDITIONS, *_LEFT_OUT} - seen:
+    if missing := {*_changes(), *_LEFT_OUT} - seen:
         raise SystemExit(f"{kustomization}: the chart expects {', '.join(sorted(missing))}")
     return files
 
@@ -234,14 +52,22 @@ def template(source: str, text: str) -> str:
     """Make the template of one resource."""
     if "{{" in text:
         raise SystemExit(f"manifests/{source}: {{{{ would be read by Helm")
-    for before, after in _REPLACED.get(source, ()):
-        if text.count(before) != 1:
-            raise SystemExit(f"manifests/{source}: the chart needs these lines once:\n{before}")
-        text = text.replace(before, after)
+    changes = _changes().get(source, {})
+    for each in changes.get("replace", ()):
+        if text.count(each["lines"]) != 1:
+            lines = each["lines"]
+            raise SystemExit(f"manifests/{source}: the chart needs these lines once:\n{lines}")
+        text = text.replace(each["lines"], each["by"])
     text = text.replace(_NAMESPACE, "{{ .Release.Namespace }}")
-    if (condition := _CONDITIONS.get(source)) is not None:
+    if (condition := changes.get("if")) is not None:
         text = f"{{{{- if {condition} }}}}\n{text}{{{{- end }}}}\n"
     return _HEADER.format(source=source) + text
+
+
+@cache
+def _changes() -> dict[str, Any]:
+    changes: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
+    return changes
 
 
 def _metadata(project: Mapping[str, str]) -> str:

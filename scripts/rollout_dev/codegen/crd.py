@@ -1,23 +1,17 @@
 """The CustomResourceDefinition of a RolloutJob, made from the models in `job` and `status`.
 
 `scripts/generate` writes it to manifests/crd, from where the cluster learns it. The translation of
-schemas is `structural`'s, what holds on a cluster only is `cluster_bounds`' and `cluster_rules`'.
+schemas is in `structural`, and what holds on a cluster only in `cluster_rules`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from rollout_dev.codegen.cluster_bounds import (
-    BOUNDS,
-    DROPPED_BOUNDS,
-    DROPPED_DEFAULTS,
-    OPEN,
-    TEMPLATE,
-)
 from rollout_dev.codegen.cluster_rules import ClusterRule, rules
 from rollout_dev.codegen.structural import Json, Schema, structural
 from swe_rollout.spec.job import API_VERSION, CRD_NAME, KIND, RolloutJob
@@ -29,6 +23,29 @@ SINGULAR: Final = KIND.lower()
 PLURAL: Final = f"{SINGULAR}s"
 SCHEMA_ANNOTATION: Final = f"{GROUP}/schema"
 """Holds the digest of the schema, so that a client can tell whether the cluster has its own."""
+_TEMPLATE: Final = "spec.sandbox.pod.template"
+_OPEN: Final = (
+    *("", ".metadata", ".spec", ".spec.affinity"),
+    *(".spec.containers[]", ".spec.containers[].resources"),
+)
+"""Objects of the template that keep unknown fields, so that an admission policy refuses these;
+otherwise the API server would drop them from a request that does not ask for validation."""
+_DROPPED_DEFAULTS: Final = ("spec.sandbox", "spec.store", "spec.store.uri")
+"""Fields whose default makes sense on one machine only."""
+_DROPPED_BOUNDS: Final = {
+    "spec.parallelism": "minimum",
+    "spec.workers.labels{}": "pattern",
+    f"{_TEMPLATE}.metadata.labels{{}}": "pattern",
+    "spec.workers.nodeSelector{}": "pattern",
+    f"{_TEMPLATE}.spec.nodeSelector{{}}": "pattern",
+}
+"""Keywords of the models that a rule checks instead, with a message that says how to fix it."""
+_BOUNDS: Final[Mapping[str, Mapping[str, Json]]] = {
+    "metadata.name": {"maxLength": 253},
+    "spec.parallelism": {"format": "int32"},
+    "spec.extensions[].sha256": {"maxLength": 64},
+}
+"""Bounds that the models do not have: the API server estimates the cost of rules by them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +60,7 @@ class Column:
     description: str = ""
 
     def to_json(self) -> dict[str, Json]:
-        """As the API server reads it."""
+        """Return the column as the API server reads it."""
         found: dict[str, Json] = {"name": self.name, "type": self.type, "jsonPath": self.path}
         if self.description:
             found["description"] = self.description
@@ -88,7 +105,7 @@ COLUMNS: Final = (
 
 
 def custom_resource_definition() -> dict[str, Json]:
-    """The whole definition, ready to be written as YAML."""
+    """Return the whole definition, ready to be written as YAML."""
     schema = job_schema().to_json()
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -115,12 +132,12 @@ def custom_resource_definition() -> dict[str, Json]:
 
 
 def schema_digest() -> str:
-    """12 hex characters: equal where two sides have the same schema."""
+    """Return 12 hex characters that are equal where two sides have the same schema."""
     return _digest(job_schema().to_json())
 
 
 def job_schema() -> Schema:
-    """A RolloutJob as the API server checks it: models, bounds, rules, status."""
+    """Return the schema of a RolloutJob as the API server checks it."""
     schema = structural(RolloutJob)
     schema.properties = {
         "apiVersion": Schema("string", f"`{API_VERSION}`."),
@@ -130,16 +147,16 @@ def job_schema() -> Schema:
         "status": _status(),
     }
     schema.required = ("spec",)
-    for path in OPEN:
-        schema.at(f"{TEMPLATE}{path}").keywords["x-kubernetes-preserve-unknown-fields"] = True
-    for path in DROPPED_DEFAULTS:
+    for path in _OPEN:
+        schema.at(f"{_TEMPLATE}{path}").keywords["x-kubernetes-preserve-unknown-fields"] = True
+    for path in _DROPPED_DEFAULTS:
         schema.at(path).default = None
     for each in schema.at("spec").inside():
         _tell_default(each)
-    for bound in DROPPED_BOUNDS:
-        del schema.at(bound.path).keywords[bound.keyword]
-    for bound in BOUNDS:
-        schema.at(bound.path).keywords[bound.keyword] = bound.value
+    for path, keyword in _DROPPED_BOUNDS.items():
+        del schema.at(path).keywords[keyword]
+    for path, keywords in _BOUNDS.items():
+        schema.at(path).keywords |= keywords
     for rule in rules():
         _add(schema.at(rule.path), rule)
     return schema
@@ -184,7 +201,7 @@ def _tell_default(schema: Schema) -> None:
 
 
 def written(value: Json) -> str:
-    """A value as people write it in YAML, on one line."""
+    """Return a value as people write it in YAML, on one line."""
     match value:
         case dict():
             return f"{{{', '.join(f'{key}: {written(each)}' for key, each in value.items())}}}"
@@ -201,7 +218,7 @@ def _add(schema: Schema, rule: ClusterRule) -> None:
     if not isinstance(found, list):
         raise TypeError(f"the rules of {rule.path} are no list")
     entry: dict[str, Json] = {"rule": rule.expression, "message": rule.message}
-    entry["reason"] = rule.reason.value
+    entry["reason"] = rule.reason
     if rule.field:
         entry["fieldPath"] = rule.field
     found.append(entry)

@@ -1,89 +1,50 @@
-"""Write the reference page of a RolloutJob: every field, every cluster rule, the status."""
+"""The generated parts of the pages of a RolloutJob and of the built-in reward terms."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 
 from rollout_dev.codegen.cluster_rules import rules
-from rollout_dev.codegen.crd import COLUMNS, job_schema, written
+from rollout_dev.codegen.crd import COLUMNS, job_schema
+from rollout_dev.codegen.pages import field_table, table
 from rollout_dev.codegen.structural import Schema
-from swe_rollout.spec.fields import SpecField, all_fields
-from swe_rollout.spec.job import API_VERSION, CRD_NAME, KIND
-from swe_rollout.spec.status import PROGRESS_ANNOTATION
-
-_INTRO = f"""\
-<!-- Made by scripts/generate; change swe_rollout/spec instead. -->
-# RolloutJob
-
-Every field of a job, from the models in [`swe_rollout/spec/`](../../swe_rollout/spec/job.py).
-One schema stands behind this page, the YAML file, the Python model, `swe-rollout explain` and
-`kubectl explain rolloutjob.spec`.
-
-```yaml
-apiVersion: {API_VERSION}
-kind: {KIND}
-metadata: {{name: my-job}}
-spec:
-  dataset: {{releasePairs: {{}}}}
-  policy: {{scripted: {{}}}}
-```
-"""
-
-_RULES = """\
-## On a cluster
-
-`swe-rollout run` accepts every job that fits the fields above. A cluster has more rules; the API
-server checks them before it stores a job, and rejects it with these messages.
-"""
-
-_STATUS = f"""\
-## status
-
-Written by the operator, once in two seconds at most. Counters and conditions, never episodes: those
-are in the store. Workers report by the annotation `{PROGRESS_ANNOTATION}` on their own pods.
-"""
-
-_COLUMNS = """\
-## Columns of `kubectl get rj`
-"""
+from swe_rollout.spec.fields import all_fields, fields_of
+from swe_rollout.spec.reward_terms import OPTIONS
 
 
-def reference_page() -> str:
-    """Return the page as Markdown."""
-    return "\n".join(_lines()) + "\n"
+def job_blocks() -> dict[str, Iterable[str]]:
+    """Return every field of a job, every cluster rule, the status, and kubectl's columns."""
+    columns = (
+        (each.name, each.path, "`-o wide`" if each.wide else "always", each.description)
+        for each in COLUMNS
+    )
+    status = _status_rows(job_schema().at("status"), "")
+    return {
+        "fields": _fields(),
+        "rules": table(("field", "message"), _rule_rows()),
+        "status": table(("field", "type", "meaning"), status),
+        "columns": table(("column", "from", "shown", "meaning"), columns),
+    }
 
 
-def _lines() -> Iterator[str]:
-    yield _INTRO
+def reward_blocks() -> dict[str, Iterable[str]]:
+    """Return the options of each built-in reward term."""
+    return {"options": _options()}
+
+
+def _fields() -> Iterator[str]:
     fields = all_fields()
     for parent in dict.fromkeys(field.path[:-1] for field in fields):
-        yield from _section(parent, [field for field in fields if field.path[:-1] == parent])
-    yield _RULES
-    yield from table(("field", "message"), _rule_rows())
-    yield _STATUS
-    status = job_schema().at("status")
-    yield from table(("field", "type", "meaning"), _status_rows(status, ""))
-    yield _COLUMNS
-    rows = ((each.name, each.path, _shown(wide=each.wide), each.description) for each in COLUMNS)
-    yield from table(("column", "from", "shown", "meaning"), rows)
-    yield f"The definition itself is `kubectl get crd {CRD_NAME} -o yaml`."
+        if parent:
+            yield f"## {'.'.join(parent)}\n"
+        yield from field_table(field for field in fields if field.path[:-1] == parent)
 
 
-def _section(parent: tuple[str, ...], fields: list[SpecField]) -> Iterator[str]:
-    if parent:
-        yield f"## {'.'.join(parent)}\n"
-    rows = ((f"`{field.name}`", field.type, _default(field), field.doc) for field in fields)
-    yield from table(("field", "type", "default", "meaning"), rows)
-
-
-def _default(field: SpecField) -> str:
-    if field.required:
-        return "required"
-    if field.type == "mapping" and field.path[0] == "spec":
-        whole = job_schema().at(field.dotted).default
-        return f"`{written(whole)}`" if whole else ""
-    return f"`{field.default}`" if field.default else ""
+def _options() -> Iterator[str]:
+    for model in dict.fromkeys(OPTIONS.values()):
+        terms = " and ".join(f"`{name}`" for name, each in OPTIONS.items() if each is model)
+        yield f"## Options of {terms}\n"
+        yield from field_table(fields_of(model), "option")
 
 
 def _rule_rows() -> Iterator[tuple[str, ...]]:
@@ -106,20 +67,3 @@ def _status_rows(schema: Schema, parent: str) -> Iterator[tuple[str, ...]]:
         yield from _status_rows(each, f"{path}.")
         if each.items is not None:
             yield from _status_rows(each.items, f"{path}[].")
-
-
-def _shown(*, wide: bool) -> str:
-    return "`-o wide`" if wide else "always"
-
-
-def table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
-    """Yield the lines of a Markdown table."""
-    yield f"| {' | '.join(header)} |"
-    yield f"|{'---|' * len(header)}"
-    for row in rows:
-        yield f"| {' | '.join(_cell(cell) for cell in row)} |"
-    yield ""
-
-
-def _cell(text: str) -> str:
-    return re.sub(r"\|", r"\\|", text)

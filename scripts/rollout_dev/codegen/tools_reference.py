@@ -1,4 +1,4 @@
-"""Write the reference page of the built-in tools: what the policy reads, what a job configures."""
+"""The generated parts of the page of tools: what the policy reads, what a job configures."""
 
 from __future__ import annotations
 
@@ -6,92 +6,32 @@ import inspect
 import json
 import re
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from importlib import import_module
-from typing import Final, cast
+from itertools import chain, starmap
+from typing import cast
 
 import yaml
 from pydantic import TypeAdapter
 
-from rollout_dev.codegen.reference import table
+from rollout_dev.codegen.pages import table
 from swe_rollout.agent.tools import toolbox
 from swe_rollout.agent.tools.base import Tool, Toolset, ToolSpec
 from swe_rollout.agent.tools.names import OTHER_NAMES, TOOL_NAMES, TOOLSET_NAMES
 from swe_rollout.spec.agent import ToolUse
 
-_INTRO: Final = """\
-<!-- Made by scripts/generate; change swe_rollout/agent/tools instead. -->
-# Tools
 
-What a policy may call. A job lists tools and toolsets in the order in which they are offered;
-without a list they are `bash`, `str_replace_editor` and `submit`.
-[Your own](../how-to/extend/tools.md) stand in the same list.
-
-```yaml
-agent:
-  tools:
-    - use: bash
-      with: {session: true}
-    - str_replace_editor
-    - use: search
-      name: grep
-      description: Search the repository.
-      timeoutSeconds: 60
-      outputBytes: 8192
-    - submit
-```
-
-Beside `use` and `with`, each entry may say how the tool is offered:
-"""
-_RULES: Final = """\
-- A call whose arguments do not fit the schema never reaches the tool; the policy reads what is
-  wrong.
-- What goes wrong with a call is its result, `error: …`. A lost sandbox ends the episode as a
-  failure, never as a reward of 0.
-- A result over its limit keeps its beginning and its end; between them stands how many bytes are
-  missing.
-- A command that is killed because its time is over says so. Nothing that a call starts can hold up
-  the episode.
-- What a tool remembers (a session, edits that can be undone) belongs to one episode and ends with
-  it.
-- Tools need `/bin/sh`, `find`, `grep` and the other programs of busybox in the image, and no more.
-- Paths begin in the repository, or with `/`; none is rewritten. Only commands are read as shell.
-- `deny` and `deny_patterns` are rules of conduct for the policy, not a wall: each command of a
-  script is looked at, as far as it can be told without running it. What must not happen, the
-  sandbox prevents.
-"""
-_SETS: Final = """\
-## Toolsets
-
-A toolset is a name for several tools. `timeoutSeconds` and `outputBytes` hold for each of them; to
-rename or configure one, list the tools as below.
-"""
-_OTHERS: Final = """\
-## Names elsewhere
-
-Names of tools in other systems are accepted, and mean:
-"""
-
-
-def tools_page() -> str:
-    """Return the page as Markdown."""
-    return "\n".join(_lines()).rstrip() + "\n"
-
-
-def _lines() -> Iterator[str]:
-    yield _INTRO
-    yield from table(("key", "meaning"), _use_rows())
-    yield _RULES
-    for name in TOOL_NAMES:
-        yield from _tool(name)
-    yield _SETS
-    for name, home in TOOLSET_NAMES.items():
-        yield from _toolset(name, home)
-    yield _OTHERS
+def tools_blocks() -> dict[str, Iterable[str]]:
+    """Return the keys of an entry, each tool, each toolset, and names of other systems."""
     listed = {home: name for name, home in TOOL_NAMES.items()}
-    rows = ((f"`{name}`", _meaning(name, listed.get(home))) for name, home in OTHER_NAMES.items())
-    yield from table(("name", "is"), rows)
+    names = ((f"`{name}`", _meaning(name, listed.get(home))) for name, home in OTHER_NAMES.items())
+    return {
+        "keys": table(("key", "meaning"), _use_rows()),
+        "tools": chain.from_iterable(map(_tool, TOOL_NAMES)),
+        "toolsets": chain.from_iterable(starmap(_toolset, TOOLSET_NAMES.items())),
+        "names": table(("name", "is"), names),
+    }
 
 
 def _use_rows() -> Iterator[tuple[str, ...]]:

@@ -1,26 +1,19 @@
-"""Write the part of the command line's page that lists every option and its variable."""
+"""The generated part of the command line's page: every option and its variable."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, Final
+from collections.abc import Iterable, Iterator
+from typing import Any
 
-from rollout_dev.codegen.reference import table
+from rollout_dev.codegen.pages import table
 from swe_rollout.cli.main import build_command
 from swe_rollout.cli.variables import name_variables
 
-_BEGIN: Final = "<!-- Options: made by scripts/generate from the command line. -->\n"
-_END: Final = "<!-- End of options. -->\n"
 
-
-def with_options(page: Path) -> str:
-    """Return the page with its list of options as the command line has them."""
-    text = page.read_text("utf-8")
-    before, _, rest = text.partition(_BEGIN)
-    _, _, after = rest.partition(_END)
-    return f"{before}{_BEGIN}{_options()}{_END}{after}"
+def variable_blocks() -> dict[str, Iterable[str]]:
+    """Return the list of every option of the command line and its variable."""
+    return {"options": _options()}
 
 
 def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -43,11 +36,7 @@ def variables(path: tuple[str, ...], command: Any) -> dict[str, str]:
     }
 
 
-def _options() -> str:
-    return "\n".join(_lines()) + "\n"
-
-
-def _lines() -> Iterator[str]:
+def _options() -> Iterator[str]:
     group = build_command()
     rows = [
         ("swe-rollout", "-v, --verbose", "SWE_ROLLOUT_VERBOSE", "Log more, to stderr: 1 or 2."),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from typing import Annotated, Any, Literal
 
 import pytest
 import yaml
 from pydantic import Field
+from pydantic.alias_generators import to_camel
 
 from checkout import ROOT
 from rollout_dev.codegen.cluster_rules import rules
@@ -21,9 +23,17 @@ from rollout_dev.codegen.crd import (
 from rollout_dev.codegen.structural import Json, Schema, structural
 from swe_rollout.cli.install import manifests
 from swe_rollout.errors import UsageError
-from swe_rollout.spec.fields import all_fields
+from swe_rollout.grading.rewards import REWARD_TERMS
+from swe_rollout.spec.addresses import CONTROL_PORTS, METADATA_HOSTS, METADATA_IPS
+from swe_rollout.spec.dataset import Dataset
+from swe_rollout.spec.fields import all_fields, fields_of
 from swe_rollout.spec.load import parse_job
 from swe_rollout.spec.model import Model
+from swe_rollout.spec.pod_template import ANNOTATIONS, KUEUE
+from swe_rollout.spec.policy import Policy
+from swe_rollout.spec.quantity import MAX_AMOUNTS
+from swe_rollout.spec.reward_terms import OPTIONS
+from swe_rollout.spec.sandbox import SandboxSpec
 
 MINIMAL: dict[str, Any] = {
     "apiVersion": "swe-rollout.dev/v1alpha1",
@@ -182,6 +192,42 @@ def test_each_message_says_what_to_do_in_one_line() -> None:
         assert len(rule.message) < 250
 
 
+def test_rules_name_what_the_code_names() -> None:
+    by_path: dict[str, str] = {}
+    for rule in rules():
+        by_path[rule.path] = by_path.get(rule.path, "") + rule.expression + rule.message
+    for path, model in {
+        "spec.dataset": Dataset,
+        "spec.policy": Policy,
+        "spec.sandbox": SandboxSpec,
+    }.items():
+        names = [to_camel(name) for name in model.variants()]
+        assert " + ".join(f"(has(self.{name}) ? 1 : 0)" for name in names) in by_path[path]
+        assert all(f"`{name}`" in by_path[path] for name in names)
+    engines = ("sglang.url", "sglang.workers[]", "openai.url", "openai.urls[]", "anthropic.url")
+    for engine in engines:
+        text = by_path[f"spec.policy.{engine}"]
+        assert all(re.escape(host) in text for host in (*METADATA_HOSTS, *METADATA_IPS))
+        assert f":({'|'.join(map(str, CONTROL_PORTS))})" in text
+    template = "spec.sandbox.pod.template"
+    for kind in ("requests", "limits"):
+        text = by_path[f"{template}.spec.containers[].resources.{kind}"]
+        assert f"self.all(key, key in {list(MAX_AMOUNTS)})" in text
+        for name, most in MAX_AMOUNTS.items():
+            assert f"!quantity(self['{name}']).isGreaterThan(quantity('{most}'))" in text
+    for path in ("spec.sandbox.pod.resources", "spec.workers.resources"):
+        for field, name in {
+            "cpu": "cpu",
+            "cpuLimit": "cpu",
+            "memory": "memory",
+            "ephemeralStorage": "ephemeral-storage",
+        }.items():
+            assert f"isGreaterThan(quantity('{MAX_AMOUNTS[name]}'))" in by_path[f"{path}.{field}"]
+    annotations = by_path[f"{template}.metadata.annotations"]
+    assert f"key in {list(ANNOTATIONS)}" in annotations
+    assert f"startsWith('{KUEUE}')" in annotations
+
+
 def test_conditions_are_keyed_by_type_and_a_job_scales_by_parallelism() -> None:
     crd: Any = custom_resource_definition()
     version = crd["spec"]["versions"][0]
@@ -205,6 +251,16 @@ def test_a_client_can_tell_whether_the_cluster_has_its_schema() -> None:
     crd: Any = custom_resource_definition()
 
     assert crd["metadata"]["annotations"][SCHEMA_ANNOTATION] == schema_digest()
+
+
+def test_every_reward_term_and_its_options_are_on_the_page() -> None:
+    page = (ROOT / "docs" / "reference" / "rewards.md").read_text("utf-8")
+
+    for name in REWARD_TERMS.names():
+        options = fields_of(OPTIONS[name]) if name in OPTIONS else ()
+        row = re.search(rf"^\| `{name}` \|.*\| ([^|]*) \|$", page, re.MULTILINE)
+        assert row is not None, name
+        assert row[1].strip() == ", ".join(f"`{each.name}`" for each in options)
 
 
 def test_generated_files_are_what_the_code_makes() -> None:

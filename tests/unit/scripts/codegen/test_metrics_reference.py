@@ -6,19 +6,20 @@ import json
 import re
 from collections.abc import Iterator
 
-import pytest
 import yaml
 
 from checkout import ROOT
-from rollout_dev.codegen.__main__ import DASHBOARD, METRICS
-from rollout_dev.codegen.dashboard import PANELS, dashboard
-from rollout_dev.codegen.metrics_reference import QUESTIONS, metrics_page, operator_families
+from rollout_dev.codegen.metrics_reference import operator_families, questions
+from rollout_operator.metrics import MOST_JOBS
 from rollout_operator.resources import METRICS_PORT
 from swe_rollout.spec.status import JOB_LABEL, ROLE_LABEL, EpisodeCounts, State
 from swe_rollout.telemetry import catalog
 from swe_rollout.telemetry.metrics import RolloutMetrics
 
 MONITORING = ROOT / "manifests" / "monitoring"
+PAGE = (ROOT / "docs" / "reference" / "metrics.md").read_text("utf-8")
+DASHBOARD = json.loads((MONITORING / "swe-rollout.json").read_text("utf-8"))
+QUERIES = [each["expr"] for panel in DASHBOARD["panels"] for each in panel["targets"]]
 
 
 def served() -> set[str]:
@@ -32,49 +33,42 @@ def documents(name: str) -> Iterator[dict[str, object]]:
     yield from yaml.safe_load_all((MONITORING / name).read_text("utf-8"))
 
 
-@pytest.mark.parametrize(("name", "text"), [(METRICS, metrics_page()), (DASHBOARD, dashboard())])
-def test_the_files_are_what_the_code_says(name: str, text: str) -> None:
-    assert (ROOT / name).read_text("utf-8") == text
-
-
 def test_the_page_has_each_metric_that_is_served_and_no_other() -> None:
-    page = metrics_page()
     rows = re.findall(
-        r"^\| `(swe_rollout_\w+)` \| (?:counter|gauge|histogram) ", page, re.MULTILINE
+        r"^\| `(swe_rollout_\w+)` \| (?:counter|gauge|histogram) ", PAGE, re.MULTILINE
     )
     assert set(rows) == {name for name in served() if name.startswith("swe_rollout_")}
-    kinds = page.partition("| `kind` |")[2].partition("\n\n")[0]
+    kinds = PAGE.partition("| `kind` |")[2].partition("\n\n")[0]
     assert re.findall(r"^\| `(\w+)` \|", kinds, re.MULTILINE) == list(EpisodeCounts.model_fields)
-    assert [state for state in State if f"`{state.value}`" not in page] == []
-    assert f"port {METRICS_PORT}" in page
+    assert [state for state in State if f"`{state.value}`" not in PAGE] == []
+    assert f"port {METRICS_PORT}" in PAGE
+    assert f"at most {catalog.LABEL_VALUES} plain names" in PAGE
+    assert f"beyond {MOST_JOBS} jobs" in PAGE
 
 
 def test_questions_and_panels_ask_for_metrics_that_there_are() -> None:
-    asked = [query.expression for panel in PANELS for query in panel.queries]
+    asked = [*QUERIES, *questions(PAGE).values()]
     names = {
-        name
-        for query in [*asked, *QUESTIONS.values()]
-        for name in re.findall(r"\b(?:swe_rollout|process)_\w+", query)
+        name for query in asked for name in re.findall(r"\b(?:swe_rollout|process)_\w+", query)
     }
     plain = {re.sub(r"_(bucket|sum|count)$", "", name) for name in names}
     assert plain <= served()
 
 
 def test_every_metric_of_rollouts_is_on_the_dashboard() -> None:
-    text = " ".join(query.expression for panel in PANELS for query in panel.queries)
+    text = " ".join(QUERIES)
     assert [each for each in catalog.METRICS if each.name not in text] == [catalog.ATTEMPTS]
 
 
 def test_the_dashboard_fits_grafana() -> None:
-    shown = json.loads((ROOT / DASHBOARD).read_text("utf-8"))
-    panels = shown["panels"]
-    assert len({panel["id"] for panel in panels}) == len(panels) == len(PANELS)
+    panels = DASHBOARD["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels) > 10
     cells = {
         (panel["gridPos"]["x"], panel["gridPos"]["y"]): panel["gridPos"]["w"] for panel in panels
     }
     assert len(cells) == len(panels)
     assert all(x + width <= 24 for (x, _), width in cells.items())
-    variables = {each["name"] for each in shown["templating"]["list"]}
+    variables = {each["name"] for each in DASHBOARD["templating"]["list"]}
     used = set(re.findall(r"\$\{?(\w+)", json.dumps(panels))) - {"__rate_interval"}
     assert used == variables
 

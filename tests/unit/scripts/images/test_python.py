@@ -6,6 +6,7 @@ the Dockerfile's commands do what the builder without Docker does.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -16,11 +17,10 @@ from pathlib import Path
 import pytest
 
 from checkout import ROOT
-from rollout_dev.codegen import dockerfile
 from rollout_dev.dev_cluster.progress import Progress
 from rollout_dev.images import python, recipe
 from rollout_dev.images.archive import layer_from_trees
-from rollout_dev.images.recipe import Application, Python
+from rollout_dev.images.recipe import Application, Debian, Python
 
 WORKER = ROOT / "sandbox_images" / "worker"
 PIN = re.compile(r"^([a-z0-9-]+)==(\S+?)(?: ;.*)? \\$", re.MULTILINE)
@@ -134,8 +134,20 @@ def test_the_labels_say_what_the_image_is() -> None:
     assert not labels.keys() & {f"{prefix}.created", f"{prefix}.revision"}
 
 
-def sh(command: str, root: Path) -> None:
-    """Run a command of the Dockerfile with `root` in place of the image's root."""
+DOCKERFILE = (WORKER / "Dockerfile").read_text("utf-8")
+
+
+def runs() -> list[str]:
+    """Return the commands of the Dockerfile."""
+    lines = DOCKERFILE.replace("\\\n", " ").splitlines()
+    return [line.removeprefix("RUN ") for line in lines if line.startswith("RUN ")]
+
+
+def sh(words: str, root: Path) -> None:
+    """Run the Dockerfile's commands with these words, `root` being the image's root."""
+    commands = [each for each in runs() if words in each]
+    assert len(commands) == 1
+    (command,) = commands
     text = re.sub(r"(?<![\w.])/(site|code|commands)\b", rf"{root}/\1", command)
     subprocess.run(["sh", "-eu", "-c", text], check=True, env={"PATH": os.environ["PATH"]})
 
@@ -146,7 +158,7 @@ def test_the_dockerfile_leaves_out_the_same_files(tmp_path: Path) -> None:
     python._leave_out(ours, source.left_out)
     installed(tmp_path / "site", "/x")
 
-    sh(dockerfile.leave_out(source), tmp_path)
+    sh("find /site", tmp_path)
 
     assert files(tmp_path / "site").keys() == files(ours).keys()
 
@@ -154,8 +166,8 @@ def test_the_dockerfile_leaves_out_the_same_files(tmp_path: Path) -> None:
 def test_the_dockerfile_adds_the_same_command_and_version(tmp_path: Path) -> None:
     (tmp_path / "code").mkdir()
 
-    sh(dockerfile.add_metadata(), tmp_path)
-    sh(dockerfile.add_command(), tmp_path)
+    sh("METADATA", tmp_path)
+    sh("/commands/swe-rollout", tmp_path)
 
     assert (tmp_path / "code/swe_rollout.dist-info/METADATA").read_text() == python.metadata()
     command = tmp_path / "commands" / "swe-rollout"
@@ -174,21 +186,21 @@ def test_the_dockerfile_compiles_the_same_files(tmp_path: Path) -> None:
         pytest.skip(f"needs Python {source.python}, the image's own")
     python._compile(source, tmp_path / "ours")
 
-    sh(dockerfile.compile_all(source, "/code"), tmp_path)
+    sh("-s /code", tmp_path)
 
     assert files(tmp_path / "code") == files(tmp_path / "ours")
     assert sum(name.endswith(".pyc") for name in files(tmp_path / "code")) == 1
 
 
 def test_the_dockerfile_copies_what_is_there_and_ends_as_another_user() -> None:
-    lines = dockerfile.dockerfile(ROOT).replace("\\\n", " ").splitlines()
+    lines = DOCKERFILE.replace("\\\n", " ").splitlines()
     copied = [
         name
         for line in lines
         if line.startswith("COPY ") and "--from" not in line
         for name in shlex.split(line)[1:-1]
     ]
-    ignored = dockerfile.dockerignore(ROOT).splitlines()
+    ignored = (WORKER / "Dockerfile.dockerignore").read_text("utf-8").splitlines()
 
     assert len(copied) >= 4
     assert all((ROOT / name).exists() for name in copied)
@@ -197,3 +209,22 @@ def test_the_dockerfile_copies_what_is_there_and_ends_as_another_user() -> None:
     # Mutable names of bases are only defaults.
     froms = [line.split()[1] for line in lines if line.startswith("FROM ")]
     assert set(froms) <= {"${PYTHON}", "${DEBIAN}", "worker"}
+
+
+def test_the_dockerfile_has_what_the_recipe_has() -> None:
+    image, source = worker()
+    assert isinstance(image.base.source, Debian)
+
+    assert f"ARG PYTHON=python:{source.python}-slim-{image.base.source.suite}" in DOCKERFILE
+    assert f"ARG DEBIAN=debian:{image.base.source.suite}-slim" in DOCKERFILE
+    assert f"--no-install-recommends {' '.join(image.base.source.packages)} " in DOCKERFILE
+    assert DOCKERFILE.count(f"-x {shlex.quote(source.not_compiled)} ") == 2
+    assert (
+        f"COPY --from=installed /site {python.PACKAGES.format(python=source.python)}\n"
+        in DOCKERFILE
+    )
+    labels = [each for each in image.labels if not each[0].endswith("base.name")]
+    for name, value in (*image.environment, *labels):
+        assert f'{name}="{value}"' in DOCKERFILE
+    assert f"WORKDIR {image.workdir}\n" in DOCKERFILE
+    assert f"CMD {json.dumps(list(image.cmd))}\n" in DOCKERFILE
