@@ -7,33 +7,39 @@ their controller, and every write and deletion names the uid or the version that
 from __future__ import annotations
 
 import hashlib
+from typing import Protocol, TypeVar
 
 import msgspec
 
 from rollout_operator import actions, resources
 from rollout_operator.actions import Action, RecordEvent
-from rollout_operator.kube import Kind, Kube
+from rollout_operator.kube import (
+    EVENTS,
+    JOBS,
+    PODS,
+    POLICIES,
+    ROLE_BINDINGS,
+    ROLLOUT_JOBS,
+    SERVICE_ACCOUNTS,
+    Binding,
+    Kube,
+)
 from rollout_operator.observed import Metadata, ObservedJob, WorkerJob
 from rollout_operator.resources import Json
 from swe_rollout.cluster.api_error import ApiError
+from swe_rollout.cluster.objects import Kind
 from swe_rollout.errors import ClusterError, gather_all
 from swe_rollout.spec.job import API_VERSION, KIND
 
 _SANDBOX_GRACE_S = 1
 
 
-class _Head(msgspec.Struct):
-    metadata: Metadata
+class _Owned(Protocol):
+    @property
+    def metadata(self) -> Metadata: ...
 
 
-class _Binding(msgspec.Struct, rename="camel"):
-    role_ref: dict[str, str]
-    subjects: list[dict[str, str]] = []
-
-
-class _Policy(msgspec.Struct):
-    metadata: Metadata
-    spec: dict[str, object] = {}
+_T = TypeVar("_T", bound=_Owned)
 
 
 async def carry_out(action: Action, job: ObservedJob, kube: Kube) -> WorkerJob | None:
@@ -44,44 +50,36 @@ async def carry_out(action: Action, job: ObservedJob, kube: Kube) -> WorkerJob |
         case actions.ApplyPrerequisites():
             await _apply_prerequisites(me, kube)
         case actions.CreateWorkers(manifest):
-            return WorkerJob.decode(await _create_workers(me, manifest, kube=kube))
+            return await _create_workers(me, manifest, kube=kube)
         case actions.AdjustWorkers(uid, suspend, deadline):
             spec: Json = {"suspend": suspend, "activeDeadlineSeconds": deadline}
-            found = await kube.merge(Kind.JOB, namespace, workers, {"spec": spec}, uid=uid)
-            return None if found is None else WorkerJob.decode(found)
+            return await kube.adjust_workers(me, spec, uid=uid)
         case actions.DeleteWorkers(uid):
-            await kube.delete(Kind.JOB, namespace, workers, uid=uid, propagation="Foreground")
+            await kube.client.delete(JOBS, namespace, workers, uid=uid, propagation="Foreground")
         case actions.DeleteWorkerPod(name, uid):
-            await kube.delete(Kind.POD, namespace, name, uid=uid)
+            await kube.client.delete(PODS, namespace, name, uid=uid)
         case actions.DeleteSandboxes():
             await _delete_sandboxes(me, kube)
         case actions.DeleteJob():
-            await kube.delete(Kind.ROLLOUT_JOB, namespace, me.name, uid=me.uid)
+            await kube.client.delete(ROLLOUT_JOBS, namespace, me.name, uid=me.uid)
         case actions.RecordEvent():
-            await kube.create(Kind.EVENT, namespace, _event(action, job))
+            await _record(namespace, _event(action, job), kube)
     return None
 
 
 async def ensure_policy(namespace: str, kube: Kube) -> None:
     """Create the policy that isolates the namespace's sandboxes, or repair it."""
     wanted = resources.network_policy(namespace)
-    kind, name = Kind.NETWORK_POLICY, resources.POLICY_NAME
+    name = resources.POLICY_NAME
     async with kube.policies:
-        found = (
-            await kube.get(kind, namespace, name)
-            or await kube.create(kind, namespace, wanted)
-            or await kube.get(kind, namespace, name)
-        )
-        if found is None:
-            raise ClusterError(f"the NetworkPolicy {name} disappears", why="somebody deletes it")
-        policy = msgspec.json.decode(found, type=_Policy)
+        policy = await kube.client.ensure(POLICIES, namespace, name, wanted)
         denies = policy.spec == wanted["spec"]
         if denies and not policy.metadata.owner_references:
             return
         if not _is_managed(policy.metadata):
             if denies:
                 return
-            raise _foreign(kind, policy.metadata)
+            raise _foreign(POLICIES, policy.metadata)
         # With uid and version, what somebody else wrote meanwhile is not overwritten.
         head: Json = {
             "name": name,
@@ -90,60 +88,58 @@ async def ensure_policy(namespace: str, kube: Kube) -> None:
             "uid": policy.metadata.uid,
             "resourceVersion": policy.metadata.resource_version,
         }
-        await kube.replace(kind, namespace, name, {**wanted, "metadata": head})
+        try:
+            await kube.client.replace(POLICIES, namespace, name, {**wanted, "metadata": head})
+        except ApiError as error:
+            if not error.is_absence:
+                raise
 
 
 async def release_policy(namespace: str, kube: Kube) -> bool:
     """Delete the policy when nothing in the namespace needs it; whether that is decided."""
-    kind, name = Kind.NETWORK_POLICY, resources.POLICY_NAME
+    name = resources.POLICY_NAME
     async with kube.policies:
-        found = await kube.get(kind, namespace, name)
+        found = await kube.client.find(POLICIES, namespace, name)
         if found is None or await kube.has_jobs(namespace):
             return True
-        policy = msgspec.json.decode(found, type=_Head).metadata
+        policy = found.metadata
         if not resources.POLICY_LABELS.items() <= policy.labels.items():
             return True
         if await kube.has_sandboxes(namespace):
             return False
         version = policy.resource_version
-        await kube.delete(kind, namespace, name, uid=policy.uid, version=version)
+        await kube.client.delete(POLICIES, namespace, name, uid=policy.uid, version=version)
         return True
 
 
 async def _apply_prerequisites(me: Metadata, kube: Kube) -> None:
     name = resources.access_name(me.uid)
-    await _own(Kind.SERVICE_ACCOUNT, me, resources.service_account(me), kube=kube, name=name)
+    await _own(SERVICE_ACCOUNTS, me, resources.service_account(me), kube=kube, name=name)
     wanted = resources.role_binding(me)
-    found = await _own(Kind.ROLE_BINDING, me, wanted, kube=kube, name=name)
-    if msgspec.json.decode(found, type=_Binding) != msgspec.convert(wanted, _Binding):
-        raise _foreign(Kind.ROLE_BINDING, msgspec.json.decode(found, type=_Head).metadata)
+    found = await _own(ROLE_BINDINGS, me, wanted, kube=kube, name=name)
+    expected = msgspec.convert(wanted, Binding)
+    if (found.role_ref, found.subjects) != (expected.role_ref, expected.subjects):
+        raise _foreign(ROLE_BINDINGS, found.metadata)
     await ensure_policy(me.namespace, kube)
 
 
-async def _create_workers(me: Metadata, manifest: Json, *, kube: Kube) -> bytes:
+async def _create_workers(me: Metadata, manifest: Json, *, kube: Kube) -> WorkerJob:
     name = resources.workers_name(me.name)
     try:
-        return await _own(Kind.JOB, me, manifest, kube=kube, name=name)
+        return await _own(JOBS, me, manifest, kube=kube, name=name)
     except ApiError as error:
         # Kubernetes before 1.34 forbids the field; 1.34 drops it.
         if not (error.invalid and "restartPolicy" in error.message):
             raise
     older = resources.without_restarts(manifest)
-    return await _own(Kind.JOB, me, older, kube=kube, name=name)
+    return await _own(JOBS, me, older, kube=kube, name=name)
 
 
-async def _own(kind: Kind, me: Metadata, manifest: Json, *, kube: Kube, name: str) -> bytes:
+async def _own(kind: Kind[_T], me: Metadata, manifest: Json, *, kube: Kube, name: str) -> _T:
     """Return the job's own object of this name; it is created if there is none."""
-    found = (
-        await kube.get(kind, me.namespace, name)
-        or await kube.create(kind, me.namespace, manifest)
-        or await kube.get(kind, me.namespace, name)
-    )
-    if found is None:
-        raise ClusterError(f"{kind.value[1]}/{name} existed and is gone", why="somebody deleted it")
-    metadata = msgspec.json.decode(found, type=_Head).metadata
-    if metadata.controller_uid != me.uid:
-        raise _foreign(kind, metadata)
+    found = await kube.client.ensure(kind, me.namespace, name, manifest)
+    if found.metadata.controller_uid != me.uid:
+        raise _foreign(kind, found.metadata)
     return found
 
 
@@ -152,8 +148,8 @@ def _is_managed(policy: Metadata) -> bool:
     return policy.labels.get(label) == value
 
 
-def _foreign(kind: Kind, found: Metadata) -> ClusterError:
-    what = f"{kind.value[1]}/{found.name}"
+def _foreign(kind: Kind[_T], found: Metadata) -> ClusterError:
+    what = f"{kind.plural}/{found.name}"
     if found.deletion_timestamp is not None:
         return ClusterError(
             f"{what} is still being deleted",
@@ -171,11 +167,19 @@ def _foreign(kind: Kind, found: Metadata) -> ClusterError:
 async def _delete_sandboxes(me: Metadata, kube: Kube) -> None:
     await gather_all(
         [
-            kube.delete(Kind.POD, me.namespace, pod.name, uid=pod.uid, grace_s=_SANDBOX_GRACE_S)
+            kube.client.delete(PODS, me.namespace, pod.name, uid=pod.uid, grace_s=_SANDBOX_GRACE_S)
             for pod in await kube.sandboxes(me)
             if pod.deletion_timestamp is None
         ]
     )
+
+
+async def _record(namespace: str, event: Json, kube: Kube) -> None:
+    try:
+        await kube.client.create(EVENTS, namespace, event)
+    except ApiError as error:
+        if not error.already_exists:
+            raise
 
 
 def _event(event: RecordEvent, job: ObservedJob) -> Json:

@@ -1,16 +1,11 @@
-"""The API requests that the operator needs; an object that is gone is no error.
-
-Watches are kopf's. Credentials and the cluster's address come from `swe_rollout.cluster.config`.
-"""
+"""What the operator reads and writes of a job, by the package's own client; watches are kopf's."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable
 from datetime import datetime
-from enum import Enum
-from typing import Literal, Self, TypeVar
-from urllib.parse import quote, urlencode
+from typing import Final, Self, TypeVar
 
 import msgspec
 import structlog
@@ -18,148 +13,136 @@ import structlog
 from rollout_operator import resources
 from rollout_operator.observed import Metadata, Moment, WorkerJob, WorkerPod
 from rollout_operator.resources import Json
+from swe_rollout.cluster import job_objects, objects
 from swe_rollout.cluster.api_error import ApiError
-from swe_rollout.cluster.config import load_access
-from swe_rollout.cluster.transport import JSON, MERGE_PATCH, Transport
-from swe_rollout.spec.job import API_VERSION
+from swe_rollout.cluster.client import ClusterClient
+from swe_rollout.cluster.objects import Kind
 from swe_rollout.spec.status import RolloutJobStatus
 
 log = structlog.get_logger()
-_T = TypeVar("_T")
+T = TypeVar("T")
 
 PATIENCE_S = 10.0
 """How long one request is retried; after that, the whole round is repeated."""
 
 
-class Kind(Enum):
-    """A kind of object, by the path of its API and its plural."""
+class Owned(msgspec.Struct, frozen=True):
+    """Any object, of which only the metadata is read, owners included."""
 
-    EVENT = ("/api/v1", "events")
-    JOB = ("/apis/batch/v1", "jobs")
-    NETWORK_POLICY = ("/apis/networking.k8s.io/v1", "networkpolicies")
-    POD = ("/api/v1", "pods")
-    ROLE_BINDING = ("/apis/rbac.authorization.k8s.io/v1", "rolebindings")
-    ROLLOUT_JOB = (f"/apis/{API_VERSION}", "rolloutjobs")
-    SERVICE_ACCOUNT = ("/api/v1", "serviceaccounts")
-
-    def path(self, namespace: str, name: str = "") -> str:
-        """Return the path of the namespace's objects of this kind, or of one of them."""
-        root, plural = self.value
-        path = f"{root}/namespaces/{quote(namespace)}/{plural}"
-        return f"{path}/{quote(name)}" if name else path
-
-
-class _WithMetadata(msgspec.Struct):
     metadata: Metadata
 
 
-class _List(msgspec.Struct):
-    items: list[msgspec.Raw] | None = None
+class Binding(msgspec.Struct, rename="camel", frozen=True):
+    """A RoleBinding."""
+
+    metadata: Metadata
+    role_ref: dict[str, str]
+    subjects: list[dict[str, str]] = []
 
 
-class _Event(msgspec.Struct, rename="camel"):
+class Policy(msgspec.Struct, frozen=True):
+    """A NetworkPolicy with its whole spec."""
+
+    metadata: Metadata
+    spec: dict[str, object] = {}
+
+
+class _Event(msgspec.Struct, rename="camel", frozen=True):
     message: str = ""
     last_timestamp: Moment | None = None
 
 
-class Kube:
-    """A client of the Kubernetes API. Safe for concurrent calls."""
+def _or_none(kind: type[T]) -> Callable[[bytes], T | None]:
+    """Decode None from what can't be decoded: it must not hide the other objects of a list."""
+    decode: Callable[[bytes], T] = msgspec.json.Decoder(kind).decode
 
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
+    def try_to_decode(data: bytes) -> T | None:
+        try:
+            return decode(data)
+        except msgspec.ValidationError as error:
+            log.warning("object_ignored", kind=kind.__name__, why=str(error))
+            return None
+
+    return try_to_decode
+
+
+EVENTS: Final = objects.EVENTS
+JOBS: Final = Kind("/apis/batch/v1", "jobs", "Job", WorkerJob.decode)
+POLICIES: Final = objects.NETWORK_POLICIES.decoded_by(msgspec.json.Decoder(Policy).decode)
+PODS: Final = objects.PODS
+ROLE_BINDINGS: Final = Kind(
+    "/apis/rbac.authorization.k8s.io/v1",
+    "rolebindings",
+    "RoleBinding",
+    msgspec.json.Decoder(Binding).decode,
+)
+ROLLOUT_JOBS: Final = job_objects.ROLLOUT_JOBS
+SERVICE_ACCOUNTS: Final = Kind(
+    "/api/v1", "serviceaccounts", "ServiceAccount", msgspec.json.Decoder(Owned).decode
+)
+_WORKER_PODS: Final = PODS.decoded_by(_or_none(WorkerPod))
+_OWNED_PODS: Final = PODS.decoded_by(_or_none(Owned))
+_REFUSALS: Final = EVENTS.decoded_by(_or_none(_Event))
+
+
+class Kube:
+    """The cluster, as the operator sees it. Safe for concurrent calls."""
+
+    def __init__(self, client: ClusterClient) -> None:
+        self.client = client
         self.policies = asyncio.Lock()
         """Held from a look at a namespace's NetworkPolicy to the write that follows from it."""
 
     @classmethod
     async def connect(cls) -> Self:
         """Connect to the cluster of the kubeconfig, or to the one this pod is in."""
-        return cls(Transport(await load_access(), retry_timeout_s=PATIENCE_S))
+        return cls(await ClusterClient.connect(retry_timeout_s=PATIENCE_S))
 
     async def aclose(self) -> None:
-        await self._transport.aclose()
-
-    async def create(self, kind: Kind, namespace: str, manifest: Json) -> bytes | None:
-        """Create the object; returns it, or None when its name is taken."""
-        try:
-            return await self._transport.request(
-                "POST",
-                kind.path(namespace),
-                doing=f"create one of the {kind.value[1]} in {namespace}",
-                body=resources.dump(manifest),
-            )
-        except ApiError as error:
-            if error.already_exists:
-                return None
-            raise
-
-    async def get(self, kind: Kind, namespace: str, name: str) -> bytes | None:
-        """Read the object; None if there is none."""
-        return await self._unless_gone("GET", kind, namespace, name)
-
-    async def replace(self, kind: Kind, namespace: str, name: str, manifest: Json) -> None:
-        """Replace the object; no effect when it is gone, or not the version of the manifest."""
-        await self._unless_gone("PUT", kind, namespace, name, body=resources.dump(manifest))
-
-    async def merge(
-        self, kind: Kind, namespace: str, name: str, patch: Json, *, uid: str
-    ) -> bytes | None:
-        """Merge `patch` into the object with this uid; None when it is gone or another one."""
-        body = resources.dump({**patch, "metadata": {"uid": uid}})
-        return await self._unless_gone(
-            "PATCH", kind, namespace, name, body=body, content_type=MERGE_PATCH
-        )
-
-    async def delete(
-        self,
-        kind: Kind,
-        namespace: str,
-        name: str,
-        *,
-        uid: str,
-        version: str = "",
-        grace_s: int | None = None,
-        propagation: Literal["Foreground", "Background"] = "Background",
-    ) -> None:
-        """Delete the object with this uid, and only in this version where one is given."""
-        preconditions: Json = {"uid": uid}
-        if version:
-            preconditions["resourceVersion"] = version
-        options: Json = {"propagationPolicy": propagation, "preconditions": preconditions}
-        if grace_s is not None:
-            options["gracePeriodSeconds"] = grace_s
-        await self._unless_gone("DELETE", kind, namespace, name, body=resources.dump(options))
+        await self.client.aclose()
 
     async def worker_job(self, namespace: str, job: str) -> WorkerJob | None:
         """Read the job's worker Job; None if there is none."""
-        found = await self.get(Kind.JOB, namespace, resources.workers_name(job))
-        return None if found is None else WorkerJob.decode(found)
+        return await self.client.find(JOBS, namespace, resources.workers_name(job))
+
+    async def adjust_workers(self, job: Metadata, spec: Json, *, uid: str) -> WorkerJob | None:
+        """Merge `spec` into the worker Job with this uid; None when it is gone or another one."""
+        patch = {"spec": spec, "metadata": {"uid": uid}}
+        name = resources.workers_name(job.name)
+        try:
+            return await self.client.merge(JOBS, job.namespace, name, patch)
+        except ApiError as error:
+            if error.is_absence:
+                return None
+            raise
 
     async def worker_pods(self, namespace: str, job: str) -> tuple[WorkerPod, ...]:
         """List pods with the labels of the job's workers, ended ones included."""
-        data = await self._list(Kind.POD, namespace, labelSelector=resources.worker_selector(job))
-        return tuple(_items(data, WorkerPod))
+        labels = resources.worker_selector(job)
+        found = await self.client.list(_WORKER_PODS, namespace, labels=labels)
+        return tuple(pod for pod in found.items if pod is not None)
 
     async def sandboxes(self, job: Metadata) -> tuple[Metadata, ...]:
         """List the sandbox pods that the job owns, in any state."""
-        selector = resources.sandbox_selector(job.name)
-        data = await self._list(Kind.POD, job.namespace, labelSelector=selector)
-        pods = (each.metadata for each in _items(data, _WithMetadata))
+        labels = resources.sandbox_selector(job.name)
+        found = await self.client.list(_OWNED_PODS, job.namespace, labels=labels)
+        pods = (each.metadata for each in found.items if each is not None)
         return tuple(pod for pod in pods if pod.is_owned_by(job.uid))
 
     async def has_jobs(self, namespace: str) -> bool:
         """Whether the namespace has RolloutJobs, of whatever operator."""
-        return bool(_decoded(await self._list(Kind.ROLLOUT_JOB, namespace, limit="1")))
+        return bool((await self.client.list(ROLLOUT_JOBS.heads, namespace, limit=1)).items)
 
     async def has_sandboxes(self, namespace: str) -> bool:
         """Whether the namespace has sandbox pods, of whatever job."""
-        query = {"labelSelector": resources.SANDBOXES, "limit": "1"}
-        return bool(_decoded(await self._list(Kind.POD, namespace, **query)))
+        labels = resources.SANDBOXES
+        return bool((await self.client.list(PODS.heads, namespace, labels=labels, limit=1)).items)
 
     async def refusal(self, namespace: str, uid: str, *, since: datetime) -> str:
         """Return the latest reason why pods of this Job are refused; empty if none since then."""
-        selector = f"involvedObject.uid={uid},reason=FailedCreate"
-        data = await self._list(Kind.EVENT, namespace, fieldSelector=selector)
-        events = _items(data, _Event)
+        fields = f"involvedObject.uid={uid},reason=FailedCreate"
+        found = await self.client.list(_REFUSALS, namespace, fields=fields)
+        events = (each for each in found.items if each is not None)
         reasons = [
             (at, event.message) for event in events if (at := event.last_timestamp) is not None
         ]
@@ -173,51 +156,9 @@ class Kube:
         # A merge patch removes a key from a mapping only if it names it with null.
         merged["stopReasons"] = {**dict.fromkeys(before.stop_reasons), **status.stop_reasons}
         merged["failures"] = {**dict.fromkeys(before.failures), **status.failures}
-        await self._unless_gone(
-            "PATCH",
-            Kind.ROLLOUT_JOB,
-            job.namespace,
-            f"{job.name}/status",
-            body=resources.dump({"status": merged}),
-            content_type=MERGE_PATCH,
-        )
-
-    async def _list(self, kind: Kind, namespace: str, **query: str) -> bytes:
-        path = f"{kind.path(namespace)}?{urlencode(query)}"
-        return await self._transport.request(
-            "GET", path, doing=f"list {kind.value[1]} in {namespace}"
-        )
-
-    async def _unless_gone(
-        self,
-        method: str,
-        kind: Kind,
-        namespace: str,
-        name: str,
-        *,
-        body: bytes = b"",
-        content_type: str = JSON,
-    ) -> bytes | None:
-        path = kind.path(namespace) + f"/{name}"
-        doing = f"{method.lower()} {kind.value[1]}/{name} in {namespace}"
+        name = f"{job.name}/status"
         try:
-            return await self._transport.request(
-                method, path, doing=doing, body=body, content_type=content_type
-            )
+            await self.client.merge(ROLLOUT_JOBS.heads, job.namespace, name, {"status": merged})
         except ApiError as error:
-            if error.not_found or error.conflict:
-                return None
-            raise
-
-
-def _decoded(data: bytes) -> list[msgspec.Raw]:
-    return msgspec.json.decode(data, type=_List).items or []
-
-
-def _items(data: bytes, kind: type[_T]) -> Iterator[_T]:
-    """Decode a list; one object that can't be decoded must not hide the others."""
-    for raw in _decoded(data):
-        try:
-            yield msgspec.json.decode(raw, type=kind)
-        except msgspec.ValidationError as error:
-            log.warning("object_ignored", kind=kind.__name__, why=str(error))
+            if not error.is_absence:
+                raise

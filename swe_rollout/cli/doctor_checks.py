@@ -238,13 +238,13 @@ async def _cluster(image: str | None, *, cleans: bool) -> list[DoctorCheck]:
 
 async def _left_pods(*, cleans: bool) -> DoctorCheck:
     """Count, or delete, sandbox pods of the context's namespace that nobody will delete."""
-    from swe_rollout.cluster import leftovers
+    from swe_rollout.cluster import doctor
     from swe_rollout.cluster.client import ClusterClient
 
     try:
         client = await ClusterClient.connect(retry_timeout_s=_HTTP_S)
         try:
-            act = leftovers.remove if cleans else leftovers.find
+            act = doctor.delete_left_pods if cleans else doctor.find_left_pods
             found = await act(client, client.namespace)
         finally:
             await client.aclose()

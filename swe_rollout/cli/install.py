@@ -1,6 +1,6 @@
-"""`install`: install the RolloutJob definition and its operator on a cluster.
+"""`install`: print the RolloutJob definition and its operator, for `kubectl apply` to install.
 
-It applies the kustomize base of manifests/, which `scripts/generate` writes beside this file.
+They are the kustomize base of manifests/, which `scripts/generate` writes beside this file.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from importlib import resources
 from typing import Annotated, Final
 
-from swe_rollout.cli.options import Context, option
+from swe_rollout.cli.options import option
 
 LOCAL_IMAGE: Final = "swe-rollout/worker:local"
 _REFERENCE: Final = (
@@ -20,7 +20,7 @@ _REFERENCE: Final = (
 )
 """Registry, name, tag and digest, as container runtimes read them."""
 
-Print = Annotated[bool, option("--print", help="Print the manifests; apply nothing.")]
+Print = Annotated[bool, option("--print", hidden=True, help="Does nothing; printing is all.")]
 Image = Annotated[
     str | None,
     option(
@@ -28,42 +28,32 @@ Image = Annotated[
         "build."
     ),
 ]
-Timeout = Annotated[
-    float,
-    option(
-        "--timeout", min=0, max=86_400, metavar="SECONDS", help="How long to wait for the operator."
-    ),
-]
 
 
-def install(
-    *,
-    print_only: Print = False,
-    image: Image = None,
-    context: Context = None,
-    timeout_s: Timeout = 180.0,
-) -> None:
-    """Install RolloutJobs on a cluster: their definition, the operator and its permissions.
+def install(*, print_only: Print = False, image: Image = None) -> None:
+    """Install RolloutJobs on a cluster: print the definition, the operator and its permissions.
 
-    Run it again to upgrade: existing objects are updated.
+    Pipe them into kubectl, and do so again to upgrade. Wait for the operator with
+    `kubectl rollout status -n swe-rollout-system deployment/swe-rollout-operator`.
 
-    swe-rollout install --image registry.example/swe-rollout/worker@sha256:…
+    swe-rollout install | kubectl apply --server-side -f -
 
-    swe-rollout install --print | kubectl apply --server-side -f -
+    swe-rollout install --image registry.example/swe-rollout/worker@sha256:… > install.yaml
     """
-    from swe_rollout.cli.interrupt import run_async
+    import sys
+
     from swe_rollout.cli.output import say, write_lines
 
+    del print_only  # earlier versions applied the manifests unless they were told to print them
     text = manifests(image)
     if image is not None and not is_pinned(image):
         say(
             f"warning: {image} is a tag, which can be moved: workers of one job may then run "
             "different code\n  fix   --image NAME@sha256:… with the digest that the push printed"
         )
-    if print_only:
-        write_lines(text.splitlines())
-        return
-    run_async(_install(text, context, timeout_s), on_note=say)
+    write_lines(text.splitlines())
+    if sys.stdout.isatty():
+        say("nothing is installed yet: swe-rollout install | kubectl apply --server-side -f -")
 
 
 def manifests(image: str | None = None) -> str:
@@ -98,32 +88,3 @@ def _with_image(text: str, image: str) -> Iterator[str]:
             yield f"{key}{separator}{image}\n"
         else:
             yield line
-
-
-async def _install(text: str, context: str | None, timeout_s: float) -> None:
-    import yaml
-
-    from swe_rollout.cli.output import say, write_lines
-    from swe_rollout.cluster.apply import Applier
-    from swe_rollout.cluster.client import ClusterClient
-    from swe_rollout.cluster.installation import NAMESPACE, Installation
-    from swe_rollout.spec.job import CRD_NAME
-
-    client = await ClusterClient.connect(context, retry_timeout_s=15.0)
-    try:
-        installation = Installation(client)
-        documents = list(yaml.safe_load_all(text))
-        [definition] = (each for each in documents if each["kind"] == "CustomResourceDefinition")
-        versions = {each["name"] for each in definition["spec"]["versions"]}
-        await installation.check_stored_versions(CRD_NAME, versions)
-        applier = Applier(client.transport, on_note=say, timeout_s=timeout_s)
-        for document in documents:
-            applied = await applier.apply(document)
-            write_lines([f"{applied.name} {applied.result}"])
-        await installation.wait_until_served(CRD_NAME, timeout_s=timeout_s)
-        say(f"waiting for the operator in {NAMESPACE}")
-        await installation.wait_until_available(timeout_s=timeout_s)
-        await installation.wait_until_served(CRD_NAME, timeout_s=timeout_s)
-        say("the operator is up; start a job with: swe-rollout launch job.yaml")
-    finally:
-        await client.aclose()

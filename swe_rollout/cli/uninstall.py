@@ -1,8 +1,9 @@
-"""`uninstall`: remove what `install` applied, and first the jobs that rely on it."""
+"""`uninstall`: delete the jobs, then print for `kubectl delete` what `install` printed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Final
 
 from swe_rollout.cli.options import Context, option
@@ -10,9 +11,12 @@ from swe_rollout.cli.options import Context, option
 if TYPE_CHECKING:
     from swe_rollout.cluster.client import ClusterClient
 
-_KEPT_WITH_JOBS: Final = frozenset(
-    {"CustomResourceDefinition", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+_KEPT_WITH_JOBS: Final = (
+    "CustomResourceDefinition",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
 )
+_SYSTEM: Final = "swe-rollout-system"
 _OPERATOR: Final = "swe-rollout-operator"
 _DEEPEST: Final = 20_000
 """Frames: a job's JSON may be nested as deeply as the API server admits, and is listed anyway."""
@@ -24,7 +28,7 @@ KeepJobs = Annotated[
 ]
 Timeout = Annotated[
     float,
-    option("--timeout", min=0, metavar="SECONDS", help="How long to wait for each step."),
+    option("--timeout", min=0, metavar="SECONDS", help="How long to wait for the jobs' pods."),
 ]
 
 
@@ -35,58 +39,62 @@ def uninstall(
     context: Context = None,
     timeout_s: Timeout = 180.0,
 ) -> None:
-    """Remove RolloutJobs from a cluster: the jobs, their definition, the operator and its rights.
+    """Remove RolloutJobs from a cluster: delete the jobs, then print the rest for kubectl.
 
-    Jobs go first, with their pods; trajectories stay in their stores. Run it again if it was
-    interrupted: it goes on where it stopped.
+    Jobs go with their pods; trajectories stay in their stores. kubectl deletes their definition,
+    the operator and its rights. Run it again if it was interrupted:
+    it goes on where it stopped.
 
-    swe-rollout uninstall
+    swe-rollout uninstall | kubectl delete --ignore-not-found -f -
 
-    swe-rollout uninstall --keep-jobs && swe-rollout install --image IMAGE
+    swe-rollout uninstall --keep-jobs | kubectl delete --ignore-not-found -f -
     """
     import sys
 
     from swe_rollout.cli.interrupt import run_async
-    from swe_rollout.cli.output import say
+    from swe_rollout.cli.output import say, write_lines
 
     sys.setrecursionlimit(_DEEPEST)
-    run_async(_uninstall(context, timeout_s, yes=yes, keep_jobs=keep_jobs), on_note=say)
+    work = _uninstall(context, timeout_s, yes=yes, keep_jobs=keep_jobs)
+    keeps_namespace = run_async(work, on_note=say)
+    write_lines(_documents(keep_jobs=keep_jobs, keep_namespace=keeps_namespace))
+    if keep_jobs:
+        say("jobs stay, and nobody manages them until the next install")
+    if sys.stdout.isatty():
+        say("nothing of this is deleted yet: pipe it into kubectl delete --ignore-not-found -f -")
 
 
-async def _uninstall(context: str | None, timeout_s: float, *, yes: bool, keep_jobs: bool) -> None:
-    from swe_rollout.cli.output import say, write_lines
-    from swe_rollout.cluster.apply import Applier
+async def _uninstall(context: str | None, timeout_s: float, *, yes: bool, keep_jobs: bool) -> bool:
+    """Delete the jobs, unless they are kept; return whether the namespace has pods of others."""
+    from swe_rollout.cli.output import say
     from swe_rollout.cluster.client import ClusterClient
+    from swe_rollout.cluster.objects import PODS
 
     client = await ClusterClient.connect(context, retry_timeout_s=15.0)
     try:
         if not keep_jobs:
             await _delete_jobs(client, timeout_s, yes=yes)
-        applier = Applier(client.transport, on_note=say, timeout_s=timeout_s)
-        for document in _documents(keep_jobs=keep_jobs):
-            if document["kind"] == "Namespace" and await _is_shared(client, str(_name(document))):
-                write_lines([f"namespace/{_name(document)} kept: others run pods in it"])
-                continue
-            deleted = await applier.delete(document)
-            write_lines([f"{deleted.name} {deleted.result}"])
+        others = f"app.kubernetes.io/name!={_OPERATOR}"
+        is_shared = bool((await client.list(PODS, _SYSTEM, labels=others)).items)
     finally:
         await client.aclose()
-    if keep_jobs:
-        say("jobs stay, and nobody manages them; continue with: swe-rollout install")
+    if is_shared:
+        say(f"namespace/{_SYSTEM} is kept: others run pods in it")
+    return is_shared
 
 
 async def _delete_jobs(client: ClusterClient, timeout_s: float, *, yes: bool) -> None:
-    from swe_rollout.cli.output import say, write_lines
-    from swe_rollout.cluster.removal import Removal
+    from swe_rollout.cli.output import say
+    from swe_rollout.cluster.removal import delete_jobs, delete_policies, find_remains
 
-    removal = Removal(client.transport)
-    found = (await removal.remains()).jobs
+    found = (await find_remains(client)).jobs
     if found and not yes:
         _confirm(len(found), len({job.namespace for job in found}))
-    await removal.delete_jobs(timeout_s=timeout_s, on_note=say)
-    write_lines(f"rolloutjob/{job.name} in {job.namespace} deleted" for job in found)
-    for namespace in await removal.delete_policies():
-        write_lines([f"networkpolicy in {namespace} deleted"])
+    await delete_jobs(client, timeout_s=timeout_s, on_note=say)
+    for job in found:
+        say(f"rolloutjob/{job.name} in {job.namespace} deleted")
+    for namespace in await delete_policies(client):
+        say(f"networkpolicy in {namespace} deleted")
 
 
 def _confirm(jobs: int, namespaces: int) -> None:
@@ -107,29 +115,14 @@ def _confirm(jobs: int, namespaces: int) -> None:
     typer.confirm(f"{what}; trajectories stay in their stores. Continue?", abort=True, err=True)
 
 
-def _documents(*, keep_jobs: bool) -> Iterator[Mapping[str, object]]:
-    """Yield what `install` applies, last first: nobody acts on what is gone already."""
-    import yaml
-
+def _documents(*, keep_jobs: bool, keep_namespace: bool) -> Iterator[str]:
+    """Yield what `install` prints, last first: nobody acts on what is gone already."""
     from swe_rollout.cli.install import manifests
 
-    for document in reversed(list(yaml.safe_load_all(manifests()))):
-        is_for_jobs = document["kind"] in _KEPT_WITH_JOBS or (
-            document["kind"] == "ClusterRole" and _name(document) != _OPERATOR
-        )
-        if not (keep_jobs and is_for_jobs):
-            yield document
-
-
-def _name(document: Mapping[str, object]) -> object:
-    metadata = document["metadata"]
-    return metadata["name"] if isinstance(metadata, dict) else ""
-
-
-async def _is_shared(client: ClusterClient, namespace: str) -> bool:
-    """Whether pods of others run in the operator's namespace."""
-    from swe_rollout.cluster.installation import SELECTOR
-
-    name, _, value = SELECTOR.partition("=")
-    found = await client.list_pods(namespace, f"{name}!={value}")
-    return bool(found.items)
+    for document in reversed(re.split(r"^---\n", manifests(), flags=re.MULTILINE)):
+        head = re.search(r"^kind: (\w+)\nmetadata:\n  name: (\S+)", document, re.MULTILINE)
+        kind, name = head.groups() if head is not None else ("", "")
+        is_for_jobs = kind in _KEPT_WITH_JOBS or (kind == "ClusterRole" and name != _OPERATOR)
+        if (keep_jobs and is_for_jobs) or (keep_namespace and kind == "Namespace") or not kind:
+            continue
+        yield f"---\n{document.rstrip()}"

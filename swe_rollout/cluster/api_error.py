@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TypeVar
+from typing import Final, Self, TypeVar
 
 import msgspec
 
-from swe_rollout.cluster.missing_right import MissingRight
 from swe_rollout.cluster.objects import Status
 from swe_rollout.errors import ClusterError
 
@@ -24,6 +26,62 @@ _FIXES: dict[int, str] = {
     HTTPStatus.FORBIDDEN: "grant it by a Role; `swe-rollout doctor` lists the required permissions",
     HTTPStatus.NOT_FOUND: "check the namespace and the context",
 }
+_DENIED: Final = re.compile(
+    r'User "(?P<user>[^"]+)" cannot (?P<verb>[a-z]+) resource "(?P<resource>[a-z/.-]+)" '
+    r'in API group "(?P<group>[a-z0-9.-]*)"'
+    r'(?: in the namespace "(?P<namespace>[a-z0-9-]+)"| at the cluster scope)'
+)
+_ACCOUNT: Final = re.compile(r"system:serviceaccount:(?P<namespace>[^:]+):(?P<name>[^:]+)")
+_OURS: Final = re.compile(r"swe-rollout-(operator|worker-.+)")
+"""Accounts whose rights come with the installation."""
+
+
+@dataclass(frozen=True, slots=True)
+class MissingRight:
+    """A verb on a resource, in a namespace or in the whole cluster, that an account lacks."""
+
+    user: str
+    verb: str
+    resource: str
+    """With its API group and subresource, as kubectl writes it: `pods/exec`."""
+    namespace: str
+    """Empty: in the whole cluster."""
+
+    @classmethod
+    def named_in(cls, message: str) -> Self | None:
+        """Read the message of a 403; return None where something else than RBAC refused."""
+        found = _DENIED.search(message)
+        if found is None:
+            return None
+        kind, slash, subresource = found["resource"].partition("/")
+        resource = f"{kind}.{found['group']}" if found["group"] else kind
+        return cls(
+            found["user"], found["verb"], resource + slash + subresource, found["namespace"] or ""
+        )
+
+    @property
+    def fix(self) -> str:
+        """Tell somebody who may grant rights how to grant this one."""
+        account = _ACCOUNT.fullmatch(self.user)
+        if account is not None and _OURS.fullmatch(account["name"]):
+            return (
+                f"the installation grants {self.verb} on {self.resource} to this account: apply "
+                "what `swe-rollout install` prints again, or `helm upgrade` where Helm installed it"
+            )
+        scope = "" if self.namespace else "cluster"
+        where = f" -n {self.namespace}" if self.namespace else ""
+        name = f"may-{self.verb}-{re.sub('[^a-z]+', '-', self.resource)}"
+        subject = (
+            f"--serviceaccount={account['namespace']}:{account['name']}"
+            if account
+            else f"--user={shlex.quote(self.user)}"
+        )
+        return (
+            "let whoever administers the cluster grant it: "
+            f"`kubectl create {scope}role {name} --verb={self.verb} --resource={self.resource}"
+            f"{where} && kubectl create {scope}rolebinding {name} --{scope}role={name} {subject}"
+            f"{where}`; `swe-rollout doctor` checks the others"
+        )
 
 
 class ApiError(ClusterError):
@@ -58,6 +116,11 @@ class ApiError(ClusterError):
     def conflict(self) -> bool:
         """Whether the object is not the expected one: another uid or a newer version."""
         return self.code == HTTPStatus.CONFLICT and self.reason == "Conflict"
+
+    @property
+    def is_absence(self) -> bool:
+        """Whether the object that is meant does not exist: it is gone, or another one is there."""
+        return self.not_found or self.conflict
 
     @property
     def gone(self) -> bool:
@@ -114,9 +177,14 @@ def decode_response(data: bytes, kind: type[T], *, doing: str) -> T:
     try:
         return msgspec.json.decode(data, type=kind)
     except UNDECODABLE as error:
-        raise ClusterError(
-            "the API server's response can't be decoded",
-            why=f"asked to {doing}: {error}",
-            fix="check that the address in the kubeconfig is a Kubernetes API server",
-            retryable=False,
-        ) from error
+        raise undecodable(doing, error) from error
+
+
+def undecodable(doing: str, error: Exception) -> ClusterError:
+    """Build the error for a successful response that is not the object it should be."""
+    return ClusterError(
+        "the API server's response can't be decoded",
+        why=f"asked to {doing}: {error}",
+        fix="check that the address in the kubeconfig is a Kubernetes API server",
+        retryable=False,
+    )

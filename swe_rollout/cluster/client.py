@@ -1,34 +1,79 @@
-"""ClusterClient: the API requests of sandboxes, workers and the doctor, typed in and out.
+"""ClusterClient: the requests of this package to a Kubernetes API server, typed by the kind.
 
-Watches are in `watch`, exec streams in `exec`; both take a client and use its transport.
+Everybody uses it: sandboxes, workers, the launcher, the command line and the operator. A `Kind`
+says where objects are and how they are decoded. Exec streams are in `exec`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TypeVar
-from urllib.parse import quote, urlencode
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, Literal, TypeVar
 
+import aiohttp
 import msgspec
 
 from swe_rollout.cluster import objects
-from swe_rollout.cluster.api_error import decode_response
-from swe_rollout.cluster.config import Access, load_access
-from swe_rollout.cluster.manifests import (
-    DaemonSetManifest,
-    JsonPatchOperation,
-    NetworkPolicyManifest,
-    PodManifest,
-    ResourceAttributes,
-    TemplatedPod,
+from swe_rollout.cluster.api_error import (
+    UNDECODABLE,
+    ApiError,
+    api_error,
+    decode_response,
+    undecodable,
 )
-from swe_rollout.cluster.transport import JSON_PATCH, MERGE_PATCH, Transport
+from swe_rollout.cluster.config import Access, load_access
+from swe_rollout.cluster.manifests import JsonPatchOperation, ResourceAttributes
+from swe_rollout.cluster.objects import Kind
+from swe_rollout.cluster.transport import APPLY, JSON_PATCH, MERGE_PATCH, Transport
+from swe_rollout.errors import UnreachableError
 
 T = TypeVar("T")
 
+FIELD_MANAGER: Final = "swe-rollout"
+_STRICT: Final = {"fieldValidation": "Strict"}
+_DRY_RUN: Final = {"dryRun": "All"}
+
+
+@dataclass(frozen=True, slots=True)
+class Listed(Generic[T]):
+    """The objects of a list."""
+
+    items: tuple[T, ...]
+    version: str
+    """Resource version from which a watch continues."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change(Generic[T]):
+    """One event of a watch."""
+
+    version: str
+    """Resource version from which an interrupted watch continues."""
+    object: T | None = None
+    """The object after the change; None for a bookmark, which only moves the version."""
+    deleted: bool = False
+
+
+class _List(objects.Decoded, frozen=True):
+    metadata: objects.Metadata = objects.Metadata()
+    items: list[msgspec.Raw] | None = None
+
+
+class _Event(objects.Decoded, frozen=True):
+    type: str
+    object: msgspec.Raw
+
+
+class UnreadableWatchError(UnreachableError):
+    """Something else than an API server wrote into a watch."""
+
 
 class ClusterClient:
-    """One Kubernetes API server. Safe for concurrent calls."""
+    """One Kubernetes API server. Safe for concurrent calls.
+
+    Every method raises ApiError for a refusal, and UnreachableError without a response.
+    """
 
     def __init__(
         self, access: Access, *, retry_timeout_s: float = 60.0, settling_s: float = 0.0
@@ -51,170 +96,253 @@ class ClusterClient:
         access = await load_access(context)
         return cls(access, retry_timeout_s=retry_timeout_s, settling_s=settling_s)
 
+    async def get(self, kind: Kind[T], namespace: str, name: str) -> T:
+        """Read the object of that name."""
+        path, doing = kind.path(namespace, name), _doing("read", kind, namespace, name)
+        return _decoded(kind, await self.transport.request("GET", path, doing=doing), doing)
+
+    async def find(self, kind: Kind[T], namespace: str, name: str) -> T | None:
+        """Read the object of that name, or return None when there is none."""
+        try:
+            return await self.get(kind, namespace, name)
+        except ApiError as error:
+            if error.not_found:
+                return None
+            raise
+
+    async def list(
+        self,
+        kind: Kind[T],
+        namespace: str = "",
+        *,
+        labels: str = "",
+        fields: str = "",
+        limit: int = 0,
+    ) -> Listed[T]:
+        """List the objects that match both selectors, of one namespace or of all."""
+        query = _selection(labels, fields) | ({"limit": str(limit)} if limit else {})
+        path, doing = kind.path(namespace, query=query), f"list {kind.plural}{_in(namespace)}"
+        return read_list(await self.transport.request("GET", path, doing=doing), kind, doing=doing)
+
+    async def create(
+        self,
+        kind: Kind[T],
+        namespace: str,
+        manifest: object,
+        *,
+        strict: bool = False,
+        dry_run: bool = False,
+    ) -> T:
+        """Create the object; ApiError with `already_exists` where the name is taken.
+
+        With `strict`, unknown fields are refused. A dry run is validated in full but creates
+        nothing.
+        """
+        query = (_STRICT if strict else {}) | (_DRY_RUN if dry_run else {})
+        path, doing = kind.path(namespace, query=query), f"create {kind.noun}{_in(namespace)}"
+        body = msgspec.json.encode(manifest)
+        return _decoded(
+            kind, await self.transport.request("POST", path, doing=doing, body=body), doing
+        )
+
+    async def ensure(self, kind: Kind[T], namespace: str, name: str, manifest: object) -> T:
+        """Return the object of that name, after creating it where there is none."""
+        found = await self.find(kind, namespace, name)
+        if found is not None:
+            return found
+        try:
+            return await self.create(kind, namespace, manifest)
+        except ApiError as error:
+            if not error.already_exists:
+                raise
+        return await self.get(kind, namespace, name)
+
+    async def apply(
+        self, kind: Kind[T], namespace: str, name: str, manifest: object, *, dry_run: bool = False
+    ) -> T:
+        """Create the object, or change it to match `manifest`: a forced server-side apply.
+
+        Unknown fields are refused. A dry run is validated in full but changes nothing.
+        """
+        query = {"fieldManager": FIELD_MANAGER, "force": "true", **_STRICT}
+        path = kind.path(namespace, name, query | (_DRY_RUN if dry_run else {}))
+        body, doing = msgspec.json.encode(manifest), _doing("apply", kind, namespace, name)
+        return _decoded(kind, await self._patch(path, body, APPLY, doing), doing)
+
+    async def merge(
+        self, kind: Kind[T], namespace: str, name: str, patch: object, *, manager: str = ""
+    ) -> T:
+        """Merge `patch` into the object; ApiError with `conflict` where it names another uid."""
+        path = kind.path(namespace, name, {"fieldManager": manager} if manager else ())
+        body, doing = msgspec.json.encode(patch), _doing("change", kind, namespace, name)
+        return _decoded(kind, await self._patch(path, body, MERGE_PATCH, doing), doing)
+
+    async def patch(
+        self, kind: Kind[T], namespace: str, name: str, operations: Sequence[JsonPatchOperation]
+    ) -> T:
+        """Apply the operations, all or none; ApiError with `invalid` where a `test` fails."""
+        path, doing = kind.path(namespace, name), _doing("patch", kind, namespace, name)
+        body = msgspec.json.encode(operations)
+        return _decoded(kind, await self._patch(path, body, JSON_PATCH, doing), doing)
+
+    async def replace(self, kind: Kind[T], namespace: str, name: str, manifest: object) -> T:
+        """Replace the object; ApiError with `conflict` unless it has the manifest's version."""
+        path, doing = kind.path(namespace, name), _doing("replace", kind, namespace, name)
+        body = msgspec.json.encode(manifest)
+        return _decoded(
+            kind, await self.transport.request("PUT", path, doing=doing, body=body), doing
+        )
+
+    async def delete(
+        self,
+        kind: Kind[T],
+        namespace: str,
+        name: str,
+        *,
+        uid: str = "",
+        version: str = "",
+        grace_s: int | None = None,
+        propagation: Literal["Foreground", "Background"] = "Background",
+    ) -> bool:
+        """Delete the object and return True; False when it is gone, or not the one that is meant.
+
+        It must have this uid and this version, where they are given.
+        """
+        wanted = {"uid": uid, "resourceVersion": version}
+        options: dict[str, object] = {
+            "propagationPolicy": propagation,
+            "preconditions": {key: value for key, value in wanted.items() if value},
+        }
+        if grace_s is not None:
+            options["gracePeriodSeconds"] = grace_s
+        path, doing = kind.path(namespace, name), _doing("delete", kind, namespace, name)
+        body = msgspec.json.encode(options)
+        try:
+            await self.transport.request("DELETE", path, doing=doing, body=body)
+        except ApiError as error:
+            if error.is_absence:
+                return False
+            raise
+        return True
+
+    async def delete_all(
+        self, kind: Kind[T], namespace: str, *, labels: str, fields: str = "", grace_s: int
+    ) -> None:
+        """Delete all objects that match both selectors, in one request; no match is no error."""
+        path = kind.path(namespace, query=_selection(labels, fields))
+        body = msgspec.json.encode({"gracePeriodSeconds": grace_s})
+        doing = f"delete {kind.plural}{_in(namespace)}"
+        await self.transport.request("DELETE", path, doing=doing, body=body)
+
+    async def watch(
+        self, kind: Kind[T], namespace: str, *, version: str, labels: str = "", fields: str = ""
+    ) -> AsyncGenerator[Change[T], None]:
+        """Yield the changes after `version` until the server ends the watch, as `read_changes`."""
+        query = _selection(labels, fields) | {
+            "watch": "1",
+            "resourceVersion": version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(random.randint(300, 600)),  # noqa: S311 - spreads load
+        }
+        doing = f"watch {kind.plural}{_in(namespace)}"
+        async with self.transport.lines(kind.path(namespace, query=query), doing=doing) as stream:
+            async for change in read_changes(stream, kind, doing=doing):
+                yield change
+
     async def version(self) -> str:
         """Return the server's version, such as `v1.36.3`."""
-        found = await self._get("/version", objects.Version, doing="report its version")
-        return found.git_version
+        doing = "report its version"
+        data = await self.transport.request("GET", "/version", doing=doing)
+        return decode_response(data, objects.Version, doing=doing).git_version
 
-    async def create_pod(
-        self, namespace: str, pod: PodManifest | TemplatedPod, *, dry_run: bool = False
-    ) -> objects.Pod:
-        """Create the pod; ApiError with `already_exists` where the name is taken.
-
-        Unknown fields are refused. A dry run is validated in full but creates nothing.
-        """
-        query = {"fieldValidation": "Strict"} | ({"dryRun": "All"} if dry_run else {})
-        doing = f"create pod {pod.metadata.name}"
-        return await self._post(pods_path(namespace, query=query), pod, objects.Pod, doing=doing)
-
-    async def get_pod(self, namespace: str, name: str) -> objects.Pod:
-        """Read the pod of that name."""
-        return await self._get(
-            pods_path(namespace, name), objects.Pod, doing=f"read pod {name} in {namespace}"
-        )
-
-    async def list_pods(self, namespace: str, selector: str) -> objects.PodList:
-        """List the pods that match the label `selector`."""
-        path = pods_path(namespace, query={"labelSelector": selector})
-        return await self._get(path, objects.PodList, doing=f"list pods in {namespace}")
-
-    async def delete_pod(
-        self, namespace: str, name: str, *, uid: str, grace_period_s: int = 1
-    ) -> None:
-        """Delete the pod with this uid; ApiError when it is gone or another one has its name."""
-        options = {"gracePeriodSeconds": grace_period_s, "preconditions": {"uid": uid}}
-        doing = f"delete pod {name} in {namespace}"
-        await self._delete(pods_path(namespace, name), options, doing=doing)
-
-    async def delete_pods(
-        self, namespace: str, *, labels: str, fields: str = "", grace_period_s: int = 1
-    ) -> None:
-        """Delete all pods that match both selectors, in one request; no match is no error."""
-        query = {"labelSelector": labels} | ({"fieldSelector": fields} if fields else {})
-        path = pods_path(namespace, query=query)
-        options = {"gracePeriodSeconds": grace_period_s}
-        await self._delete(path, options, doing=f"delete pods in {namespace}")
-
-    async def annotate_pod(self, namespace: str, name: str, annotations: Mapping[str, str]) -> None:
-        """Set these annotations of the pod and keep its others."""
-        await self.transport.request(
-            "PATCH",
-            pods_path(namespace, name),
-            doing=f"annotate pod {name} in {namespace}",
-            body=msgspec.json.encode({"metadata": {"annotations": dict(annotations)}}),
-            content_type=MERGE_PATCH,
-        )
-
-    async def patch_pod(
-        self, namespace: str, name: str, operations: Sequence[JsonPatchOperation]
-    ) -> objects.Pod:
-        """Apply the operations, all or none; ApiError with `invalid` where a `test` fails."""
-        doing = f"patch pod {name} in {namespace}"
-        data = await self.transport.request(
-            "PATCH",
-            pods_path(namespace, name),
-            doing=doing,
-            body=msgspec.json.encode(operations),
-            content_type=JSON_PATCH,
-        )
-        return decode_response(data, objects.Pod, doing=doing)
-
-    async def pod_events(self, namespace: str, uid: str) -> list[objects.KubernetesEvent]:
+    async def pod_events(self, namespace: str, uid: str) -> tuple[objects.KubernetesEvent, ...]:
         """List the events about the pod, oldest first."""
-        found = await self.events(namespace, f"involvedObject.uid={uid}")
-        return sorted(found, key=lambda event: event.last_timestamp or "")
-
-    async def events(self, namespace: str, selector: str) -> list[objects.KubernetesEvent]:
-        """List the events that match the field `selector`."""
-        query = urlencode({"fieldSelector": selector}, quote_via=quote)
-        path = f"/api/v1/namespaces/{quote(namespace)}/events?{query}"
-        found = await self._get(path, objects.EventList, doing=f"list events in {namespace}")
-        return found.items or []
-
-    async def get_network_policy(self, namespace: str, name: str) -> objects.NetworkPolicy:
-        """Read the NetworkPolicy of that name."""
-        path = f"{_policies_path(namespace)}/{quote(name)}"
-        return await self._get(path, objects.NetworkPolicy, doing=f"read NetworkPolicy {name}")
-
-    async def create_network_policy(
-        self, namespace: str, policy: NetworkPolicyManifest
-    ) -> objects.NetworkPolicy:
-        """Create the NetworkPolicy."""
-        doing = f"create NetworkPolicy {policy.metadata.name}"
-        return await self._post(
-            _policies_path(namespace), policy, objects.NetworkPolicy, doing=doing
-        )
-
-    async def create_daemon_set(
-        self, namespace: str, manifest: DaemonSetManifest
-    ) -> objects.DaemonSet:
-        """Create the DaemonSet."""
-        doing = f"create DaemonSet {manifest.metadata.name} in {namespace}"
-        return await self._post(
-            _daemon_sets_path(namespace), manifest, objects.DaemonSet, doing=doing
-        )
-
-    async def get_daemon_set(self, namespace: str, name: str) -> objects.DaemonSet:
-        """Read the DaemonSet of that name."""
-        doing = f"read DaemonSet {name} in {namespace}"
-        return await self._get(_daemon_sets_path(namespace, name), objects.DaemonSet, doing=doing)
-
-    async def delete_daemon_set(self, namespace: str, name: str) -> None:
-        """Delete the DaemonSet and, in the background, its pods."""
-        path = _daemon_sets_path(namespace, name)
-        doing = f"delete DaemonSet {name} in {namespace}"
-        await self._delete(path, {"gracePeriodSeconds": 1}, doing=doing)
-
-    async def get_namespace(self, name: str) -> objects.Namespace:
-        """Read the namespace object."""
-        path = f"/api/v1/namespaces/{quote(name)}"
-        return await self._get(path, objects.Namespace, doing=f"read namespace {name}")
+        found = await self.list(objects.EVENTS, namespace, fields=f"involvedObject.uid={uid}")
+        return tuple(sorted(found.items, key=lambda event: event.last_timestamp or ""))
 
     async def is_allowed(self, request: ResourceAttributes) -> bool:
         """Whether these credentials are authorised to make `request`."""
-        review = await self._post(
-            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
-            {"spec": {"resourceAttributes": request}},
-            objects.AccessReview,
-            doing="review our own access",
-        )
-        return review.status.allowed
+        manifest = {"spec": {"resourceAttributes": request}}
+        return (await self.create(objects.ACCESS_REVIEWS, "", manifest)).status.allowed
 
     async def user(self) -> str:
         """Return the name by which the API server knows these credentials."""
-        path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
-        found = await self._post(path, {}, objects.Identity, doing="ask who we are")
-        return found.status.user_info.username
+        return (await self.create(objects.IDENTITIES, "", {})).status.user_info.username
 
     async def aclose(self) -> None:
         """Close every connection."""
         await self.transport.aclose()
 
-    async def _get(self, path: str, kind: type[T], *, doing: str) -> T:
-        data = await self.transport.request("GET", path, doing=doing)
-        return decode_response(data, kind, doing=doing)
-
-    async def _delete(self, path: str, options: object, *, doing: str) -> None:
-        body = msgspec.json.encode(options)
-        await self.transport.request("DELETE", path, doing=doing, body=body)
-
-    async def _post(self, path: str, body: object, kind: type[T], *, doing: str) -> T:
-        data = await self.transport.request(
-            "POST", path, doing=doing, body=msgspec.json.encode(body)
+    async def _patch(self, path: str, body: bytes, content_type: str, doing: str) -> bytes:
+        return await self.transport.request(
+            "PATCH", path, doing=doing, body=body, content_type=content_type
         )
-        return decode_response(data, kind, doing=doing)
 
 
-def pods_path(namespace: str, name: str = "", *, query: Mapping[str, str] | None = None) -> str:
-    """Build the path of a namespace's pods, or of one of them."""
-    path = f"/api/v1/namespaces/{quote(namespace)}/pods"
-    path += f"/{quote(name)}" if name else ""
-    return f"{path}?{urlencode(query, quote_via=quote)}" if query else path
+def read_list(data: bytes, kind: Kind[T], *, doing: str) -> Listed[T]:
+    """Decode a list; raises ClusterError when it is none."""
+    found = decode_response(data, _List, doing=doing)
+    items = tuple(_decoded(kind, each, doing) for each in found.items or ())
+    return Listed(items, found.metadata.resource_version)
 
 
-def _daemon_sets_path(namespace: str, name: str = "") -> str:
-    return f"/apis/apps/v1/namespaces/{quote(namespace)}/daemonsets" + (name and f"/{quote(name)}")
+async def read_changes(
+    stream: aiohttp.StreamReader, kind: Kind[T], *, doing: str
+) -> AsyncIterator[Change[T]]:
+    """Decode a watch; raises the ApiError that the server sends in its stream.
+
+    Raises UnreadableWatchError for a line that is no event, such as a proxy's page.
+    """
+    try:
+        async for line in read_lines(stream):
+            event = msgspec.json.decode(line, type=_Event)
+            match event.type:
+                case "ERROR":
+                    status = msgspec.json.decode(event.object, type=objects.Status)
+                    raise api_error(doing, status.code, bytes(event.object))
+                case "ADDED" | "MODIFIED" | "DELETED":
+                    yield Change(
+                        _version(event.object), kind.decode(event.object), event.type == "DELETED"
+                    )
+                case _:
+                    yield Change(_version(event.object))
+    except UNDECODABLE as error:
+        raise UnreadableWatchError(
+            "a watch of the Kubernetes API can't be read",
+            why=f"{type(error).__name__}: {error}"[:300],
+            fix="look for a proxy between here and the API server",
+        ) from error
 
 
-def _policies_path(namespace: str) -> str:
-    return f"/apis/networking.k8s.io/v1/namespaces/{quote(namespace)}/networkpolicies"
+async def read_lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """Read lines of any length from a streamed response; `StreamReader.readline` limits them."""
+    rest = b""
+    async for chunk in stream.iter_any():
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            if line:
+                yield line
+
+
+def _version(data: msgspec.Raw) -> str:
+    return msgspec.json.decode(data, type=objects.Head).metadata.resource_version
+
+
+def _decoded(kind: Kind[T], data: bytes, doing: str) -> T:
+    try:
+        return kind.decode(data)
+    except UNDECODABLE as error:
+        raise undecodable(doing, error) from error
+
+
+def _selection(labels: str, fields: str) -> dict[str, str]:
+    chosen = {"labelSelector": labels, "fieldSelector": fields}
+    return {key: value for key, value in chosen.items() if value}
+
+
+def _doing(verb: str, kind: Kind[T], namespace: str, name: str) -> str:
+    return f"{verb} {kind.noun} {name}{_in(namespace)}"
+
+
+def _in(namespace: str) -> str:
+    return f" in {namespace}" if namespace else ""

@@ -1,18 +1,23 @@
-"""Check a cluster's prerequisites for pod sandboxes, each with a fix.
+"""Check a cluster's prerequisites for pod sandboxes, each with a fix, and find pods left behind.
 
-Changes nothing on the cluster. Whether a NetworkPolicy is really enforced can only be seen from
-inside a pod: `swe_rollout.sandbox.pods.isolation`.
+The checks change nothing on the cluster. Whether a NetworkPolicy is really enforced can only be
+seen from inside a pod: `swe_rollout.sandbox.pods.isolation`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
 from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.cluster.client import ClusterClient
+from swe_rollout.cluster.job_objects import list_job_heads
 from swe_rollout.cluster.manifests import ResourceAttributes
+from swe_rollout.cluster.objects import NAMESPACES, PODS, Pod
 from swe_rollout.errors import SweRolloutError
+from swe_rollout.spec.status import JOB_UID_LABEL, ROLE_LABEL
 
 _RETRY_TIMEOUT_S = 5.0
 _ENFORCE = "pod-security.kubernetes.io/enforce"
@@ -28,6 +33,11 @@ _NEEDED = (
     ("create", "networking.k8s.io", "networkpolicies", ""),
 )
 """verb, group, resource, subresource. Exec by WebSocket is a get, and a create since 1.35."""
+
+SETTLED_S: Final = 600.0
+"""A living process deletes a pod long before, once that has ended."""
+_SANDBOXES: Final = f"app.kubernetes.io/managed-by=swe-rollout,{ROLE_LABEL} in (agent,grader)"
+_ENDED: Final = ("Succeeded", "Failed")
 
 
 class CheckLevel(StrEnum):
@@ -114,7 +124,7 @@ async def _events(client: ClusterClient, namespace: str) -> ClusterCheck:
 async def _pod_security(client: ClusterClient, namespace: str) -> ClusterCheck:
     name = "pod security"
     try:
-        labels = (await client.get_namespace(namespace)).metadata.labels
+        labels = (await client.get(NAMESPACES, "", namespace)).metadata.labels
     except ApiError as error:
         if error.not_found:
             fix = f"`kubectl create namespace {namespace}`"
@@ -138,3 +148,43 @@ async def _pod_security(client: ClusterClient, namespace: str) -> ClusterCheck:
         case level:
             text = f"Pod Security of {namespace} is {level or 'not set'}"
             return ClusterCheck(name, CheckLevel.WARN, text, relabel)
+
+
+async def find_left_pods(client: ClusterClient, namespace: str) -> tuple[Pod, ...]:
+    """Return the sandbox pods that nobody will delete. Raises ClusterError, UnreachableError.
+
+    Kubernetes deletes what a RolloutJob owns together with it, and a sandbox ends by itself two
+    minutes after its process. What can be left are pods that have ended, with nobody to delete
+    them, and pods of a job that is gone where the garbage collector stands still. The NetworkPolicy
+    that isolates a namespace's sandboxes stays: a process may rely on it that is about to start
+    some.
+    """
+    # Pods first: a job that is created meanwhile has none of these.
+    pods = (await client.list(PODS, namespace, labels=_SANDBOXES)).items
+    jobs = {job.uid for job in await list_job_heads(client, namespace)}
+    now = client.transport.now()
+    return tuple(pod for pod in pods if _is_left(pod, jobs, now))
+
+
+async def delete_left_pods(client: ClusterClient, namespace: str) -> tuple[Pod, ...]:
+    """Delete the pods that nobody else will delete, and return them. Raises as the search."""
+    found = await find_left_pods(client, namespace)
+    for pod in found:
+        await client.delete(PODS, namespace, pod.metadata.name, uid=pod.metadata.uid, grace_s=1)
+    return found
+
+
+def _is_left(pod: Pod, jobs: set[str], now: datetime) -> bool:
+    if pod.metadata.deletion_timestamp is not None:
+        return False
+    job = pod.metadata.labels.get(JOB_UID_LABEL)
+    if job is not None:
+        return job not in jobs
+    ended = pod.container.state.terminated if pod.container is not None else None
+    if pod.status.phase not in _ENDED or ended is None:
+        return False
+    try:
+        finished = datetime.fromisoformat(ended.finished_at or "")
+        return (now - finished).total_seconds() > SETTLED_S
+    except (ValueError, TypeError):  # no time, or one without a zone
+        return False

@@ -13,15 +13,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
-from urllib.parse import quote, urlencode
 
 import aiohttp
 import msgspec
 
 from swe_rollout.cluster.api_error import UNDECODABLE, ApiError
-from swe_rollout.cluster.client import ClusterClient, pods_path
+from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.manifests import ResourceAttributes
-from swe_rollout.cluster.objects import Status
+from swe_rollout.cluster.objects import PODS, Status
 from swe_rollout.errors import ClusterError, SandboxError, UnreachableError
 
 V5 = "v5.channel.k8s.io"
@@ -71,7 +70,7 @@ async def open_exec(
     # stdin is always open: some runtimes end the stream after the first output without it.
     query += [("container", target.container), ("stdin", "true"), ("stdout", "true")]
     query += [("stderr", "true"), ("tty", "false")]
-    path = f"{pods_path(target.namespace, target.pod)}/exec?{urlencode(query, quote_via=quote)}"
+    path = PODS.path(target.namespace, f"{target.pod}/exec", query)
     doing = f"exec in pod {target.pod}"
     try:
         opened = await client.transport.websocket(path, doing=doing, protocols=(V5, V4))

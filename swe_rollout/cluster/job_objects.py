@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Self
-from urllib.parse import quote
+from typing import Final, Self, TypeVar
 
 import msgspec
 from pydantic import ValidationError
 
-from swe_rollout.cluster.api_error import UNDECODABLE
+from swe_rollout.cluster.api_error import UNDECODABLE, ApiError
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.manifests import OwnerReference
-from swe_rollout.cluster.objects import Decoded, Metadata
+from swe_rollout.cluster.objects import Decoded, Kind, Metadata
 from swe_rollout.errors import ClusterError
 from swe_rollout.spec.job import API_VERSION, KIND, RolloutJob, StoreSpec
 from swe_rollout.spec.load import parse_job
 from swe_rollout.spec.status import Condition, ConditionType, RolloutJobStatus
+
+T = TypeVar("T")
 
 
 class _Store(Decoded, frozen=True):
@@ -48,10 +49,6 @@ class _RawJob(Decoded, frozen=True):
     status: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-class _RawJobList(Decoded, frozen=True):
-    items: list[_RawJob] | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class JobObject:
     """A RolloutJob as the API server stores it."""
@@ -61,25 +58,9 @@ class JobObject:
     status: RolloutJobStatus
 
     @classmethod
-    def decode(cls, data: bytes | msgspec.Raw) -> Self:
+    def decode(cls, data: bytes) -> Self:
         """Decode a job from JSON; raises ClusterError when that fails."""
-        try:
-            return cls._from_raw(msgspec.json.decode(data, type=_RawJob))
-        except UNDECODABLE as error:
-            raise unreadable_job(error) from error
-
-    @classmethod
-    def decode_list(cls, data: bytes) -> tuple[Self, ...]:
-        """Decode a list of jobs and sort it by name; raises ClusterError when that fails."""
-        try:
-            found = msgspec.json.decode(data, type=_RawJobList).items or []
-        except UNDECODABLE as error:
-            raise unreadable_job(error) from error
-        found.sort(key=lambda each: each.metadata.name)
-        return tuple(cls._from_raw(each) for each in found)
-
-    @classmethod
-    def _from_raw(cls, raw: _RawJob) -> Self:
+        raw = _decoded(data, _RawJob)
         try:
             status = RolloutJobStatus.model_validate_json(bytes(raw.status), extra="ignore")
         except ValidationError as error:
@@ -109,11 +90,39 @@ def unreadable_job(error: Exception) -> ClusterError:
     )
 
 
+def _decoded(data: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except UNDECODABLE as error:
+        raise unreadable_job(error) from error
+
+
+ROLLOUT_JOBS: Final = Kind(f"/apis/{API_VERSION}", "rolloutjobs", "RolloutJob", JobObject.decode)
+
+
+async def list_job_heads(client: ClusterClient, namespace: str = "") -> tuple[Metadata, ...]:
+    """List the metadata of jobs; empty only where the cluster knows no such kind."""
+    try:
+        found = await client.list(ROLLOUT_JOBS.heads, namespace)
+    except ApiError as error:
+        if error.not_found:
+            return ()
+        raise
+    return tuple(each.metadata for each in found.items)
+
+
 class _WholeJob(msgspec.Struct, frozen=True):
     """A RolloutJob with its spec undecoded."""
 
     metadata: Metadata
     spec: dict[str, object] = {}
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        return _decoded(data, cls)
+
+
+_WHOLE_JOBS: Final = ROLLOUT_JOBS.decoded_by(_WholeJob.decode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,18 +131,12 @@ class ClusterJob:
 
     job: RolloutJob
     owner: OwnerReference
-    """Objects with this owner are deleted with the job."""
+    """Reference for objects that are to be deleted with the job."""
 
 
 async def read_cluster_job(client: ClusterClient, namespace: str, name: str) -> ClusterJob:
     """Read the job of that name; SpecError for an invalid spec, ApiError when there is no job."""
-    doing = f"read the RolloutJob {namespace}/{name}"
-    path = f"/apis/{API_VERSION}/namespaces/{quote(namespace)}/rolloutjobs/{quote(name)}"
-    data = await client.transport.request("GET", path, doing=doing)
-    try:
-        raw = msgspec.json.decode(data, type=_WholeJob)
-    except UNDECODABLE as error:
-        raise unreadable_job(error) from error
+    raw = await client.get(_WHOLE_JOBS, namespace, name)
     document = {
         "apiVersion": API_VERSION,
         "kind": KIND,

@@ -1,7 +1,7 @@
 """Jobs: read, apply, change, delete and follow the RolloutJobs of a cluster on a user's behalf.
 
 Refusals become errors with a fix, since they are shown at a terminal or in a notebook. The
-launcher, the command line and workers use it; the operator has its own client.
+launcher, the command line and workers use it.
 """
 
 from __future__ import annotations
@@ -12,20 +12,15 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 from itertools import chain
 from typing import Self
-from urllib.parse import quote, urlencode
 
 import aiohttp
-import msgspec
 import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random
 
 from swe_rollout.cluster.api_error import TRANSIENT, ApiError
-from swe_rollout.cluster.apply import FIELD_MANAGER
-from swe_rollout.cluster.client import ClusterClient
-from swe_rollout.cluster.job_objects import JobObject
-from swe_rollout.cluster.objects import KubernetesEvent, Pod
-from swe_rollout.cluster.transport import APPLY, MERGE_PATCH
-from swe_rollout.cluster.watch import read_events
+from swe_rollout.cluster.client import FIELD_MANAGER, Change, ClusterClient
+from swe_rollout.cluster.job_objects import ROLLOUT_JOBS, JobObject
+from swe_rollout.cluster.objects import EVENTS, PODS, KubernetesEvent, Pod
 from swe_rollout.errors import PrerequisiteError, SweRolloutError, UnreachableError, UsageError
 from swe_rollout.spec.job import API_VERSION, KIND, RolloutJob
 from swe_rollout.spec.status import JOB_LABEL, ROLE_LABEL
@@ -43,7 +38,6 @@ class Jobs:
 
     def __init__(self, client: ClusterClient) -> None:
         self._client = client
-        self._transport = client.transport
 
     @classmethod
     async def connect(cls, context: str | None = None) -> Self:
@@ -65,31 +59,24 @@ class Jobs:
 
     async def get(self, namespace: str, name: str) -> JobObject:
         """Read the job of that name; UsageError when there is none."""
-        doing = f"read the RolloutJob {namespace}/{name}"
         with _user_errors(namespace, name):
-            return JobObject.decode(
-                await self._transport.request("GET", _path(namespace, name), doing=doing)
-            )
+            return await self._client.get(ROLLOUT_JOBS, namespace, name)
 
     async def find(self, namespace: str, name: str) -> JobObject | None:
         """Read the job of that name, or return None when there is no such job."""
-        doing = f"read the RolloutJob {namespace}/{name}"
         with _user_errors(namespace, name):
             try:
-                data = await self._transport.request("GET", _path(namespace, name), doing=doing)
+                return await self._client.get(ROLLOUT_JOBS, namespace, name)
             except ApiError as error:
                 if _is_missing_object(error):
                     return None
                 raise
-        return JobObject.decode(data)
 
     async def list_jobs(self, namespace: str) -> tuple[JobObject, ...]:
         """List all jobs of a namespace, by name."""
         with _user_errors(namespace, ""):
-            data = await self._transport.request(
-                "GET", _path(namespace), doing=f"list RolloutJobs in {namespace}"
-            )
-        return JobObject.decode_list(data)
+            found = await self._client.list(ROLLOUT_JOBS, namespace)
+        return tuple(sorted(found.items, key=lambda job: job.name))
 
     async def apply(self, namespace: str, job: RolloutJob, *, dry_run: bool = False) -> JobObject:
         """Create the job or change it to match `job`, and return the stored object.
@@ -98,8 +85,6 @@ class Jobs:
         file does not set stay the server's, so that the object reads like the file.
         """
         name = job.metadata.name
-        query = {"fieldManager": FIELD_MANAGER, "force": "true", "fieldValidation": "Strict"}
-        query |= {"dryRun": "All"} if dry_run else {}
         body = {
             "apiVersion": API_VERSION,
             "kind": KIND,
@@ -107,26 +92,15 @@ class Jobs:
         }
         body["metadata"] = {**body["metadata"], "namespace": namespace}
         with _user_errors(namespace, name):
-            data = await self._transport.request(
-                "PATCH",
-                f"{_path(namespace, name)}?{urlencode(query)}",
-                doing=f"apply the RolloutJob {namespace}/{name}",
-                body=msgspec.json.encode(body),
-                content_type=APPLY,
-            )
-        return JobObject.decode(data)
+            return await self._client.apply(ROLLOUT_JOBS, namespace, name, body, dry_run=dry_run)
 
     async def set_suspended(self, namespace: str, name: str, *, suspended: bool) -> JobObject:
         """Suspend the job, so that it starts no further episodes, or resume it."""
+        patch = {"spec": {"suspend": suspended}}
         with _user_errors(namespace, name):
-            data = await self._transport.request(
-                "PATCH",
-                f"{_path(namespace, name)}?{urlencode({'fieldManager': FIELD_MANAGER})}",
-                doing=f"{'suspend' if suspended else 'resume'} the RolloutJob {namespace}/{name}",
-                body=msgspec.json.encode({"spec": {"suspend": suspended}}),
-                content_type=MERGE_PATCH,
+            return await self._client.merge(
+                ROLLOUT_JOBS, namespace, name, patch, manager=FIELD_MANAGER
             )
-        return JobObject.decode(data)
 
     async def delete(self, namespace: str, name: str, *, uid: str) -> None:
         """Request deletion of the job with this uid; a job that is gone already is no error.
@@ -134,18 +108,9 @@ class Jobs:
         The object disappears after its workers.
         """
         with _user_errors(namespace, name):
-            try:
-                await self._transport.request(
-                    "DELETE",
-                    _path(namespace, name),
-                    doing=f"delete the RolloutJob {namespace}/{name}",
-                    body=msgspec.json.encode(
-                        {"propagationPolicy": "Foreground", "preconditions": {"uid": uid}}
-                    ),
-                )
-            except ApiError as error:
-                if not _is_missing_object(error) and not error.conflict:
-                    raise
+            await self._client.delete(
+                ROLLOUT_JOBS, namespace, name, uid=uid, propagation="Foreground"
+            )
 
     async def follow(self, namespace: str, name: str) -> AsyncGenerator[JobObject, None]:
         """Yield the job now and after each change, until it is deleted; UsageError if not found.
@@ -156,11 +121,12 @@ class Jobs:
         while found is not None:
             yield found
             try:
-                async with aclosing(self._watch(found)) as changes:
+                async with aclosing(self._changes(found)) as changes:
                     async for change in changes:
-                        if change is None:
+                        if change.deleted:
                             return
-                        yield change
+                        if change.object is not None:
+                            yield change.object
             except ApiError as error:
                 if not (error.gone or error.unauthorized or error.code in TRANSIENT):
                     with _user_errors(namespace, name):
@@ -178,17 +144,17 @@ class Jobs:
             *(f"involvedObject.uid={pod.metadata.uid}" for pod in pods),
         ]
         with _user_errors(job.namespace, ""):
-            lists = (self._client.events(job.namespace, each) for each in selectors)
+            lists = (self._client.list(EVENTS, job.namespace, fields=each) for each in selectors)
             found = await asyncio.gather(*lists)
-        return tuple(sorted(chain.from_iterable(found), key=lambda event: event.time))
+        together = chain.from_iterable(each.items for each in found)
+        return tuple(sorted(together, key=lambda event: event.time))
 
     async def workers(self, namespace: str, name: str) -> tuple[Pod, ...]:
         """List the job's worker pods, by name."""
         with _user_errors(namespace, name):
-            found = await self._client.list_pods(
-                namespace, f"{JOB_LABEL}={name},{ROLE_LABEL}=worker"
-            )
-        return tuple(sorted(found.items or [], key=lambda pod: pod.metadata.name))
+            labels = f"{JOB_LABEL}={name},{ROLE_LABEL}=worker"
+            found = await self._client.list(PODS, namespace, labels=labels)
+        return tuple(sorted(found.items, key=lambda pod: pod.metadata.name))
 
     async def _find_after_pause(self, namespace: str, name: str) -> JobObject | None:
         """Find the job after a random pause, retrying until the API server responds."""
@@ -205,30 +171,14 @@ class Jobs:
         await asyncio.sleep(random.uniform(0, _PAUSE_S))  # noqa: S311 - spreads load
         return await retrying(self.find, namespace, name)
 
-    async def _watch(self, job: JobObject) -> AsyncGenerator[JobObject | None, None]:
-        """Yield changes since the version at hand; None when the job was deleted."""
-        doing = f"watch the RolloutJob {job.namespace}/{job.name}"
-        query = {
-            "watch": "1",
-            "fieldSelector": f"metadata.name={job.name}",
-            "resourceVersion": job.metadata.resource_version,
-            "allowWatchBookmarks": "true",
-        }
-        path = f"{_path(job.namespace)}?{urlencode(query)}"
-        async with self._transport.lines(path, doing=doing) as stream:
-            async for event in read_events(stream, doing=doing):
-                match event.type:
-                    case "ADDED" | "MODIFIED":
-                        yield JobObject.decode(event.object)
-                    case "DELETED":
-                        yield None
-                    case _:
-                        pass
-
-
-def _path(namespace: str, name: str = "") -> str:
-    path = f"/apis/{API_VERSION}/namespaces/{quote(namespace)}/rolloutjobs"
-    return f"{path}/{quote(name)}" if name else path
+    def _changes(self, job: JobObject) -> AsyncGenerator[Change[JobObject], None]:
+        """Watch the job from the version at hand."""
+        return self._client.watch(
+            ROLLOUT_JOBS,
+            job.namespace,
+            version=job.metadata.resource_version,
+            fields=f"metadata.name={job.name}",
+        )
 
 
 def _is_missing_object(error: ApiError) -> bool:
@@ -263,7 +213,7 @@ def _user_error(error: ApiError, namespace: str, name: str) -> SweRolloutError:
         return PrerequisiteError(
             "the cluster does not know RolloutJobs",
             why="the CRD rolloutjobs.swe-rollout.dev is not installed",
-            fix="swe-rollout install",
+            fix="swe-rollout install | kubectl apply --server-side -f -",
         )
     if error.invalid or error.conflict:
         return UsageError(error.what, why=error.message, fix="fix the job and send it again")

@@ -1,11 +1,48 @@
-"""Kubernetes objects as they are read: only the fields in use, decoded by msgspec.
+"""Kubernetes objects as they are read, and their kinds: what `client` needs to address them.
 
-Objects to write are in `manifests`.
+A struct has only the fields in use. Objects to write are in `manifests`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, TypeAlias, TypeVar
+from urllib.parse import quote, urlencode
+
 import msgspec
+
+T = TypeVar("T")
+U = TypeVar("U")
+Query: TypeAlias = Mapping[str, str] | Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[T]):
+    """A kind of object: where the API serves it, and how to decode one."""
+
+    root: str
+    """Path of the API group and version: `/api/v1`, `/apis/GROUP/VERSION`."""
+    plural: str
+    noun: str
+    """Name of the kind in messages."""
+    decode: Callable[[bytes], T]
+    """Decode an object from JSON; raises one of `api_error.UNDECODABLE`, or a ClusterError."""
+
+    @property
+    def heads(self) -> Kind[Head]:
+        """The same kind, of which only the metadata is decoded."""
+        return self.decoded_by(msgspec.json.Decoder(Head).decode)
+
+    def decoded_by(self, decode: Callable[[bytes], U]) -> Kind[U]:
+        """Return the same kind, with another way to decode its objects."""
+        return Kind(self.root, self.plural, self.noun, decode)
+
+    def path(self, namespace: str = "", name: str = "", query: Query = ()) -> str:
+        """Return the path of one object, or of all in a namespace, or of all in the cluster."""
+        scope = f"/namespaces/{quote(namespace)}" if namespace else ""
+        path = f"{self.root}{scope}/{self.plural}" + (f"/{quote(name)}" if name else "")
+        return f"{path}?{urlencode(query, quote_via=quote)}" if query else path
 
 
 class Decoded(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
@@ -19,11 +56,17 @@ class Metadata(Decoded, frozen=True):
     resource_version: str = ""
     generation: int = 0
     labels: dict[str, str] = {}
-    creation_timestamp: str = ""
+    creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     """Set while the object is being deleted."""
     finalizers: list[str] = []
     """Who has to agree before it is gone."""
+
+
+class Head(Decoded, frozen=True):
+    """Any object, of which only the metadata is read."""
+
+    metadata: Metadata = Metadata()
 
 
 class Waiting(Decoded, frozen=True):
@@ -44,7 +87,7 @@ class Terminated(Decoded, frozen=True):
     reason: str = ""
     message: str = ""
     finished_at: str | None = None
-    """RFC 3339; none where the kubelet lost track of the container, as after an eviction."""
+    """RFC 3339; None where the kubelet lost track of the container, as after an eviction."""
 
 
 class ContainerState(Decoded, frozen=True):
@@ -104,13 +147,6 @@ class Pod(Decoded, frozen=True):
         return self.status.container_statuses[0] if self.status.container_statuses else None
 
 
-class PodList(Decoded, frozen=True):
-    """Pods, and the resource version from which a watch continues."""
-
-    metadata: Metadata = Metadata()
-    items: list[Pod] | None = None
-
-
 class DaemonSetStatus(Decoded, frozen=True):
     """On how many nodes a DaemonSet's pods should run."""
 
@@ -145,16 +181,12 @@ class KubernetesEvent(Decoded, frozen=True):
     def time(self) -> str:
         """When the event was last reported: RFC 3339, to the second."""
         reported = self.last_timestamp or self.event_time or self.metadata.creation_timestamp
-        return reported.partition(".")[0].removesuffix("Z")
+        return (reported or "").partition(".")[0].removesuffix("Z")
 
     @property
     def about(self) -> str:
         """The object the event is about: `rolloutjob/demo`."""
         return f"{self.involved_object.kind.lower()}/{self.involved_object.name}"
-
-
-class EventList(Decoded, frozen=True):
-    items: list[KubernetesEvent] | None = None
 
 
 class StatusCause(Decoded, frozen=True):
@@ -180,12 +212,6 @@ class Status(Decoded, frozen=True):
 
 class Version(Decoded, frozen=True):
     git_version: str
-
-
-class Namespace(Decoded, frozen=True):
-    """A namespace; its labels carry the Pod Security levels."""
-
-    metadata: Metadata
 
 
 class AccessReviewStatus(Decoded, frozen=True):
@@ -227,3 +253,29 @@ class NetworkPolicyRules(Decoded, frozen=True):
 class NetworkPolicy(Decoded, frozen=True):
     metadata: Metadata
     spec: NetworkPolicyRules = NetworkPolicyRules()
+
+
+PODS: Final = Kind("/api/v1", "pods", "pod", msgspec.json.Decoder(Pod).decode)
+EVENTS: Final = Kind("/api/v1", "events", "event", msgspec.json.Decoder(KubernetesEvent).decode)
+NAMESPACES: Final = Kind("/api/v1", "namespaces", "namespace", msgspec.json.Decoder(Head).decode)
+NETWORK_POLICIES: Final = Kind(
+    "/apis/networking.k8s.io/v1",
+    "networkpolicies",
+    "NetworkPolicy",
+    msgspec.json.Decoder(NetworkPolicy).decode,
+)
+DAEMON_SETS: Final = Kind(
+    "/apis/apps/v1", "daemonsets", "DaemonSet", msgspec.json.Decoder(DaemonSet).decode
+)
+ACCESS_REVIEWS: Final = Kind(
+    "/apis/authorization.k8s.io/v1",
+    "selfsubjectaccessreviews",
+    "review of our own access",
+    msgspec.json.Decoder(AccessReview).decode,
+)
+IDENTITIES: Final = Kind(
+    "/apis/authentication.k8s.io/v1",
+    "selfsubjectreviews",
+    "review of who we are",
+    msgspec.json.Decoder(Identity).decode,
+)

@@ -8,41 +8,24 @@ dead.
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
-from typing import TypeVar
+from collections.abc import Iterator
+from contextlib import aclosing, contextmanager
 
 import aiohttp
-import msgspec
 import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_random_exponential
 
-from swe_rollout.cluster.api_error import TRANSIENT, UNDECODABLE, ApiError, api_error
-from swe_rollout.cluster.client import ClusterClient, pods_path
-from swe_rollout.cluster.objects import Pod, Status
+from swe_rollout.cluster.api_error import TRANSIENT, ApiError
+from swe_rollout.cluster.client import Change, ClusterClient, UnreadableWatchError
+from swe_rollout.cluster.objects import PODS, Pod
 from swe_rollout.errors import ClusterError, UnreachableError
 from swe_rollout.text.logs import shared_context
 
 log = structlog.get_logger()
 
-_T = TypeVar("_T")
-
-_DOING = "watch pods"
 _PAUSE_S = 1.0
 """At most, before an interrupted watch is resumed; doubled per failure, up to `_MAX_PAUSE_S`."""
 _MAX_PAUSE_S = 15.0
-
-
-class WatchEvent(msgspec.Struct):
-    """One line of a watch."""
-
-    type: str
-    object: msgspec.Raw
-
-
-class UnreadableWatchError(UnreachableError):
-    """Something else than an API server wrote into a watch."""
 
 
 class PodFollower:
@@ -149,45 +132,36 @@ class PodWatch:
                 return
 
     async def _list(self) -> None:
-        found = await self._client.list_pods(self._namespace, self._selector)
-        pods = {pod.metadata.uid: pod for pod in found.items or []}
+        found = await self._client.list(PODS, self._namespace, labels=self._selector)
+        pods = {pod.metadata.uid: pod for pod in found.items}
         for uid in self._pods.keys() - pods.keys():
             self._remove(uid)
         for pod in pods.values():
             self._update(pod)
-        self._version = found.metadata.resource_version
+        self._version = found.version
 
     async def _watch(self) -> None:
         """Process events until the server ends the watch in an orderly way."""
-        path = pods_path(
-            self._namespace,
-            query={
-                "watch": "1",
-                "labelSelector": self._selector,
-                "resourceVersion": self._version,
-                "allowWatchBookmarks": "true",
-                "timeoutSeconds": str(random.randint(300, 600)),  # noqa: S311 - spreads load
-            },
+        watching = self._client.watch(
+            PODS, self._namespace, version=self._version, labels=self._selector
         )
-        async with self._client.transport.lines(path, doing=_DOING) as stream:
-            try:
-                async for event in read_events(stream, doing=_DOING):
-                    self._process(event)
-            except UnreadableWatchError:
-                # What it said is lost: list, to see what there is now.
-                self._version = ""
-                raise
+        try:
+            async with aclosing(watching) as changes:
+                async for change in changes:
+                    self._process(change)
+        except UnreadableWatchError:
+            # What it said is lost: list, to see what there is now.
+            self._version = ""
+            raise
 
-    def _process(self, event: WatchEvent) -> None:
-        pod = _decoded(event.object, Pod)
-        self._version = pod.metadata.resource_version
-        match event.type:
-            case "ADDED" | "MODIFIED":
-                self._update(pod)
-            case "DELETED":
-                self._remove(pod.metadata.uid)
-            case _:
-                pass
+    def _process(self, change: Change[Pod]) -> None:
+        self._version = change.version
+        if change.object is None:
+            return
+        if change.deleted:
+            self._remove(change.object.metadata.uid)
+        else:
+            self._update(change.object)
 
     def _update(self, pod: Pod) -> None:
         self._pods[pod.metadata.uid] = pod
@@ -218,37 +192,3 @@ def _is_interruption(error: BaseException) -> bool:
 def _log_interruption(state: RetryCallState) -> None:
     error = state.outcome.exception() if state.outcome else None
     log.warning("pod_watch_interrupted", reason=f"{type(error).__name__}: {error}")
-
-
-async def read_events(stream: aiohttp.StreamReader, *, doing: str) -> AsyncIterator[WatchEvent]:
-    """Decode a watch; raises the ApiError that the server sends in its stream.
-
-    Raises UnreadableWatchError for a line that is no event, such as a proxy's page.
-    """
-    async for line in read_lines(stream):
-        event = _decoded(line, WatchEvent)
-        if event.type == "ERROR":
-            status = _decoded(event.object, Status)
-            raise api_error(doing, status.code, bytes(event.object))
-        yield event
-
-
-def _decoded(data: bytes | msgspec.Raw, kind: type[_T]) -> _T:
-    try:
-        return msgspec.json.decode(data, type=kind)
-    except UNDECODABLE as error:
-        raise UnreadableWatchError(
-            "a watch of the Kubernetes API can't be read",
-            why=f"{type(error).__name__}: {error}"[:300],
-            fix="look for a proxy between here and the API server",
-        ) from error
-
-
-async def read_lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Read lines of any length from a streamed response; `StreamReader.readline` limits them."""
-    rest = b""
-    async for chunk in stream.iter_any():
-        *lines, rest = (rest + chunk).split(b"\n")
-        for line in lines:
-            if line:
-                yield line

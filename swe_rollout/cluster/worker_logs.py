@@ -9,15 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from urllib.parse import quote, urlencode
 
 import aiohttp
 
 from swe_rollout.cluster.api_error import TRANSIENT, ApiError
-from swe_rollout.cluster.client import pods_path
+from swe_rollout.cluster.client import read_lines
 from swe_rollout.cluster.jobs import Jobs
-from swe_rollout.cluster.objects import Pod
-from swe_rollout.cluster.watch import read_lines
+from swe_rollout.cluster.objects import PODS, Pod
 
 CONTAINER = "worker"
 _RESUME_S = 1.0
@@ -87,7 +85,7 @@ class _Tail:
             query["previous"] = "true"
         if self._seen:
             query["sinceTime"] = self._seen
-        path = f"{pods_path(self._namespace, self._pod)}/log?{urlencode(query, quote_via=quote)}"
+        path = PODS.path(self._namespace, f"{self._pod}/log", query)
         doing = f"read the log of pod {self._pod}"
         async with self._client.transport.lines(path, doing=doing) as stream:
             async for line in read_lines(stream):
@@ -115,13 +113,8 @@ class _Tail:
             await asyncio.sleep(_RESUME_S)
 
     async def _is_over(self) -> bool:
-        try:
-            pod = await self._client.get_pod(self._namespace, self._pod)
-        except ApiError as error:
-            if error.not_found:
-                return True
-            raise
-        return pod.status.phase in _FINISHED_PHASES
+        pod = await self._client.find(PODS, self._namespace, self._pod)
+        return pod is None or pod.status.phase in _FINISHED_PHASES
 
 
 async def _until_discovery(running: Sequence[asyncio.Task[None]]) -> None:

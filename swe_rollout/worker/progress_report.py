@@ -12,6 +12,7 @@ from collections.abc import Callable
 import structlog
 
 from swe_rollout.cluster.client import ClusterClient
+from swe_rollout.cluster.objects import PODS
 from swe_rollout.errors import ClusterError, UnreachableError
 from swe_rollout.progress import Phase
 from swe_rollout.spec.outcomes import OutcomeCounts
@@ -188,9 +189,8 @@ class Reporter:
         self._wrote_at_s = time.monotonic()
         value = progress.model_dump_json(by_alias=True)
         try:
-            await self._client.annotate_pod(
-                self._namespace, self._pod, {PROGRESS_ANNOTATION: value}
-            )
+            patch = {"metadata": {"annotations": {PROGRESS_ANNOTATION: value}}}
+            await self._client.merge(PODS, self._namespace, self._pod, patch)
         except (ClusterError, UnreachableError) as error:
             log.warning("progress_not_written", pod=self._pod, why=str(error))
         else:

@@ -10,8 +10,10 @@ import base64
 import hashlib
 import json
 import os
+import re
 import subprocess
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +22,7 @@ from typing import Any
 
 import yaml
 
+from e2e.command import swe_rollout
 from e2e.records import read_bytes
 from swe_rollout.store.bucket import Bucket, create_object
 
@@ -59,6 +62,47 @@ def until_established(crd: str) -> None:
         within_s=60,
         details=lambda: kubectl("get", "crd", crd, "-o", "yaml"),
     )
+
+
+def build_images(*more: str) -> str:
+    """Build the workers' image and `more`, load them on the node, and return the workers'."""
+    build = [str(ROOT / "scripts" / "build-images"), "worker", *more, "--load"]
+    built = subprocess.run(build, check=True, stdout=subprocess.PIPE, text=True).stdout
+    (digest,) = re.findall(r"/worker-(\w+)\.tar", built)
+    return f"swe-rollout/worker:{digest}"
+
+
+def install(image: str = "") -> None:
+    """Install this checkout's operator as the documentation says, once a former one is gone."""
+    going = "jsonpath={.items[?(@.metadata.deletionTimestamp)].metadata.name}"
+    until(
+        lambda: not {SYSTEM, RJ} & set(kubectl("get", "namespaces,crds", "-o", going).split()),
+        within_s=120,
+        details=lambda: "a former installation is still being deleted",
+    )
+    manifests = swe_rollout("install", *(("--image", image) if image else ())).stdout
+    kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=manifests)
+    deployment = "deployment/swe-rollout-operator"
+    kubectl("rollout", "status", deployment, "--namespace", SYSTEM, "--timeout=180s")
+    until_established(RJ)
+
+
+def uninstall(*options: str) -> str:
+    """Remove the installation as the documentation says; return the notes of the command."""
+    done = swe_rollout("uninstall", *options)
+    kubectl("delete", "--ignore-not-found", "-f", "-", stdin=done.stdout)
+    return done.stderr
+
+
+@contextmanager
+def installed(prefix: str) -> Iterator[Site]:
+    """Install this checkout's operator, and open a namespace for jobs, with storage."""
+    install(build_images("dev-s3"))
+    before = dict(os.environ)
+    with opened(f"{prefix}-{uuid.uuid4().hex[:6]}") as found:
+        yield found
+    os.environ.clear()
+    os.environ.update(before)
 
 
 @dataclass(frozen=True)

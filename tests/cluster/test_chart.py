@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import uuid
 from collections.abc import Iterator, Mapping
@@ -18,8 +17,19 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cluster.site import RJ, ROOT, Json, Site, job, kubectl, opened, until
-from e2e.command import swe_rollout
+from cluster.site import (
+    RJ,
+    ROOT,
+    Json,
+    Site,
+    build_images,
+    install,
+    job,
+    kubectl,
+    opened,
+    uninstall,
+    until,
+)
 from rollout_dev.helm import find_helm
 
 pytestmark = [
@@ -99,16 +109,13 @@ class Release:
 @pytest.fixture(scope="module")
 def image() -> str:
     """Build and load the images of worker and store; returns the worker's name."""
-    build = [str(ROOT / "scripts" / "build-images"), "worker", "dev-s3", "--load"]
-    built = subprocess.run(build, check=True, stdout=subprocess.PIPE, text=True).stdout
-    (digest,) = re.findall(r"/worker-(\w+)\.tar", built)
-    return f"swe-rollout/worker:{digest}"
+    return build_images("dev-s3")
 
 
 @pytest.fixture
 def release(image: str, tmp_path: Path) -> Iterator[Release]:
     """A release that is not installed yet, on a cluster without any installation."""
-    swe_rollout("uninstall", "--yes")
+    uninstall("--yes")
     made = Release(f"rollout-ops-{uuid.uuid4().hex[:6]}", image, tmp_path)
     yield made
     made.helm("uninstall", RELEASE, "--wait", "--timeout", "120s", check=False)
@@ -230,7 +237,7 @@ def _is_default(account: Json) -> bool:
 
 
 def test_a_release_takes_over_what_the_command_installed(release: Release) -> None:
-    swe_rollout("install", "--image", release.image)
+    install(release.image)
     taken = Release("swe-rollout-system", release.image, release.folder)
 
     taken.install("--take-ownership", *_by_force(taken))

@@ -1,5 +1,5 @@
 """The CRD on a real API server: what is refused and in which words, what is filled in, what
-`kubectl` shows; and applying what `swe-rollout install` applies.
+`kubectl` shows; and what `swe-rollout install` prints.
 
 The definition is tried under a group of its own, so that neither an operator nor the jobs of others
 on the same cluster have a part in it.
@@ -7,7 +7,6 @@ on the same cluster have a part in it.
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import json
 import os
@@ -15,7 +14,7 @@ import re
 import secrets
 import shutil
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -26,10 +25,6 @@ import yaml
 from cluster.site import until_established
 from rollout_dev.codegen.crd import GROUP, custom_resource_definition
 from swe_rollout.cli.install import manifests
-from swe_rollout.cluster.apply import Applier, ApplyResult
-from swe_rollout.cluster.client import ClusterClient
-from swe_rollout.cluster.installation import OPERATOR, Installation
-from swe_rollout.errors import PrerequisiteError
 from swe_rollout.spec.job import API_VERSION, CRD_NAME
 from swe_rollout.spec.load import parse_job
 
@@ -632,56 +627,6 @@ def test_explain_reads_like_the_documentation(place: Place) -> None:
     assert "How the policy samples." in sampling
     assert re.search(r"topP\s+<number>\n\s+Keep the most likely.*\n?.*Default:\s+1\.0\.", sampling)
     assert "Set exactly one of `local`" in sandbox
-
-
-@pytest.fixture
-async def client() -> AsyncIterator[ClusterClient]:
-    found = await ClusterClient.connect(retry_timeout_s=10)
-    yield found
-    await found.aclose()
-
-
-async def test_applying_again_reports_what_changed(place: Place, client: ClusterClient) -> None:
-    settings = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": "settings", "namespace": place.namespace},
-        "data": {"a": "1"},
-    }
-    applier = Applier(client.transport, on_note=print, timeout_s=60)
-
-    outcomes = [(await applier.apply(settings | {"data": {"a": value}})).result for value in "112"]
-
-    assert outcomes == [ApplyResult.CREATED, ApplyResult.UNCHANGED, ApplyResult.CHANGED]
-
-
-async def test_a_missing_kind_is_reported(client: ClusterClient) -> None:
-    missing = {"apiVersion": "no.such/v1", "kind": "Thing", "metadata": {"name": "x"}}
-
-    with pytest.raises(PrerequisiteError, match=r"no Thing of no\.such/v1"):
-        await Applier(client.transport, on_note=print, timeout_s=60).apply(missing)
-
-
-async def test_an_operator_without_an_image_is_reported_with_a_fix(
-    place: Place, client: ClusterClient
-) -> None:
-    image = "swe-rollout/never-built:local"
-    [deployment] = [
-        each for each in yaml.safe_load_all(manifests(image)) if each["kind"] == "Deployment"
-    ]
-    deployment["metadata"]["namespace"] = place.namespace
-    pod = deployment["spec"]["template"]["spec"]
-    pod["serviceAccountName"] = "default"
-    pod["containers"][0]["imagePullPolicy"] = "Never"
-    await Applier(client.transport, on_note=print, timeout_s=60).apply(deployment)
-
-    async with asyncio.timeout(60):
-        with pytest.raises(PrerequisiteError) as caught:
-            await Installation(client, namespace=place.namespace).wait_until_available(timeout_s=40)
-
-    assert "ErrImageNeverPull" in caught.value.why
-    assert "swe-rollout install --image" in caught.value.fix
-    must("delete", "deployment", OPERATOR, "-n", place.namespace)
 
 
 def test_the_operators_pod_keeps_the_strictest_pod_security_level(place: Place) -> None:

@@ -29,6 +29,7 @@ from checkout import ROOT
 from cluster.second_checkout import copy_checkout, script_environment
 from rollout_dev.faults.fault_proxy import AcceptMode, CutMode, FaultProxy, FaultRules
 from swe_rollout.cluster.client import ClusterClient
+from swe_rollout.cluster.objects import PODS
 from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.base import ExecResult, Role, SandboxRequest
 from swe_rollout.sandbox.pods import diagnose
@@ -391,7 +392,7 @@ async def delete(
         if kubeconfig is not None:
             patch.setenv("KUBECONFIG", kubeconfig)
         client = await ClusterClient.connect()
-        await client.delete_pod("default", sandbox.name, uid=uid, grace_period_s=grace_period_s)
+        await client.delete(PODS, "default", sandbox.name, uid=uid, grace_s=grace_period_s)
         await client.aclose()
 
 
@@ -400,6 +401,6 @@ async def uid_of(sandbox: RunningPod, *, kubeconfig: str | None = None) -> str:
         if kubeconfig is not None:
             patch.setenv("KUBECONFIG", kubeconfig)
         client = await ClusterClient.connect()
-        found = await client.get_pod("default", sandbox.name)
+        found = await client.get(PODS, "default", sandbox.name)
         await client.aclose()
     return found.metadata.uid

@@ -11,14 +11,13 @@ import json
 import os
 import re
 import subprocess
-import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 import yaml
 
-from cluster.site import BUCKET, RJ, ROOT, Json, Site, job, opened, until
+from cluster.site import BUCKET, RJ, ROOT, Json, Site, installed, job, until
 from e2e.command import printed_json, swe_rollout
 from e2e.records import check
 from swe_rollout.store.bucket import Bucket
@@ -39,15 +38,8 @@ TURN = 2
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
     """Run this checkout's operator, and create one namespace for the module's jobs."""
-    build = [str(ROOT / "scripts" / "build-images"), "worker", "dev-s3", "--load"]
-    built = subprocess.run(build, check=True, stdout=subprocess.PIPE, text=True).stdout
-    (digest,) = re.findall(r"/worker-(\w+)\.tar", built)
-    swe_rollout("install", "--image", f"swe-rollout/worker:{digest}")
-    before = dict(os.environ)
-    with opened(f"fork-test-{uuid.uuid4().hex[:6]}") as found:
+    with installed("fork-test") as found:
         yield found
-    os.environ.clear()
-    os.environ.update(before)
 
 
 @pytest.fixture(scope="module")

@@ -18,8 +18,9 @@ import pytest
 from cluster.namespaces import end_namespace, make_namespace, until
 from cluster.needs import BASE, CLUSTER, KUBECONFIG
 from swe_rollout.cluster.api_error import ApiError
-from swe_rollout.cluster.client import ClusterClient, pods_path
+from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.doctor import CheckLevel
+from swe_rollout.cluster.objects import PODS
 from swe_rollout.errors import PrerequisiteError, SandboxError
 from swe_rollout.sandbox.base import ExecResult, Role, SandboxRequest
 from swe_rollout.sandbox.pods import diagnose, pod_spec
@@ -86,7 +87,7 @@ async def started(wanted: PodSandbox) -> AsyncIterator[RunningPod]:
 
 async def status(client: ClusterClient, name: str) -> dict[str, Any]:
     """A pod's status, with fields that `ClusterClient` does not decode."""
-    path = pods_path(NAMESPACE, name)
+    path = PODS.path(NAMESPACE, name)
     found = json.loads(await client.transport.request("GET", path, doing="read the pod"))
     decoded: dict[str, Any] = found["status"]
     return decoded
@@ -278,7 +279,7 @@ def manifest(user: int | None) -> Any:
 
 async def test_the_default_pod_passes_baseline(client: ClusterClient) -> None:
     async with level(client, "baseline") as namespace:
-        await client.create_pod(namespace, manifest(None), dry_run=True)
+        await client.create(PODS, namespace, manifest(None), strict=True, dry_run=True)
 
 
 async def test_all_that_keeps_the_default_pod_from_restricted_is_root(
@@ -286,7 +287,7 @@ async def test_all_that_keeps_the_default_pod_from_restricted_is_root(
 ) -> None:
     async with level(client, "restricted") as namespace:
         with pytest.raises(ApiError) as caught:
-            await client.create_pod(namespace, manifest(None), dry_run=True)
+            await client.create(PODS, namespace, manifest(None), strict=True, dry_run=True)
         found = caught.value.message.partition("restricted:latest")[2]
         assert "unrestricted capabilities" in found
         assert "runAsNonRoot" in found
@@ -302,7 +303,7 @@ async def test_a_user_of_its_own_passes_restricted(client: ClusterClient) -> Non
             assert not (await sandbox.exec("echo x >/etc/motd")).ok
             name = sandbox.name
             await sandbox.close()
-            now = await client.get_pod(namespace, name)
+            now = await client.get(PODS, namespace, name)
             assert now.status.phase in ("Running", "Succeeded")
 
 

@@ -22,7 +22,18 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster.site import ROOT, SYSTEM, Json, Site, job, kubectl, opened, until
+from cluster.site import (
+    ROOT,
+    SYSTEM,
+    Json,
+    Site,
+    build_images,
+    install,
+    job,
+    kubectl,
+    opened,
+    until,
+)
 from e2e.command import COMMAND, printed_json, swe_rollout
 from swe_rollout import LaunchedJob, RolloutJob
 from swe_rollout.errors import UsageError
@@ -60,9 +71,8 @@ def _install() -> None:
     """An operator, unless one runs already."""
     running = kubectl("get", "deployments", "-n", SYSTEM, "-o", "name", check=False)
     if not running.strip():
-        build = [str(ROOT / "scripts" / "build-images"), "worker", "dev-s3", "--load"]
-        subprocess.run(build, check=True, capture_output=True)
-        swe_rollout("install")
+        build_images("dev-s3")
+        install()
 
 
 def written(folder: Path, document: Json) -> Path:

@@ -17,9 +17,10 @@ from cluster.namespaces import end_namespace, make_namespace, until
 from cluster.needs import BASE, BUSYBOX, CLUSTER, KUBECONFIG
 from swe_rollout.cluster import doctor
 from swe_rollout.cluster.client import ClusterClient
+from swe_rollout.cluster.objects import NETWORK_POLICIES, PODS
 from swe_rollout.errors import PrerequisiteError, SandboxError
 from swe_rollout.sandbox.base import Role, Sandbox, SandboxRequest
-from swe_rollout.sandbox.pods import diagnose, network_policy, pod_spec
+from swe_rollout.sandbox.pods import diagnose, isolation, pod_spec
 from swe_rollout.sandbox.pods import running as running_pod
 from swe_rollout.sandbox.pods.provider import PodProvider
 from swe_rollout.sandbox.pods.running import RunningPod
@@ -82,8 +83,8 @@ async def _until_nothing_is_left() -> None:
 
 
 async def pods(client: ClusterClient) -> list[str]:
-    found = await client.list_pods("default", f"{pod_spec.JOB_LABEL}={JOB}")
-    return [item.metadata.name for item in found.items or []]
+    found = await client.list(PODS, "default", labels=f"{pod_spec.JOB_LABEL}={JOB}")
+    return [item.metadata.name for item in found.items]
 
 
 async def running(image: str, spec: PodSandbox = SMALL) -> AsyncIterator[Sandbox]:
@@ -207,8 +208,8 @@ async def test_a_pod_deleted_during_a_command_is_an_error_within_seconds(
 ) -> None:
     command = asyncio.create_task(started.exec("echo started; sleep 600", timeout_s=600))
     await asyncio.sleep(0.5)
-    found = await client.get_pod("default", started.name)
-    await client.delete_pod("default", started.name, uid=found.metadata.uid)
+    found = await client.get(PODS, "default", started.name)
+    await client.delete(PODS, "default", started.name, uid=found.metadata.uid, grace_s=1)
     with pytest.raises(SandboxError) as caught:
         await asyncio.wait_for(command, 60)
     assert isinstance(caught.value, diagnose.PodLostError)
@@ -376,13 +377,13 @@ async def test_the_policy_is_created_once_and_one_that_allows_traffic_is_refused
     sandbox = await starter.start(request())
     await sandbox.close()
     await starter.aclose()
-    policy = await client.get_network_policy(namespace, network_policy.POLICY_NAME)
+    policy = await client.get(NETWORK_POLICIES, namespace, isolation.POLICY_NAME)
     assert policy.spec.denies_all
     path = f"/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies"
-    made = f"{path}/{network_policy.POLICY_NAME}"
+    made = f"{path}/{isolation.POLICY_NAME}"
     await client.transport.request("DELETE", made, doing="delete")
     open_policy = {
-        "metadata": {"name": network_policy.POLICY_NAME},
+        "metadata": {"name": isolation.POLICY_NAME},
         "spec": {"podSelector": {}, "egress": [{}], "policyTypes": ["Egress", "Ingress"]},
     }
     body = json.dumps(open_policy).encode()

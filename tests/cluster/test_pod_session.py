@@ -16,6 +16,7 @@ import pytest
 from cluster.needs import BASE, BUSYBOX, CLUSTER, KUBECONFIG
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.exec import ExecStream
+from swe_rollout.cluster.objects import PODS
 from swe_rollout.sandbox.base import Role, Sandbox, SandboxRequest
 from swe_rollout.sandbox.pods.provider import PodProvider
 from swe_rollout.sandbox.pods.running import RunningPod
@@ -115,6 +116,6 @@ async def test_an_abandoned_session_ends_its_pod(
         phase = ""
         while phase != "Succeeded" and time.monotonic() < until:
             await asyncio.sleep(0.2)
-            phase = (await client.get_pod(namespace, sandbox.name)).status.phase
+            phase = (await client.get(PODS, namespace, sandbox.name)).status.phase
         await client.aclose()
         assert phase == "Succeeded"

@@ -16,6 +16,7 @@ import pytest
 from cluster.namespaces import end_namespace, make_namespace, until
 from cluster.needs import BASE, BUSYBOX, CLUSTER, KUBECONFIG
 from swe_rollout.cluster.client import ClusterClient
+from swe_rollout.cluster.objects import PODS
 from swe_rollout.sandbox.pods import prefetch as prefetching
 from swe_rollout.sandbox.pods.prefetch import PrefetchedImage, prefetch
 from swe_rollout.spec.pod_template import PodTemplate
@@ -49,7 +50,7 @@ async def fetched(
 
 async def nothing_is_left(client: ClusterClient, namespace: str) -> None:
     async def empty() -> bool:
-        pods = (await client.list_pods(namespace, prefetching._LABEL)).items or []
+        pods = (await client.list(PODS, namespace, labels=prefetching._LABEL)).items
         return not [pod for pod in pods if pod.metadata.deletion_timestamp is None]
 
     await until(empty)

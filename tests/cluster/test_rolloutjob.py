@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import subprocess
 import time
-import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
@@ -27,9 +24,9 @@ from cluster.site import (
     SYSTEM,
     Json,
     Site,
+    installed,
     job,
     kubectl,
-    opened,
     small,
     until,
 )
@@ -51,15 +48,8 @@ REPORTED_WITHIN_S = 60
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
     """Run this checkout's operator, and create one namespace for the module's jobs."""
-    build = [str(ROOT / "scripts" / "build-images"), "worker", "dev-s3", "--load"]
-    built = subprocess.run(build, check=True, stdout=subprocess.PIPE, text=True).stdout
-    (digest,) = re.findall(r"/worker-(\w+)\.tar", built)
-    swe_rollout("install", "--image", f"swe-rollout/worker:{digest}")
-    before = dict(os.environ)
-    with opened(f"rj-test-{uuid.uuid4().hex[:6]}") as found:
+    with installed("rj-test") as found:
         yield found
-    os.environ.clear()
-    os.environ.update(before)
 
 
 @pytest.fixture(scope="module")

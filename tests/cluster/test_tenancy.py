@@ -27,8 +27,7 @@ from rollout_dev.access import REQUESTS, table
 from rollout_dev.access.__main__ import PAGE, with_table
 from swe_rollout.cluster.manifests import OwnerReference
 from swe_rollout.sandbox.base import Role, SandboxRequest
-from swe_rollout.sandbox.pods.pod_spec import RunIdentity, pod_manifest
-from swe_rollout.sandbox.pods.template import with_template
+from swe_rollout.sandbox.pods.pod_spec import RunIdentity, pod_manifest, with_template
 from swe_rollout.sandbox.pods.warm_spec import warm_manifest
 from swe_rollout.spec.job import API_VERSION, KIND
 from swe_rollout.spec.pod_template import PodTemplate
@@ -109,7 +108,7 @@ def admin(*arguments: str, document: object = None, check: bool = True) -> str:
 
 @pytest.fixture(scope="module", autouse=True)
 def _policies() -> None:
-    """Apply what `swe-rollout install` applies, but for the operator's Deployment."""
+    """Apply what `swe-rollout install` prints, but for the operator's Deployment."""
     documents = [
         each
         for each in yaml.safe_load_all((ROOT / "swe_rollout/cli/install.yaml").read_text())

@@ -21,7 +21,7 @@ from cluster.needs import BASE, BUSYBOX, CLUSTER, KUBECONFIG
 from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.manifests import OwnerReference
-from swe_rollout.cluster.objects import Pod
+from swe_rollout.cluster.objects import PODS, Pod
 from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.base import Role, Sandbox, SandboxRequest
 from swe_rollout.sandbox.pods import diagnose, pod_spec, warm_spec
@@ -81,8 +81,8 @@ async def nothing_is_left(client: ClusterClient, namespace: str) -> bool:
 
 async def pods(client: ClusterClient, *, namespace: str = NAMESPACE) -> list[Pod]:
     """The job's pods, without those that are being deleted."""
-    found = await client.list_pods(namespace, f"{pod_spec.JOB_LABEL}={JOB}")
-    return [pod for pod in found.items or [] if pod.metadata.deletion_timestamp is None]
+    found = await client.list(PODS, namespace, labels=f"{pod_spec.JOB_LABEL}={JOB}")
+    return [pod for pod in found.items if pod.metadata.deletion_timestamp is None]
 
 
 async def waiting(client: ClusterClient) -> list[Pod]:
@@ -172,22 +172,22 @@ async def test_of_many_claims_on_one_pod_exactly_one_is_granted(client: ClusterC
         manifest = warm_spec.warm_manifest(
             BUSYBOX, job=JOB, lifetime_s=1200, sandbox=spec(), owner=owner
         )
-        pod = await client.create_pod(NAMESPACE, manifest)
+        pod = await client.create(PODS, NAMESPACE, manifest, strict=True)
         claims = [request() for _ in range(8)]
         patches = (
-            racer.patch_pod(
-                NAMESPACE, pod.metadata.name, warm_spec.claim_patch(pod, wanted, age_s=1.0)
+            racer.patch(
+                PODS, NAMESPACE, pod.metadata.name, warm_spec.claim_patch(pod, wanted, age_s=1.0)
             )
             for wanted, racer in zip(claims, itertools.cycle([client, *others]), strict=False)
         )
         responses = await asyncio.gather(*patches, return_exceptions=True)
         refused = [each for each in responses if isinstance(each, ApiError)]
         assert (len(responses) - len(refused), {each.invalid for each in refused}) == (1, {True})
-        now = await client.get_pod(NAMESPACE, pod.metadata.name)
+        now = await client.get(PODS, NAMESPACE, pod.metadata.name)
         assert [warm_spec.is_claimed_by(now, wanted, owner) for wanted in claims] == [
             not isinstance(response, ApiError) for response in responses
         ]
-        await client.delete_pod(NAMESPACE, pod.metadata.name, uid=pod.metadata.uid)
+        await client.delete(PODS, NAMESPACE, pod.metadata.name, uid=pod.metadata.uid, grace_s=1)
     for other in others:
         await other.aclose()
 
@@ -327,7 +327,7 @@ async def test_a_pod_that_died_while_it_waited_is_not_given_out(client: ClusterC
         provider.prewarm([wanted])
         await until(lambda: provider.warm == 1)
         (dead,) = await waiting(client)
-        await client.delete_pod(NAMESPACE, dead.metadata.name, uid=dead.metadata.uid)
+        await client.delete(PODS, NAMESPACE, dead.metadata.name, uid=dead.metadata.uid, grace_s=1)
         sandbox = await provider.start(wanted)  # at once: the pool does not know yet
         assert sandbox.name != dead.metadata.name
         assert (await sandbox.exec("echo well")).stdout == b"well\n"
@@ -338,7 +338,7 @@ async def test_a_pod_that_died_is_replaced(client: ClusterClient) -> None:
         provider.prewarm([request()])
         await until(lambda: provider.warm == 1)
         (dead,) = await waiting(client)
-        await client.delete_pod(NAMESPACE, dead.metadata.name, uid=dead.metadata.uid)
+        await client.delete(PODS, NAMESPACE, dead.metadata.name, uid=dead.metadata.uid, grace_s=1)
 
         async def another() -> bool:
             names = {pod.metadata.name for pod in await waiting(client)}
@@ -457,7 +457,7 @@ async def test_pods_of_a_killed_worker_end_by_themselves_and_are_deleted(
     await worker.wait()
 
     async def ended() -> bool:
-        return (await client.get_pod(NAMESPACE, left.metadata.name)).status.phase == "Succeeded"
+        return (await client.get(PODS, NAMESPACE, left.metadata.name)).status.phase == "Succeeded"
 
     await until(ended)
     async with opened(spec()):

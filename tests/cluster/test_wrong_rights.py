@@ -20,9 +20,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cluster.site import RJ, ROOT, Json, Site, job, kubectl, opened, until
+from cluster.site import RJ, Json, Site, build_images, install, job, kubectl, opened, until
 from cluster.tenant import RBAC, account
-from e2e.command import COMMAND, swe_rollout
+from e2e.command import COMMAND
 
 pytestmark = [
     pytest.mark.cluster,
@@ -84,16 +84,13 @@ CASES = {
 @pytest.fixture(scope="module")
 def image() -> str:
     """Build and load the images; returns the worker's name."""
-    build = [str(ROOT / "scripts" / "build-images"), "worker", "dev-s3", "--load"]
-    built = subprocess.run(build, check=True, stdout=subprocess.PIPE, text=True).stdout
-    (digest,) = re.findall(r"/worker-(\w+)\.tar", built)
-    return f"swe-rollout/worker:{digest}"
+    return build_images("dev-s3")
 
 
 @pytest.fixture(scope="module")
 def site(image: str) -> Iterator[Site]:
     """Run this checkout's operator, and create one namespace with a suspended job."""
-    swe_rollout("install", "--image", image)
+    install(image)
     before = dict(os.environ)
     with opened(f"rights-test-{uuid.uuid4().hex[:6]}") as found:
         found.apply(job("held", ["gold"], suspend=True))
@@ -202,10 +199,10 @@ def test_workers_without_a_right_end_their_job_with_its_name_and_never_reward_0(
     )
     message = str(site.condition("no-exec", "Failed").get("message"))
     assert re.search(r'cannot (get|create) resource "pods/exec"', message), message
-    assert "`swe-rollout install` again" in message
+    assert "`swe-rollout install` prints again" in message
     assert site.records("no-exec") == []
 
-    swe_rollout("install", "--image", image)
+    install(image)
     site.kubectl("delete", RJ, "no-exec", "--timeout=60s")
     site.apply(job("no-exec", ["gold"]))
 
@@ -222,8 +219,8 @@ def test_an_operator_without_a_right_says_so_on_the_job_and_goes_on_when_it_has_
         within_s=120,
         details=lambda: site.describe("no-jobs"),
     )
-    assert "`swe-rollout install` again" in conditions(site, "no-jobs")
+    assert "`swe-rollout install` prints again" in conditions(site, "no-jobs")
 
-    swe_rollout("install", "--image", image)
+    install(image)
 
     assert site.until_complete("no-jobs", within_s=300)["episodes"]["resolved"] == 1

@@ -10,7 +10,7 @@ import pytest
 from controller.builders import IMAGE, UID, job
 from rollout_operator import resources
 from rollout_operator.resources import Json, JsonValue
-from swe_rollout.sandbox.pods import network_policy, pod_spec
+from swe_rollout.sandbox.pods import isolation, pod_spec
 from swe_rollout.spec import status
 
 RICH: dict[str, object] = {
@@ -157,9 +157,9 @@ def test_only_what_needs_other_pods_changes_the_digest() -> None:
 def test_the_policy_is_the_one_that_sandboxes_look_for() -> None:
     policy = resources.network_policy("team")
 
-    expected = msgspec.json.decode(msgspec.json.encode(network_policy.deny_all_policy()))
+    expected = msgspec.json.decode(msgspec.json.encode(isolation.deny_all_policy()))
     assert policy["spec"] == expected["spec"]
-    assert inside(policy, "metadata", "name") == network_policy.POLICY_NAME == resources.POLICY_NAME
+    assert inside(policy, "metadata", "name") == isolation.POLICY_NAME == resources.POLICY_NAME
     assert "ownerReferences" not in str(policy), "it must outlive the last sandbox"
     assert resources.POLICY_LABELS.items() > pod_spec.MANAGED_BY.items()
 

@@ -8,27 +8,26 @@ and workers run with these roles alone: tests/cluster/test_rolloutjob.py, test_t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 
 import pytest
-from aiohttp import web
-from aiohttp.test_utils import TestServer
 
 from controller.builders import NOW, UID, job
 from rbac import RbacServer, Right, asked, granted
 from rollout_operator import actions, resources
 from rollout_operator.execute import carry_out, ensure_policy, release_policy
-from rollout_operator.kube import Kind, Kube
+from rollout_operator.kube import Kube
 from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.exec import ExecTarget, open_exec
 from swe_rollout.cluster.job_objects import read_cluster_job
 from swe_rollout.cluster.jobs import Jobs
 from swe_rollout.cluster.manifests import ObjectMeta, TemplatedPod
+from swe_rollout.cluster.objects import NETWORK_POLICIES, PODS
 from swe_rollout.cluster.watch import PodWatch
 from swe_rollout.errors import SweRolloutError
-from unit.conftest import access
+from unit.conftest import Connect
 from waits import PATIENCE_S
 
 pytestmark = pytest.mark.threat(point=32)
@@ -37,7 +36,7 @@ Serve = Callable[[RbacServer], Awaitable[ClusterClient]]
 OPERATOR = "swe-rollout-operator"
 WORKER = "swe-rollout-worker"
 ROLLOUT = "swe-rollout.dev"
-PODS = "/api/v1/namespaces/team/pods"
+POD_PATH = PODS.path("team")
 RBAC = "rbac.authorization.k8s.io"
 
 OF_KOPF = {
@@ -61,25 +60,8 @@ OF_ADMISSION = {
 
 
 @pytest.fixture
-async def serve() -> AsyncIterator[Serve]:
-    servers: list[TestServer] = []
-    clients: list[ClusterClient] = []
-
-    async def make(rbac: RbacServer) -> ClusterClient:
-        app = web.Application()
-        app.router.add_route("*", "/{path:.*}", rbac.respond)
-        server = TestServer(app)
-        await server.start_server()
-        servers.append(server)
-        client = ClusterClient(access(str(server.make_url("")).rstrip("/")), retry_timeout_s=5)
-        clients.append(client)
-        return client
-
-    yield make
-    for client in clients:
-        await client.aclose()
-    for server in servers:
-        await server.close()
+def serve(connect: Connect) -> Serve:
+    return lambda rbac: connect(rbac.respond)
 
 
 def every_action() -> list[actions.Action]:
@@ -104,17 +86,17 @@ def every_action() -> list[actions.Action]:
 @pytest.mark.threat(point=31)
 async def test_the_operator_needs_all_of_its_rights_and_no_other(serve: Serve) -> None:
     server = RbacServer(OPERATOR)
-    kube = Kube((await serve(server)).transport)
+    kube = Kube(await serve(server))
     mine = job()
     owner = {"kind": "RolloutJob", "apiVersion": ROLLOUT, "name": "demo", "uid": UID}
     sandbox = {"name": "demo-1", "namespace": "team", "uid": "u", "ownerReferences": [owner]}
-    server.objects[f"{PODS}/demo-1"] = {"metadata": sandbox, "spec": {}, "status": {}}
+    server.objects[f"{POD_PATH}/demo-1"] = {"metadata": sandbox, "spec": {}, "status": {}}
     worker = {"name": "demo-workers-0", "namespace": "team", "uid": "w"}
-    server.objects[f"{PODS}/demo-workers-0"] = {"metadata": worker, "spec": {}, "status": {}}
+    server.objects[f"{POD_PATH}/demo-workers-0"] = {"metadata": worker, "spec": {}, "status": {}}
 
     for action in every_action():
         await carry_out(action, mine, kube)
-    policy = Kind.NETWORK_POLICY.path("team", resources.POLICY_NAME)
+    policy = NETWORK_POLICIES.path("team", resources.POLICY_NAME)
     server.objects[policy]["spec"] = {"podSelector": {}}
     await ensure_policy("team", kube)  # repaired
     await kube.worker_job("team", "demo")
@@ -124,7 +106,7 @@ async def test_the_operator_needs_all_of_its_rights_and_no_other(serve: Serve) -
     assert await release_policy("team", kube)
 
     assert server.refused == []
-    gone = {policy, f"{PODS}/demo-1", f"{PODS}/demo-workers-0"}
+    gone = {policy, f"{POD_PATH}/demo-1", f"{POD_PATH}/demo-workers-0"}
     assert server.objects.keys() & gone == set()
     assert granted(OPERATOR) - server.used - OF_ADMISSION == OF_KOPF - server.used
 
@@ -151,22 +133,23 @@ async def test_a_worker_needs_all_of_its_rights_and_no_other(serve: Serve) -> No
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
     metadata = ObjectMeta(name="demo-1", labels={})
-    await client.create_pod("team", TemplatedPod(metadata=metadata, spec={}))
+    await client.create(PODS, "team", TemplatedPod(metadata=metadata, spec={}))
     watch = PodWatch(client, namespace="team", selector="a=b")
     await watch.start()  # lists
     async with asyncio.timeout(PATIENCE_S):
         await server.until_used(Right("watch", "pods"))
     await watch.aclose()
-    await client.annotate_pod("team", "demo-1", {"swe-rollout.dev/progress": "{}"})
-    await client.patch_pod("team", "demo-1", [])
-    await client.get_pod("team", "demo-1")
+    progress = {"metadata": {"annotations": {"swe-rollout.dev/progress": "{}"}}}
+    await client.merge(PODS, "team", "demo-1", progress)
+    await client.patch(PODS, "team", "demo-1", [])
+    await client.get(PODS, "team", "demo-1")
     await client.pod_events("team", "u")
     with pytest.raises(ApiError):  # allowed, and not there
-        await client.get_network_policy("team", resources.POLICY_NAME)
+        await client.get(NETWORK_POLICIES, "team", resources.POLICY_NAME)
     with pytest.raises(ApiError):  # allowed, and no WebSocket
         await open_exec(client, ExecTarget("team", "demo-1", "sandbox"), ["true"])
-    await client.delete_pods("team", labels="a=b")
-    await client.delete_pod("team", "demo-1", uid="u")
+    await client.delete_all(PODS, "team", labels="a=b", grace_s=1)
+    await client.delete(PODS, "team", "demo-1", uid="u", grace_s=1)
 
     assert server.refused == []
     # WebSockets are GET requests, for which newer API servers ask for `create` as well.
@@ -174,10 +157,10 @@ async def test_a_worker_needs_all_of_its_rights_and_no_other(serve: Serve) -> No
 
 
 def test_requests_are_read_as_the_api_server_reads_them() -> None:
-    assert asked("GET", PODS, watch=False) == Right("list", "pods")
-    assert asked("GET", PODS, watch=True) == Right("watch", "pods")
-    assert asked("DELETE", PODS, watch=False) == Right("deletecollection", "pods")
-    assert asked("GET", f"{PODS}/a/exec", watch=False) == Right("get", "pods/exec", "", "a")
+    assert asked("GET", POD_PATH, watch=False) == Right("list", "pods")
+    assert asked("GET", POD_PATH, watch=True) == Right("watch", "pods")
+    assert asked("DELETE", POD_PATH, watch=False) == Right("deletecollection", "pods")
+    assert asked("GET", f"{POD_PATH}/a/exec", watch=False) == Right("get", "pods/exec", "", "a")
     assert asked("GET", "/api/v1/namespaces/team", watch=False) == (
         Right("get", "namespaces", "", "team")
     )
@@ -190,7 +173,7 @@ async def test_what_a_role_lacks_is_refused(role: str, serve: Serve) -> None:
     server = RbacServer(role)
     client = await serve(server)
 
-    for path in ("/api/v1/namespaces/team/secrets/s", "/api/v1/nodes", f"{PODS}/a/log"):
+    for path in ("/api/v1/namespaces/team/secrets/s", "/api/v1/nodes", f"{POD_PATH}/a/log"):
         with pytest.raises(ApiError) as refused:
             await client.transport.request("GET", path, doing="look around")
         assert refused.value.forbidden

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import pytest
 from aiohttp import web
@@ -13,8 +13,7 @@ from kubernetes.client import Configuration
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.config import Access, Credentials
 
-if TYPE_CHECKING:
-    Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Connect(Protocol):

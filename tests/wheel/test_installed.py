@@ -140,7 +140,7 @@ def test_the_wheel_alone_plays_the_demo(
 
     play_the_demo(bin_, tmp_path)
 
-    manifests = run(bin_ / "swe-rollout", "install", "--print", cwd=tmp_path).stdout
+    manifests = run(bin_ / "swe-rollout", "install", cwd=tmp_path).stdout
     kinds = [each["kind"] for each in yaml.safe_load_all(manifests)]
     assert {"CustomResourceDefinition", "Deployment"} <= set(kinds)
 

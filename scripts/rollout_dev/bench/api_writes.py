@@ -198,6 +198,7 @@ def _kubectl(*arguments: str, stdin: str = "") -> str:
         raise ScriptError(
             f"kubectl {' '.join(arguments[:2])} failed.",
             why=done.stderr.strip(),
-            fix="Is the operator installed? scripts/build-images --load, then swe-rollout install.",
+            fix="Is the operator installed? scripts/build-images --load, then "
+            "swe-rollout install | kubectl apply --server-side -f -",
         )
     return done.stdout

@@ -24,7 +24,7 @@ from rollout_dev.exec_clients.base import leave, run_or_leave
 from rollout_dev.exec_clients.site import Site, open_site
 from rollout_dev.report import Report, Row, parser, silence_logs
 from swe_rollout.cluster.manifests import JsonPatchOperation, PodManifest
-from swe_rollout.cluster.objects import Pod
+from swe_rollout.cluster.objects import PODS, Pod
 from swe_rollout.cluster.watch import PodWatch
 from swe_rollout.sandbox.pods import diagnose, pod_spec
 
@@ -49,7 +49,7 @@ class _Pods:
 
     async def create(self, manifest: PodManifest) -> Pod:
         """Create a pod and wait until it is ready."""
-        created = await self.site.client.create_pod(self.site.namespace, manifest)
+        created = await self.site.client.create(PODS, self.site.namespace, manifest)
         return await self.ready(created, min_restarts=0)
 
     async def ready(self, pod: Pod, *, min_restarts: int) -> Pod:
@@ -66,7 +66,7 @@ class _Pods:
     async def delete(self, pod: Pod) -> None:
         """Delete the pod and wait for the kubelet to settle."""
         name, uid = pod.metadata.name, pod.metadata.uid
-        await self.site.client.delete_pod(self.site.namespace, name, uid=uid)
+        await self.site.client.delete(PODS, self.site.namespace, name, uid=uid, grace_s=1)
         await asyncio.sleep(_SETTLE_S)
 
     async def time_new(self, image: str, number: int) -> float:
@@ -84,7 +84,7 @@ class _Pods:
         await asyncio.sleep(_SETTLE_S)
         step = JsonPatchOperation(op="replace", path="/spec/containers/0/image", value=image)
         began = time.monotonic()
-        patched = await self.site.client.patch_pod(self.site.namespace, name, (step,))
+        patched = await self.site.client.patch(PODS, self.site.namespace, name, (step,))
         await self.ready(patched, min_restarts=1)
         took_s = time.monotonic() - began
         await self.delete(pod)

@@ -24,6 +24,7 @@ from rollout_dev.exec_clients.site import Site, open_site
 from rollout_dev.exec_clients.streams import Stream
 from rollout_dev.report import Report, parser, silence_logs
 from swe_rollout.cluster.exec import ExecTarget
+from swe_rollout.cluster.objects import PODS
 from swe_rollout.cluster.watch import PodWatch
 from swe_rollout.sandbox.pods import diagnose, pod_spec
 from swe_rollout.sandbox.pods.provider import PodProvider
@@ -91,7 +92,7 @@ async def _ours(provider: PodProvider, image: str, numbers: Iterator[int], times
 async def _bare(site: Site, watch: PodWatch, image: str, times: Times, *, name: str) -> None:
     manifest = ours.manifest(image, name=name, run=_RUN)
     began = time.monotonic()
-    created = await site.client.create_pod(site.namespace, manifest)
+    created = await site.client.create(PODS, site.namespace, manifest)
     with watch.follow(created.metadata.uid) as follower:
         while not diagnose.is_ready(follower.pod or created):
             await follower.changed()
@@ -101,7 +102,7 @@ async def _bare(site: Site, watch: PodWatch, image: str, times: Times, *, name: 
     await stream.line()
     times.add(READY_EXEC, time.monotonic() - began)
     await stream.aclose()
-    await site.client.delete_pod(site.namespace, name, uid=created.metadata.uid)
+    await site.client.delete(PODS, site.namespace, name, uid=created.metadata.uid, grace_s=1)
     await asyncio.sleep(_SETTLE_S)
 
 

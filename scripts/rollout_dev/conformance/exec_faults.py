@@ -17,6 +17,7 @@ from rollout_dev.conformance.exec_scene import Cell, Scene, Trial, none, right_i
 from rollout_dev.faults.exec_proxy import GARBAGE, ExecProxy, StreamFault, status_error
 from rollout_dev.faults.fault_proxy import AcceptMode, CutMode
 from swe_rollout.cluster.api_error import ApiError
+from swe_rollout.cluster.objects import PODS
 
 _SECONDS = 15.0
 _KILLED = 137
@@ -178,8 +179,7 @@ async def out_of_memory(scene: Scene) -> Cell:
 async def delete_pod(scene: Scene) -> None:
     """Delete the scene's pod, if it is still there."""
     with contextlib.suppress(ApiError):
-        found = await scene.site.client.get_pod(scene.site.namespace, scene.pod)
-        await scene.site.client.delete_pod(scene.site.namespace, scene.pod, uid=found.metadata.uid)
+        await scene.site.client.delete(PODS, scene.site.namespace, scene.pod, grace_s=1)
 
 
 async def _once(

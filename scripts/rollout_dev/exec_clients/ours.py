@@ -15,7 +15,7 @@ from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.exec import ExecTarget, open_exec
 from swe_rollout.cluster.manifests import PodManifest, ResourceAttributes
 from swe_rollout.sandbox.base import MAX_OUTPUT_BYTES, Role, Sandbox, SandboxRequest
-from swe_rollout.sandbox.pods import network_policy, pod_spec
+from swe_rollout.sandbox.pods import isolation, pod_spec
 from swe_rollout.sandbox.pods.provider import PodProvider
 from swe_rollout.sandbox.pods.running import RunningPod
 from swe_rollout.sandbox.session.bootstrap import install_command
@@ -140,5 +140,5 @@ async def without_policy_if_forbidden(site: Site) -> str:
     async def nothing(client: ClusterClient, namespace: str) -> None:
         del client, namespace
 
-    network_policy.ensure_isolation = nothing  # sandboxes themselves never do without
+    isolation.ensure_isolation = nothing  # sandboxes themselves never do without
     return "no right to create a NetworkPolicy: the pods of this run were not isolated"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
-from urllib.parse import quote, urlencode
 
-from swe_rollout.cluster.client import ClusterClient, pods_path
+from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.exec import ExecTarget
+from swe_rollout.cluster.objects import PODS
 
 if TYPE_CHECKING:
     import aiohttp
@@ -31,7 +31,7 @@ class Stream:
         """Start `program` in the container."""
         query = [("command", word) for word in program]
         query += [("container", target.container), ("stdin", "true"), ("stdout", "true")]
-        path = f"{pods_path(target.namespace, target.pod)}/exec?{urlencode(query, quote_via=quote)}"
+        path = PODS.path(target.namespace, f"{target.pod}/exec", query)
         opened = await client.transport.websocket(
             path, doing=f"exec in {target.pod}", protocols=("v5.channel.k8s.io",)
         )

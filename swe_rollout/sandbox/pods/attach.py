@@ -17,7 +17,7 @@ import structlog
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential
 
 from swe_rollout.cluster import manifests
-from swe_rollout.cluster.objects import Pod
+from swe_rollout.cluster.objects import PODS, Pod
 from swe_rollout.errors import ClusterError, SandboxError, UnreachableError
 from swe_rollout.sandbox.base import SandboxMark, SandboxRequest
 from swe_rollout.sandbox.pods import diagnose, pod_spec
@@ -49,7 +49,7 @@ class PodAttachment:
     life: SessionLife
 
     async def run(self, *, delta: int) -> RunningPod | None:
-        """Return the sandbox as it was at the mark; none where that can't be proved."""
+        """Return the sandbox as it was at the mark, or None where that can't be proved."""
         try:
             async with asyncio.timeout(ATTACH_S):
                 return await self._run(delta)
@@ -80,12 +80,13 @@ class PodAttachment:
     async def _taken(self, cleanup: AsyncExitStack) -> Pod:
         """Make the pod one of this run; `cleanup` deletes it from then on."""
         client, namespace = self.runtime.client, self.runtime.namespace
-        found = await client.get_pod(namespace, self.mark.name)
+        found = await client.get(PODS, namespace, self.mark.name)
         if why := self._why_not(found):
             raise SandboxError(_NOT_THE_SAME, why=why)
         self.runtime.attached.add(found.metadata.uid)
         # Where another process was faster, this is refused, and the pod is that one's.
-        taken = await client.patch_pod(namespace, self.mark.name, take_patch(found, self.owner))
+        patch = take_patch(found, self.owner)
+        taken = await client.patch(PODS, namespace, self.mark.name, patch)
         cleanup.push_async_callback(self.runtime.reaper.delete, taken)
         return taken
 

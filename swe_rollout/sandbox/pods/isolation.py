@@ -1,6 +1,7 @@
-"""Check from inside a sandbox what it can reach and do.
+"""Isolate the sandboxes of a namespace, and check from inside one what it can reach and do.
 
-A manifest requests isolation; container runtime, node and network plug-in enforce it, or don't.
+A manifest and a NetworkPolicy request isolation; container runtime, node and network plug-in
+enforce it, or don't.
 """
 
 from __future__ import annotations
@@ -10,10 +11,15 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Final
 
+from swe_rollout.cluster import manifests
+from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.doctor import CheckLevel, ClusterCheck
-from swe_rollout.errors import SandboxError
-from swe_rollout.sandbox.base import Sandbox
-from swe_rollout.sandbox.pods.pod_spec import ROOT_CAPABILITIES
+from swe_rollout.cluster.objects import NETWORK_POLICIES
+from swe_rollout.errors import PrerequisiteError, SandboxError
+from swe_rollout.sandbox.base import Role, Sandbox
+from swe_rollout.sandbox.pods.pod_spec import MANAGED_BY, ROLE_LABEL, ROOT_CAPABILITIES
+
+POLICY_NAME: Final = "swe-rollout-sandboxes-deny-all"
 
 _CAPABILITIES: Final = (
     "CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID",
@@ -31,6 +37,36 @@ FORBIDDEN_HOSTS: Final = (("1.1.1.1", "443"), ("169.254.169.254", "80"))
 server."""
 
 
+def deny_all_policy() -> manifests.NetworkPolicyManifest:
+    """Build the policy that denies all traffic to and from the sandboxes of a namespace.
+
+    Workers have a role label as well, and need the network.
+    """
+    roles = tuple(role.value for role in Role)
+    return manifests.NetworkPolicyManifest(
+        metadata=manifests.ObjectMeta(name=POLICY_NAME, labels=MANAGED_BY),
+        spec=manifests.NetworkPolicySpec(
+            pod_selector=manifests.LabelSelector(
+                match_expressions=(
+                    manifests.LabelSelectorRequirement(key=ROLE_LABEL, operator="In", values=roles),
+                )
+            ),
+            policy_types=("Ingress", "Egress"),
+        ),
+    )
+
+
+async def ensure_isolation(client: ClusterClient, namespace: str) -> None:
+    """Create the policy where it is missing; PrerequisiteError when it allows any traffic."""
+    policy = await client.ensure(NETWORK_POLICIES, namespace, POLICY_NAME, deny_all_policy())
+    if not policy.spec.denies_all:
+        raise PrerequisiteError(
+            "the NetworkPolicy of the sandboxes allows some traffic",
+            why=f"{POLICY_NAME} in {namespace} was changed after its creation",
+            fix=f"`kubectl -n {namespace} delete networkpolicy {POLICY_NAME}`: it is created again",
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class IsolationFacts:
     """Names with their values, as `isolation.sh` prints them."""
@@ -42,7 +78,7 @@ class IsolationFacts:
         return [value for name, value in self.facts if name in names]
 
     def one(self, name: str) -> str:
-        """Return the only value; "" when the kernel reports none."""
+        """Return the only value; an empty string when the kernel reports none."""
         return next(iter(self.all(name)), "")
 
 

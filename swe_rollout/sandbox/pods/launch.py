@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tenacity import AsyncRetrying, RetryError, TryAgain, retry_never, stop_after_attempt
 
 from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.cluster.manifests import PodManifest, TemplatedPod
-from swe_rollout.cluster.objects import KubernetesEvent, Pod
+from swe_rollout.cluster.objects import PODS, KubernetesEvent, Pod
 from swe_rollout.cluster.watch import PodFollower
 from swe_rollout.errors import ClusterError, SandboxError, UnreachableError
 from swe_rollout.sandbox.pods import diagnose
@@ -58,12 +58,11 @@ class PodLaunch:
         """Delete the pod of our name if it is ours, even when its creation got no response."""
         try:
             async with asyncio.timeout(_UNDO_S):
-                pod = await self._client.get_pod(self._namespace, self._name)
-                if self._is_ours(pod):
-                    uid = pod.metadata.uid
-                    await self._client.delete_pod(self._namespace, self._name, uid=uid)
+                pod = await self._client.find(PODS, self._namespace, self._name)
+                if pod is not None and self._is_ours(pod):
+                    await self._delete(pod)
         except (ClusterError, UnreachableError, TimeoutError):
-            return  # gone already, or left to the provider's end and the pod's own deadline
+            return  # left to the provider's end and the pod's own deadline
 
     async def _create(self) -> Pod:
         creating = AsyncRetrying(retry=retry_never, stop=stop_after_attempt(_CREATE_ATTEMPTS))
@@ -79,7 +78,7 @@ class PodLaunch:
     async def _create_or_adopt(self) -> Pod:
         """Create the pod, or adopt it if we did already; TryAgain once the name is free."""
         try:
-            return await self._client.create_pod(self._namespace, self._manifest)
+            return await self._client.create(PODS, self._namespace, self._manifest, strict=True)
         except ApiError as error:
             if not error.already_exists:
                 raise diagnose.creation_error(error, self._name) from error
@@ -89,25 +88,27 @@ class PodLaunch:
 
     async def _adopt_or_delete(self) -> Pod | None:
         """Return the pod of our name if we created it; else delete it, wait, and return None."""
-        try:
-            pod = await self._client.get_pod(self._namespace, self._name)
-            if pod.metadata.deletion_timestamp is None:
-                if self._is_ours(pod) and not self._is_ended(pod):
-                    return pod
-                await self._client.delete_pod(self._namespace, self._name, uid=pod.metadata.uid)
-            await self._until_free(pod.metadata.uid)
-        except ApiError as error:
-            if not (error.not_found or error.conflict):
-                raise
+        pod = await self._client.find(PODS, self._namespace, self._name)
+        if pod is None:
+            return None
+        if pod.metadata.deletion_timestamp is None:
+            if self._is_ours(pod) and not self._is_ended(pod):
+                return pod
+            await self._delete(pod)
+        await self._until_free(pod.metadata.uid)
         return None
 
+    async def _delete(self, pod: Pod) -> None:
+        uid = pod.metadata.uid
+        await self._client.delete(PODS, self._namespace, self._name, uid=uid, grace_s=1)
+
     async def _until_free(self, uid: str) -> None:
-        """Wait until the pod is gone; raises ApiError `not_found` when nothing replaced it."""
+        """Wait until the pod is gone, or another one has its name."""
         end = time.monotonic() + _NAME_FREE_S
         while time.monotonic() < end:
             await asyncio.sleep(_NAME_POLL_S)
-            pod = await self._client.get_pod(self._namespace, self._name)
-            if pod.metadata.uid != uid:
+            pod = await self._client.find(PODS, self._namespace, self._name)
+            if pod is None or pod.metadata.uid != uid:
                 return
         raise SandboxError(
             f"the pod {self._name} of an earlier run does not disappear",
@@ -184,11 +185,11 @@ class PodReadiness:
             return _SCALING_S
         raise diagnose.with_events(error, events)
 
-    async def _events(self, pod: Pod) -> list[KubernetesEvent]:
+    async def _events(self, pod: Pod) -> Sequence[KubernetesEvent]:
         try:
             return await self._runtime.client.pod_events(self._runtime.namespace, pod.metadata.uid)
         except (ClusterError, UnreachableError):
-            return []  # they only add detail to a reason that is already known
+            return ()  # they only add detail to a reason that is already known
 
 
 class _Persistence:

@@ -2,7 +2,8 @@
 
 No service-account token, no DNS, no privileges beyond what root in a task's image needs, memory
 reserved in full, and a deadline. It holds nothing of an episode but names: environment and files
-travel over the session.
+travel over the session. A job's own template (`swe_rollout.spec.pod_template`) has few fields: it
+adds labels, annotations and tolerations, replaces amounts of resources, and removes nothing.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import msgspec
 from swe_rollout.cluster import manifests
 from swe_rollout.sandbox.base import SandboxRequest
 from swe_rollout.sandbox.session.bootstrap import idle_command
+from swe_rollout.spec.pod_template import PodTemplate
 from swe_rollout.spec.sandbox import PodSandbox, Resources
 
 CONTAINER: Final = "sandbox"
@@ -39,6 +41,8 @@ ROOT_CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID",
 _LOST_NODE_S: Final = 30
 """How long a pod stays on a node that does not respond."""
 _NAME_LENGTH: Final = 63
+_MERGED: Final = ("containers", "tolerations")
+"""Fields whose defaults stay beside what the template adds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +105,33 @@ def pod_manifest(
             runtime_class_name=sandbox.runtime_class,
         ),
     )
+
+
+def with_template(
+    manifest: manifests.PodManifest, template: PodTemplate | None
+) -> manifests.PodManifest | manifests.TemplatedPod:
+    """Merge the template into the pod."""
+    if template is None:
+        return manifest
+    own: dict[str, object] = msgspec.to_builtins(manifest.spec)
+    wanted: dict[str, object] = template.spec.model_dump(
+        mode="json", by_alias=True, exclude_none=True, exclude_defaults=True, exclude={*_MERGED}
+    )
+    spec = {**own, **wanted, "containers": _containers(manifest, template)}
+    spec["tolerations"] = [
+        *(msgspec.to_builtins(each) for each in manifest.spec.tolerations),
+        *(
+            each.model_dump(mode="json", by_alias=True, exclude_none=True)
+            for each in template.spec.tolerations
+        ),
+    ]
+    metadata = msgspec.structs.replace(
+        manifest.metadata,
+        # Our own labels and annotations last: the template can't override them.
+        labels={**template.metadata.labels, **manifest.metadata.labels},
+        annotations={**template.metadata.annotations, **manifest.metadata.annotations},
+    )
+    return manifests.TemplatedPod(metadata=metadata, spec=spec)
 
 
 def pod_name(request: SandboxRequest, owner: RunIdentity) -> str:
@@ -181,6 +212,19 @@ def _resources(wanted: Resources) -> manifests.ResourceRequirements:
     both = {"memory": wanted.memory, "ephemeral-storage": wanted.ephemeral_storage}
     limits = both if wanted.cpu_limit is None else {**both, "cpu": wanted.cpu_limit}
     return manifests.ResourceRequirements(requests={**both, "cpu": wanted.cpu}, limits=limits)
+
+
+def _containers(manifest: manifests.PodManifest, template: PodTemplate) -> list[object]:
+    (only,) = manifest.spec.containers
+    for each in template.spec.containers:
+        own, wanted = only.resources, each.resources
+        resources = msgspec.structs.replace(
+            own,
+            requests={**own.requests, **wanted.requests},
+            limits={**own.limits, **wanted.limits},
+        )
+        only = msgspec.structs.replace(only, resources=resources)
+    return [msgspec.to_builtins(only)]
 
 
 def _slug(text: str, length: int) -> str:

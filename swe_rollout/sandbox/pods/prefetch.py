@@ -18,11 +18,11 @@ import msgspec
 
 from swe_rollout.cluster import manifests
 from swe_rollout.cluster.client import ClusterClient
-from swe_rollout.cluster.objects import ContainerStatus, Pod
+from swe_rollout.cluster.objects import DAEMON_SETS, PODS, ContainerStatus, Pod
 from swe_rollout.sandbox.base import Role, SandboxRequest
-from swe_rollout.sandbox.pods import network_policy, pod_spec
+from swe_rollout.sandbox.pods import pod_spec
 from swe_rollout.sandbox.pods.diagnose import PULL_REASONS
-from swe_rollout.sandbox.pods.template import with_template
+from swe_rollout.sandbox.pods.isolation import ensure_isolation
 from swe_rollout.spec.sandbox import PodSandbox
 from swe_rollout.types.episode import EpisodeId
 
@@ -59,17 +59,17 @@ async def prefetch(
     Raises ClusterError when the cluster refuses.
     """
     namespace = sandbox.namespace or client.namespace
-    await network_policy.ensure_isolation(client, namespace)
+    await ensure_isolation(client, namespace)
     todo = sorted(set(images))
     for start in range(0, len(todo), IMAGES_PER_POD):
         few = todo[start : start + IMAGES_PER_POD]
         name = f"swe-rollout-prefetch-{secrets.token_hex(4)}"
         manifest = daemon_set(few, sandbox, name=name)
-        await client.create_daemon_set(namespace, manifest)
+        await client.create(DAEMON_SETS, namespace, manifest)
         try:
             found = await _DaemonSetProgress(client, namespace, name, few).until_settled(within_s)
         finally:
-            await asyncio.shield(client.delete_daemon_set(namespace, name))
+            await asyncio.shield(client.delete(DAEMON_SETS, namespace, name, grace_s=1))
         for each in found:
             yield each
 
@@ -80,7 +80,9 @@ def daemon_set(
     """Build the DaemonSet whose pods have a container for each image."""
     placeholder = SandboxRequest(EpisodeId(name, "", 0), Role.AGENT, images[0], "/")
     owner = pod_spec.RunIdentity(run=name, started="")
-    made = with_template(pod_spec.pod_manifest(placeholder, sandbox, owner), sandbox.template)
+    made = pod_spec.with_template(
+        pod_spec.pod_manifest(placeholder, sandbox, owner), sandbox.template
+    )
     body = msgspec.to_builtins(made.spec)
     (only,) = (each for each in body["containers"] if each["name"] == pod_spec.CONTAINER)
     body["containers"] = [
@@ -137,12 +139,12 @@ class _DaemonSetProgress:
         ]
 
     async def _pods(self) -> list[Pod]:
-        listed = await self.client.list_pods(self.namespace, f"{_LABEL}={self.name}")
-        return [pod for pod in listed.items or [] if pod.metadata.deletion_timestamp is None]
+        listed = await self.client.list(PODS, self.namespace, labels=f"{_LABEL}={self.name}")
+        return [pod for pod in listed.items if pod.metadata.deletion_timestamp is None]
 
     async def _nodes(self) -> int | None:
         """Return how many nodes should have a pod; None while the controller has not counted."""
-        status = (await self.client.get_daemon_set(self.namespace, self.name)).status
+        status = (await self.client.get(DAEMON_SETS, self.namespace, self.name)).status
         return status.desired_number_scheduled if status.observed_generation else None
 
     def _count(self, number: int, pods: Sequence[Pod]) -> tuple[int, list[str], list[str]]:

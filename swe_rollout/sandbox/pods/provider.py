@@ -20,7 +20,7 @@ from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_f
 from swe_rollout.cluster import manifests
 from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.cluster.client import ClusterClient
-from swe_rollout.cluster.objects import Pod
+from swe_rollout.cluster.objects import PODS, Pod
 from swe_rollout.cluster.watch import PodWatch
 from swe_rollout.errors import (
     ClusterError,
@@ -29,12 +29,11 @@ from swe_rollout.errors import (
     UnreachableError,
 )
 from swe_rollout.sandbox.base import SandboxMark, SandboxRequest
-from swe_rollout.sandbox.pods import diagnose, network_policy, pod_spec
+from swe_rollout.sandbox.pods import diagnose, isolation, pod_spec
 from swe_rollout.sandbox.pods.attach import PodAttachment
 from swe_rollout.sandbox.pods.launch import PodLaunch
 from swe_rollout.sandbox.pods.reaper import PodReaper
 from swe_rollout.sandbox.pods.running import PodRuntime, RunningPod, open_session
-from swe_rollout.sandbox.pods.template import with_template
 from swe_rollout.sandbox.pods.warm_pool import WarmPool
 from swe_rollout.sandbox.pods.warm_spec import WARM_LABEL
 from swe_rollout.sandbox.session.keys import SessionKeys, SessionLife
@@ -142,8 +141,8 @@ class PodProvider:
         runtime = await self._open()
         selector = f"{pod_spec.JOB_LABEL}={pod_spec.label_value(self._job)}"
         digests = {episode.digest for episode in episodes}
-        listed = await runtime.client.list_pods(runtime.namespace, selector)
-        orphans = [pod for pod in listed.items or [] if self._is_orphan(pod, digests)]
+        listed = await runtime.client.list(PODS, runtime.namespace, labels=selector)
+        orphans = [pod for pod in listed.items if self._is_orphan(pod, digests)]
         await asyncio.gather(*(runtime.reaper.delete(pod) for pod in orphans))
 
     async def aclose(self) -> None:
@@ -204,7 +203,7 @@ class PodProvider:
             selector = f"{pod_spec.RUN_LABEL}={self._owner.run}"
             watch = PodWatch(client, namespace=namespace, selector=selector)
             try:
-                await network_policy.ensure_isolation(client, namespace)
+                await isolation.ensure_isolation(client, namespace)
                 await watch.start()
             except ApiError as error:
                 raise diagnose.setup_error(error) from error
@@ -236,7 +235,7 @@ class PodProvider:
         return await retrying(self._launch, runtime, request)
 
     async def _launch(self, runtime: PodRuntime, request: SandboxRequest) -> RunningPod:
-        manifest = with_template(
+        manifest = pod_spec.with_template(
             pod_spec.pod_manifest(request, self._spec, self._owner), self._spec.template
         )
         await self._validate_template(runtime, manifest)
@@ -258,7 +257,9 @@ class PodProvider:
         if self._is_template_valid:
             return
         try:
-            await runtime.client.create_pod(runtime.namespace, manifest, dry_run=True)
+            await runtime.client.create(
+                PODS, runtime.namespace, manifest, strict=True, dry_run=True
+            )
         except ApiError as error:
             if error.invalid:
                 raise PrerequisiteError(

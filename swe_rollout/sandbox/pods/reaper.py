@@ -15,7 +15,7 @@ import structlog
 
 from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.cluster.client import ClusterClient
-from swe_rollout.cluster.objects import Pod
+from swe_rollout.cluster.objects import PODS, Pod
 from swe_rollout.cluster.watch import PodWatch
 from swe_rollout.errors import ClusterError, UnreachableError
 from swe_rollout.text.logs import shared_context
@@ -78,13 +78,12 @@ class PodReaper:
 
     async def delete(self, pod: Pod) -> bool:
         """Delete one pod at once and return whether it is gone or going. Never raises."""
-        name = pod.metadata.name
+        name, uid = pod.metadata.name, pod.metadata.uid
         try:
-            await self._client.delete_pod(self._namespace, name, uid=pod.metadata.uid)
+            await self._client.delete(PODS, self._namespace, name, uid=uid, grace_s=1)
         except (ClusterError, UnreachableError) as error:
-            if not (isinstance(error, ApiError) and (error.not_found or error.conflict)):
-                log.warning("pod_delete_failed", pod=name, why=str(error))
-                return False
+            log.warning("pod_delete_failed", pod=name, why=str(error))
+            return False
         return True
 
     async def aclose(self) -> None:
@@ -92,8 +91,8 @@ class PodReaper:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         try:
-            listed = await self._client.list_pods(self._namespace, self._selector)
-            left = [pod for pod in listed.items or [] if pod.metadata.deletion_timestamp is None]
+            listed = await self._client.list(PODS, self._namespace, labels=self._selector)
+            left = [pod for pod in listed.items if pod.metadata.deletion_timestamp is None]
             if left and not await self._delete_all():
                 await asyncio.gather(*(self.delete(pod) for pod in left))
         except (ClusterError, UnreachableError) as error:
@@ -139,8 +138,8 @@ class PodReaper:
         """Delete pods of the run in one request; False where that is forbidden."""
         if self._may_batch:
             try:
-                await self._client.delete_pods(
-                    self._namespace, labels=self._selector, fields=fields
+                await self._client.delete_all(
+                    PODS, self._namespace, labels=self._selector, fields=fields, grace_s=1
                 )
             except ApiError as error:
                 if not error.forbidden:

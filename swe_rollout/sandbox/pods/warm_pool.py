@@ -19,15 +19,13 @@ from dataclasses import dataclass, field
 import structlog
 
 from swe_rollout.cluster.api_error import ApiError
-from swe_rollout.cluster.objects import Pod
+from swe_rollout.cluster.objects import PODS, Pod
 from swe_rollout.errors import ClusterError, PrerequisiteError, SandboxError, UnreachableError
 from swe_rollout.sandbox.base import SandboxRequest
 from swe_rollout.sandbox.pods import diagnose, warm_spec
 from swe_rollout.sandbox.pods.launch import PodLaunch
-from swe_rollout.sandbox.pods.pod_spec import RunIdentity, pod_name
+from swe_rollout.sandbox.pods.pod_spec import RunIdentity, pod_name, with_template
 from swe_rollout.sandbox.pods.running import PodRuntime, RunningPod, open_session
-from swe_rollout.sandbox.pods.template import with_template
-from swe_rollout.sandbox.pods.warm_demand import WarmDemand
 from swe_rollout.spec.sandbox import PodSandbox
 from swe_rollout.text.logs import shared_context
 
@@ -78,7 +76,7 @@ class WarmPool:
         self._spec = spec
         self._job = job
         self._owner = owner
-        self._demand = WarmDemand()
+        self._demand = warm_spec.WarmDemand()
         self._ready: list[_WarmPod] = []
         self._starts: list[_WarmStart] = []
         self._tasks: set[asyncio.Task[None] | asyncio.Task[_WarmPod | None]] = set()
@@ -186,14 +184,17 @@ class WarmPool:
         """Label the pod as the request's; None when another claimer was first."""
         namespace = self._runtime.namespace
         try:
-            return await self._runtime.client.patch_pod(
-                namespace, pod.metadata.name, warm_spec.claim_patch(pod, request, age_s=age_s)
+            return await self._runtime.client.patch(
+                PODS,
+                namespace,
+                pod.metadata.name,
+                warm_spec.claim_patch(pod, request, age_s=age_s),
             )
         except ApiError as error:
             if not error.invalid:
                 raise
         # The patch was made already, perhaps by us: a response may have been lost.
-        current = await self._runtime.client.get_pod(namespace, pod.metadata.name)
+        current = await self._runtime.client.get(PODS, namespace, pod.metadata.name)
         return current if warm_spec.is_claimed_by(current, request, self._owner) else None
 
     async def _run(self) -> None:

@@ -1,7 +1,8 @@
-"""The manifest of a waiting pod, and the patch that assigns it to an episode.
+"""Which pods should wait, the manifest of one, and the patch that assigns it to an episode.
 
-Pure functions beside `pod_spec`. A waiting pod is a sandbox pod without an episode. It has an
-agent's role from the start, so that the NetworkPolicy isolates it before anything runs in it.
+Pure bookkeeping of `warm_pool`, beside `pod_spec`. A waiting pod is a sandbox pod without an
+episode. It has an agent's role from the start, so that the NetworkPolicy isolates it before
+anything runs in it.
 """
 
 from __future__ import annotations
@@ -10,19 +11,70 @@ import hashlib
 import math
 import re
 import secrets
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from swe_rollout.cluster import manifests
 from swe_rollout.cluster.objects import Pod
 from swe_rollout.sandbox.base import Role, SandboxRequest
 from swe_rollout.sandbox.pods import pod_spec
-from swe_rollout.spec.sandbox import PodSandbox
+from swe_rollout.spec.sandbox import PodSandbox, WarmPods
 from swe_rollout.types.episode import EpisodeId
 
 WARM_LABEL: Final = f"{pod_spec.PREFIX}/warm"
 WAITING: Final = "waiting"
 """The label's value until an episode claims the pod, which removes the label."""
 _NAME_CHARS: Final = 30
+
+
+class WarmDemand:
+    """The requests that are expected and have not been made yet, soonest first."""
+
+    def __init__(self) -> None:
+        self._expected: list[SandboxRequest] = []
+        self._requested: set[tuple[EpisodeId, Role]] = set()
+        """The expected sandboxes that have been requested since."""
+
+    def __bool__(self) -> bool:
+        """Whether any request is expected."""
+        return bool(self._expected)
+
+    def expect(self, requests: Sequence[SandboxRequest]) -> None:
+        """Replace the expected requests."""
+        self._requested &= {_key(request) for request in requests}
+        self._expected = list(requests)
+        self._drop_requested()
+
+    def fulfil(self, request: SandboxRequest) -> None:
+        """Record that a sandbox was requested: no pod needs to be kept for it any more."""
+        self._requested.add(_key(request))
+        self._drop_requested()
+
+    @property
+    def images(self) -> Counter[str]:
+        """How many of the expected requests need each image."""
+        return Counter(request.image for request in self._expected)
+
+    @property
+    def longest_deadline_s(self) -> float:
+        """The longest deadline among the expected requests, of which there must be one."""
+        return max(request.deadline_s for request in self._expected)
+
+    def missing(self, existing: Mapping[str, int], limits: WarmPods) -> Iterator[str]:
+        """Yield the image of each pod to start, beyond the `existing` ones, within the limits."""
+        have = Counter(existing)
+        wanted: Counter[str] = Counter()
+        for request in self._expected:
+            if have.total() >= limits.cap:
+                return
+            wanted[request.image] += 1
+            if have[request.image] < min(wanted[request.image], limits.per_image):
+                have[request.image] += 1
+                yield request.image
+
+    def _drop_requested(self) -> None:
+        self._expected = [each for each in self._expected if _key(each) not in self._requested]
 
 
 def warm_manifest(
@@ -101,3 +153,8 @@ def _label(name: str) -> str:
 def _escaped(name: str) -> str:
     """Escape a name for use in a JSON pointer."""
     return name.replace("~", "~0").replace("/", "~1")
+
+
+def _key(request: SandboxRequest) -> tuple[EpisodeId, Role]:
+    """Identify one of the two sandboxes of an episode, of whichever attempt."""
+    return request.episode, request.role

@@ -70,7 +70,7 @@ async def test_an_invalid_spec_is_reported_with_its_fields(connect: Connect) -> 
 
 async def test_a_missing_job_is_reported(connect: Connect) -> None:
     missing = {"kind": "Status", "reason": "NotFound", "message": "not found", "code": 404}
-    with pytest.raises(ApiError, match="rl/nightly"):
+    with pytest.raises(ApiError, match="nightly in rl"):
         await read(connect, missing, status=404)
 
 

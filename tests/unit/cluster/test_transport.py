@@ -24,6 +24,7 @@ from swe_rollout.cluster import transport
 from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.config import Access, Credentials
+from swe_rollout.cluster.objects import PODS
 from swe_rollout.errors import ClusterError, UnreachableError
 from unit.conftest import Connect
 
@@ -100,7 +101,7 @@ async def test_a_refusal_is_raised_at_once_with_reason_and_fix(connect: Connect)
 
     client = await connect(handler)
     with pytest.raises(ApiError, match="cannot get resource") as caught:
-        await client.get_pod("default", "p")
+        await client.get(PODS, "default", "p")
     assert caught.value.forbidden
     assert caught.value.reason == "Forbidden"
     assert "Role" in caught.value.fix
@@ -221,12 +222,10 @@ async def test_a_taken_name_and_another_uid_are_distinguished(connect: Connect) 
 
     client = await connect(handler)
     with pytest.raises(ApiError) as caught:
-        await client.get_pod("default", "p")
+        await client.get(PODS, "default", "p")
     assert caught.value.already_exists
     assert not caught.value.conflict
-    with pytest.raises(ApiError) as caught:
-        await client.delete_pod("default", "p", uid="u")
-    assert caught.value.conflict
+    assert not await client.delete(PODS, "default", "p", uid="u")
 
 
 async def test_retries_end_with_the_servers_own_error(connect: Connect) -> None:
@@ -248,7 +247,7 @@ async def test_a_page_of_a_proxy_is_an_error_that_shows_it(connect: Connect) -> 
     with pytest.raises(ApiError, match="sign in"):
         await client.version()
     with pytest.raises(ClusterError, match="can't be decoded"):
-        await client.get_pod("default", "p")
+        await client.get(PODS, "default", "p")
 
 
 async def test_a_server_that_is_not_there_is_unreachable() -> None:

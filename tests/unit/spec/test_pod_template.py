@@ -12,8 +12,7 @@ from pydantic import ValidationError
 from pod_templates import ALLOWED, FORBIDDEN, Attempt
 from swe_rollout.errors import SpecError
 from swe_rollout.sandbox.base import Role, SandboxRequest
-from swe_rollout.sandbox.pods.pod_spec import RunIdentity, pod_manifest
-from swe_rollout.sandbox.pods.template import with_template
+from swe_rollout.sandbox.pods.pod_spec import RunIdentity, pod_manifest, with_template
 from swe_rollout.spec.load import parse_job
 from swe_rollout.spec.pod_template import PodTemplate, template_fields
 from swe_rollout.spec.sandbox import PodSandbox

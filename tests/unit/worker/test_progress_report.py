@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from swe_rollout.cluster.client import ClusterClient
+from swe_rollout.cluster.objects import PODS
 from swe_rollout.errors import ClusterError, PrerequisiteError
 from swe_rollout.spec.status import (
     PROGRESS_ANNOTATION,
@@ -125,11 +126,17 @@ class Pod:
         self.told: list[WorkerProgress] = []
         self.is_away = False
 
-    async def annotate_pod(self, namespace: str, name: str, annotations: dict[str, str]) -> None:
-        assert (namespace, name) == ("rl", "worker-0")
+    async def merge(
+        self, kind: object, namespace: str, name: str, patch: dict[str, dict[str, dict[str, str]]]
+    ) -> None:
+        assert (kind, namespace, name) == (PODS, "rl", "worker-0")
         if self.is_away:
             raise ClusterError("no answer")
-        self.told.append(WorkerProgress.model_validate_json(annotations[PROGRESS_ANNOTATION]))
+        self.told.append(
+            WorkerProgress.model_validate_json(
+                patch["metadata"]["annotations"][PROGRESS_ANNOTATION]
+            )
+        )
 
 
 @pytest.fixture

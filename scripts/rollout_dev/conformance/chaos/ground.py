@@ -258,7 +258,10 @@ def _install() -> str:
     built = subprocess.run(build, check=True, stdout=subprocess.PIPE, text=True).stdout
     (digest,) = re.findall(r"/worker-(\w+)\.tar", built)
     image = f"swe-rollout/worker:{digest}"
-    _rollout("install", "--image", image)
+    manifests = _rollout("install", "--image", image)
+    kubectl("apply", "--server-side", "--force-conflicts", "--filename", "-", stdin=manifests)
+    deployment = "deployment/swe-rollout-operator"
+    kubectl("rollout", "status", deployment, "--timeout=180s", namespace=_SYSTEM)
     return image
 
 

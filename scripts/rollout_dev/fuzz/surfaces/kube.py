@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, cast
 
 from rollout_dev.fuzz.surface import Shape, Surface, run_async, split_head, with_head
 from swe_rollout.cluster.api_error import api_error, decode_response
-from swe_rollout.cluster.client import ClusterClient
-from swe_rollout.cluster.job_objects import JobObject
-from swe_rollout.cluster.objects import Pod, PodList
-from swe_rollout.cluster.watch import PodWatch, read_events
+from swe_rollout.cluster.client import ClusterClient, read_changes, read_list
+from swe_rollout.cluster.job_objects import ROLLOUT_JOBS, JobObject
+from swe_rollout.cluster.objects import PODS, Pod
+from swe_rollout.cluster.watch import PodWatch
 from swe_rollout.errors import ClusterError, SweRolloutError
 from swe_rollout.sandbox.pods import diagnose
 
@@ -105,8 +105,8 @@ async def _watch(data: bytes) -> None:
     watch = PodWatch(cast("ClusterClient", None), namespace="n", selector="s")
     with watch.follow("u"):
         stream = cast("aiohttp.StreamReader", _Stream(data))
-        async for event in read_events(stream, doing="watch"):
-            watch._process(event)  # noqa: SLF001 - what its task does
+        async for change in read_changes(stream, PODS, doing="watch"):
+            watch._process(change)  # noqa: SLF001 - what its task does
 
 
 def _read(data: bytes) -> None:
@@ -115,7 +115,7 @@ def _read(data: bytes) -> None:
         case ["pod"]:
             _diagnose(decode_response(body, Pod, doing="read"))
         case ["pods"]:
-            for pod in decode_response(body, PodList, doing="list").items or []:
+            for pod in read_list(body, PODS, doing="list").items:
                 _diagnose(pod)
         case ["status", code] if code.isascii() and code.isdigit():
             error = api_error("do it", int(code), body)
@@ -125,7 +125,7 @@ def _read(data: bytes) -> None:
         case ["job"]:
             JobObject.decode(body)
         case ["jobs"]:
-            JobObject.decode_list(body)
+            read_list(body, ROLLOUT_JOBS, doing="list")
         case ["watch"]:
             run_async(_watch(body))
         case _:

@@ -1,4 +1,4 @@
-"""A waiting pod: its labels, its deadline, and the patch that assigns it to an episode."""
+"""Which pods wait; their labels, their deadline, and the patch that assigns one to an episode."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from swe_rollout.cluster.manifests import OwnerReference
 from swe_rollout.cluster.objects import Metadata, Pod
 from swe_rollout.sandbox.base import Role, SandboxRequest
 from swe_rollout.sandbox.pods import pod_spec, warm_spec
-from swe_rollout.spec.sandbox import PodSandbox
+from swe_rollout.spec.sandbox import PodSandbox, WarmPods
 from swe_rollout.types.episode import EpisodeId
 
 JOB = OwnerReference("swe-rollout.dev/v1alpha1", "RolloutJob", "nightly", "u1")
@@ -80,3 +80,30 @@ def test_a_claim_tests_first_and_leaves_the_labels_of_a_pod_made_for_the_episode
     claimed = Pod(metadata=Metadata(uid="u2", labels=labels))
     assert warm_spec.is_claimed_by(claimed, REQUEST, OWNER)
     assert not warm_spec.is_claimed_by(pod, REQUEST, OWNER)
+
+
+def request(sample: int, image: str = "a") -> SandboxRequest:
+    return SandboxRequest(EpisodeId("job", "one", sample), Role.AGENT, image, "/")
+
+
+def test_the_first_requests_come_first_within_both_limits() -> None:
+    demand = warm_spec.WarmDemand()
+    demand.expect([request(0), request(1), request(2), request(3, "b"), request(4, "c")])
+
+    assert list(demand.missing({}, WarmPods(cap=3, per_image=2))) == ["a", "a", "b"]
+    assert list(demand.missing({"a": 1}, WarmPods(cap=3, per_image=2))) == ["a", "b"]
+    assert list(demand.missing({"z": 3}, WarmPods(cap=3, per_image=2))) == []
+
+
+def test_a_request_that_was_made_needs_no_pod_until_it_is_no_longer_expected() -> None:
+    demand = warm_spec.WarmDemand()
+    demand.expect([request(0)])
+    demand.fulfil(request(0))
+    assert not demand
+
+    demand.expect([request(0), request(1, "b")])
+    assert demand.images == {"b": 1}
+
+    demand.expect([])
+    demand.expect([request(0)])
+    assert demand.images == {"a": 1}

@@ -8,7 +8,7 @@ from typing import Any, Self
 import pytest
 from aiohttp import web
 
-from swe_rollout.cluster import leftovers, transport
+from swe_rollout.cluster import doctor, transport
 from swe_rollout.errors import ClusterError, SweRolloutError
 from unit.conftest import Connect
 
@@ -69,9 +69,9 @@ class Server:
 
 async def removed(connect: Connect, server: Server) -> list[str]:
     client = await connect(server.respond, retry_timeout_s=0.1)
-    found = await leftovers.find(client, "ns")
+    found = await doctor.find_left_pods(client, "ns")
     assert server.deleted == [], "finding changes nothing"
-    await leftovers.remove(client, "ns")
+    await doctor.delete_left_pods(client, "ns")
     assert server.deleted == [pod.metadata.name for pod in found]
     return server.deleted
 
@@ -106,7 +106,7 @@ async def test_how_long_ago_a_pod_ended_is_told_by_the_cluster_s_clock(
             return super().now(tz) + off
 
     server = Server(jobs=[], old=("", ended(9000)), new=("", ended(5)))
-    for module in (leftovers, transport):
+    for module in (doctor, transport):
         monkeypatch.setattr(module, "datetime", Clock)
 
     assert await removed(connect, server) == ["old"]
@@ -122,7 +122,7 @@ async def test_jobs_that_can_not_be_listed_protect_every_pod(connect: Connect, c
     server = Server(jobs=code, gone=("gone", RUNNING), old=("", ended(9000)))
     client = await connect(server.respond, retry_timeout_s=0.1)
     with pytest.raises(SweRolloutError):
-        await leftovers.remove(client, "ns")
+        await doctor.delete_left_pods(client, "ns")
     assert server.deleted == []
 
 
@@ -136,7 +136,7 @@ async def test_a_pod_that_is_gone_meanwhile_is_no_error(connect: Connect) -> Non
         return await respond(request)
 
     client = await connect(lost)
-    assert [pod.metadata.name for pod in await leftovers.remove(client, "ns")] == ["gone"]
+    assert [pod.metadata.name for pod in await doctor.delete_left_pods(client, "ns")] == ["gone"]
 
 
 async def test_a_deletion_that_is_refused_says_so(connect: Connect) -> None:
@@ -150,4 +150,4 @@ async def test_a_deletion_that_is_refused_says_so(connect: Connect) -> None:
 
     client = await connect(refusing)
     with pytest.raises(ClusterError):
-        await leftovers.remove(client, "ns")
+        await doctor.delete_left_pods(client, "ns")

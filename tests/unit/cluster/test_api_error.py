@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from swe_rollout.cluster.api_error import api_error
-from swe_rollout.cluster.missing_right import MissingRight
+from swe_rollout.cluster.api_error import MissingRight, api_error
 
 POD = (
     'pods is forbidden: User "system:serviceaccount:team:ann" cannot create resource "pods" in '
@@ -69,7 +68,7 @@ def test_the_accounts_of_an_installation_get_their_rights_from_it(name: str) -> 
         f"system:serviceaccount:team:{name}", "get", "pods/exec", "", ' in the namespace "team"'
     )
     assert found is not None
-    assert "`swe-rollout install` again" in found.fix
+    assert "`swe-rollout install` prints again" in found.fix
     assert "kubectl create role" not in found.fix
 
 

@@ -6,7 +6,7 @@ import json
 
 import msgspec
 
-from swe_rollout.sandbox.pods.network_policy import deny_all_policy
+from swe_rollout.sandbox.pods.isolation import deny_all_policy
 
 
 def test_the_network_policy_selects_sandboxes_but_not_workers_and_lets_nothing_through() -> None:
