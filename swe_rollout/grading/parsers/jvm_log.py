@@ -7,25 +7,16 @@ from collections import deque
 from collections.abc import Iterator
 
 from swe_rollout.grading.parsers.base import Result
-from swe_rollout.grading.parsers.text import claim, lines, worst_wins
+from swe_rollout.grading.parsers.text import claim, lines, words, worst_wins
 from swe_rollout.types.verdict import TestStatus
 
-_BUILDS = {"SUCCESS": TestStatus.PASSED, "FAILURE": TestStatus.FAILED}
-_GRADLE = {
-    "PASSED": TestStatus.PASSED,
-    "FAILED": TestStatus.FAILED,
-    "SKIPPED": TestStatus.SKIPPED,
-}
-_ANT = {
-    "PASS": TestStatus.PASSED,
-    "FAIL": TestStatus.FAILED,
-    "ERR": TestStatus.FAILED,
-    "SKIP": TestStatus.SKIPPED,
-}
+_BUILDS = words(passed="SUCCESS", failed="FAILURE")
+_GRADLE = words(passed="PASSED", failed="FAILED", skipped="SKIPPED")
+_ANT = words(passed="PASS", failed="FAIL ERR", skipped="SKIP")
 _COUNTS = re.compile(
     r"Tests run: (\d{1,9}), Failures: (\d{1,9}), Errors: (\d{1,9}), Skipped: (\d{1,9})"
 )
-_BAD = {"FAILURE!": TestStatus.FAILED, "ERROR!": TestStatus.ERROR}
+_BAD = words(failed="FAILURE!", error="ERROR!")
 _OLD_METHOD = re.compile(r"(\w+)\(([\w.$]+)\)\Z")
 
 

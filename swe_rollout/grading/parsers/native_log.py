@@ -1,14 +1,15 @@
-"""Parse logs of C and C++: CTest, GoogleTest, doctest, Automake, and projects' own runners."""
+"""Parse logs of C, C++, Go and Rust: CTest, GoogleTest, doctest, Automake, `go test`, Cargo."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from xml.etree.ElementTree import Element
 
 from swe_rollout.grading.parsers.base import Result
-from swe_rollout.grading.parsers.text import claim, lines, untimed, worst_wins
-from swe_rollout.grading.parsers.xml_documents import documents
+from swe_rollout.grading.parsers.reports import documents
+from swe_rollout.grading.parsers.text import claim, lines, untimed, words, worst_wins
 from swe_rollout.types.verdict import TestStatus
 
 _CTEST = re.compile(r" *\d{1,9}/\d{1,9} Test +#(\d{1,9}): ")
@@ -21,30 +22,10 @@ _CTEST_WORDS = (
     ("***Not Run", TestStatus.ERROR),
     ("***Skipped", TestStatus.SKIPPED),
 )
-_AUTOMAKE = {
-    "PASS": TestStatus.PASSED,
-    "FAIL": TestStatus.FAILED,
-    "ERROR": TestStatus.ERROR,
-    "SKIP": TestStatus.SKIPPED,
-    "XFAIL": TestStatus.XFAIL,
-}
-_REDIS = {
-    "[ok]": TestStatus.PASSED,
-    "[err]": TestStatus.FAILED,
-    "[exception]": TestStatus.ERROR,
-    "[skip]": TestStatus.SKIPPED,
-    "[ignore]": TestStatus.SKIPPED,
-}
-_MICROPYTHON = {
-    "pass": TestStatus.PASSED,
-    "FAIL": TestStatus.FAILED,
-    "skip": TestStatus.SKIPPED,
-}
-_GOOGLETEST = {
-    "OK": TestStatus.PASSED,
-    "FAILED": TestStatus.FAILED,
-    "SKIPPED": TestStatus.SKIPPED,
-}
+_AUTOMAKE = words(passed="PASS", failed="FAIL", error="ERROR", skipped="SKIP", xfail="XFAIL")
+_REDIS = words(passed="[ok]", failed="[err]", error="[exception]", skipped="[skip] [ignore]")
+_MICROPYTHON = words(passed="pass", failed="FAIL", skipped="skip")
+_GOOGLETEST = words(passed="OK", failed="FAILED", skipped="SKIPPED")
 
 
 def ctest(log: str) -> Iterator[Result]:
@@ -119,5 +100,55 @@ def micropython(log: str) -> Iterator[Result]:
         match raw.split(maxsplit=1):
             case [word, name]:
                 yield from claim(name, word, _MICROPYTHON)
+            case _:
+                pass
+
+
+_GO = words(passed="PASS", failed="FAIL", skipped="SKIP")
+_GO_MARK = re.compile(r"--- (PASS|FAIL|SKIP): ")
+
+
+@worst_wins
+def gotest(log: str) -> Iterator[Result]:
+    """Read `--- PASS: TestX/sub (0.00s)`; names are without their packages."""
+    for raw in lines(log):
+        line = raw.strip()
+        if (mark := _GO_MARK.match(line)) and line.endswith(")"):
+            name, found, _ = line[mark.end() :].rpartition(" (")
+            if found:
+                yield from claim(name, mark[1], _GO)
+
+
+@worst_wins
+def gotest_json(log: str) -> Iterator[Result]:
+    """Read the events of `go test -json`: `package.TestX/sub`."""
+    for line in lines(log):
+        if not (line.startswith("{") and '"Test"' in line):
+            continue
+        try:
+            event = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        match event:
+            case {"Action": str(action), "Package": str(package), "Test": str(test)}:
+                yield from claim(f"{package}.{test}", action.upper(), _GO)
+            case _:
+                pass
+
+
+_CARGO = words(passed="ok", failed="FAILED", skipped="ignored")
+
+
+@worst_wins
+def cargo(log: str) -> Iterator[Result]:
+    """Read `test module::name ... ok`; names with spaces are documentation's, and left out."""
+    for line in lines(log):
+        if not line.lstrip().startswith("test "):
+            continue
+        match line.split(maxsplit=5):
+            case ["test", name, "...", word]:
+                yield from claim(name, word, _CARGO)
+            case ["test", name, "...", "ignored,", *_]:
+                yield from claim(name, "ignored", _CARGO)
             case _:
                 pass

@@ -8,26 +8,15 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from swe_rollout.grading.parsers.base import Result
-from swe_rollout.grading.parsers.text import claim, depth, lines, untimed, worst_wins
+from swe_rollout.grading.parsers.text import claim, depth, lines, untimed, words, worst_wins
 from swe_rollout.types.verdict import TestStatus
 
-_JEST = {"✓": TestStatus.PASSED, "✕": TestStatus.FAILED, "○": TestStatus.SKIPPED}
-_VITEST = {"✓": TestStatus.PASSED, "×": TestStatus.FAILED, "↓": TestStatus.SKIPPED}
-_KARMA = {"✔": TestStatus.PASSED, "✖": TestStatus.FAILED}
-_MOCHA = {
-    "✓": TestStatus.PASSED,
-    "✔": TestStatus.PASSED,
-    "√": TestStatus.PASSED,
-    "-": TestStatus.SKIPPED,
-}
-_TAGS = {
-    "[PASSED": TestStatus.PASSED,
-    "[FAILED": TestStatus.FAILED,
-    "[PENDING": TestStatus.SKIPPED,
-    "[SKIPPED": TestStatus.SKIPPED,
-    "[TODO": TestStatus.SKIPPED,
-}
-_FILES = {"PASS": TestStatus.PASSED, "FAIL": TestStatus.FAILED}
+_JEST = words(passed="✓", failed="✕", skipped="○")
+_VITEST = words(passed="✓", failed="×", skipped="↓")
+_KARMA = words(passed="✔", failed="✖")
+_MOCHA = words(passed="✓ ✔ √", skipped="-")
+_TAGS = words(passed="[PASSED", failed="[FAILED", skipped="[PENDING [SKIPPED [TODO")
+_FILES = words(passed="PASS", failed="FAIL")
 _VITEST_TIMING = re.compile(r"\s(?:\d{1,12}\s?m?s?|\[skipped\])\Z")
 _TAIL_CHARS = 24
 _NUMBERED = re.compile(r"\d{1,9}\) ")

@@ -62,6 +62,15 @@ def worst_wins(
     return read
 
 
+def words(**statuses: str) -> dict[str, TestStatus]:
+    """Map the words of a runner to statuses: `words(passed="ok PASS", failed="FAIL")`."""
+    return {
+        word: TestStatus(status.upper())
+        for status, all_of in statuses.items()
+        for word in all_of.split()
+    }
+
+
 def claim(test: str, word: str, statuses: Mapping[str, TestStatus]) -> Iterator[Result]:
     """Yield the result that a runner's word stands for, if it is one and the test has a name."""
     status = statuses.get(word)

@@ -18,6 +18,13 @@ class Snippet:
     statuses: dict[str, str]
 
 
+def snippet(parser: str, log: str, **tests: list[str]) -> Snippet:
+    """Return a log with the names of its tests by status."""
+    return Snippet(
+        parser, log, {name: word.upper() for word, names in tests.items() for name in names}
+    )
+
+
 GO = """\
 === RUN   TestAdd
 === RUN   TestAdd/small_numbers
@@ -399,318 +406,242 @@ running 3 test files
 """
 
 SNIPPETS = (
-    Snippet(
+    snippet(
         "gotest",
         GO,
-        {
-            "TestAdd": "FAILED",
-            "TestAdd/small_numbers": "PASSED",
-            "TestAdd/negative": "FAILED",
-            "TestSkipped": "SKIPPED",
-            "TestPrints": "PASSED",
-        },
+        failed=["TestAdd", "TestAdd/negative"],
+        passed=["TestAdd/small_numbers", "TestPrints"],
+        skipped=["TestSkipped"],
     ),
-    Snippet(
+    snippet(
         "gotest_json",
         GO_JSON,
-        {
-            "example.com/calc.TestAdd/small_numbers": "PASSED",
-            "example.com/calc.TestAdd": "FAILED",
-            "example.com/calc.TestSkipped": "SKIPPED",
-        },
+        passed=["example.com/calc.TestAdd/small_numbers"],
+        failed=["example.com/calc.TestAdd"],
+        skipped=["example.com/calc.TestSkipped"],
     ),
-    Snippet(
+    snippet(
         "cargo",
         CARGO,
-        {
-            "tests::adds": "PASSED",
-            "tests::fails": "FAILED",
-            "tests::slow": "SKIPPED",
-            "tests::slower": "SKIPPED",
-        },
+        passed=["tests::adds"],
+        failed=["tests::fails"],
+        skipped=["tests::slow", "tests::slower"],
     ),
-    Snippet(
+    snippet(
         "ctest",
         CTEST,
-        {
-            "adds": "PASSED",
-            "with spaces": "PASSED",
-            "fails": "FAILED",
-            "hangs": "FAILED",
-            "skips": "SKIPPED",
-            "missing": "ERROR",
-            "crashes": "ERROR",
-        },
+        passed=["adds", "with spaces"],
+        failed=["fails", "hangs"],
+        skipped=["skips"],
+        error=["missing", "crashes"],
     ),
-    Snippet(
+    snippet(
         "unittest",
         UNITTEST,
-        {
-            "test_calc.Broken.setUpClass": "ERROR",
-            "test_calc.Calc.test_adds": "PASSED",
-            "test_calc.Calc.test_old": "PASSED",
-            "test_calc.Calc.test_documented": "PASSED",
-            "test_calc.Calc.test_errors": "ERROR",
-            "test_calc.Calc.test_expected": "XFAIL",
-            "test_calc.Calc.test_prints": "PASSED",
-            "test_calc.Calc.test_skipped": "SKIPPED",
-            "test_calc.Calc.test_sub": "FAILED",
-            "test_calc.Calc.test_unexpected": "FAILED",
-            "test_calc.Calc.test_fails": "FAILED",
-        },
+        error=["test_calc.Broken.setUpClass", "test_calc.Calc.test_errors"],
+        passed=[
+            "test_calc.Calc.test_adds",
+            "test_calc.Calc.test_old",
+            "test_calc.Calc.test_documented",
+            "test_calc.Calc.test_prints",
+        ],
+        xfail=["test_calc.Calc.test_expected"],
+        skipped=["test_calc.Calc.test_skipped"],
+        failed=[
+            "test_calc.Calc.test_sub",
+            "test_calc.Calc.test_unexpected",
+            "test_calc.Calc.test_fails",
+        ],
     ),
-    Snippet(
+    snippet(
         "pytest_v2",
         TOX,
-        {
-            "test_tox.py::test_a": "PASSED",
-            "test_tox.py::test_c[a b]": "PASSED",
-            "test_tox.py::test_e": "XFAIL",
-            "test_tox.py::test_b": "FAILED",
-        },
+        passed=["test_tox.py::test_a", "test_tox.py::test_c[a b]"],
+        xfail=["test_tox.py::test_e"],
+        failed=["test_tox.py::test_b"],
     ),
-    Snippet(
-        "r2e",
-        R2E,
-        {"TestK.test_a": "PASSED", "test_b[x": "PASSED", "test_PASSED_c": "FAILED", "": "ERROR"},
-    ),
-    Snippet(
+    snippet("r2e", R2E, passed=["TestK.test_a", "test_b[x"], failed=["test_PASSED_c"], error=[""]),
+    snippet(
         "junit_xml",
         JUNIT,
-        {
-            "test_tox::test_a": "PASSED",
-            "test_tox::test_b": "FAILED",
-            "test_tox.TestK::test_c[a b]": "PASSED",
-            "test_tox::test_d": "SKIPPED",
-            "test_tox::test_e": "XFAIL",
-            "test_f": "ERROR",
-            "second document": "PASSED",
-        },
+        passed=["test_tox::test_a", "test_tox.TestK::test_c[a b]", "second document"],
+        failed=["test_tox::test_b"],
+        skipped=["test_tox::test_d"],
+        xfail=["test_tox::test_e"],
+        error=["test_f"],
     ),
-    Snippet(
+    snippet(
         "json_results",
         'noise\n{"tests": [{"name": "a", "status": "PASSED"}, {"name": "b", "status": "fail"}, 5]}',
-        {"a": "PASSED", "b": "FAILED"},
+        passed=["a"],
+        failed=["b"],
     ),
-    Snippet(
-        "jest",
-        JEST,
-        {"adds": "PASSED", "fails": "FAILED", "is skipped": "SKIPPED", "prints": "PASSED"},
-    ),
-    Snippet("jest_files", JEST, {"jt/calc.test.js": "FAILED", "jt/other.test.js": "PASSED"}),
-    Snippet(
+    snippet("jest", JEST, passed=["adds", "prints"], failed=["fails"], skipped=["is skipped"]),
+    snippet("jest_files", JEST, failed=["jt/calc.test.js"], passed=["jt/other.test.js"]),
+    snippet(
         "jest_json",
         "[PASSED] OrderedSet > adds\n[FAILED] OrderedSet > [x] fails\n[PENDING] waits\n",
-        {"OrderedSet > adds": "PASSED", "OrderedSet > [x] fails": "FAILED", "waits": "SKIPPED"},
+        passed=["OrderedSet > adds"],
+        failed=["OrderedSet > [x] fails"],
+        skipped=["waits"],
     ),
-    Snippet(
+    snippet(
         "vitest",
         VITEST,
-        {
-            "vt/calc.test.js > calc > adds": "PASSED",
-            "vt/calc.test.js > calc > fails": "FAILED",
-            "vt/calc.test.js > calc > case": "PASSED",
-            "vt/calc.test.js > calc > is skipped": "SKIPPED",
-        },
+        passed=["vt/calc.test.js > calc > adds", "vt/calc.test.js > calc > case"],
+        failed=["vt/calc.test.js > calc > fails"],
+        skipped=["vt/calc.test.js > calc > is skipped"],
     ),
-    Snippet(
+    snippet(
         "mocha",
         MOCHA,
-        {
-            "calc > adds": "PASSED",
-            "calc > fails": "FAILED",
-            "calc > is skipped": "SKIPPED",
-            "calc > after": "PASSED",
-            "calc > deep > prints": "PASSED",
-            "calc > deep > slow": "PASSED",
-            "second > adds": "PASSED",
-        },
+        passed=[
+            "calc > adds",
+            "calc > after",
+            "calc > deep > prints",
+            "calc > deep > slow",
+            "second > adds",
+        ],
+        failed=["calc > fails"],
+        skipped=["calc > is skipped"],
     ),
-    Snippet(
+    snippet(
         "mocha_json",
         MOCHA_JSON,
-        {"calc adds": "PASSED", "calc is planned": "SKIPPED", "calc fails": "FAILED"},
+        passed=["calc adds"],
+        skipped=["calc is planned"],
+        failed=["calc fails"],
     ),
-    Snippet(
+    snippet(
         "karma",
         KARMA,
-        {
-            "Lifecycle methods > #componentDidMount > is invoked after refs are set": "PASSED",
-            "Lifecycle methods > #componentDidMount > supports multiple callbacks": "FAILED",
-        },
+        passed=["Lifecycle methods > #componentDidMount > is invoked after refs are set"],
+        failed=["Lifecycle methods > #componentDidMount > supports multiple callbacks"],
     ),
-    Snippet(
+    snippet(
         "tap",
         TAP,
-        {
-            "calc adds": "PASSED",
-            "calc fails": "FAILED",
-            "calc is skipped # SKIP -": "PASSED",
-            "calc is planned # TODO": "FAILED",
-        },
+        passed=["calc adds", "calc is skipped # SKIP -"],
+        failed=["calc fails", "calc is planned # TODO"],
     ),
-    Snippet(
+    snippet(
         "maven",
         MAVEN,
-        {
-            "com.example.CalcTest#adds": "PASSED",
-            "com.example.CalcTest#fails'": "FAILED",
-            "com.example.CalcTest#last": "PASSED",
-        },
+        passed=["com.example.CalcTest#adds", "com.example.CalcTest#last"],
+        failed=["com.example.CalcTest#fails'"],
     ),
-    Snippet(
+    snippet(
         "surefire",
         SUREFIRE,
-        {
-            "com.example.CalcTest": "ERROR",
-            "com.example.CalcTest#errors": "ERROR",
-            "com.example.CalcTest#fails": "FAILED",
-            "com.example.GoodTest": "PASSED",
-            "com.example.OldTest": "SKIPPED",
-        },
+        error=["com.example.CalcTest", "com.example.CalcTest#errors"],
+        failed=["com.example.CalcTest#fails"],
+        passed=["com.example.GoodTest"],
+        skipped=["com.example.OldTest"],
     ),
-    Snippet(
+    snippet(
         "gradle",
         GRADLE,
-        {
-            "com.example.CalcTest > adds": "PASSED",
-            "com.example.CalcTest > fails": "FAILED",
-            "com.example.CalcTest > slow": "SKIPPED",
-            "com.example.CalcTest > apart": "PASSED",
-        },
+        passed=["com.example.CalcTest > adds", "com.example.CalcTest > apart"],
+        failed=["com.example.CalcTest > fails"],
+        skipped=["com.example.CalcTest > slow"],
     ),
-    Snippet(
+    snippet(
         "ant",
         ANT,
-        {
-            "javac-A.java(lombok.TestA)": "PASSED",
-            "javac-B.java(lombok.TestA)": "FAILED",
-            "testC(lombok.TestC)": "FAILED",
-        },
+        passed=["javac-A.java(lombok.TestA)"],
+        failed=["javac-B.java(lombok.TestA)", "testC(lombok.TestC)"],
     ),
-    Snippet(
+    snippet(
         "googletest",
         GOOGLETEST,
-        {
-            "PrintfTest.MinusFlag": "PASSED",
-            "uint128_test.ctor": "FAILED",
-            "is_string_test/0.is_string": "PASSED",
-            "net_test.remote": "SKIPPED",
-        },
+        passed=["PrintfTest.MinusFlag", "is_string_test/0.is_string"],
+        failed=["uint128_test.ctor"],
+        skipped=["net_test.remote"],
     ),
-    Snippet(
-        "doctest",
-        DOCTEST,
-        {"basic usage > to json": "FAILED", "basic usage > from json": "PASSED"},
+    snippet(
+        "doctest", DOCTEST, failed=["basic usage > to json"], passed=["basic usage > from json"]
     ),
-    Snippet(
+    snippet(
         "automake",
         AUTOMAKE,
-        {
-            "tests/jqtest": "PASSED",
-            "tests/shtest": "FAILED",
-            "tests/manual": "SKIPPED",
-            "tests/known": "XFAIL",
-            "tests/broken": "ERROR",
-        },
+        passed=["tests/jqtest"],
+        failed=["tests/shtest"],
+        skipped=["tests/manual"],
+        xfail=["tests/known"],
+        error=["tests/broken"],
     ),
-    Snippet(
+    snippet(
         "redis",
         REDIS,
-        {
-            "TTL, TYPE and EXISTS do not alter the time": "PASSED",
-            "XTRIM with MINID option": "FAILED",
-            "too slow": "SKIPPED",
-            "a name (of parts) in two": "PASSED",
-        },
+        passed=["TTL, TYPE and EXISTS do not alter the time", "a name (of parts) in two"],
+        failed=["XTRIM with MINID option"],
+        skipped=["too slow"],
     ),
-    Snippet(
+    snippet(
         "micropython",
         MICROPYTHON,
-        {"basics/fun1.py": "PASSED", "basics/fun2.py": "FAILED", "basics/fun3.py": "SKIPPED"},
+        passed=["basics/fun1.py"],
+        failed=["basics/fun2.py"],
+        skipped=["basics/fun3.py"],
     ),
-    Snippet(
+    snippet(
         "phpunit",
         PHPUNIT,
-        {
-            "Round > Floor year": "PASSED",
-            "Round > Round with default unit": "FAILED",
-            "Round > Needs a network": "SKIPPED",
-            'Is (a) thing > Is with data set "a (b)"': "PASSED",
-        },
+        passed=["Round > Floor year", 'Is (a) thing > Is with data set "a (b)"'],
+        failed=["Round > Round with default unit"],
+        skipped=["Round > Needs a network"],
     ),
-    Snippet(
+    snippet(
         "minitest",
         MINITEST,
-        {
-            "TestFilters#test_: filters where_exp filter should filter objects": "PASSED",
-            "TestSite#test_fails": "FAILED",
-            "TestSite#test_errors": "ERROR",
-            "TestSite#test_skipped": "SKIPPED",
-        },
+        passed=["TestFilters#test_: filters where_exp filter should filter objects"],
+        failed=["TestSite#test_fails"],
+        error=["TestSite#test_errors"],
+        skipped=["TestSite#test_skipped"],
     ),
-    Snippet(
+    snippet(
         "ruby_unit",
         RUBY_UNIT,
-        {
-            "test_password": "PASSED",
-            "can pass [a: b]": "FAILED",
-            "test_errors": "FAILED",
-            "test_omitted": "SKIPPED",
-        },
+        passed=["test_password"],
+        failed=["can pass [a: b]", "test_errors"],
+        skipped=["test_omitted"],
     ),
-    Snippet(
+    snippet(
         "rspec",
         RSPEC,
-        {
-            "Calculator > #add > adds": "PASSED",
-            "Calculator > #add > fails": "FAILED",
-            "Calculator > #add > waits": "SKIPPED",
-            "Calculator > works at all": "PASSED",
-        },
+        passed=["Calculator > #add > adds", "Calculator > works at all"],
+        failed=["Calculator > #add > fails"],
+        skipped=["Calculator > #add > waits"],
     ),
-    Snippet(
+    snippet(
         "rspec_lines",
         RSPEC_LINES,
-        {
-            "archives a directory - ./spec/zip_spec.rb[1:1]": "PASSED",
-            "should reject 'a - b'": "FAILED",
-            "waits": "SKIPPED",
-        },
+        passed=["archives a directory - ./spec/zip_spec.rb[1:1]"],
+        failed=["should reject 'a - b'"],
+        skipped=["waits"],
     ),
-    Snippet(
+    snippet(
         "cucumber",
         CUCUMBER,
-        {
-            "features/post_data.feature:6  Scenario: Use post.title variable": "PASSED",
-            "features/post_data.feature:30  Scenario: Use page.name variable": "FAILED",
-        },
+        passed=["features/post_data.feature:6  Scenario: Use post.title variable"],
+        failed=["features/post_data.feature:30  Scenario: Use page.name variable"],
     ),
-    Snippet("chart_js", CHART, {"Scale draws a grid ": "FAILED"}),
-    Snippet(
-        "bpmn_js",
-        BPMN,
-        {"lib modeler imports ": "FAILED", "draw - renders ": "FAILED"},
+    snippet("chart_js", CHART, failed=["Scale draws a grid "]),
+    snippet("bpmn_js", BPMN, failed=["lib modeler imports ", "draw - renders "]),
+    snippet("openlayers", OPENLAYERS, failed=["ol.Map renders", "ol.View fits:", "dir/one"]),
+    snippet("eslint", ESLINT, failed=["rule no-undef should report x:"]),
+    snippet("marked", MARKED, failed=["Marked spec example 1"]),
+    snippet("p5js", P5, failed=["Color creates:from a string"]),
+    snippet("highlightjs", HIGHLIGHT, passed=["one.first"], failed=["one.second"]),
+    snippet(
+        "calypso", CALYPSO, passed=["state - reducer - adds"], failed=["state - reducer - fails"]
     ),
-    Snippet(
-        "openlayers",
-        OPENLAYERS,
-        {"ol.Map renders": "FAILED", "ol.View fits:": "FAILED", "dir/one": "FAILED"},
-    ),
-    Snippet("eslint", ESLINT, {"rule no-undef should report x:": "FAILED"}),
-    Snippet("marked", MARKED, {"Marked spec example 1": "FAILED"}),
-    Snippet("p5js", P5, {"Color creates:from a string": "FAILED"}),
-    Snippet("highlightjs", HIGHLIGHT, {"one.first": "PASSED", "one.second": "FAILED"}),
-    Snippet(
-        "calypso",
-        CALYPSO,
-        {"state - reducer - adds": "PASSED", "state - reducer - fails": "FAILED"},
-    ),
-    Snippet("fusion_next", NEXT, {"Button - renders": "PASSED", "Button - clicks": "FAILED"}),
-    Snippet(
+    snippet("fusion_next", NEXT, passed=["Button - renders"], failed=["Button - clicks"]),
+    snippet(
         "lighthouse_mocha",
         LIGHTHOUSE,
-        {"gather - driver - connects": "PASSED", "gather - driver - fails": "FAILED"},
+        passed=["gather - driver - connects"],
+        failed=["gather - driver - fails"],
     ),
 )
 """One of each parser beside those of the first Python datasets."""

@@ -203,11 +203,11 @@ def test_a_hostile_log_takes_linear_time(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_ten_megabytes_are_read(name: str) -> None:
+def test_two_megabytes_are_read(name: str) -> None:
     line = f"\x1b[32mPASS: a ✓ b (1 ms)\x1b[0m{'  1) test c ... ok' * 30}\n"
-    log = line * 18_000
-    assert len(log) > 10_000_000
-    LogParserContract.assert_linear_time(load_parser(name).parse, log, limit_s=30)
+    log = line * 3_600
+    assert len(log) > 2_000_000
+    LogParserContract.assert_linear_time(load_parser(name).parse, log)
 
 
 def test_an_unknown_parser_names_the_known_ones() -> None:

@@ -1,4 +1,4 @@
-"""Parse logs of Ruby's test runners: minitest, test-unit, RSpec, Cucumber."""
+"""Parse logs of Ruby's and PHP's test runners: minitest, test-unit, RSpec, Cucumber, PHPUnit."""
 
 from __future__ import annotations
 
@@ -6,27 +6,12 @@ import re
 from collections.abc import Iterator
 
 from swe_rollout.grading.parsers.base import Result
-from swe_rollout.grading.parsers.text import Headings, claim, depth, lines, worst_wins
+from swe_rollout.grading.parsers.text import Headings, claim, depth, lines, words, worst_wins
 from swe_rollout.types.verdict import TestStatus
 
-_LETTERS = {
-    ".": TestStatus.PASSED,
-    "F": TestStatus.FAILED,
-    "E": TestStatus.ERROR,
-    "S": TestStatus.SKIPPED,
-}
-_UNIT = {
-    ".": TestStatus.PASSED,
-    "F": TestStatus.FAILED,
-    "E": TestStatus.FAILED,
-    "O": TestStatus.SKIPPED,
-    "P": TestStatus.SKIPPED,
-}
-_RSPEC = {
-    "passed": TestStatus.PASSED,
-    "failed": TestStatus.FAILED,
-    "pending": TestStatus.SKIPPED,
-}
+_LETTERS = words(passed=".", failed="F", error="E", skipped="S")
+_UNIT = words(passed=".", failed="F E", skipped="O P")
+_RSPEC = words(passed="passed", failed="failed", skipped="pending")
 _OUTCOME = re.compile(r":\s++(\.|[EFOP]\b)")
 _FAILED = re.compile(r"\(FAILED - \d{1,9}\)\Z")
 _SECTIONS = ("Pending:", "Failures:", "Failed examples:", "Finished in ")
@@ -104,3 +89,20 @@ def cucumber(log: str) -> Iterator[Result]:
         if found and (match := _CUCUMBER.match(f".{steps}")) and name.strip():
             status = TestStatus.FAILED if match[1] else TestStatus.PASSED
             yield Result(name.strip(), status)
+
+
+_PHPUNIT = words(passed="✔", failed="✘ ☢", skipped="↩ ∅")
+
+
+@worst_wins
+def phpunit(log: str) -> Iterator[Result]:
+    """Read `✔ name` below a heading such as `Suite (SuiteTest)`, as `Suite > name`."""
+    suite = None
+    for line in lines(log):
+        text = line.strip()
+        if line.endswith(")") and (line[0].isalnum() or line[0] == "_"):
+            head, found, place = line[:-1].rpartition(" (")
+            if found and place and len(head) > 1:
+                suite = head
+        elif name := text[1:].strip():
+            yield from claim(f"{suite} > {name}", text[:1], _PHPUNIT)

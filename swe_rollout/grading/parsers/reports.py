@@ -1,14 +1,20 @@
-"""Find XML elements in a log and parse them: no entities, no text, bounded in size and depth."""
+"""Parse reports that a log holds: JUnit's XML, and JSON as parsers in the sandbox print it.
+
+XML is read without entities or text, bounded in size and depth.
+"""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
-from swe_rollout.grading.parsers.text import lines
+from swe_rollout.grading.parsers.base import Result
+from swe_rollout.grading.parsers.text import claim, lines, words, worst_wins
+from swe_rollout.types.verdict import TestStatus
 
 MOST_DOCUMENTS = 10_000
 MOST_ELEMENTS = 500_000
@@ -80,3 +86,50 @@ class _Document:
 
     def _refuse(self, *_: object) -> None:
         raise _EndError
+
+
+_CHILDREN = words(failed="failure", error="error", skipped="skipped")
+
+
+@worst_wins
+def junit_xml(log: str) -> Iterator[Result]:
+    """Read each `<testcase>` as `classname::name`, or as its name when it has no class."""
+    for root in documents(log, "testsuites", "testsuite"):
+        for case in root.iter("testcase"):
+            if name := (case.get("name") or "").strip():
+                classname = (case.get("classname") or "").strip()
+                yield Result(f"{classname}::{name}" if classname else name, _case_status(case))
+
+
+def _case_status(case: Element) -> TestStatus:
+    children = {child.tag: child.get("type") for child in case}
+    if children.get("skipped") == "pytest.xfail":
+        return TestStatus.XFAIL
+    return next((_CHILDREN[kind] for kind in _CHILDREN if kind in children), TestStatus.PASSED)
+
+
+_WORDS = words(
+    passed="PASSED PASS", failed="FAILED FAIL", error="ERROR", skipped="SKIPPED SKIP", xfail="XFAIL"
+)
+
+
+@worst_wins
+def json_results(log: str) -> Iterator[Result]:
+    """Read the last line, an object: `{"tests": [{"name", "status"}]}` or id to status."""
+    try:
+        whole = json.loads("\n".join(lines(log)).rstrip().rpartition("\n")[2])
+    except (ValueError, RecursionError):
+        return
+    for name, word in _pairs(whole):
+        if isinstance(name, str) and isinstance(word, str):
+            yield from claim(name, word.upper(), _WORDS)
+
+
+def _pairs(whole: object) -> Iterable[tuple[object, object]]:
+    match whole:
+        case {"tests": list(tests)}:
+            return [(t.get("name"), t.get("status")) for t in tests if isinstance(t, dict)]
+        case dict():
+            return whole.items()
+        case _:
+            return ()
