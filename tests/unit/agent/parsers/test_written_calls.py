@@ -16,7 +16,6 @@ from tokenizers import AddedToken, Tokenizer
 from rollout_dev import families
 from rollout_dev.families import FAMILIES
 from rollout_dev.families.vocabulary import control_tokens
-from rollout_dev.parser_probes import family_calls
 from rollout_dev.parser_probes.calls import write_calls
 from rollout_dev.parser_probes.probe_files import load_probes
 from rollout_dev.parser_probes.probes import run_probe
@@ -55,7 +54,13 @@ ARGUMENTS = st.fixed_dictionaries(
     },
 )
 # Those of single families have the contract of formats, in test_builtin_contract.
-FORMATS = st.sampled_from([form for form in ToolFormat if form not in family_calls.WRITERS])
+SHARED = (
+    *(ToolFormat.HERMES, ToolFormat.QWEN_XML, ToolFormat.GLM45, ToolFormat.GLM47),
+    *(ToolFormat.KIMI_K2, ToolFormat.DEEPSEEK_V3, ToolFormat.DEEPSEEK_V31),
+    *(ToolFormat.DEEPSEEK_V32, ToolFormat.LLAMA3, ToolFormat.MISTRAL, ToolFormat.MISTRAL_V11),
+    *(ToolFormat.HARMONY, ToolFormat.MINIMAX_M2, ToolFormat.REACT),
+)
+FORMATS = st.sampled_from(SHARED)
 # Grammars without quotes: these pieces can't be in their values.
 UNQUOTED = {
     ToolFormat.QWEN_XML: "</parameter>",
@@ -204,7 +209,7 @@ def test_delimiters_that_are_only_spelled_call_nothing(
 NO_DELIMITERS = {"<text>", "</text>", "<|tool_calls|>"}
 
 
-@pytest.mark.parametrize("form", [f for f in family_calls.WRITERS if f not in PLAIN])
+@pytest.mark.parametrize("form", [f for f in ToolFormat if f not in {*SHARED, *PLAIN}])
 def test_a_call_does_not_run_where_one_of_its_delimiters_is_only_spelled(
     form: ToolFormat,
 ) -> None:
