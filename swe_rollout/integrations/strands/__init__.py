@@ -3,8 +3,8 @@
     from swe_rollout.integrations.strands import SGLangClient, SglangModel
 
 `model` is the face to Strands, `conversation` holds the tokens, `messages` and `tools` read what
-Strands gives, `loop` and `limits` are hooks of the agent, `client` is the server. Names are
-imported when they are used; those that need Strands say so where it is missing.
+Strands gives, `hooks` follow the agent's loop, and `client` is the server. Some of these names work
+without Strands, so names are imported when they are used; the others say what is missing.
 """
 
 from __future__ import annotations
@@ -13,64 +13,36 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from swe_rollout.errors import PrerequisiteError
-from swe_rollout.integrations.strands.client import (
-    SGLangClient,
-    get_client,
-    get_client_from_slime_args,
-)
-from swe_rollout.integrations.strands.exceptions import (
-    HistoryError,
-    SGLangClientError,
-    SGLangConnectionError,
-    SGLangContextLengthError,
-    SGLangDecodingError,
-    SGLangHTTPError,
-    SGLangThrottledError,
-    UnsupportedContentError,
-)
-from swe_rollout.integrations.strands.limits import (
-    LoopLimiter,
-    LoopLimitReachedError,
-    MaxMessagesReachedError,
-    MaxToolCallsReachedError,
-    MaxToolIterationsReachedError,
-    ToolLimiter,
-)
-from swe_rollout.integrations.strands.model import SglangModel
-from swe_rollout.integrations.strands.renderers import get_tokenizer
-from swe_rollout.integrations.strands.rollout import Rollout
-from swe_rollout.integrations.strands.tool_parsers import get_tool_parser
 
 if TYPE_CHECKING:
-    SGLangModel = SglangModel
+    from swe_rollout.integrations.strands.client import (
+        SGLangClient,
+        get_client,
+        get_client_from_slime_args,
+    )
+    from swe_rollout.integrations.strands.exceptions import (
+        HistoryError,
+        SGLangClientError,
+        SGLangConnectionError,
+        SGLangContextLengthError,
+        SGLangDecodingError,
+        SGLangHTTPError,
+        SGLangThrottledError,
+        UnsupportedContentError,
+    )
+    from swe_rollout.integrations.strands.hooks import (
+        LoopLimiter,
+        LoopLimitReachedError,
+        MaxMessagesReachedError,
+        MaxToolCallsReachedError,
+        MaxToolIterationsReachedError,
+        ToolLimiter,
+    )
+    from swe_rollout.integrations.strands.model import SGLangModel, SglangModel
+    from swe_rollout.integrations.strands.renderers import get_tokenizer
+    from swe_rollout.integrations.strands.rollout import Rollout
+    from swe_rollout.integrations.strands.tool_parsers import get_tool_parser
 
-_NAMES = {
-    "client": ("SGLangClient", "get_client", "get_client_from_slime_args"),
-    "exceptions": (
-        "HistoryError",
-        "SGLangClientError",
-        "SGLangConnectionError",
-        "SGLangContextLengthError",
-        "SGLangDecodingError",
-        "SGLangHTTPError",
-        "SGLangThrottledError",
-        "UnsupportedContentError",
-    ),
-    "limits": (
-        "LoopLimiter",
-        "LoopLimitReachedError",
-        "MaxMessagesReachedError",
-        "MaxToolCallsReachedError",
-        "MaxToolIterationsReachedError",
-        "ToolLimiter",
-    ),
-    "model": ("SglangModel",),
-    "renderers": ("get_tokenizer",),
-    "rollout": ("Rollout",),
-    "tool_parsers": ("get_tool_parser",),
-}
-_HOMES = {name: module for module, names in _NAMES.items() for name in names}
-_OTHER_NAMES = {"SGLangModel": "SglangModel"}
 __all__ = [
     "HistoryError",
     "LoopLimitReachedError",
@@ -95,6 +67,8 @@ __all__ = [
     "get_tokenizer",
     "get_tool_parser",
 ]
+_MODULES = ("client", "exceptions", "renderers", "rollout", "tool_parsers", "hooks", "model")
+"""The modules that define these names; only the last two need Strands."""
 
 
 class StrandsMissingError(PrerequisiteError, ImportError):
@@ -103,11 +77,11 @@ class StrandsMissingError(PrerequisiteError, ImportError):
 
 def __getattr__(name: str) -> object:
     """Import a name from its module."""
-    own = _OTHER_NAMES.get(name, name)
-    if own not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        module = import_module(f"{__name__}.{_HOMES[own]}")
+        modules = (import_module(f"{__name__}.{each}") for each in _MODULES)
+        found: object = next(getattr(each, name) for each in modules if hasattr(each, name))
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "strands":
             raise
@@ -116,5 +90,4 @@ def __getattr__(name: str) -> object:
             why="it is not installed",
             fix="pip install 'swe-rollout[strands]'",
         ) from error
-    found: object = getattr(module, own)
     return found

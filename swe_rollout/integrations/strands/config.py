@@ -1,14 +1,29 @@
-"""The configuration of a model, and what it asks to be recorded."""
+"""The configuration of a model: how it samples, what it records and what constrains its output."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from typing import TypedDict
+from typing import Final, NamedTuple, TypedDict, TypeVar
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.errors import UsageError
-from swe_rollout.integrations.strands.sampling import read_sampling
+from swe_rollout.integrations.strands.exceptions import SGLangDecodingError
+from swe_rollout.spec.limits import Limits
+from swe_rollout.spec.policy import Sampling
 from swe_rollout.tokens.replay import ExpertShape, Recording
+
+_TEXT_ONLY: Final = frozenset(
+    {"skip_special_tokens", "spaces_between_special_tokens", "no_stop_trim"}
+)
+"""About the text of a response, which is not read: ids are."""
+_NAMES: Final = {"sampling_seed": "seed"} | {name: name for name in Sampling.model_fields}
+_TOKENS: Final = TypeAdapter(tuple[int, ...])
+
+
+_Output = TypeVar("_Output", bound=BaseModel)
 
 
 class SglangConfig(TypedDict, total=False):
@@ -54,3 +69,76 @@ def recording_of(config: SglangConfig) -> Recording | None:
                 "return_routed_experts needs the shape of the mixture",
                 fix="set it to (layers, experts per token) of the checkpoint's config.json",
             )
+
+
+class TurnSampling(NamedTuple):
+    """How a turn is sampled, and how long it may be."""
+
+    sampling: Sampling
+    max_new_tokens: int
+
+
+def read_sampling(params: Mapping[str, object], renderer: Renderer) -> TurnSampling:
+    """Read sampling parameters; raises UsageError for one that would not be honoured.
+
+    What is not given is 1.0 for the temperature and top-p, off for the rest, and 4,096 tokens.
+    """
+    given = {name: value for name, value in params.items() if name not in _TEXT_ONLY}
+    limit = given.pop("max_new_tokens", Limits().max_new_tokens)
+    _check_stops(given.pop("stop", None), given.pop("stop_token_ids", None), renderer)
+    for name in [each for each in given if each not in _NAMES]:
+        raise UsageError(
+            f"sampling_params.{name} is not supported",
+            why="it would change what is sampled, and the record would not say so",
+            fix=f"leave it out; there are max_new_tokens, {', '.join(_NAMES)}",
+        )
+    fields = {_NAMES[name]: value for name, value in given.items() if value is not None}
+    try:
+        if not isinstance(limit, int) or limit < 1:
+            raise UsageError("sampling_params.max_new_tokens must be an integer above 0")
+        return TurnSampling(Sampling.model_validate(fields), limit)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = ".".join(map(str, first["loc"]))
+        raise UsageError(f"sampling_params.{name} is wrong", why=first["msg"]) from error
+
+
+def _check_stops(stop: object, stop_ids: object, renderer: Renderer) -> None:
+    """Raise UsageError for stops beyond the ends of a turn, which are always set."""
+    try:
+        ids = () if stop_ids is None else _TOKENS.validate_python(stop_ids)
+    except ValidationError as error:
+        raise UsageError("sampling_params.stop_token_ids must be a list of ids") from error
+    further = sorted(set(ids) - set(renderer.stop_token_ids))
+    if stop or further:
+        raise UsageError(
+            f"a turn can't be made to stop at {stop or further}",
+            why="what follows a turn depends on the token that ended it; the ends of this model "
+            f"are {list(renderer.stop_token_ids)}",
+            fix="leave `stop` and further `stop_token_ids` out of sampling_params",
+        )
+
+
+def constrained(given: TurnSampling, output_model: type[BaseModel]) -> dict[str, object]:
+    """Return SGLang's sampling parameters for an object of a model."""
+    sampling = given.sampling
+    return {
+        **sampling.model_dump(exclude={"seed"}),
+        **({} if sampling.seed is None else {"sampling_seed": sampling.seed}),
+        "max_new_tokens": given.max_new_tokens,
+        "json_schema": json.dumps(output_model.model_json_schema()),
+    }
+
+
+def read_object(response: object, output_model: type[_Output]) -> _Output:
+    """Return the object that a response of `/generate` holds; raises SGLangDecodingError."""
+    match response:
+        case {"text": str(text), "meta_info": {"finish_reason": {"type": "stop"}}}:
+            return output_model.model_validate_json(text)
+        case {"meta_info": {"finish_reason": {"type": str(reason)}}}:
+            raise SGLangDecodingError(
+                f"the structured output did not end by itself, but by {reason}: "
+                "raise sampling_params.max_new_tokens"
+            )
+        case _:
+            raise SGLangDecodingError("the response is not that of /generate")

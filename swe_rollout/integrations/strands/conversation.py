@@ -6,12 +6,14 @@ the same messages or with shorter ones. One that was begun goes on where it was.
 
 from __future__ import annotations
 
+import json
 import math
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Final
 
 from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.agent.parts import AgentParts
@@ -23,20 +25,22 @@ from swe_rollout.agent.turn_reader import read_cut_turn, read_turn
 from swe_rollout.engine.base import TokenEngine
 from swe_rollout.engine.sglang.protocol import ContextOverflowError
 from swe_rollout.errors import UsageError
+from swe_rollout.integrations.strands.config import TurnSampling
 from swe_rollout.integrations.strands.exceptions import HistoryError
 from swe_rollout.integrations.strands.messages import NewMessages
-from swe_rollout.integrations.strands.sampling import TurnSampling
 from swe_rollout.spec.limits import Limits
 from swe_rollout.tokens.log import SegmentKind, TokenLog
 from swe_rollout.tokens.replay import Recording
 from swe_rollout.types.deadline import Deadline
 from swe_rollout.types.episode import EpisodeId
-from swe_rollout.types.turn import FinishReason, ToolCall
+from swe_rollout.types.turn import CallStatus, FinishReason, ToolCall
 
 _ANEW = "call reset() and start the episode again"
 _SHORT_CHARACTERS = 4096
 _SHORT_TOKENS = 512
 """Up to these sizes work takes a few milliseconds at worst and is done at once."""
+INVALID_CALL: Final = "invalid_tool_call"
+"""The name under which the agent sees a call that could not be read: no tool has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,3 +270,45 @@ class Conversation:
             cached_tokens=turn.cached_tokens,
             seconds=turn.engine_s,
         )
+
+
+def events_of(turn: SaidTurn) -> Iterator[dict[str, object]]:
+    """Yield the events of one message of the assistant."""
+    yield {"messageStart": {"role": "assistant"}}
+    yield from _block({}, {"text": turn.text})
+    for use, call in zip(turn.use_ids, turn.calls, strict=True):
+        name = call.name if call.status is CallStatus.OK else INVALID_CALL
+        start: dict[str, object] = {"toolUse": {"toolUseId": use, "name": name}}
+        yield from _block(start, {"toolUse": {"input": _input(call)}})
+    yield {"messageStop": {"stopReason": _stop_reason(turn)}}
+    yield {
+        "metadata": {
+            "usage": {
+                "inputTokens": turn.prompt_tokens,
+                "outputTokens": turn.completion_tokens,
+                "totalTokens": turn.prompt_tokens + turn.completion_tokens,
+                "cacheReadInputTokens": turn.cached_tokens,
+            },
+            "metrics": {"latencyMs": round(1e3 * turn.seconds)},
+        }
+    }
+
+
+def _block(start: dict[str, object], delta: dict[str, object]) -> Iterator[dict[str, object]]:
+    yield {"contentBlockStart": {"start": start}}
+    yield {"contentBlockDelta": {"delta": delta}}
+    yield {"contentBlockStop": {}}
+
+
+def _input(call: ToolCall) -> str:
+    if call.status is CallStatus.OK:
+        return json.dumps(call.arguments)
+    return json.dumps({"name": call.name, "raw": call.raw, "problem": call.problem})
+
+
+def _stop_reason(turn: SaidTurn) -> str:
+    match turn.finish:
+        case FinishReason.LENGTH:
+            return "max_tokens"
+        case _:
+            return "tool_use" if turn.calls else "end_turn"

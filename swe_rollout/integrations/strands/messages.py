@@ -10,13 +10,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 from swe_rollout.agent.policy_turns import encodable
 from swe_rollout.integrations.strands.exceptions import HistoryError, UnsupportedContentError
 
-if TYPE_CHECKING:
-    StrandsMessage = Mapping[str, object]
+StrandsMessage: TypeAlias = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,23 +7,42 @@ holds the tokens of one episode.
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar, Unpack, cast
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, TypeVar, Unpack, cast
 from weakref import WeakSet
 
 from pydantic import BaseModel
 from strands.models import Model
+from strands.types.exceptions import ContextWindowOverflowException, ModelThrottledException
 
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.engine.base import TokenEngine
-from swe_rollout.errors import UsageError
-from swe_rollout.integrations.strands.calls import StrandsErrors, unless
+from swe_rollout.errors import EngineError, UnreachableError, UsageError
 from swe_rollout.integrations.strands.client import SGLangClient
-from swe_rollout.integrations.strands.config import SglangConfig, check_config, recording_of
-from swe_rollout.integrations.strands.conversation import Conversation, SaidTurn, TurnInput
-from swe_rollout.integrations.strands.events import events_of
-from swe_rollout.integrations.strands.loop import LoopHooks
+from swe_rollout.integrations.strands.config import (
+    SglangConfig,
+    check_config,
+    constrained,
+    read_object,
+    read_sampling,
+    recording_of,
+)
+from swe_rollout.integrations.strands.conversation import (
+    Conversation,
+    SaidTurn,
+    TurnInput,
+    events_of,
+)
+from swe_rollout.integrations.strands.exceptions import (
+    SGLangClientError,
+    SGLangContextLengthError,
+    SGLangThrottledError,
+    client_error,
+)
+from swe_rollout.integrations.strands.hooks import LoopHooks
 from swe_rollout.integrations.strands.messages import (
     LastTurn,
     StrandsMessage,
@@ -36,8 +55,6 @@ from swe_rollout.integrations.strands.renderers import (
     renderer_of,
 )
 from swe_rollout.integrations.strands.rollout import Rollout
-from swe_rollout.integrations.strands.sampling import read_sampling
-from swe_rollout.integrations.strands.structured import constrained, read_object
 from swe_rollout.integrations.strands.tool_parsers import ToolParser, get_tool_parser
 from swe_rollout.integrations.strands.tools import StrandsTool, read_tools
 from swe_rollout.tokens.log import TokenLog
@@ -48,7 +65,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from strands import Agent
 
+
 _Output = TypeVar("_Output", bound=BaseModel)
+_T = TypeVar("_T")
+_POLL_S: Final = 0.25
+"""Between looks at a signal of another thread."""
 
 
 class SglangModel(Model):  # type: ignore[misc] # untyped where Strands is not installed
@@ -250,3 +271,51 @@ class SglangModel(Model):  # type: ignore[misc] # untyped where Strands is not i
         if agent is not None and agent not in self._hooked:
             agent.hooks.add_hook(LoopHooks(self._problems))
             self._hooked.add(agent)
+
+
+class StrandsErrors:
+    """Turns an engine's errors into those that Strands and its users know."""
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: object
+    ) -> None:
+        match error:
+            case EngineError() | UnreachableError():
+                found = client_error(error)
+                found.__cause__ = error
+            case SGLangClientError():
+                found = error
+            case _:
+                return
+        match found:
+            case SGLangContextLengthError():
+                raise ContextWindowOverflowException(str(found)) from found
+            case SGLangThrottledError():
+                raise ModelThrottledException(str(found)) from found
+            case _ if found is not error:
+                raise found
+
+
+async def unless(signal: threading.Event | None, call: Coroutine[object, object, _T]) -> _T | None:
+    """Return the result of a call, or None once the signal is set: then the call is ended."""
+    if signal is None:
+        return await call
+    task = asyncio.ensure_future(call)
+    try:
+        while not task.done():
+            await asyncio.wait((task,), timeout=_POLL_S)
+            if signal.is_set() and not task.done():
+                return None
+        return task.result()
+    finally:
+        if not task.done():
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+SGLangModel = SglangModel
+"""Its name in strands-sglang."""

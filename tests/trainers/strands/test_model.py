@@ -36,7 +36,7 @@ from swe_rollout.integrations.strands import (
     UnsupportedContentError,
 )
 from swe_rollout.integrations.strands.config import SglangConfig
-from swe_rollout.integrations.strands.loop import UNWIND_AFTER
+from swe_rollout.integrations.strands.hooks import UNWIND_AFTER
 from swe_rollout.types.turn import FinishReason
 from trainers.strands.agents import Scene
 from trainers.strands.policies import Part, SayingEngine, call, renderer

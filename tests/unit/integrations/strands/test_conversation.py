@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from swe_rollout.engine.sglang import protocol
 from swe_rollout.errors import UsageError
+from swe_rollout.integrations.strands.config import TurnSampling
 from swe_rollout.integrations.strands.conversation import Conversation, TurnInput
 from swe_rollout.integrations.strands.exceptions import HistoryError
 from swe_rollout.integrations.strands.messages import NewMessages
-from swe_rollout.integrations.strands.sampling import TurnSampling
 from swe_rollout.integrations.strands.tools import read_tools
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.tokens.replay import Recording

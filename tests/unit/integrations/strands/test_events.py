@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import json
 
-from swe_rollout.integrations.strands.conversation import SaidTurn
-from swe_rollout.integrations.strands.events import INVALID_CALL, events_of
+from swe_rollout.integrations.strands.conversation import INVALID_CALL, SaidTurn, events_of
 from swe_rollout.types.turn import CallStatus, FinishReason, ToolCall
 
 GOOD = ToolCall(CallStatus.OK, "…", "bash", {"command": "é"})

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from swe_rollout.errors import UsageError
-from swe_rollout.integrations.strands.sampling import read_sampling
+from swe_rollout.integrations.strands.config import read_sampling
 from swe_rollout.spec.policy import Sampling
 from trainers.strands.policies import renderer
 

@@ -7,9 +7,8 @@ import json
 import pytest
 from pydantic import BaseModel
 
+from swe_rollout.integrations.strands.config import TurnSampling, constrained, read_object
 from swe_rollout.integrations.strands.exceptions import SGLangDecodingError
-from swe_rollout.integrations.strands.sampling import TurnSampling
-from swe_rollout.integrations.strands.structured import constrained, read_object
 from swe_rollout.spec.policy import Sampling
 
 
