@@ -28,6 +28,6 @@ DATASETS: ExtensionPoint[DatasetSource] = ExtensionPoint(
     builtin={
         "swebench": "swe_rollout.datasets.swebench:load",
         "release_pairs": "swe_rollout.datasets.release_pairs:load",
-        "harbor": "swe_rollout.datasets.harbor:load",
+        "harbor": "swe_rollout.datasets.harbor_task:load",
     },
 )

@@ -5,19 +5,21 @@ What can't be honoured is a problem of the task, never left out: a grade would m
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import posixpath
 import re
 import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from swe_rollout.datasets.harbor_files import CONFIG, TaskFolder
-from swe_rollout.datasets.source import is_instance_id
-from swe_rollout.errors import Problem
+from swe_rollout.datasets.harbor_files import CONFIG, TaskFolder, read_tasks
+from swe_rollout.datasets.source import AT_A_TIME, is_instance_id
+from swe_rollout.errors import DatasetError, Problem
 from swe_rollout.types.instance import Evaluation, FolderTask, Instance, Rule, TaskFile
 
 DEFAULT_WORKDIR = "/app"
@@ -26,7 +28,6 @@ _MAX_TIMEOUT_S = 86_400.0
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FROM = re.compile(r"^\s*FROM\s", re.IGNORECASE | re.MULTILINE)
 _WORKDIR = re.compile(r"^\s*WORKDIR\s+(.+?)\s*$", re.IGNORECASE | re.MULTILINE)
-
 Timeout = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Environment = dict[str, str]
 
@@ -231,3 +232,29 @@ def _files(
         for name, file in sorted(task.files.items())
         if name.startswith(folder)
     )
+
+
+async def load(
+    uri: str, *, base_dir: Path, image: str = "", keep: Sequence[str] = ()
+) -> tuple[Instance | Problem, ...]:
+    """Return an instance for each task, or the problem in its place, sorted by name.
+
+    `uri` is a task's folder, a folder of tasks, or a tar archive of either: a path, `file://` or
+    `s3://` (archives only). `image` names the images of tasks that name none; `{name}` in it is the
+    task's. Of the agent's changes those in the workdir, in the task's artifacts and in the absolute
+    paths `keep` are graded. Raises DatasetError when there is no task at all.
+    """
+    refused = [path for path in keep if not path.startswith("/") or path.strip("/") == ""]
+    if refused:
+        problems = [Problem("dataset", "keep", f"{path!r} is no absolute path") for path in refused]
+        raise DatasetError("`keep` takes absolute paths below /", problems)
+    tasks = await read_tasks(uri, base_dir=base_dir)
+    results: list[Instance | Problem] = []
+    for number, task in enumerate(tasks):
+        if number % AT_A_TIME == 0:
+            await asyncio.sleep(0)
+        if not isinstance(task, Problem):
+            results.append(instance_of(task, image=image, keep=keep))
+        else:
+            results.append(task)
+    return tuple(results)

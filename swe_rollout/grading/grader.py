@@ -31,8 +31,8 @@ from swe_rollout.grading.parsers.base import NamedLogParser
 from swe_rollout.grading.proof import TWIN_PARTS, Proof, Proofs, shown, suspicions
 from swe_rollout.grading.reward_file import FolderRun
 from swe_rollout.grading.run import Run, RunResult, without_tests
-from swe_rollout.grading.solution import solve
 from swe_rollout.grading.twins import Twin
+from swe_rollout.grading.working_tree import solve
 from swe_rollout.sandbox import repository
 from swe_rollout.sandbox.base import Role, Sandbox, SandboxProvider, SandboxRequest
 from swe_rollout.sandbox.repository import Patch

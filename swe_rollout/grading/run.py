@@ -15,9 +15,8 @@ from swe_rollout.grading import official as official_script
 from swe_rollout.grading.junit import Case
 from swe_rollout.grading.parsers.base import NamedLogParser
 from swe_rollout.grading.program import program
-from swe_rollout.grading.test_files import mutated_patch
 from swe_rollout.grading.twins import TestFile, Twin
-from swe_rollout.grading.working_tree import AppliedPatch, WorkingTree
+from swe_rollout.grading.working_tree import AppliedPatch, WorkingTree, mutated_patch
 from swe_rollout.sandbox import repository
 from swe_rollout.sandbox.base import ExecResult, Sandbox
 from swe_rollout.sandbox.patch_text import touched_paths

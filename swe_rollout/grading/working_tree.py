@@ -6,23 +6,27 @@ What a patch does to keep them out, or to steer them, is refused or undone. Used
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+import difflib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from typing import Final
 
-from swe_rollout.errors import GraderError, TaskError
+from swe_rollout.errors import GraderError, SandboxError, TaskError
 from swe_rollout.grading import integrity, steering
 from swe_rollout.grading.program import program
-from swe_rollout.grading.test_files import read_test_files
-from swe_rollout.grading.twins import TestFile, other_files
-from swe_rollout.sandbox import repository
+from swe_rollout.grading.twins import TestFile, Twin, other_files
+from swe_rollout.sandbox import folders, repository, workspace
 from swe_rollout.sandbox.base import Sandbox
-from swe_rollout.sandbox.patch_text import touched_paths
-from swe_rollout.types.instance import Instance
+from swe_rollout.sandbox.patch_text import file_diffs, touched_paths
+from swe_rollout.sandbox.repository import Patch
+from swe_rollout.types.instance import FolderTask, Instance
 
 _DOES_NOT_APPLY = 60
 _PATCH_IN_THE_WAY = 61
 _MAX_PATHS_BYTES = 8 << 20
+_MOST_FILES: Final = 50
+_LARGEST_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,3 +190,71 @@ def _bad_test_patch(instance: Instance, why: str) -> TaskError:
 
 def _script(name: str) -> str:
     return (files("swe_rollout.grading") / "scripts" / name).read_text()
+
+
+async def solve(sandbox: Sandbox, task: FolderTask) -> Patch:
+    """Return the changes of the task's solution in a fresh sandbox; empty without a solution.
+
+    A solution that fails has changed what it has changed: the tests judge that. Raises TaskError
+    when it does not end in its time.
+    """
+    base = await folders.prepare(sandbox, task)
+    if not task.solve:
+        return Patch()
+    await folders.lay_out(sandbox, task.solution)
+    result = await sandbox.exec(task.solve, timeout_s=task.solve_timeout_s)
+    if result.timed_out:
+        raise TaskError(
+            "the task's solution does not end",
+            why=f"it was ended after {task.solve_timeout_s:g} s",
+            fix="give it more time ([solution] timeout_sec), or leave the task out",
+            retryable=False,
+        )
+    await folders.remove(sandbox, folders.SOLUTION)
+    return await workspace.diff(sandbox, base)
+
+
+async def read_test_files(
+    sandbox: Sandbox, base: str, paths: Sequence[str]
+) -> tuple[TestFile, ...]:
+    """Read the Python files among `paths`, and what `base` has there; large ones are left out."""
+    found = []
+    for path in [path for path in paths if path.endswith(".py")][:_MOST_FILES]:
+        was = await sandbox.exec(
+            ["git", "cat-file", "blob", f"{base}:{path}"], max_output=_LARGEST_BYTES
+        )
+        try:
+            data = await sandbox.read_file(path, max_bytes=_LARGEST_BYTES)
+            found.append(TestFile(path, data.decode(), was.stdout.decode() if was.ok else ""))
+        except (OSError, SandboxError, UnicodeDecodeError):
+            continue
+    return tuple(found)
+
+
+def mutated_patch(test_patch: str, twin: Twin) -> str:
+    """Return the test patch with the twin's files in place of its own."""
+    parts = []
+    todo = dict(twin.files)
+    for part in file_diffs(test_patch.encode()):
+        path = next((path for path in part.paths if path in twin.files), None)
+        if path is None:
+            parts.append(part.data.decode())
+        else:
+            parts.append(_diff(path, twin.bases.get(path, ""), todo.pop(path)))
+    parts += [_diff(path, twin.bases.get(path, ""), text) for path, text in todo.items()]
+    return "".join(parts)
+
+
+def _diff(path: str, old: str, new: str) -> str:
+    """Return the diff of one file, in git's form."""
+    lines = difflib.unified_diff(
+        old.splitlines(keepends=True),
+        new.splitlines(keepends=True),
+        f"a/{path}" if old else "/dev/null",
+        f"b/{path}",
+    )
+    body = "".join(
+        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
+    )
+    head = f"diff --git a/{path} b/{path}\n" + ("" if old else "new file mode 100644\n")
+    return head + body

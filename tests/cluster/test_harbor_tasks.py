@@ -9,7 +9,7 @@ import pytest
 
 from cluster.needs import BASE, CLUSTER, KUBECONFIG
 from harbor_parts import TASKS
-from swe_rollout.datasets.harbor import load
+from swe_rollout.datasets.harbor_task import load
 from swe_rollout.grading.grader import Grader
 from swe_rollout.grading.validate import validate
 from swe_rollout.sandbox.pods.provider import PodProvider

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from swe_rollout.engine.base import EngineInfo
 from swe_rollout.engine.chat.base import AssistantMessage, ChatEngine, ChatRequest, ChatResponse
-from swe_rollout.engine.chat.decoding import checked_calls
+from swe_rollout.engine.chat.errors import checked_calls
 from swe_rollout.engine.sglang.protocol import InvalidAnswerError
 from swe_rollout.errors import EngineError, boundary
 from swe_rollout.extension import ExtensionPoint

@@ -22,8 +22,7 @@ from swe_rollout.engine.chat.base import (
     ToolResults,
     UserMessage,
 )
-from swe_rollout.engine.chat.decoding import Tokens, checked_calls, decode
-from swe_rollout.engine.chat.errors import finish_reason
+from swe_rollout.engine.chat.errors import Tokens, checked_calls, decode, finish_reason
 from swe_rollout.engine.sglang.protocol import InvalidAnswerError
 from swe_rollout.types.turn import FinishReason
 

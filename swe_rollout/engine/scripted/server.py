@@ -8,18 +8,20 @@ generations for one request.
 from __future__ import annotations
 
 import asyncio
+import base64
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 from aiohttp import web
 from pydantic import ValidationError
 
 from swe_rollout.engine.base import GenerateRequest, TokenEngine
 from swe_rollout.engine.scripted.control import ScriptedControl, json_response, validation_error
-from swe_rollout.engine.scripted.replay import RequestedReplay, replay_meta
 from swe_rollout.engine.sglang import protocol
 from swe_rollout.errors import EpisodeError
 from swe_rollout.spec.policy import Sampling
@@ -27,7 +29,12 @@ from swe_rollout.tokens.log import InputIds
 from swe_rollout.tokens.replay import ExpertShape
 from swe_rollout.types.turn import FinishReason, Generation, WeightSpan
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
 _BODY_BYTES = 256 * 2**20
+EXPERTS = 128
 
 
 class _SamplingParams(protocol.SamplingParams, frozen=True, forbid_unknown_fields=True):
@@ -283,3 +290,47 @@ def _message(text: str) -> object:
 
 async def _alive(_: web.Request) -> web.Response:
     return web.Response()
+
+
+class RequestedReplay(msgspec.Struct, frozen=True):
+    """The request fields that ask for replay data, as the server decodes them."""
+
+    logprob_start_len: int = -1
+    return_routed_experts: bool = False
+    routed_experts_start_len: int = 0
+    return_sampling_mask: bool = False
+
+
+def experts_of(ids: Sequence[int], shape: ExpertShape) -> NDArray[np.int32]:
+    """Return int32 `[len(ids), layers, topk]`: the experts that each id is routed to."""
+    each = np.arange(shape.layers * shape.topk, dtype=np.int32).reshape(shape.layers, shape.topk)
+    return (np.asarray(ids, dtype=np.int32)[:, None, None] + each) % np.int32(EXPERTS)
+
+
+def prompt_logprob(token_id: int) -> float:
+    """Return the logprob of a prompt id."""
+    return -(token_id % 64) / 8
+
+
+def replay_meta(
+    requested: RequestedReplay,
+    prompt: Sequence[int],
+    output: Sequence[int],
+    experts: ExpertShape | None,
+) -> dict[str, object]:
+    """Return the requested keys of `meta_info`; `experts` is the server's own setting."""
+    meta: dict[str, object] = {}
+    if requested.logprob_start_len >= 0:
+        returned = prompt[requested.logprob_start_len :]
+        meta["input_token_logprobs"] = [
+            [prompt_logprob(token_id) if position else None, token_id, None]
+            for position, token_id in enumerate(returned)
+        ]
+    if requested.return_routed_experts and experts is not None:
+        rows = experts_of([*prompt, *output][:-1], experts)[requested.routed_experts_start_len :]
+        meta["routed_experts"] = base64.b64encode(rows.tobytes()).decode()
+    if requested.return_sampling_mask:
+        meta["output_token_sampling_mask"] = [[token_id] for token_id in output]
+        meta["output_token_sampling_logprobs"] = [0.0] * len(output)
+        meta["output_token_sampling_mask_length"] = len(output)
+    return meta

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from swe_rollout.engine.transformers.model import LocalModel
-from swe_rollout.engine.transformers.sampling import log_softmax
+from swe_rollout.engine.transformers.scheduler import log_softmax
 from swe_rollout.testing.ratio import Logits
 from swe_rollout.testing.tiny import tokenizer_path
 

@@ -13,7 +13,7 @@ from hydra import compose, initialize_config_module
 from verl.protocol import DataProto
 from verl.workers.rollout.replica import TokenOutput
 
-from swe_rollout.engine.transformers.sampling import log_softmax
+from swe_rollout.engine.transformers.scheduler import log_softmax
 from unit.integrations.rollouts import (
     BROKEN,
     PARALLEL,

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from harbor_parts import TASKS
 from swe_rollout.datasets import harbor_files
-from swe_rollout.datasets.harbor import load
 from swe_rollout.datasets.harbor_files import PlainFile, TaskFolder
-from swe_rollout.datasets.harbor_task import instance_of, workdir_of
+from swe_rollout.datasets.harbor_task import instance_of, load, workdir_of
 from swe_rollout.errors import DatasetError, Problem
 from swe_rollout.types.instance import Instance, Rule
 

@@ -18,7 +18,7 @@ from rollout_dev.fileless import FilelessSandbox
 from swe_rollout.agent.encoding import Scaffold
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
-from swe_rollout.engine.transformers.sampling import log_softmax
+from swe_rollout.engine.transformers.scheduler import log_softmax
 from swe_rollout.errors import SandboxError
 from swe_rollout.grading.rewards import RewardInput
 from swe_rollout.sandbox.base import (

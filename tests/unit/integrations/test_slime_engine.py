@@ -14,8 +14,7 @@ import pytest
 from aiohttp import web
 
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
-from swe_rollout.engine.scripted.replay import experts_of
-from swe_rollout.engine.scripted.server import ServerOptions, make_app
+from swe_rollout.engine.scripted.server import ServerOptions, experts_of, make_app
 from swe_rollout.integrations import slime
 from swe_rollout.integrations.held import let_go
 from swe_rollout.testing.tiny import tokenizer_path

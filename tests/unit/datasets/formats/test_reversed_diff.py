@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swe_rollout.datasets.formats.reversed_diff import reversed_diff
+from swe_rollout.datasets.formats.swe_smith import reversed_diff
 
 ENVIRONMENT = os.environ | {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
 

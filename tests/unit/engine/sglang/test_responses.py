@@ -13,8 +13,7 @@ import pytest
 
 from checkout import SHARED
 from swe_rollout.engine.base import GenerateRequest
-from swe_rollout.engine.scripted.replay import experts_of, prompt_logprob
-from swe_rollout.engine.scripted.server import ServerOptions
+from swe_rollout.engine.scripted.server import ServerOptions, experts_of, prompt_logprob
 from swe_rollout.engine.sglang import protocol
 from swe_rollout.engine.sglang.responses import decode_response
 from swe_rollout.errors import InternalError

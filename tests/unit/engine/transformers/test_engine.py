@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.engine.sglang.protocol import BadRequestError, ContextOverflowError
 from swe_rollout.engine.transformers.engine import TransformersEngine
-from swe_rollout.engine.transformers.sampling import log_softmax
-from swe_rollout.engine.transformers.scheduler import PREFILL_TOKENS
+from swe_rollout.engine.transformers.scheduler import PREFILL_TOKENS, log_softmax
 from swe_rollout.errors import EngineError, UnreachableError
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.testing.extensions.engines import EngineContract

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from swe_rollout.engine.transformers.sampling import LogitsError, TokenSampler, log_softmax
+from swe_rollout.engine.transformers.scheduler import LogitsError, TokenSampler, log_softmax
 from swe_rollout.spec.policy import Sampling
 
 LOGITS = np.log(np.array([0.5, 0.25, 0.15, 0.1], dtype=np.float32))

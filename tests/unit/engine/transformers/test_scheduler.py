@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swe_rollout.engine.transformers.engine import TransformersEngine
-from swe_rollout.engine.transformers.sampling import TokenSampler
+from swe_rollout.engine.transformers.scheduler import TokenSampler
 from swe_rollout.spec.policy import Sampling
 from unit.engine.transformers.test_engine import ArithmeticModel, logits_after, request
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from swe_rollout.sandbox.local.relocation import relocate
+from swe_rollout.sandbox.local.plain import relocate
 
 
 def test_scripts_and_editable_installs_are_corrected_and_nothing_else(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.base import ExecResult
 from swe_rollout.sandbox.session.client import SupervisorClient
 from swe_rollout.sandbox.session.frames import RequestKind
-from swe_rollout.sandbox.session.snapshots import SessionSnapshots
+from swe_rollout.sandbox.session.session import SessionSnapshots
 from swe_rollout.sandbox.session.walk import Walk
 
 _TRACK, _CHANGES, _RESTORE = RequestKind.TRACK, RequestKind.CHANGES, RequestKind.RESTORE
