@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Annotated, TypeAlias, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from swe_rollout.datasets.official_parsers import PARSERS, parser_of
@@ -192,10 +192,25 @@ Workdir = Annotated[Text, AfterValidator(_workdir)]
 Version = Annotated[str, BeforeValidator(lambda value: str(value)[:_MAX_REPO])]
 
 
+Seconds = Annotated[float, Field(gt=0, le=86_400, strict=False)]
+"""The time that a row's tests may take, at most a day."""
+
+
 class RowModel(BaseModel):
     """What the rows of a format hold; other columns are ignored."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
+
+
+class TaskRow(RowModel):
+    """A row with the columns of SWE-bench that most later formats have too."""
+
+    instance_id: InstanceId
+    repo: Repo
+    base_commit: Commit
+    problem_statement: Statement
+    test_patch: Diff
+    patch: Diff = ""
 
 
 RowT = TypeVar("RowT", bound=RowModel)

@@ -6,7 +6,7 @@ generation: the row names them (`image, eval_script, log_parser, eval_type`).
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -14,14 +14,10 @@ from swe_rollout.datasets import projects
 from swe_rollout.datasets.row_fields import (
     Columns,
     Commands,
-    Commit,
-    Diff,
     Fault,
     Image,
-    InstanceId,
-    Repo,
-    RowModel,
-    Statement,
+    Seconds,
+    TaskRow,
     TestIds,
     Text,
     Version,
@@ -36,15 +32,9 @@ from swe_rollout.errors import Problem
 from swe_rollout.types.instance import Evaluation, Expected, Instance, Rule
 
 
-class SwebenchRow(RowModel):
+class SwebenchRow(TaskRow):
     """A row of either generation, and the columns that users' own rows may add."""
 
-    instance_id: InstanceId
-    repo: Repo
-    base_commit: Commit
-    problem_statement: Statement
-    test_patch: Diff
-    patch: Diff = ""
     fail_to_pass: TestIds = Field(alias="FAIL_TO_PASS")
     pass_to_pass: TestIds = Field(alias="PASS_TO_PASS")
     version: Version = ""
@@ -61,7 +51,7 @@ class SwebenchRow(RowModel):
 
     # Own rows.
     test_cmd: Commands | None = None
-    test_timeout_s: Annotated[float, Field(gt=0, le=86_400, strict=False)] = 1800.0
+    test_timeout_s: Seconds = 1800.0
     workdir: Workdir = "/testbed"
     allow_internet: bool | None = None
 

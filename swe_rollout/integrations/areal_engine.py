@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
+from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.errors import UsageError
-from swe_rollout.integrations.engine_answer import generation_of
+from swe_rollout.integrations.engine_answer import TrainerEngine, generation_of
 from swe_rollout.integrations.needed import needed
 from swe_rollout.types.turn import Generation
 
@@ -21,25 +21,18 @@ _ALL = 100_000_000
 """AReaL's `top_k` for the whole vocabulary."""
 
 
-class ArealEngine(TokenEngine):
+class ArealEngine(TrainerEngine):
     """Token ids in, sampled ids out, over `InferenceEngine.agenerate`: a version for each token."""
 
     def __init__(
         self, engine: InferenceEngine, tokenizer: str, *, context_tokens: int | None = None
     ) -> None:
         """`tokenizer` is a folder or a name on the hub."""
+        super().__init__(tokenizer, context_tokens=context_tokens)
         self._engine = engine
-        self._tokenizer = tokenizer
-        self._context_tokens = context_tokens
 
-    async def info(self) -> EngineInfo:
-        return EngineInfo(
-            model=self._tokenizer,
-            context_tokens=self._context_tokens,
-            vocab_size=None,
-            weight_version=str(self._engine.get_version()),
-            tokenizer=self._tokenizer,
-        )
+    def weight_version(self) -> str:
+        return str(self._engine.get_version())
 
     async def generate(self, request: GenerateRequest) -> Generation:
         sampling = request.sampling
@@ -69,6 +62,3 @@ class ArealEngine(TokenEngine):
             answer.stop_reason,
             [str(version) for version in answer.output_versions],
         )
-
-    async def aclose(self) -> None:
-        """Do nothing: the trainer closes its engine."""

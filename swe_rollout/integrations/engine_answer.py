@@ -1,11 +1,11 @@
-"""What a trainer's own engine answered, as a `Generation`. Nothing is repaired."""
+"""TrainerEngine: the frame of an engine that a trainer owns. Its answers are not repaired."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
 
-from swe_rollout.engine.base import GenerateRequest
+from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.errors import EngineError
 from swe_rollout.types.turn import FinishReason, Generation, WeightSpan
 
@@ -15,6 +15,31 @@ _FINISHED = {
     "length": FinishReason.LENGTH,
     "abort": FinishReason.ABORT,
 }
+
+
+class TrainerEngine(TokenEngine):
+    """Token ids in, sampled ids out, over the engine of a trainer, which opens and closes it."""
+
+    def __init__(self, tokenizer: str, *, context_tokens: int | None = None) -> None:
+        """`tokenizer` is that of the engine's model: a folder or a name on the hub."""
+        self._tokenizer = tokenizer
+        self._context_tokens = context_tokens
+
+    def weight_version(self) -> str | None:
+        """Return the version of the weights that sample now; None where nobody says it."""
+        return None
+
+    async def info(self) -> EngineInfo:
+        return EngineInfo(
+            model=self._tokenizer,
+            context_tokens=self._context_tokens,
+            vocab_size=None,
+            weight_version=self.weight_version(),
+            tokenizer=self._tokenizer,
+        )
+
+    async def aclose(self) -> None:
+        """Do nothing: the trainer closes its engine."""
 
 
 def generation_of(

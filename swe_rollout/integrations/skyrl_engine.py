@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
-from swe_rollout.integrations.engine_answer import generation_of
+from swe_rollout.engine.base import GenerateRequest
+from swe_rollout.integrations.engine_answer import TrainerEngine, generation_of
 from swe_rollout.types.turn import Generation
 
 if TYPE_CHECKING:
     from skyrl.backends.skyrl_train.inference_servers.base import InferenceEngineInterface
 
 
-class SkyRLEngine(TokenEngine):
+class SkyRLEngine(TrainerEngine):
     """Token ids in, sampled ids out, over `InferenceEngineInterface.generate`.
 
     SkyRL does not say which weights sampled a token. A call during which `version` changes is
@@ -29,19 +29,12 @@ class SkyRLEngine(TokenEngine):
         version: Callable[[], str] | None = None,
     ) -> None:
         """`tokenizer` is a folder or a name on the hub: `trainer.policy.model.path`."""
+        super().__init__(tokenizer, context_tokens=context_tokens)
         self._client = client
-        self._tokenizer = tokenizer
-        self._context_tokens = context_tokens
         self._version = version
 
-    async def info(self) -> EngineInfo:
-        return EngineInfo(
-            model=self._tokenizer,
-            context_tokens=self._context_tokens,
-            vocab_size=None,
-            weight_version=None if self._version is None else self._version(),
-            tokenizer=self._tokenizer,
-        )
+    def weight_version(self) -> str | None:
+        return None if self._version is None else self._version()
 
     async def generate(self, request: GenerateRequest) -> Generation:
         sampling = request.sampling
@@ -64,10 +57,8 @@ class SkyRLEngine(TokenEngine):
             }
         )
         (ids,), logprobs = answer["response_ids"], answer["response_logprobs"]
-        version = () if self._version is None else (self._version(),) * len(ids)
+        version = self.weight_version()
+        versions = () if version is None else (version,) * len(ids)
         return generation_of(
-            request, ids, logprobs and logprobs[0], answer["stop_reasons"][0], version
+            request, ids, logprobs and logprobs[0], answer["stop_reasons"][0], versions
         )
-
-    async def aclose(self) -> None:
-        """Do nothing: the trainer closes its engines."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
+from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.errors import UsageError
-from swe_rollout.integrations.engine_answer import generation_of
+from swe_rollout.integrations.engine_answer import TrainerEngine, generation_of
 from swe_rollout.integrations.needed import needed
 from swe_rollout.types.turn import Generation
 
@@ -12,7 +12,7 @@ with needed("tinker"):
     import tinker
 
 
-class TinkerEngine(TokenEngine):
+class TinkerEngine(TrainerEngine):
     """Token ids in, sampled ids out, over a `SamplingClient`.
 
     A sampling client has the weights of one step. `serve` takes the next one: turns that are being
@@ -28,22 +28,15 @@ class TinkerEngine(TokenEngine):
         context_tokens: int | None = None,
     ) -> None:
         """`tokenizer` is a folder or a name on the hub: that of the base model."""
+        super().__init__(tokenizer, context_tokens=context_tokens)
         self._served = (client, str(version))
-        self._tokenizer = tokenizer
-        self._context_tokens = context_tokens
 
     def serve(self, client: tinker.SamplingClient, version: int) -> None:
         """Sample from another client from now on."""
         self._served = (client, str(version))
 
-    async def info(self) -> EngineInfo:
-        return EngineInfo(
-            model=self._tokenizer,
-            context_tokens=self._context_tokens,
-            vocab_size=None,
-            weight_version=self._served[1],
-            tokenizer=self._tokenizer,
-        )
+    def weight_version(self) -> str:
+        return self._served[1]
 
     async def generate(self, request: GenerateRequest) -> Generation:
         sampling, (client, version) = request.sampling, self._served
@@ -69,6 +62,3 @@ class TinkerEngine(TokenEngine):
         return generation_of(
             request, ids, sequence.logprobs, sequence.stop_reason, [version] * len(ids)
         )
-
-    async def aclose(self) -> None:
-        """Do nothing: the trainer owns the client."""

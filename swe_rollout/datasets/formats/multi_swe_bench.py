@@ -21,6 +21,7 @@ from swe_rollout.datasets.row_fields import (
     InstanceId,
     Repo,
     RowModel,
+    Seconds,
     Statement,
     Text,
     checked,
@@ -113,7 +114,7 @@ class MultiSweRow(RowModel):
     instance_id: InstanceId | None = None
     image_name: Image | None = None
     log_parser: Text | None = None
-    test_timeout_s: Annotated[float, Field(gt=0, le=86_400, strict=False)] = 1800.0
+    test_timeout_s: Seconds = 1800.0
 
 
 def instance(row: Row, columns: Columns) -> Instance | Problem:

@@ -16,14 +16,11 @@ from swe_rollout.datasets.formats.scripts import here_document
 from swe_rollout.datasets.row_fields import (
     Columns,
     Commands,
-    Commit,
     Diff,
     Fault,
     Image,
-    InstanceId,
-    Repo,
-    RowModel,
-    Statement,
+    Seconds,
+    TaskRow,
     TestIds,
     Text,
     Workdir,
@@ -46,15 +43,10 @@ print(json.dumps(parser(open(sys.argv[1], encoding="utf-8", errors="replace").re
 _OptionalCommands = Annotated[Commands | None, BeforeValidator(lambda value: value or None)]
 
 
-class LiveRow(RowModel):
+class LiveRow(TaskRow):
     """A row of SWE-bench-Live."""
 
-    instance_id: InstanceId
-    repo: Repo
-    base_commit: Commit
-    problem_statement: Statement
     test_patch: Diff = ""
-    patch: Diff = ""
     fail_to_pass: TestIds = Field((), alias="FAIL_TO_PASS")
     pass_to_pass: TestIds = Field((), alias="PASS_TO_PASS")
     rebuild_cmds: _OptionalCommands = None
@@ -65,7 +57,7 @@ class LiveRow(RowModel):
     docker_image: Image | None = None
     image_name: Image | None = None
     workdir: Workdir = "/testbed"
-    test_timeout_s: Annotated[float, Field(gt=0, le=86_400, strict=False)] = 9000.0
+    test_timeout_s: Seconds = 9000.0
 
 
 def instance(row: Row, columns: Columns) -> Instance | Problem:

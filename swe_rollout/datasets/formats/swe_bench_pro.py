@@ -8,21 +8,17 @@ from __future__ import annotations
 
 import re
 import shlex
-from typing import Annotated, Final
+from typing import Final
 
 from pydantic import AliasChoices, Field
 
 from swe_rollout.datasets.formats.scripts import here_document
 from swe_rollout.datasets.row_fields import (
     Columns,
-    Commit,
-    Diff,
     Fault,
     Image,
-    InstanceId,
-    Repo,
-    RowModel,
-    Statement,
+    Seconds,
+    TaskRow,
     TestIds,
     Text,
     checked,
@@ -42,15 +38,9 @@ _WHOLE_NAME: Final = (
 _HOW: Final = "join it from the dataset's run_scripts (docs/how-to/datasets.md)"
 
 
-class ProRow(RowModel):
+class ProRow(TaskRow):
     """A row of SWE-bench-Pro and the two files that belong to it."""
 
-    instance_id: InstanceId
-    repo: Repo
-    base_commit: Commit
-    problem_statement: Statement
-    test_patch: Diff
-    patch: Diff = ""
     fail_to_pass: TestIds = Field(
         validation_alias=AliasChoices("fail_to_pass", "FAIL_TO_PASS"), min_length=1
     )
@@ -62,7 +52,7 @@ class ProRow(RowModel):
     parser_script: Text = ""
     requirements: Text = ""
     interface: Text = ""
-    test_timeout_s: Annotated[float, Field(gt=0, le=86_400, strict=False)] = 3600.0
+    test_timeout_s: Seconds = 3600.0
 
 
 _READ: Final = ("fail_to_pass", "pass_to_pass", "FAIL_TO_PASS", "PASS_TO_PASS")

@@ -11,14 +11,11 @@ from swe_rollout.datasets import projects
 from swe_rollout.datasets.row_fields import (
     Columns,
     Commands,
-    Commit,
-    Diff,
     Fault,
     Image,
-    InstanceId,
-    Repo,
     RowModel,
-    Statement,
+    Seconds,
+    TaskRow,
     TestIds,
     Text,
     checked,
@@ -46,21 +43,15 @@ class InstallConfig(RowModel):
     install: Annotated[Commands | None, BeforeValidator(lambda value: value or None)] = None
 
 
-class RebenchRow(RowModel):
+class RebenchRow(TaskRow):
     """A row of either version."""
 
-    instance_id: InstanceId
-    repo: Repo
-    base_commit: Commit
-    problem_statement: Statement
-    test_patch: Diff
-    patch: Diff = ""
     fail_to_pass: TestIds = Field(alias="FAIL_TO_PASS", min_length=1)
     pass_to_pass: TestIds = Field(alias="PASS_TO_PASS")
     install_config: Annotated[InstallConfig, BeforeValidator(json_value)]
     image_name: Image | None = None
     docker_image: Image | None = None
-    test_timeout_s: Annotated[float, Field(gt=0, le=86_400, strict=False)] = 1800.0
+    test_timeout_s: Seconds = 1800.0
 
 
 def instance(row: Row, columns: Columns) -> Instance | Problem:

@@ -24,6 +24,7 @@ from swe_rollout.datasets.row_fields import (
     InstanceId,
     Repo,
     RowModel,
+    Seconds,
     Statement,
     TestIds,
     Text,
@@ -73,7 +74,7 @@ class SmithRow(RowModel):
     image_name: Image | None = None
     log_parser: Text = "swesmith"
     test_cmd: Commands | None = None
-    test_timeout_s: Annotated[float, Field(gt=0, le=86_400, strict=False)] = 600.0
+    test_timeout_s: Seconds = 600.0
 
 
 def instance(row: Row, columns: Columns) -> Instance | Problem:
