@@ -8,11 +8,15 @@ import pytest
 import pytest_asyncio
 
 from cluster.needs import CLUSTER, KUBECONFIG
-from rollout_dev.conformance.attacks.attack import Attack
-from rollout_dev.conformance.attacks.diffs import DIFF_ATTACKS, DiffAttack
-from rollout_dev.conformance.attacks.grading import PATCH_ATTACKS, PatchAttack
+from rollout_dev.conformance.attacks.attack import (
+    DIFF_ATTACKS,
+    PATCH_ATTACKS,
+    SUPERVISOR_ATTACKS,
+    Attack,
+    DiffAttack,
+    PatchAttack,
+)
 from rollout_dev.conformance.attacks.sites import Site, pod_site
-from rollout_dev.conformance.attacks.supervisor import SUPERVISOR_ATTACKS
 from rollout_dev.conformance.attacks.trials import diff_trial, patch_trial, script_trial
 
 pytestmark = [*CLUSTER, pytest.mark.asyncio(loop_scope="module"), pytest.mark.threat(point=30)]

@@ -6,11 +6,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from rollout_dev.conformance.attacks.attack import Attack
-from rollout_dev.conformance.attacks.diffs import DIFF_ATTACKS, DiffAttack
-from rollout_dev.conformance.attacks.grading import PATCH_ATTACKS, PatchAttack
+from rollout_dev.conformance.attacks.attack import (
+    DIFF_ATTACKS,
+    PATCH_ATTACKS,
+    SUPERVISOR_ATTACKS,
+    Attack,
+    DiffAttack,
+    PatchAttack,
+)
 from rollout_dev.conformance.attacks.sites import Site, local_site
-from rollout_dev.conformance.attacks.supervisor import SUPERVISOR_ATTACKS
 from rollout_dev.conformance.attacks.trials import diff_trial, patch_trial, script_trial
 from swe_rollout.sandbox.local import bubblewrap
 

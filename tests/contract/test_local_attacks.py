@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rollout_dev.conformance.attacks.attack import Attack, Kind
-from rollout_dev.conformance.attacks.local import LOCAL_ATTACKS
+from rollout_dev.conformance.attacks.attack import LOCAL_ATTACKS, Attack, Kind
 from rollout_dev.conformance.attacks.local_scene import open_scene
 from swe_rollout.sandbox.local import bubblewrap, cgroups
 

@@ -7,11 +7,16 @@ them, and the rest is what it reads.
 from __future__ import annotations
 
 import asyncio
+import json
 import random
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import cache
+from pathlib import Path
 from typing import Final, TypeVar
+
+import msgspec
 
 _T = TypeVar("_T")
 CPU_S: Final = 10.0
@@ -55,6 +60,52 @@ class Surface:
     write: Callable[[random.Random], bytes] | None = None
     """Write an input that is accepted, where changed samples hardly ever are."""
     cpu_s: float = CPU_S
+
+
+class Described(msgspec.Struct, frozen=True):
+    """What `surfaces/surfaces.json` says of a surface."""
+
+    about: str
+    shape: str
+    has_head: bool = False
+    words: tuple[str, ...] = ()
+    samples: tuple[str, ...] = ()
+    """Inputs made by hand, before those that the surface finds or makes."""
+    cpu_s: float = CPU_S
+
+
+def described(name: str) -> Described:
+    """Return what the file says of a surface."""
+    return _all_described()[name]
+
+
+@cache
+def _all_described() -> dict[str, Described]:
+    file = Path(__file__).parent / "surfaces" / "surfaces.json"
+    return msgspec.convert(json.loads(file.read_text("utf-8")), dict[str, Described])
+
+
+def surface(
+    name: str,
+    run: Callable[[bytes], None],
+    *documented: type[Exception],
+    samples: Callable[[], Iterable[bytes]] = tuple,
+    write: Callable[[random.Random], bytes] | None = None,
+) -> Surface:
+    """Return a surface as it is described; `samples` returns further inputs."""
+    known = described(name)
+    return Surface(
+        name,
+        known.about,
+        lambda: [*(each.encode() for each in known.samples), *samples()],
+        run,
+        documented,
+        Shape[known.shape],
+        known.words,
+        has_head=known.has_head,
+        write=write,
+        cpu_s=known.cpu_s,
+    )
 
 
 def split_head(data: bytes) -> tuple[str, bytes]:

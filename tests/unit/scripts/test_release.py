@@ -34,6 +34,7 @@ def test_another_version_is_named_with_its_place(monkeypatch: pytest.MonkeyPatch
 
     assert [each.partition(":")[0] for each in found] == [
         "swe_rollout/__init__.py",
+        "sandbox_images/worker/Dockerfile",
         "charts/swe-rollout/Chart.yaml",
         "charts/swe-rollout/Chart.yaml (appVersion)",
     ]

@@ -14,19 +14,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rollout_dev.conformance.attacks.attack import Attack, Kind
-from rollout_dev.conformance.attacks.diffs import DIFF_ATTACKS, DiffAttack
-from rollout_dev.conformance.attacks.grading import PATCH_ATTACKS, PatchAttack
+from rollout_dev.conformance.attacks.attack import (
+    DIFF_ATTACKS,
+    LOCAL_ATTACKS,
+    PATCH_ATTACKS,
+    SUPERVISOR_ATTACKS,
+    Attack,
+    DiffAttack,
+    Kind,
+    PatchAttack,
+)
 from rollout_dev.conformance.attacks.league import run
-from rollout_dev.conformance.attacks.local import LOCAL_ATTACKS
 from rollout_dev.conformance.attacks.local_scene import open_scene
 from rollout_dev.conformance.attacks.sites import Site, local_site, pod_site
-from rollout_dev.conformance.attacks.supervisor import SUPERVISOR_ATTACKS
 from rollout_dev.conformance.attacks.trials import Trial, diff_trial, patch_trial, script_trial
 from rollout_dev.report import Report, Row, parser, silence_logs
 from swe_rollout.sandbox.local import bubblewrap
 
-_EVERYWHERE: Final = (*SUPERVISOR_ATTACKS, *DIFF_ATTACKS, *PATCH_ATTACKS)
+_EVERYWHERE: Final[tuple[Attack | DiffAttack | PatchAttack, ...]] = (
+    *SUPERVISOR_ATTACKS,
+    *DIFF_ATTACKS,
+    *PATCH_ATTACKS,
+)
 
 
 @dataclass(frozen=True, slots=True)

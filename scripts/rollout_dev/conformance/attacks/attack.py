@@ -1,15 +1,14 @@
-"""What an attack is, and the Python that attacks have in common.
-
-A script prints a line that begins with BREACH when it gets what it wants. `held` is what it prints
-when it does not: a script that never got as far as trying shows nothing. Words like @SECRET@ stand
-for what a scene plants.
-"""
+"""What an attack is, and the attacks of `attacks.yaml`, which says what their fields mean."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from pathlib import Path
 from typing import Final
+
+import msgspec
 
 
 class Kind(StrEnum):
@@ -43,30 +42,67 @@ class Attack:
     """The command's deadline."""
 
 
-def python(code: str) -> str:
-    """Return the shell's command that runs `code`, which may use what `_CALLS` defines."""
-    return f"python3 - <<'CODE'\n{_CALLS}{code}\nCODE\n"
+@dataclass(frozen=True, slots=True)
+class DiffAttack:
+    """What an agent leaves behind; the diff of it has to come soon, and hold just the real edit."""
+
+    name: str
+    script: str
+    """Script that runs in the repository, after an honest edit that adds the file `honest.txt`."""
+    usable: bool = True
+    """Whether a patch is expected; otherwise a reason why there is none."""
 
 
-# System calls by name; `tried` prints how one ended.
-_CALLS: Final = """\
-import ctypes, errno, os, platform, socket, sys
-libc = ctypes.CDLL(None, use_errno=True)
-X86 = dict(keyctl=250, add_key=248, request_key=249, unshare=272, setns=308, clone3=435, bpf=321,
-    io_uring_setup=425, perf_event_open=298, userfaultfd=323, prlimit64=302, shmget=29, mq_open=240,
-    process_vm_readv=310, open_by_handle_at=304, mount=165, fsopen=430, syslog=103, ptrace=101,
-    pidfd_open=434, pidfd_getfd=438)
-ARM = dict(keyctl=219, add_key=217, request_key=218, unshare=97, setns=268, clone3=435, bpf=280,
-    io_uring_setup=425, perf_event_open=241, userfaultfd=282, prlimit64=261, shmget=194,
-    mq_open=180, process_vm_readv=270, open_by_handle_at=265, mount=40, fsopen=430, syslog=116,
-    ptrace=117, pidfd_open=434, pidfd_getfd=438)
-NUMBERS = X86 if platform.machine() == "x86_64" else ARM
-def call(name, *arguments):
-    made = libc.syscall(NUMBERS[name], *arguments)
-    return made if made != -1 else -ctypes.get_errno()
-def refused(error):
-    print("refused", errno.errorcode[error.errno])
-def tried(name, *arguments):
-    made = call(name, *arguments)
-    print(f"BREACH {name}: {made}" if made >= 0 else f"refused {errno.errorcode[-made]}")
-"""
+@dataclass(frozen=True, slots=True)
+class PatchAttack:
+    """Code that runs when the broken package is imported by the tests that grade it.
+
+    It tries to make the grader believe that they pass, from outside of the test's own process. What
+    the test process itself prints, or leaves out, is beyond any grader that reads a log:
+    docs/reference/threats.md.
+    """
+
+    name: str
+    code: str
+    """Python; `LOG` is a log in which every expected test passes."""
+
+    def module(self, log: str) -> str:
+        """Return a module that runs the attack once, in the first process that imports it."""
+        head = f"import os, time\nLOG = {log.encode()!r}\n{_INCLUDE['patch']}"
+        body = "".join(f"    {line}\n" for line in (head + self.code).splitlines())
+        return (
+            "def _attack():\n" + body + "\n"
+            "import os as _os\n"
+            "if 'SWE_ATTACKED' not in _os.environ:\n"
+            "    _os.environ['SWE_ATTACKED'] = '1'\n"
+            "    try:\n        _attack()\n    except Exception:\n        pass\n"
+        )
+
+
+class _Catalog(msgspec.Struct, frozen=True):
+    """The contents of attacks.yaml."""
+
+    local: tuple[Attack, ...]
+    supervisor: tuple[Attack, ...]
+    diff: tuple[DiffAttack, ...]
+    patch: tuple[PatchAttack, ...]
+    include: dict[str, str]
+
+
+def _included(attack: Attack) -> Attack:
+    script = re.sub(r"^# include (\w+)\n", _part, attack.script, flags=re.MULTILINE)
+    return replace(attack, script=script)
+
+
+def _part(found: re.Match[str]) -> str:
+    return _INCLUDE[found[1]]
+
+
+_READ: Final = msgspec.yaml.decode(
+    Path(__file__).with_name("attacks.yaml").read_bytes(), type=_Catalog
+)
+_INCLUDE: Final = _READ.include
+LOCAL_ATTACKS: Final = tuple(map(_included, _READ.local))
+SUPERVISOR_ATTACKS: Final = tuple(map(_included, _READ.supervisor))
+DIFF_ATTACKS: Final = _READ.diff
+PATCH_ATTACKS: Final = _READ.patch

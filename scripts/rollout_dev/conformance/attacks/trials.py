@@ -9,9 +9,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Final
 
-from rollout_dev.conformance.attacks.attack import Attack
-from rollout_dev.conformance.attacks.diffs import DiffAttack
-from rollout_dev.conformance.attacks.grading import PatchAttack, attack_code
+from rollout_dev.conformance.attacks.attack import Attack, DiffAttack, PatchAttack
 from rollout_dev.conformance.attacks.sites import Site
 from rollout_dev.conformance.attacks.stalls import CALM_S, Stalls
 from swe_rollout.errors import GraderError, SandboxError
@@ -92,7 +90,7 @@ async def patch_trial(site: Site, attack: PatchAttack) -> Trial:
         )
         sandbox = await site.start()
         try:
-            patch = await _attacking_patch(sandbox, site, attack_code(attack, log))
+            patch = await _attacking_patch(sandbox, site, attack.module(log))
         finally:
             await sandbox.close()
         grader = Grader(site.provider, timeout_s=60.0)

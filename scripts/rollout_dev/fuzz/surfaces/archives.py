@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from rollout_dev.fuzz.surface import Shape, Surface, promise, split_head, with_head
+from rollout_dev.fuzz.surface import promise, split_head, surface, with_head
 from rollout_dev.fuzz.surfaces import real
 from swe_rollout.agent.tools.bundle import archive as bundles
 from swe_rollout.datasets import harbor_files
@@ -148,23 +148,8 @@ def _readers(work: Path, target: Path) -> dict[str, Callable[[bytes], None]]:
     }
 
 
-ARCHIVES = Surface(
-    "archives",
-    "archives of datasets, packages, sandboxes and bundles",
-    _samples,
-    _unpack,
-    (DatasetError, SandboxError, ExtensionError),
-    Shape.BYTES,
-    (
-        "../",
-        "/etc/x",
-        "ustar\x00",
-        "././@LongLink",
-        "path=../../x\n",
-        "size=-1\n",
-        "GNU.sparse.map=0,1",
-    ),
-    has_head=True,
+ARCHIVES = surface(
+    "archives", _unpack, DatasetError, SandboxError, ExtensionError, samples=_samples
 )
 
 
@@ -206,35 +191,4 @@ def _read_patch(data: bytes) -> None:
             binary_attributes(body)
 
 
-PATCHES = Surface(
-    "patches",
-    "patches and deltas of the policy's sandbox",
-    _patch_samples,
-    _read_patch,
-    (delta.DeltaError, SandboxError),
-    Shape.TEXT,
-    (
-        *(
-            "diff --git a/x b/x",
-            "@@ -1,9999999999 +1 @@",
-            "GIT binary patch",
-            "literal 99999999999",
-        ),
-        *(
-            "deleted file mode 100644",
-            "new file mode 120000",
-            "\\ No newline at end of file",
-            '"a/\\777"',
-        ),
-        *(
-            "rename to ../../x",
-            "--- /dev/null",
-            "+++ b/",
-            "zcmV?d00001",
-            "HcmV?d00001",
-            "@@ -0,0 +1,3 @@",
-        ),
-        "@@ -" + "9" * 5000 + " +1 @@",
-    ),
-    has_head=True,
-)
+PATCHES = surface("patches", _read_patch, delta.DeltaError, SandboxError, samples=_patch_samples)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import msgspec
 
-from rollout_dev.fuzz.surface import Shape, Surface, promise, split_head, with_head
+from rollout_dev.fuzz.surface import promise, split_head, surface, with_head
 from rollout_dev.fuzz.surfaces import real
 from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.engine.chat import anthropic, openai
@@ -33,43 +33,6 @@ def _recorded() -> Iterator[bytes]:
         response, status = sample.get("response"), sample.get("status")
         body = response if isinstance(response, str) else json.dumps(response)
         yield with_head(f"generate {status}", body.encode())
-
-
-def _sglang_samples() -> Sequence[bytes]:
-    entry = [-0.5, 7, None]
-    meta: dict[str, object] = {
-        "id": "x",
-        "finish_reason": {"type": "stop", "matched": 7},
-        "prompt_tokens": 3,
-        "completion_tokens": 2,
-        "cached_tokens": 1,
-        "weight_version": "v1",
-        "output_token_logprobs": [[-0.25, 5, None], entry],
-    }
-    spans = [{"version": "a", "start": 0, "end": 1}, {"version": "b", "start": 1, "end": 2}]
-    replay = {
-        "routed_experts": "AAAA",
-        "input_token_logprobs": [[None, 1, None], [-1.0, 2, None], [-2.0, 3, None]],
-        "output_token_sampling_mask": [[5, 6], [7]],
-        "output_token_sampling_logprobs": [-0.2, -0.1],
-    }
-    aborted = {"type": "abort", "message": "gone", "status_code": 503}
-    made = [
-        ("generate 200", {"text": "", "output_ids": [5, 7], "meta_info": meta}),
-        ("generate 200", {"meta_info": meta | {"weight_versions": spans}}),
-        ("generate 200", {"meta_info": meta | {"finish_reason": aborted}}),
-        ("generate 200", {"meta_info": meta | {"finish_reason": {"type": "length", "length": 2}}}),
-        ("replay 200", {"meta_info": meta | replay}),
-        ("generate 400", {"error": {"message": "longer than the context length", "code": 400}}),
-        ("generate 503", {"detail": "Model is not ready", "error": "x"}),
-        ("generate 503", [{"loc": ["body"], "msg": "field required"}]),
-    ]
-    stream = b'data: {"error": {"message": "x", "code": 400}}\n\ndata: [DONE]\n\n'
-    return [
-        *(with_head(head, json.dumps(body).encode()) for head, body in made),
-        with_head("generate 200", stream),
-        *_recorded(),
-    ]
 
 
 def _request(*, replay: bool) -> GenerateRequest:
@@ -102,52 +65,7 @@ def _decode(data: bytes) -> None:
     promise(found.cached_tokens >= 0, "a negative number of cached tokens")
 
 
-SGLANG = Surface(
-    "sglang-answers",
-    "answers of an SGLang server or router to /generate, and its errors",
-    _sglang_samples,
-    _decode,
-    (EngineError,),
-    Shape.JSON,
-    ("abort", "length", "stop", "meta_info", "data: ", "[DONE]", "weight_versions", "AAAA" * 50),
-    has_head=True,
-)
-
-
-def _chat_samples() -> Sequence[bytes]:
-    call = {"id": "c1", "type": "function", "function": {"name": "bash", "arguments": '{"a": 1}'}}
-    ours = {
-        "model": "m",
-        "choices": [
-            {
-                "message": {"role": "assistant", "content": "hi", "tool_calls": [call]},
-                "finish_reason": "tool_calls",
-            }
-        ],
-        "usage": {
-            "prompt_tokens": 3,
-            "completion_tokens": 2,
-            "prompt_tokens_details": {"cached_tokens": 1},
-        },
-    }
-    theirs = {
-        "model": "m",
-        "content": [
-            {"type": "thinking", "thinking": "hm", "signature": "s"},
-            {"type": "text", "text": "hi"},
-            {"type": "tool_use", "id": "t1", "name": "bash", "input": {"command": "ls"}},
-        ],
-        "stop_reason": "tool_use",
-        "usage": {"input_tokens": 3, "output_tokens": 2, "cache_read_input_tokens": 1},
-    }
-    error = {"error": {"message": "context_length_exceeded", "type": "x", "code": "y"}}
-    return [
-        with_head("openai", json.dumps(ours).encode()),
-        with_head("anthropic", json.dumps(theirs).encode()),
-        with_head("error 400", json.dumps(error).encode()),
-        with_head("error 429", json.dumps({"type": "error", **error}).encode()),
-        with_head("error 500", b"<html>bad gateway</html>"),
-    ]
+SGLANG = surface("sglang-answers", _decode, EngineError, samples=_recorded)
 
 
 def _decode_chat(data: bytes) -> None:
@@ -168,13 +86,4 @@ def _decode_chat(data: bytes) -> None:
     msgspec.json.encode(msgspec.to_builtins(found.message.text).encode("utf-8", "replace").decode())
 
 
-CHAT = Surface(
-    "chat-answers",
-    "answers of chat APIs, and their errors",
-    _chat_samples,
-    _decode_chat,
-    (EngineError,),
-    Shape.JSON,
-    ("tool_calls", "tool_use", "end_turn", "max_tokens", "refusal", "reasoning_content", '{"a":'),
-    has_head=True,
-)
+CHAT = surface("chat-answers", _decode_chat, EngineError)

@@ -12,26 +12,23 @@ import os
 import platform
 import struct
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
 import aiohttp
 
-from rollout_dev.fuzz.surface import Shape, Surface, promise, run_async, split_head, with_head
+from rollout_dev.fuzz.surface import promise, run_async, split_head, surface
 from swe_rollout.cluster.exec import V5, ExecStream
 from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.base import ExecResult, SandboxDelta
 from swe_rollout.sandbox.kodo import exec_channel
 from swe_rollout.sandbox.local.pipe_channel import PipeChannel
 from swe_rollout.sandbox.session import bootstrap
-from swe_rollout.sandbox.session.bootstrap import PROTOCOL
 from swe_rollout.sandbox.session.connection import Handshake
 from swe_rollout.sandbox.session.frames import RequestKind, ResponseKind, word
 from swe_rollout.sandbox.session.seal import HEADER_BYTES, Frame, FrameSeal, Side
 from swe_rollout.sandbox.session.session import Session
 
-_RESULT = struct.Struct("<IIQQQQ")
 _MOST_OUTPUT = 1000
 _MOST_FRAMES = 400
 _PATIENCE_S = 60.0
@@ -58,30 +55,6 @@ def _list(data: bytes) -> list[object]:
 
 
 # What a supervisor sends
-
-
-def _result(code: int, out: bytes, err: bytes) -> str:
-    return _latin(_RESULT.pack(code, 0, len(out), len(out), len(err), len(err)))
-
-
-def _result_samples() -> Sequence[bytes]:
-    out = int(ResponseKind.OUTPUT), int(ResponseKind.RESULT), int(ResponseKind.PONG)
-    start = f"swe-rollout {PROTOCOL} ready\n"
-    report = _latin(struct.pack("<QQQQQ", 1, 1, 10, 1, 1) + b"/app/big: large\0sleep 9\0")
-    sets: list[list[object]] = [
-        [start, "/bin/bash", [1, out[0], "hello"], [1, out[1], _result(0, b"hello", b"")]],
-        [start, "/bin/sh", [2, out[0], "file"], [2, out[1], _result(2, b"", b"file")]],
-        [start, "/bin/sh", [1, out[1], _result(0, b"", b"")], [3, out[2], ""]],
-        [start, "", *([n, out[1], _result(137, b"", b"")] for n in (1, 2, 3, 4, 5))],
-        [
-            start,
-            "",
-            [4, out[0], "E" + report],
-            [4, out[1], _result(0, b"E", report.encode("latin-1"))],
-        ],
-        ["swe-rollout 1 wants x86_64\n", start, "", [1, int(ResponseKind.STATES), "\0" * 9]],
-    ]
-    return [json.dumps(each).encode() for each in sets]
 
 
 class _Supervisor:
@@ -156,14 +129,7 @@ async def _session(script: list[object]) -> None:
                 raise each
 
 
-RESULTS = Surface(
-    "supervisor-results",
-    "frames of a supervisor that is not ours any more, to the session",
-    _result_samples,
-    _read_results,
-    (),
-    Shape.JSON,
-)
+RESULTS = surface("supervisor-results", _read_results)
 
 
 # What a session sends
@@ -174,31 +140,6 @@ _CHEAP = {
     *(RequestKind.CLEAR, RequestKind.PUT, RequestKind.SCRIPT),
 }
 _LAST = 999_999_999
-
-
-def _request_samples() -> Sequence[bytes]:
-    return [
-        json.dumps(each).encode()
-        for each in (
-            [
-                [1, 2, "stdin"],
-                [1, 4, "true a b"],
-                [2, 11, ""],
-                [3, 10, ""],
-                [1, 9, "\1" + "\0" * 7],
-            ],
-            [
-                [1, 6, "file"],
-                [1, 2, "content"],
-                [2, 5, "file"],
-                [3, 13, ""],
-                [4, 7, ""],
-                [2, 8, ""],
-            ],
-            [[5, 3, "echo"], [5, 4, "x"], [5, 8, ""], [5, 7, ""], [0, 9, "\5" + "\0" * 7]],
-            [[1, 14, ""], [2, 15, "tree"], [3, 16, "tree"], [3, 2, "E"]],
-        )
-    ]
 
 
 def _request(folder: str, each: object) -> Frame | None:  # noqa: PLR0911 - one for each kind
@@ -279,14 +220,7 @@ def _send_requests(data: bytes) -> None:
     run_async(_supervised(_list(data)))
 
 
-REQUESTS = Surface(
-    "supervisor-requests",
-    "frames of a session, to the real supervisor: it responds to a ping, or ends in order",
-    _request_samples,
-    _send_requests,
-    (),
-    Shape.JSON,
-)
+REQUESTS = surface("supervisor-requests", _send_requests)
 
 
 # What carries streams to pods
@@ -318,20 +252,6 @@ class _Socket:
         del name
 
 
-def _exec_samples() -> Sequence[bytes]:
-    failed = {
-        "status": "Failure",
-        "reason": "NonZeroExitCode",
-        "message": "command terminated",
-        "details": {"causes": [{"reason": "ExitCode", "message": "137"}]},
-    }
-    frames = [
-        ["\1out", "\2err", "\3" + json.dumps(each)] for each in ({"status": "Success"}, failed)
-    ]
-    made = [with_head("exec", json.dumps(each).encode()) for each in frames]
-    return [*made, with_head("runner", json.dumps([0, "1 3 \nYWJj\n"]).encode())]
-
-
 def _read_exec(data: bytes) -> None:
     head, body = split_head(data)
     script = _list(body)
@@ -352,13 +272,4 @@ async def _stream(frames: list[bytes]) -> None:
         await stream.close()
 
 
-EXEC = Surface(
-    "exec-streams",
-    "exec streams of Kubernetes, and runners that return text",
-    _exec_samples,
-    _read_exec,
-    (SandboxError,),
-    Shape.JSON,
-    ('"message": "²"', "\3", "\1", '{"status": "Failure"}', "NonZeroExitCode", "ExitCode", "end"),
-    has_head=True,
-)
+EXEC = surface("exec-streams", _read_exec, SandboxError)

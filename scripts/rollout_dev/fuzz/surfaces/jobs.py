@@ -11,7 +11,7 @@ import yaml
 from pydantic import ValidationError
 
 from rollout_dev.fuzz.schema import SchemaWriter
-from rollout_dev.fuzz.surface import Shape, Surface, promise, split_head, with_head
+from rollout_dev.fuzz.surface import promise, split_head, surface, with_head
 from rollout_dev.fuzz.surfaces import real
 from swe_rollout.agent.tools import TOOLS
 from swe_rollout.errors import SpecError, SweRolloutError
@@ -22,14 +22,6 @@ from swe_rollout.spec.load import parse_job
 
 _MOST_CHANGES = 16
 _AS_JSON = 0.15
-_WORDS = (
-    *("&a ", "*a", "<<: *a", "!!python/object/apply:os.system ", "!!binary ", "!!set ", "? ", "- "),
-    *("---\n", "...\n", "%YAML 1.1\n", "|\n  ", ">-\n", "{a: b}", "[*a, *a, *a, *a]", "'", '"\\x'),
-    *("0x10", "0o17", "1_000", "12:30:45", "2026-01-01", "~", ".nan", ".inf", "yes", "\t", ": "),
-    *("samples: 1e9", "apiVersion: v1", "kind: Pod", "spec: []", "metadata: null", "retry: {}"),
-    *("url: http://169.254.169.254/", "image: ../x", "runtimeClass: ''", "with: {a: {b: {c: 1}}}"),
-    *('"\\ud800"', "name: " + "a" * 64, "#", "{{ x }}", "\u2028"),
-)
 
 
 def _samples() -> Sequence[bytes]:
@@ -88,16 +80,7 @@ def _read_job(data: bytes) -> None:
     promise(again.digest == job.digest, "a job that is written and read again is another one")
 
 
-JOB_YAML = Surface(
-    "job-yaml",
-    "a job file, as anybody hands it in",
-    _samples,
-    _read_job,
-    (SpecError,),
-    Shape.TEXT,
-    _WORDS,
-    write=_write_job,
-)
+JOB_YAML = surface("job-yaml", _read_job, SpecError, samples=_samples, write=_write_job)
 
 
 def _arguments() -> Sequence[bytes]:
@@ -127,13 +110,6 @@ def _make(data: bytes) -> None:
     (TOOLS if kind == "tool" else REWARD_TERMS).load(name, value)
 
 
-EXTENSION_ARGS = Surface(
-    "extension-args",
-    "what a job gives to tools and reward terms under `with`",
-    _arguments,
-    _make,
-    (ExtensionError, SweRolloutError),
-    Shape.JSON,
-    ("command", "url", "tools", "inputSchema", "$ref", "#/properties/a", "pattern", "(a+)+$"),
-    has_head=True,
+EXTENSION_ARGS = surface(
+    "extension-args", _make, ExtensionError, SweRolloutError, samples=_arguments
 )

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, cast
 
-from rollout_dev.fuzz.surface import Shape, Surface, run_async, split_head, with_head
+from rollout_dev.fuzz.surface import run_async, split_head, surface
 from swe_rollout.cluster.api_error import api_error, decode_response
 from swe_rollout.cluster.client import ClusterClient, read_changes, read_list
 from swe_rollout.cluster.job_objects import ROLLOUT_JOBS, JobObject
@@ -18,75 +17,6 @@ from swe_rollout.sandbox.pods import diagnose
 
 if TYPE_CHECKING:
     import aiohttp
-
-_POD = {
-    "metadata": {"name": "p", "namespace": "n", "uid": "u", "resourceVersion": "5", "labels": {}},
-    "spec": {"nodeName": "node"},
-    "status": {
-        "phase": "Failed",
-        "reason": "Evicted",
-        "message": "The node was low on resource: ephemeral-storage.",
-        "conditions": [
-            {
-                "type": "PodScheduled",
-                "status": "False",
-                "reason": "Unschedulable",
-                "message": "0/3",
-            },
-            {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"},
-        ],
-        "containerStatuses": [
-            {
-                "name": "c",
-                "imageID": "x",
-                "ready": False,
-                "restartCount": 1,
-                "state": {"waiting": {"reason": "ErrImagePull", "message": "not found"}},
-                "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}},
-            }
-        ],
-    },
-}
-_STATUS = {
-    "kind": "Status",
-    "status": "Failure",
-    "message": "gone",
-    "reason": "Expired",
-    "code": 410,
-    "details": {"causes": [{"reason": "x", "message": "y"}], "retryAfterSeconds": 3},
-}
-
-
-def _samples() -> Sequence[bytes]:
-    job = {
-        "metadata": {"name": "j", "namespace": "n", "uid": "u", "generation": 1},
-        "spec": {"samples": 2, "suspend": False},
-        "status": {
-            "conditions": [],
-            "episodes": {"total": 3, "committed": 1},
-            "stopReasons": {"submitted": 1},
-        },
-    }
-    events = "\n".join(
-        json.dumps({"type": kind, "object": each})
-        for kind, each in (
-            ("ADDED", _POD),
-            ("DELETED", _POD),
-            ("BOOKMARK", _POD),
-            ("ERROR", _STATUS),
-        )
-    )
-    return [
-        with_head("pod", json.dumps(_POD).encode()),
-        with_head(
-            "pods", json.dumps({"metadata": {"resourceVersion": "7"}, "items": [_POD]}).encode()
-        ),
-        with_head("status 403", json.dumps(_STATUS).encode()),
-        with_head("status 502", b"<html>bad gateway</html>"),
-        with_head("job", json.dumps(job).encode()),
-        with_head("jobs", json.dumps({"items": [job]}).encode()),
-        with_head("watch", events.encode()),
-    ]
 
 
 class _Stream:
@@ -139,22 +69,4 @@ def _diagnose(pod: Pod) -> None:
     diagnose.loss_error(pod)
 
 
-OBJECTS = Surface(
-    "kube-objects",
-    "answers and watches of the Kubernetes API, or of a proxy before it",
-    _samples,
-    _read,
-    (ClusterError, SweRolloutError),
-    Shape.JSON,
-    (
-        "OOMKilled",
-        "Evicted",
-        "ErrImagePull",
-        "Unschedulable",
-        "exitCode",
-        "ERROR",
-        "BOOKMARK",
-        "quota",
-    ),
-    has_head=True,
-)
+OBJECTS = surface("kube-objects", _read, ClusterError, SweRolloutError)

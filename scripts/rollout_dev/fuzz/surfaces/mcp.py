@@ -6,10 +6,9 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Sequence
 from typing import cast
 
-from rollout_dev.fuzz.surface import Shape, Surface, promise, run_async, split_head, with_head
+from rollout_dev.fuzz.surface import promise, run_async, split_head, surface
 from swe_rollout.agent.tools.base import ToolContext, ToolError
 from swe_rollout.agent.tools.mcp import results, stdio
 from swe_rollout.agent.tools.mcp.options import McpOptions
@@ -18,44 +17,6 @@ from swe_rollout.agent.tools.mcp.relay import Relay, RelayError
 from swe_rollout.testing.extensions.tools import MemorySandbox
 
 _OUTPUT_BYTES = 2000
-
-
-def _samples() -> Sequence[bytes]:
-    greeting = {
-        "protocolVersion": "2025-06-18",
-        "capabilities": {"tools": {}},
-        "serverInfo": {"name": "x", "version": "1"},
-    }
-    schema = {
-        "type": "object",
-        "properties": {"a": {"$ref": "#/$defs/b"}, "c": {"type": ["string", "null"]}},
-        "$defs": {"b": {"type": "array", "items": {"$ref": "#/$defs/b"}}},
-        "required": ["a"],
-    }
-    tools = {"tools": [{"name": "x.y", "description": "d", "inputSchema": schema}]}
-    content = [
-        {"type": "text", "text": "hi"},
-        {"type": "image", "data": "AAAA", "mimeType": "image/png"},
-        {"type": "resource_link", "uri": "file:///x", "name": "x"},
-        {"type": "resource", "resource": {"uri": "file:///x", "text": "t"}},
-    ]
-    called = {"content": content, "isError": False, "structuredContent": {"a": 1}}
-    lines: list[object] = [
-        {"jsonrpc": "2.0", "id": "@1", "result": greeting},
-        {"jsonrpc": "2.0", "method": "notifications/message", "params": {}},
-        {"jsonrpc": "2.0", "id": 7, "method": "ping"},
-        {"jsonrpc": "2.0", "id": "@2"},
-    ]
-    last: list[tuple[str, dict[str, object]]] = [
-        ("call", {"result": called}),
-        ("call", {"error": {"code": -1, "message": "no"}}),
-        ("list", {"result": tools}),
-        ("list", {"result": {**tools, "nextCursor": "2"}}),
-    ]
-    return [
-        with_head(head, json.dumps([*lines[:3], {"jsonrpc": "2.0", "id": "@2", **each}]).encode())
-        for head, each in last
-    ]
 
 
 class _Server:
@@ -121,25 +82,10 @@ def _read(data: bytes) -> None:
         run_async(_exchanged(head, value[:200]))
 
 
-MESSAGES = Surface(
+MESSAGES = surface(
     "mcp-messages",
-    "messages of an MCP server: results, lists of tools, requests of its own",
-    _samples,
     _read,
-    (ToolError, RelayError, stdio._ProtocolError),  # noqa: SLF001 - below the server
-    Shape.JSON,
-    (
-        "@1",
-        "@2",
-        "result",
-        "error",
-        "method",
-        "nextCursor",
-        "$ref",
-        "#",
-        "#/$defs/b",
-        "@exit 1",
-        "text",
-    ),
-    has_head=True,
+    ToolError,
+    RelayError,
+    stdio._ProtocolError,  # noqa: SLF001 - below the server
 )

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from functools import cache
 
-from rollout_dev.fuzz.surface import Shape, Surface, promise, split_head, with_head
+from rollout_dev.fuzz.surface import promise, split_head, surface, with_head
 from rollout_dev.parser_probes.calls import write_calls as write_family
 from rollout_dev.parser_probes.probe_files import BUILT_IN
 from swe_rollout.agent.call_text import write_calls as write_text
@@ -33,60 +33,6 @@ _CALLS = (
         {"command": "view", "path": "/a", "view_range": [1, 20]},
     ),
     ToolCall(CallStatus.OK, "", "submit", {}),
-)
-_WORDS = (
-    *(
-        "<think>",
-        "</think>",
-        "<tool_call>",
-        "</tool_call>",
-        '{"name": "bash", "arguments": {',
-        "}}",
-    ),
-    *("<function=bash>", "<parameter=command>", "</parameter>", "</function>", "<|im_end|>", "\\u"),
-    *(
-        "[TOOL_CALLS]",
-        "[ARGS]",
-        "<|tool▁call▁begin｜>",
-        "<｜tool▁sep｜>",
-        "<|python_tag|>",
-        "```json",
-    ),
-    *(
-        '<invoke name="bash">',
-        "</invoke>",
-        "Action: bash\n",
-        "Action Input: {",
-        "functools[",
-        "[bash(",
-    ),
-    *(
-        "command='",
-        'command="""',
-        "**{",
-        "f'{",
-        "lambda: 0",
-        "(" * 100,
-        "[" * 500,
-        "{" * 500,
-        "\\" * 99,
-    ),
-    *(
-        "to=functions.bash <|constrain|>json<|message|>",
-        "<|channel|>commentary",
-        "<arg_key>",
-        "<arg_value>",
-    ),
-    *(
-        "<|tool_call_argument_begin|>",
-        "functions.bash:0",
-        "<seed:tool_call>",
-        "//",
-        "/*",
-        "#",
-        "'''",
-        "\r",
-    ),
 )
 
 
@@ -144,17 +90,7 @@ def _check(text: str, calls: Sequence[ToolCall]) -> None:
             end = call.span.start
 
 
-CALLS = Surface(
-    "model-text",
-    "sampled text, by the parser of every grammar of calls",
-    _samples,
-    _read_calls,
-    (),
-    Shape.TEXT,
-    _WORDS,
-    has_head=True,
-    cpu_s=5.0,
-)
+CALLS = surface("model-text", _read_calls, samples=_samples)
 
 
 @cache
@@ -185,20 +121,4 @@ def _read_turn(data: bytes) -> None:
         promise(first.ids, "a prompt without tokens")
 
 
-TURNS = Surface(
-    "model-turns",
-    "turns of tokens: reading them, and rendering what follows them",
-    _turn_samples,
-    _read_turn,
-    (),
-    Shape.TEXT,
-    (
-        *_WORDS,
-        "<|im_start|>",
-        "<|im_start|>system\n",
-        "<tool_response>",
-        "<|endoftext|>",
-        "{{",
-        "{%",
-    ),
-)
+TURNS = surface("model-turns", _read_turn, samples=_turn_samples)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
 
-from rollout_dev.fuzz.surface import Shape, Surface, promise, split_head, with_head
+from rollout_dev.fuzz.surface import promise, split_head, surface, with_head
 from rollout_dev.fuzz.surfaces import real
 from swe_rollout.datasets import row_files
 from swe_rollout.datasets.formats import FORMATS
@@ -31,27 +31,6 @@ _ROW_FILES = {
     "multi-swe-bench": "rows/multi-swe-bench/*.jsonl",
 }
 _MOST_OF_A_FILE = 8
-_WORDS = (
-    *("@@ -1 +1 @@\n", "diff --git a/x b/x\n", "--- a/x\n+++ b/x\n", "rename from ../x\n"),
-    *("GIT binary patch\n", "tests/test_a.py::test_b[1]", "['a', \"b\"]", "b'\\xff'", "(" * 300),
-    *(
-        "pytest -q",
-        "parse_log_pytest",
-        "$(touch x)",
-        "'; rm -rf /; '",
-        "main",
-        "HEAD~1",
-        "--upload",
-    ),
-    *(
-        "image: x",
-        "registry/../x:y",
-        "a" * 300,
-        '{"a": [1, {"b": null}]}',
-        "0" * 40,
-        "\n>>>>> Start",
-    ),
-)
 
 
 def _rows() -> Iterator[tuple[str, object]]:
@@ -97,16 +76,7 @@ def _read_row(data: bytes) -> None:
     _check(instance_of(Row("rows.jsonl:1", value), head if head in FORMATS else AUTO))
 
 
-ROWS = Surface(
-    "dataset-rows",
-    "a row of each format of datasets, written by nobody we know",
-    _row_samples,
-    _read_row,
-    (),
-    Shape.JSON,
-    _WORDS,
-    has_head=True,
-)
+ROWS = surface("dataset-rows", _read_row, samples=_row_samples)
 
 
 def _file_samples() -> Sequence[bytes]:
@@ -132,16 +102,7 @@ def _read_file(data: bytes) -> None:
             _check(instance_of(each))
 
 
-FILES = Surface(
-    "dataset-files",
-    "files of rows: JSON Lines, JSON, Parquet, compressed",
-    _file_samples,
-    _read_file,
-    (),
-    Shape.BYTES,
-    _WORDS,
-    has_head=True,
-)
+FILES = surface("dataset-files", _read_file, samples=_file_samples)
 
 
 def _harbor_samples() -> Sequence[bytes]:
@@ -171,28 +132,4 @@ def _read_task(data: bytes) -> None:
     _check(harbor_instance(TaskFolder("task", files), image="", keep=()))
 
 
-HARBOR = Surface(
-    "harbor-tasks",
-    "task folders of Harbor: TOML, a Dockerfile, texts",
-    _harbor_samples,
-    _read_task,
-    (),
-    Shape.JSON,
-    (
-        *(
-            "[verifier]\n",
-            "timeout_sec = -1\n",
-            "timeout_sec = 1e400\n",
-            "[[steps]]\n",
-            "x = nan\n",
-        ),
-        *(
-            "FROM a\nWORKDIR /b\n",
-            "WORKDIR $X\n",
-            "\\\r\n",
-            "[environment.env]\n",
-            'os = "LINUX"\n',
-        ),
-        *("version = 2026-01-01\n", "a.b.c = 1\n", "a = [" * 500, "artifacts = ['/', '/x/..']\n"),
-    ),
-)
+HARBOR = surface("harbor-tasks", _read_task, samples=_harbor_samples)

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import zstandard
 
-from rollout_dev.fuzz.surface import Shape, Surface, promise, run_async, split_head, with_head
+from rollout_dev.fuzz.surface import promise, run_async, split_head, surface, with_head
 from rollout_dev.fuzz.surfaces import real
 from swe_rollout.errors import SweRolloutError
 from swe_rollout.journal import entries, reading
@@ -34,21 +34,6 @@ from swe_rollout.types.turn import FinishReason
 from swe_rollout.viewer.page import Page
 from swe_rollout.viewer.timeline import timeline_page
 
-_HOSTILE = (
-    *("</script><script>alert(1)</script>", "<img src=x onerror=alert(1)>", "]]>--></SCRIPT >"),
-    *(
-        "<!--<script>",
-        "javascript:alert(1)",
-        '" onclick="x',
-        "' style='x",
-        "</title>",
-        "&lt;",
-        "\u2028",
-    ),
-    *("stop_reason", "restart", "sub_agent", "main", "resolved", "tampered", "earlier_branches"),
-)
-
-
 # Records
 
 
@@ -65,15 +50,7 @@ def _read_record(data: bytes) -> None:
     record.outcome  # noqa: B018 - what counters take
 
 
-RECORDS = Surface(
-    "records",
-    "the record of an episode",
-    _records,
-    _read_record,
-    (ValueError, RecursionError),
-    Shape.JSON,
-    _HOSTILE,
-)
+RECORDS = surface("records", _read_record, ValueError, RecursionError, samples=_records)
 
 
 class _Reader(HTMLParser):
@@ -103,46 +80,9 @@ def _harmless() -> _Reader:
 
 
 _TIMELINE = {
-    "html",
-    "head",
-    "meta",
-    "title",
-    "style",
-    "body",
-    "h1",
-    "h2",
-    "table",
-    "thead",
-    "tbody",
-}
-_TIMELINE |= {
-    "tr",
-    "th",
-    "td",
-    "div",
-    "span",
-    "svg",
-    "rect",
-    "g",
-    "line",
-    "text",
-    "p",
-    "dl",
-    "dt",
-    "dd",
-}
-_TIMELINE |= {
-    "details",
-    "summary",
-    "pre",
-    "code",
-    "ul",
-    "li",
-    "a",
-    "path",
-    "circle",
-    "header",
-    "main",
+    *("html", "head", "meta", "title", "style", "body", "h1", "h2", "table", "thead", "tbody"),
+    *("tr", "th", "td", "div", "span", "svg", "rect", "g", "line", "text", "p", "dl", "dt", "dd"),
+    *("details", "summary", "pre", "code", "ul", "li", "a", "path", "circle", "header", "main"),
 }
 
 
@@ -161,15 +101,7 @@ def _show(data: bytes) -> None:
     promise(not any(name.startswith("on") for name in drawn.attributes), "a timeline runs code")
 
 
-PAGES = Surface(
-    "pages",
-    "records as pages of HTML show them",
-    _records,
-    _show,
-    (SweRolloutError,),
-    Shape.JSON,
-    _HOSTILE,
-)
+PAGES = surface("pages", _show, SweRolloutError, samples=_records)
 
 
 # Journals
@@ -293,16 +225,7 @@ def _decoded(value: object) -> object:
         return value.encode(errors="replace")
 
 
-JOURNALS = Surface(
-    "journals",
-    "the chunks of an episode's journal",
-    _journals,
-    _read_journal,
-    (entries.DamagedChunkError,),
-    Shape.JSON,
-    ("AAAA", "BBBBBBBB", "A" * 7, "sampled", "said", "observed", "turn:x", "/: x", "OSError"),
-    has_head=True,
-)
+JOURNALS = surface("journals", _read_journal, entries.DamagedChunkError, samples=_journals)
 
 
 # Everything else
@@ -422,25 +345,4 @@ async def _left_behind(store: Store) -> None:
     await plan_left_behind(bucket, _JOB, store.trajectories(_JOB, on_damage=lambda _: None))
 
 
-OBJECTS = Surface(
-    "store-objects",
-    "plans, specs, owners, claims, records and chunks, read through a store",
-    _objects,
-    _read_objects,
-    (SweRolloutError,),
-    Shape.TEXT,
-    (
-        *(
-            "&a [x, x]",
-            "*a",
-            "- *a",
-            "!!python/object:os.system x",
-            "\t",
-            "samples: 1e9",
-            "\x00",
-            "[",
-        ),
-        *("claimed", "trained", "9" * 30, "null", "{}", "[]", "\x28\xb5\x2f\xfd", '"instances":'),
-    ),
-    has_head=True,
-)
+OBJECTS = surface("store-objects", _read_objects, SweRolloutError, samples=_objects)
