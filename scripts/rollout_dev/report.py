@@ -40,7 +40,7 @@ class Report:
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> str:
-        """One object on one line."""
+        """Return one object on one line."""
         rows = [
             {
                 "subject": row.subject,
@@ -60,7 +60,7 @@ class Report:
         )
 
     def to_text(self) -> str:
-        """A line for each row and ratio."""
+        """Return a line for each row and ratio."""
         lines = [
             f"{row.subject:40}"
             + (row.skipped or "  ".join(f"{name} {value:g}" for name, value in row.figures.items()))
@@ -69,13 +69,27 @@ class Report:
         lines += [f"{name:40}{value:g}" for name, value in self.ratios.items()]
         return "\n".join([*lines, *self.notes, "ok" if self.ok else "NOT OK"])
 
+    def printed(self, *, as_json: bool, text: str = "") -> int:
+        """Print the object, or the text in its place; return the exit status."""
+        print(self.to_json() if as_json else text or self.to_text(), flush=True)
+        return 0 if self.ok else 1
 
-def parser(command: str, doc: str | None) -> argparse.ArgumentParser:
-    """An argument parser with `--json`; the module's docstring is its help."""
+
+def parser(
+    command: str, doc: str | None, *, quick: str = "", kubeconfig: bool = False
+) -> argparse.ArgumentParser:
+    """Return a parser with `--json`, and with `--quick` and `--kubeconfig` if asked for.
+
+    The module's docstring is its help.
+    """
     made = argparse.ArgumentParser(
         prog=command, description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     made.add_argument("--json", action="store_true", help="print one object as the last line")
+    if quick:
+        made.add_argument("--quick", action="store_true", help=quick)
+    if kubeconfig:
+        made.add_argument("--kubeconfig", help="default: $KUBECONFIG, then ~/.kube/config")
     return made
 
 

@@ -55,17 +55,16 @@ QUICK = JobSize(("semver",), 40)
 
 def main(arguments: Sequence[str]) -> int:
     """Run the job, count its writes and print; exit with 0 if the limit holds."""
-    options = parser("scripts/bench api_writes", __doc__)
-    options.add_argument("--quick", action="store_true", help="a smaller job, under a minute")
-    given = options.parse_args(arguments)
+    given = parser(
+        "scripts/bench api_writes", __doc__, quick="a smaller job, under a minute"
+    ).parse_args(arguments)
     size = QUICK if given.quick else FULL
     try:
         report = _measure(size)
     except ScriptError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
-    print(report.to_json() if given.json else report.to_text())
-    return 0 if report.ok else 1
+    return report.printed(as_json=given.json)
 
 
 def _measure(size: JobSize) -> Report:

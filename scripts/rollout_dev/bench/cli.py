@@ -49,8 +49,7 @@ class Cost:
 
 def main(arguments: Sequence[str]) -> int:
     """Measure and print; exit with 0 if the goal is met."""
-    options = parser("scripts/bench cli", __doc__)
-    options.add_argument("--quick", action="store_true", help="fewer rounds")
+    options = parser("scripts/bench cli", __doc__, quick="fewer rounds")
     options.add_argument("--job", help="a stored job, whose episodes `status` reads")
     given = options.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="bench-cli-") as folder:
@@ -58,8 +57,7 @@ def main(arguments: Sequence[str]) -> int:
         job = str(Path(given.job).resolve()) if given.job else "runs/release-pairs"
         costs = _measure(_subjects(job), Path(folder), rounds=3 if given.quick else 15)
     report = _report(costs)
-    print(report.to_json() if given.json else report.to_text())
-    return 0 if report.ok else 1
+    return report.printed(as_json=given.json)
 
 
 async def _begin(store: str) -> None:

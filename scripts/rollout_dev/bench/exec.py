@@ -76,15 +76,12 @@ QUICK = Size(rounds=5, turns=3, pods=(1, 4), ours=20, theirs=1, busy=20)
 
 def main(arguments: Sequence[str]) -> NoReturn:
     """Measure and print; exit with 0 if the goals are met."""
-    options = parser("scripts/bench exec", __doc__)
-    options.add_argument("--quick", action="store_true", help="fewer rounds and pods")
-    options.add_argument("--kubeconfig", help="default: $KUBECONFIG, then ~/.kube/config")
+    options = parser("scripts/bench exec", __doc__, quick="fewer rounds and pods", kubeconfig=True)
     options.add_argument("--image", default=IMAGE, help="of the pods; needs head and wc")
     given = options.parse_args(arguments)
     size = QUICK if given.quick else FULL
     report = run_or_leave(_measure(size, given.kubeconfig, given.image))
-    print(report.to_json() if given.json else report.to_text())
-    leave(0 if report.ok else 1)
+    leave(report.printed(as_json=given.json))
 
 
 async def _measure(size: Size, kubeconfig: str | None, image: str) -> Report:

@@ -114,10 +114,8 @@ class _FirstTurns:
 
 def main(arguments: Sequence[str]) -> int:
     """Measure and print; exit with 0 if the goal is met."""
-    options = parser("scripts/bench fork", __doc__)
-    options.add_argument("--quick", action="store_true", help="fewer rounds")
+    options = parser("scripts/bench fork", __doc__, quick="fewer rounds", kubeconfig=True)
     options.add_argument("--pods", action="store_true", help="warm pods on the dev cluster")
-    options.add_argument("--kubeconfig", help="default: $KUBECONFIG, then ~/.kube/config")
     given = options.parse_args(arguments)
     silence_logs()
     refusal = "" if given.pods else bubblewrap.refusal()
@@ -133,8 +131,7 @@ def main(arguments: Sequence[str]) -> int:
                 report = run_or_leave(_measure_pods(Path(home), given.kubeconfig, rounds))
             else:
                 report = asyncio.run(_measure_local(Path(home), rounds))
-    print(report.to_json() if given.json else report.to_text())
-    return 0 if report.ok else 1
+    return report.printed(as_json=given.json)
 
 
 async def _measure_local(home: Path, rounds: int) -> Report:

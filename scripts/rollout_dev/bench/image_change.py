@@ -93,9 +93,7 @@ class _Pods:
 
 def main(arguments: Sequence[str]) -> NoReturn:
     """Measure and print; exit with 0."""
-    options = parser("scripts/bench image_change", __doc__)
-    options.add_argument("--quick", action="store_true", help="fewer rounds")
-    options.add_argument("--kubeconfig", help="default: $KUBECONFIG, then ~/.kube/config")
+    options = parser("scripts/bench image_change", __doc__, quick="fewer rounds", kubeconfig=True)
     options.add_argument("--image", default=IMAGE, help="the new image, present on the nodes")
     given = options.parse_args(arguments)
     silence_logs()

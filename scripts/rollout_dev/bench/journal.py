@@ -38,8 +38,7 @@ def main(arguments: Sequence[str]) -> int:
     options.add_argument("--rounds", type=int, default=3)
     given = options.parse_args(arguments)
     report = _measure(given)
-    print(report.to_json() if given.json else report.to_text())
-    return 0 if report.ok else 1
+    return report.printed(as_json=given.json)
 
 
 def _measure(given: Namespace) -> Report:

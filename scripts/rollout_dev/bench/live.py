@@ -61,8 +61,7 @@ def main(arguments: Sequence[str]) -> int:
             f"goals: {GOAL_KIB:g} KiB held, {GOAL_FRAME_SHARE:.0%} of a core for frames",
         ),
     )
-    print(report.to_json() if given.json else report.to_text())
-    return 0 if report.ok else 1
+    return report.printed(as_json=given.json)
 
 
 def _progress(episodes: int) -> LiveProgress:

@@ -38,9 +38,7 @@ _FILE_BYTES: Final = 25_000
 
 def main(arguments: Sequence[str]) -> int:
     """Measure and print; exit with 0 if the goal is met."""
-    options = parser("scripts/bench local_start", __doc__)
-    options.add_argument("--quick", action="store_true", help="fewer rounds")
-    given = options.parse_args(arguments)
+    given = parser("scripts/bench local_start", __doc__, quick="fewer rounds").parse_args(arguments)
     silence_logs()
     with tempfile.TemporaryDirectory(prefix="bench-local-") as home:
         os.environ["XDG_CACHE_HOME"] = home
@@ -49,8 +47,7 @@ def main(arguments: Sequence[str]) -> int:
         rounds = 3 if given.quick else 10
         samples = asyncio.run(_measure(images, tree, Path(home), rounds))
     report = _report(samples)
-    print(report.to_json() if given.json else report.to_text())
-    return 0 if report.ok else 1
+    return report.printed(as_json=given.json)
 
 
 async def _measure(images: Path, tree: Path, home: Path, rounds: int) -> dict[str, list[float]]:

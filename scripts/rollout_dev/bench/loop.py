@@ -56,12 +56,11 @@ QUICK: Final = (Stage(1, TURNS, 3), Stage(64, 25, 1))
 
 def main(arguments: Sequence[str]) -> int:
     """Run all rounds and print; exit with 0 if the goals are met."""
-    options = parser("scripts/bench loop", __doc__)
-    options.add_argument("--quick", action="store_true", help="fewer, shorter rounds")
-    given = options.parse_args(arguments)
+    given = parser("scripts/bench loop", __doc__, quick="fewer, shorter rounds").parse_args(
+        arguments
+    )
     report = _measure(QUICK if given.quick else FULL, long=not given.quick)
-    print(report.to_json() if given.json else report.to_text())
-    return 0 if report.ok else 1
+    return report.printed(as_json=given.json)
 
 
 def _measure(stages: Sequence[Stage], *, long: bool) -> Report:

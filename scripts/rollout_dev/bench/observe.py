@@ -46,12 +46,9 @@ class _Nowhere(SpanExporter):
 
 def main(arguments: Sequence[str]) -> int:
     """Measure and print; exit with 0 if the goals are met."""
-    options = parser("scripts/bench observe", __doc__)
-    options.add_argument("--quick", action="store_true", help="fewer rounds")
-    given = options.parse_args(arguments)
+    given = parser("scripts/bench observe", __doc__, quick="fewer rounds").parse_args(arguments)
     report = _measure(rounds=3 if given.quick else 11)
-    print(report.to_json() if given.json else report.to_text())
-    return 0 if report.ok else 1
+    return report.printed(as_json=given.json)
 
 
 def _measure(rounds: int) -> Report:

@@ -55,15 +55,13 @@ _APPLETS: Final = (
 
 def main(arguments: Sequence[str]) -> NoReturn:
     """Measure and print; exit with 0 if the goals are met."""
-    options = parser("scripts/bench pod_loss", __doc__)
-    options.add_argument("--quick", action="store_true", help="fewer rounds")
-    options.add_argument("--kubeconfig", help="default: $KUBECONFIG, then ~/.kube/config")
-    given = options.parse_args(arguments)
+    given = parser(
+        "scripts/bench pod_loss", __doc__, quick="fewer rounds", kubeconfig=True
+    ).parse_args(arguments)
     silence_logs()
     _load_image()
     report = _report(run_or_leave(_measure(given.kubeconfig, 3 if given.quick else 10)))
-    print(report.to_json() if given.json else report.to_text())
-    leave(0 if report.ok else 1)
+    leave(report.printed(as_json=given.json))
 
 
 async def _measure(kubeconfig: str | None, rounds: int) -> Times:

@@ -44,16 +44,13 @@ _WARM_WITHIN_S = 60.0
 
 def main(arguments: Sequence[str]) -> NoReturn:
     """Measure and print; exit with 0 if the goal is met."""
-    options = parser("scripts/bench sandbox_start", __doc__)
-    options.add_argument("--quick", action="store_true", help="fewer rounds")
-    options.add_argument("--kubeconfig", help="default: $KUBECONFIG, then ~/.kube/config")
+    options = parser("scripts/bench sandbox_start", __doc__, quick="fewer rounds", kubeconfig=True)
     options.add_argument("--image", default=IMAGE, help="of the pods, present on the nodes")
     given = options.parse_args(arguments)
     silence_logs()
     rounds = 5 if given.quick else 15
     report = _report(*run_or_leave(_measure(given.kubeconfig, given.image, rounds)))
-    print(report.to_json() if given.json else report.to_text())
-    leave(0 if report.ok else 1)
+    leave(report.printed(as_json=given.json))
 
 
 async def _measure(

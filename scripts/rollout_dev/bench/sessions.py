@@ -67,16 +67,15 @@ def main(arguments: Sequence[str]) -> NoReturn:
     silence_logs()
     found = run_or_leave(_measure(given))
     report = _report(found)
-    print(report.to_json() if given.json else report.to_text())
-    leave(0 if report.ok else 1)
+    leave(report.printed(as_json=given.json))
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    options = parser("scripts/bench sessions", __doc__)
-    options.add_argument("--quick", action="store_true", help="a shorter load on fewer pods")
+    options = parser(
+        "scripts/bench sessions", __doc__, quick="a shorter load on fewer pods", kubeconfig=True
+    )
     options.add_argument("--sessions", type=int, default=1000, help="in total")
     options.add_argument("--pods", type=int, default=64, help="real ones, at most")
-    options.add_argument("--kubeconfig", help="default: $KUBECONFIG, then ~/.kube/config")
     options.add_argument("--image", default=IMAGE, help="of the pods")
     return options.parse_args(arguments)
 

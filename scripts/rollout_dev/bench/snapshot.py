@@ -62,9 +62,7 @@ class _Samples:
 
 def main(arguments: Sequence[str]) -> int:
     """Measure and print; exit with 0 if the goals are met."""
-    options = parser("scripts/bench snapshot", __doc__)
-    options.add_argument("--quick", action="store_true", help="fewer rounds")
-    given = options.parse_args(arguments)
+    given = parser("scripts/bench snapshot", __doc__, quick="fewer rounds").parse_args(arguments)
     silence_logs()
     if refusal := bubblewrap.refusal():
         report = Report("snapshot", (Row(CHANGES, skipped=refusal),), ok=False)
@@ -74,8 +72,7 @@ def main(arguments: Sequence[str]) -> int:
             images = Path(home, "images")
             make_large_image(images, folders=_FOLDERS, file_bytes=_FILE_BYTES)
             report = _report(asyncio.run(_measure(images, 4 if given.quick else 15)))
-    print(report.to_json() if given.json else report.to_text())
-    return 0 if report.ok else 1
+    return report.printed(as_json=given.json)
 
 
 async def _measure(images: Path, rounds: int) -> _Samples:

@@ -34,8 +34,7 @@ def main(arguments: Sequence[str]) -> int:
     options.add_argument("--turns", type=int, default=TURNS, help=f"tool turns; {TURNS} by default")
     given = options.parse_args(arguments)
     report = measure(given.turns)
-    print(report.to_json() if given.json else report.to_text())
-    return 0 if report.ok else 1
+    return report.printed(as_json=given.json)
 
 
 def measure(turns: int) -> Report:

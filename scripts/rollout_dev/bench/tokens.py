@@ -42,12 +42,11 @@ QUICK: Final = Plan((50, 200, 1000), 5, 1, checked_turns=200)
 
 def main(arguments: Sequence[str]) -> int:
     """Run all rounds and print; exit with 0 if the goals are met."""
-    options = parser("scripts/bench tokens", __doc__)
-    options.add_argument("--quick", action="store_true", help="fewer rounds, under a minute")
-    given = options.parse_args(arguments)
+    given = parser(
+        "scripts/bench tokens", __doc__, quick="fewer rounds, under a minute"
+    ).parse_args(arguments)
     report = _measure(QUICK if given.quick else FULL)
-    print(report.to_json() if given.json else report.to_text())
-    return 0 if report.ok else 1
+    return report.printed(as_json=given.json)
 
 
 def _measure(plan: Plan) -> Report:

@@ -31,8 +31,7 @@ _READY: Final = "performance.getEntriesByName('ready')[0]?.startTime"
 
 def main(arguments: Sequence[str]) -> int:
     """Measure and print; exit with 0 if the goal is met."""
-    options = parser("scripts/bench viewer", __doc__)
-    options.add_argument("--quick", action="store_true", help="fewer rounds")
+    options = parser("scripts/bench viewer", __doc__, quick="fewer rounds")
     options.add_argument("--job", required=True, help="a stored job")
     given = options.parse_args(arguments)
     path = find_chromium()
@@ -40,8 +39,7 @@ def main(arguments: Sequence[str]) -> int:
         report = Report("viewer", (Row("page", skipped=HOW_TO_INSTALL),), ok=False)
     else:
         report = _measure(given.job, path, rounds=3 if given.quick else 10)
-    print(report.to_json() if given.json else report.to_text())
-    return 0 if report.ok else 1
+    return report.printed(as_json=given.json)
 
 
 def _measure(job: str, path: str, rounds: int) -> Report:

@@ -86,8 +86,7 @@ def main(arguments: Sequence[str]) -> int:
     else:
         with tempfile.TemporaryDirectory() as name:
             report = _measure(Path(name), given)
-    print(report.to_json() if given.json else report.to_text())
-    return 0 if report.ok else 1
+    return report.printed(as_json=given.json)
 
 
 def _measure(folder: Path, given: Namespace) -> Report:

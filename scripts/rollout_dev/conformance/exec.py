@@ -46,13 +46,11 @@ def main(arguments: Sequence[str]) -> NoReturn:
     cases = [case for case in ALL if not given.case or case.name in given.case]
     columns, notes = run_or_leave(_judge(given, cases))
     report = _report(columns, notes)
-    print(report.to_json() if given.json else _table(columns, cases, notes))
-    leave(0 if report.ok else 1)
+    leave(report.printed(as_json=given.json, text=_table(columns, cases, notes)))
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    options = parser("scripts/conformance exec", __doc__)
-    options.add_argument("--kubeconfig", help="default: $KUBECONFIG, then ~/.kube/config")
+    options = parser("scripts/conformance exec", __doc__, kubeconfig=True)
     options.add_argument("--image", default=IMAGE, help="of the pods; needs a POSIX /bin/sh")
     options.add_argument("--no-peers", action="store_true", help="only ours")
     options.add_argument("--case", action="append", default=[], help="only this one; repeatable")

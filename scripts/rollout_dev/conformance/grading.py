@@ -57,8 +57,7 @@ def main(arguments: Sequence[str]) -> int:
         )
         return 2
     report = _report(logs, known)
-    sys.stdout.write((report.to_json() if given.json else report.to_text()) + "\n")
-    return 0 if report.ok else 1
+    return report.printed(as_json=given.json)
 
 
 async def _rows(files: Iterable[Path]) -> dict[str, Instance]:

@@ -169,8 +169,7 @@ def main(arguments: Sequence[str]) -> int:
         {"p100_ms": worst},
         (f"the longest hold of the event loop; the limit is {LIMIT_MS:g} ms",),
     )
-    sys.stdout.write((report.to_json() if given.json else _table(rows)) + "\n")
-    return 0 if report.ok else 1
+    return report.printed(as_json=given.json, text=_table(rows))
 
 
 def _line(row: Row) -> str:

@@ -54,8 +54,7 @@ def main(arguments: Sequence[str]) -> int:
         if not result.right and (given.verbose or result.subject == OURS):
             sys.stderr.write(f"{result.subject}: {result.probe.name}: {_described(result)}\n")
     report = _report(results, absent)
-    sys.stdout.write((report.to_json() if given.json else _table(results, absent)) + "\n")
-    return 0 if report.ok else 1
+    return report.printed(as_json=given.json, text=_table(results, absent))
 
 
 OURS = "swe-rollout"

@@ -74,8 +74,7 @@ def main(arguments: Sequence[str]) -> int:
         report = report_of(soak(folder, given), given)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    print(report.to_json() if given.json else report.to_text())
-    return 0 if report.ok else 1
+    return report.printed(as_json=given.json)
 
 
 def soak(folder: Path, given: Namespace) -> Soak:

@@ -52,12 +52,13 @@ def main(arguments: Sequence[str]) -> int:
     report = Report(
         "tokens", tuple(rows), _is_right(rows), _ratios(rows), (_SHARE_NOTE, _COUNT_NOTE, took)
     )
-    sys.stdout.write((report.to_json() if given.json else _table(report)) + "\n")
-    return 0 if report.ok else 1
+    return report.printed(as_json=given.json, text=_table(report))
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    options = parser("scripts/conformance tokens", __doc__)
+    options = parser(
+        "scripts/conformance tokens", __doc__, quick="random parts once, not five times"
+    )
     options.add_argument(
         "--tokenizer",
         action="extend",
@@ -67,7 +68,6 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         help="folders with tokenizer.json and a chat template; instead of the built-in families",
     )
     options.add_argument("--families", action="store_true", help="the built-in families as well")
-    options.add_argument("--quick", action="store_true", help="random parts once, not five times")
     options.add_argument("--no-peers", action="store_true", help="only ours")
     return options.parse_args(arguments)
 

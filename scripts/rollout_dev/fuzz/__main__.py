@@ -38,8 +38,7 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     results = _run(given.surfaces or list(SURFACES), given)
     report = _report(results, given)
-    print(report.to_json() if given.json else report.to_text())
-    return 0 if report.ok else 1
+    return report.printed(as_json=given.json)
 
 
 def _run(names: Sequence[str], given: Namespace) -> list[Result]:

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.testing.tokens.subjects import TokenSubject
 
-if TYPE_CHECKING:
-    Start: TypeAlias = Callable[[], TokenSubject]
-    """Starts one conversation."""
+Start: TypeAlias = Callable[[], TokenSubject]
+"""Starts one conversation."""
 
 FLOOR: Final = "hand-written delta"
 RERENDER: Final = "re-render"

@@ -61,8 +61,7 @@ def main(arguments: Sequence[str]) -> int:
         return run.main(chosen)
     results = asyncio.run(_all(pods=chosen.pods, only=chosen.only))
     report = _report(results)
-    print(report.to_json() if chosen.json else _table(results))
-    return 0 if report.ok else 1
+    return report.printed(as_json=chosen.json, text=_table(results))
 
 
 async def _all(*, pods: bool, only: str) -> list[Result]:

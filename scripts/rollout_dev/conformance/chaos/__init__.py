@@ -64,8 +64,7 @@ def main(arguments: Sequence[str]) -> int:
             rows.append(row)
             notes += [f"{scenario.name}: {each}" for each in said]
     report = Report("chaos", tuple(rows), ok=not notes, notes=tuple(notes))
-    print(report.to_json() if given.json else report.to_text())
-    return 0 if report.ok else 1
+    return report.printed(as_json=given.json)
 
 
 def _try(
