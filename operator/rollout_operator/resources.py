@@ -7,7 +7,6 @@ isolates sandboxes. Manifests are written as JSON documents.
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from copy import deepcopy
 from typing import Final, TypeAlias
@@ -306,8 +305,3 @@ def _resources(wanted: Resources) -> Json:
     both: Json = {"memory": wanted.memory, "ephemeral-storage": wanted.ephemeral_storage}
     limits = both if wanted.cpu_limit is None else {**both, "cpu": wanted.cpu_limit}
     return {"requests": {**both, "cpu": wanted.cpu}, "limits": {**limits}}
-
-
-def dump(manifest: Json) -> bytes:
-    """Encode the manifest as JSON."""
-    return json.dumps(manifest, separators=(",", ":")).encode()

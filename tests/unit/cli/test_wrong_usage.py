@@ -34,7 +34,7 @@ ENDS: dict[str, tuple[BaseException | None, int]] = {
 
 def examples(command: Any) -> list[list[str]]:
     lines = (PROGRAM.match(line.strip()) for line in (command.help or "").splitlines())
-    return [shlex.split(line[1].partition(" | ")[0])[1:] for line in lines if line]
+    return [shlex.split(line[1].partition(" | kubectl")[0])[1:] for line in lines if line]
 
 
 @pytest.mark.parametrize("path", SHOWN, ids=" ".join)
