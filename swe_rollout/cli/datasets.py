@@ -106,7 +106,7 @@ def rows(
     from swe_rollout.cli.dataset_argument import named_dataset
     from swe_rollout.cli.files import require_new, writing
     from swe_rollout.cli.output import say
-    from swe_rollout.datasets.rows import to_row
+    from swe_rollout.datasets.swebench_row import to_row
 
     if output_file is not None:
         require_new(output_file, overwrite=overwrite)

@@ -22,7 +22,7 @@ from e2e.command import swe_rollout
 from swe_rollout import RolloutJob
 from swe_rollout.agent.tools import TOOLS
 from swe_rollout.datasets.base import load
-from swe_rollout.datasets.rows import to_row
+from swe_rollout.datasets.swebench_row import to_row
 from swe_rollout.grading.rewards import REWARD_TERMS
 from swe_rollout.launcher.launched_job import LaunchedJob
 from swe_rollout.sandbox.base import Role, SandboxRequest

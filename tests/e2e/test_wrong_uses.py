@@ -32,7 +32,7 @@ from e2e.model_hub import model_hub
 from swe_rollout.agent.tools import TOOLS
 from swe_rollout.cli.output import stderr_console
 from swe_rollout.datasets import DATASETS
-from swe_rollout.datasets.rows import to_row
+from swe_rollout.datasets.swebench_row import to_row
 from swe_rollout.errors import SweRolloutError
 from swe_rollout.grading.rewards import REWARD_TERMS
 from swe_rollout.sandbox.local import bubblewrap

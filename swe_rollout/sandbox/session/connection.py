@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Coroutine
-from contextlib import AsyncExitStack
+import time
+from collections.abc import Coroutine, Iterator
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from dataclasses import dataclass, field
+from typing import Final
 
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential
 
@@ -25,9 +27,9 @@ from swe_rollout.sandbox.session.channel import (
 )
 from swe_rollout.sandbox.session.frames import FrameReader, Greeting, RequestKind
 from swe_rollout.sandbox.session.keys import SessionLife
-from swe_rollout.sandbox.session.outage import OutageClocks
 from swe_rollout.sandbox.session.pending import PendingRequests
 from swe_rollout.sandbox.session.seal import KEY_BYTES, Frame, FrameSeal
+from swe_rollout.types.deadline import Deadline
 
 REATTACH_S = 60.0
 """How long a lost stream is retried; less than the supervisor waits for its session."""
@@ -36,6 +38,9 @@ _FIRST_PAUSE_S = 0.05
 _MAX_PAUSE_S = 5.0
 _LEAST_ENDED = 3
 """Streams that ended in the sandbox, one after the other, before that counts as its own doing."""
+MOST_S: Final = 600.0
+"""For which one sandbox may stop clocks in all: commands can disturb streams, and must not gain
+time without end."""
 
 
 @dataclass(slots=True)
@@ -177,3 +182,44 @@ async def replace_connection(
                 f"went on; the last one: {error.why}",
             ) from error
         raise error from why
+
+
+class OutageClocks:
+    """The clocks of those who wait for one sandbox."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[ExitStack, Deadline] = {}
+        self._since: float | None = None
+        self._left_s = MOST_S
+
+    @contextmanager
+    def waiting(self, clock: Deadline | None) -> Iterator[None]:
+        """Stop a clock inside the block for as long as there is no stream."""
+        if clock is None:
+            yield
+            return
+        with ExitStack() as stopped:
+            self._waiting[stopped] = clock
+            if self._since is not None:
+                stopped.enter_context(clock.paused())
+            try:
+                yield
+            finally:
+                del self._waiting[stopped]
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Stop all clocks inside the block: there is no stream."""
+        if self._left_s <= 0:
+            yield
+            return
+        self._since = time.monotonic()
+        for stopped, clock in self._waiting.items():
+            stopped.enter_context(clock.paused())
+        try:
+            yield
+        finally:
+            self._left_s -= time.monotonic() - self._since
+            self._since = None
+            for stopped in self._waiting:
+                stopped.close()

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from swe_rollout.datasets.rows import to_row
+from swe_rollout.datasets.swebench_row import to_row
 from swe_rollout.store.store import Store
 from swe_rollout.types.trajectory import Trajectory
 from unit.export.export_parts import trajectory

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from checkout import DATA
-from swe_rollout.datasets import projects, rows, swebench
+from swe_rollout.datasets import projects, swebench
+from swe_rollout.datasets.swebench_row import to_row
 from swe_rollout.errors import Problem, UsageError
 from swe_rollout.types.instance import Evaluation, Expected, Instance, Rule
 
@@ -109,12 +110,12 @@ async def test_a_copy_of_the_image_name_in_the_row_wins_over_the_rule(tmp_path: 
 async def test_a_row_made_of_an_instance_reads_back_as_the_same_instance(
     tmp_path: Path, instance: Instance
 ) -> None:
-    assert await load_one(tmp_path, rows.to_row(instance)) == instance
+    assert await load_one(tmp_path, to_row(instance)) == instance
 
 
 def test_a_log_parser_that_rows_can_not_name_is_not_written() -> None:
     with pytest.raises(UsageError, match="rows can't name the log parser mine:parse"):
-        rows.to_row(dataclasses.replace(OWN, log_parser="mine:parse"))
+        to_row(dataclasses.replace(OWN, log_parser="mine:parse"))
 
 
 async def test_a_parser_for_all_rows_replaces_theirs(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from swe_rollout.datasets.rows import to_row
+from swe_rollout.datasets.swebench_row import to_row
 from swe_rollout.errors import SandboxError, TaskError, UsageError
 from swe_rollout.spec.dataset import Dataset, SwebenchDataset
 from swe_rollout.store.store import Store
