@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from swe_rollout.spec.agent import ToolUse
     from swe_rollout.store.claims import Claim, ClaimLostError
     from swe_rollout.store.summary import JobSummary
-    from swe_rollout.training.failure_rate import FailureRate, FailureRateError
     from swe_rollout.training.groups import (
         Baseline,
         Group,
@@ -44,8 +43,13 @@ if TYPE_CHECKING:
         grpo_advantages,
         rollout_weights,
     )
+    from swe_rollout.training.sample_bounds import (
+        FailureRate,
+        FailureRateError,
+        StaleAction,
+        Staleness,
+    )
     from swe_rollout.training.samples import SampleStatus, TrainingSample, training_samples
-    from swe_rollout.training.staleness import StaleAction, Staleness
     from swe_rollout.types.episode import EpisodeId, StopReason
     from swe_rollout.types.instance import Evaluation, Expected, Instance
     from swe_rollout.types.trajectory import Trajectory
@@ -76,8 +80,8 @@ _HOMES = {
     "EpisodeId": "swe_rollout.types.episode",
     "Evaluation": "swe_rollout.types.instance",
     "Expected": "swe_rollout.types.instance",
-    "FailureRate": "swe_rollout.training.failure_rate",
-    "FailureRateError": "swe_rollout.training.failure_rate",
+    "FailureRate": "swe_rollout.training.sample_bounds",
+    "FailureRateError": "swe_rollout.training.sample_bounds",
     "Group": "swe_rollout.training.groups",
     "Instance": "swe_rollout.types.instance",
     "JobStore": "swe_rollout.launcher.stored_job",
@@ -95,8 +99,8 @@ _HOMES = {
     "Scale": "swe_rollout.training.groups",
     "Score": "swe_rollout.training.groups",
     "Session": "swe_rollout.worker.session",
-    "StaleAction": "swe_rollout.training.staleness",
-    "Staleness": "swe_rollout.training.staleness",
+    "StaleAction": "swe_rollout.training.sample_bounds",
+    "Staleness": "swe_rollout.training.sample_bounds",
     "StopReason": "swe_rollout.types.episode",
     "StoredJob": "swe_rollout.launcher.stored_job",
     "SweRolloutError": "swe_rollout.errors",

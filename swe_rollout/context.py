@@ -36,8 +36,8 @@ from swe_rollout.sandbox.base import (
 )
 from swe_rollout.sandbox.repository import Patch
 from swe_rollout.spec.job import ExtensionFile
+from swe_rollout.spec.limits import Resume, RetrySpec
 from swe_rollout.spec.policy import Sampling
-from swe_rollout.spec.retry import Resume, RetrySpec
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.instance import Instance
 from swe_rollout.types.turn import Turn

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from swe_rollout.cli.files import writing
+from swe_rollout.cli.interrupt import run_async
+from swe_rollout.cli.job_file import default_sandbox
 from swe_rollout.cli.options import (
     DatasetName,
     Form,
@@ -20,6 +24,7 @@ from swe_rollout.cli.options import (
     WithFiles,
     option,
 )
+from swe_rollout.cli.output import say, write_data, write_table
 
 if TYPE_CHECKING:
     from swe_rollout.cli.dataset_argument import NamedDataset
@@ -65,9 +70,6 @@ def audit(
     swe-rollout audit job.yaml --runs 10 --out bad.jsonl -o json
     """
     from swe_rollout.cli.dataset_argument import named_dataset
-    from swe_rollout.cli.interrupt import run_async
-    from swe_rollout.cli.job_file import default_sandbox
-    from swe_rollout.cli.output import say
     from swe_rollout.extension import import_file
     from swe_rollout.grading.audit_journal import AuditJournal
 
@@ -107,9 +109,6 @@ class _Report:
 
     def write(self, output: OutputFormat) -> None:
         """Write the quarantine file, and print what the audit showed."""
-        from swe_rollout.cli.files import writing
-        from swe_rollout.cli.output import say, write_data, write_table
-
         with writing(self.journal.quarantine):
             self.bad = self.journal.write_quarantine(self.wanted)
         if output.is_data:
@@ -145,10 +144,7 @@ class _Report:
 async def _audit(
     named: NamedDataset, sandbox: SandboxSpec, report: _Report, *, parallelism: int
 ) -> None:
-    from contextlib import AsyncExitStack
 
-    from swe_rollout.cli.files import writing
-    from swe_rollout.cli.output import say
     from swe_rollout.grading.audit import NotAudited, audit_dataset
     from swe_rollout.grading.audit_journal import keys_of
     from swe_rollout.grading.grader import Grader

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from swe_rollout.cli.options import Form, OutputFormat, option
+from swe_rollout.cli.output import say, show_error, write_data, write_lines, write_table
+from swe_rollout.errors import PrerequisiteError, UsageError
 from swe_rollout.spec.tool_format import ToolFormat
+from swe_rollout.text.escaping import visible
 
 if TYPE_CHECKING:
-    from swe_rollout.errors import PrerequisiteError
     from swe_rollout.testing.tokens.conformance import Conformance
 
 TokenizerAddress = Annotated[
@@ -52,7 +54,6 @@ def check_template(
     """
     from swe_rollout.agent.clock import DEFAULT_DAY
     from swe_rollout.agent.renderer import Renderer
-    from swe_rollout.errors import PrerequisiteError
     from swe_rollout.testing.tokens.conformance import check_conformance
 
     template_arguments = _parse_kwargs(template_kwargs)
@@ -81,7 +82,6 @@ def check_template(
 
 
 def _parse_kwargs(text: str | None) -> dict[str, object]:
-    from swe_rollout.errors import UsageError
 
     fix = "give one JSON object, such as '{\"enable_thinking\": false}'"
     try:
@@ -94,9 +94,6 @@ def _parse_kwargs(text: str | None) -> dict[str, object]:
 
 
 def _parse_date(text: str) -> date:
-    from datetime import date
-
-    from swe_rollout.errors import UsageError
 
     try:
         # A plain date, as in a job; fromisoformat alone would take weeks too.
@@ -108,7 +105,6 @@ def _parse_date(text: str) -> date:
 
 
 def _show_refusal(tokenizer: str, error: PrerequisiteError, output: OutputFormat) -> None:
-    from swe_rollout.cli.output import show_error, write_data
 
     if output.is_data:
         refused = {"what": error.what, "why": error.why, "fix": error.fix}
@@ -119,8 +115,6 @@ def _show_refusal(tokenizer: str, error: PrerequisiteError, output: OutputFormat
 
 
 def _show(tokenizer: str, found: Conformance, output: OutputFormat) -> None:
-    from swe_rollout.cli.output import say, write_data, write_lines, write_table
-    from swe_rollout.text.escaping import visible
 
     if output.is_data:
         rules = {rule.name: rule.value for rule in found.rules}

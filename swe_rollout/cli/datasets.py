@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from swe_rollout.cli.files import require_new, writing
+from swe_rollout.cli.interrupt import run_async
 from swe_rollout.cli.options import (
     Context,
     DatasetName,
@@ -21,6 +23,7 @@ from swe_rollout.cli.options import (
     SkipBadRows,
     option,
 )
+from swe_rollout.cli.output import say, write_data, write_table
 
 if TYPE_CHECKING:
     from swe_rollout.cli.dataset_argument import NamedDataset
@@ -51,8 +54,6 @@ def prefetch(
     swe-rollout prefetch job.yaml -n rollouts -o wide
     """
     from swe_rollout.cli.dataset_argument import named_dataset
-    from swe_rollout.cli.interrupt import run_async
-    from swe_rollout.cli.output import say, write_data, write_table
 
     named = named_dataset(dataset, include=include or ())
     found = run_async(_prefetch(named, namespace, context, timeout), on_note=say)
@@ -68,7 +69,6 @@ def prefetch(
 async def _prefetch(
     named: NamedDataset, namespace: str | None, context: str | None, within_s: float
 ) -> list[PrefetchedImage]:
-    from swe_rollout.cli.output import say
     from swe_rollout.cluster.client import ClusterClient
     from swe_rollout.sandbox.pods import prefetch as pods
     from swe_rollout.spec.sandbox import PodSandbox
@@ -104,8 +104,6 @@ def rows(
     swe-rollout datasets rows job.yaml --include 'sqlparse-*' -O rows.jsonl
     """
     from swe_rollout.cli.dataset_argument import named_dataset
-    from swe_rollout.cli.files import require_new, writing
-    from swe_rollout.cli.output import say
     from swe_rollout.datasets.swebench_row import to_row
 
     if output_file is not None:

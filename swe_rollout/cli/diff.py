@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from swe_rollout.cli.interrupt import run_async
+from swe_rollout.cli.job_address import JobLocation, ViewTarget, find_targets
+from swe_rollout.cli.job_tables import write_left_out
 from swe_rollout.cli.options import (
     Context,
     Form,
@@ -14,10 +17,12 @@ from swe_rollout.cli.options import (
     StoredAddress,
     complete_address,
 )
+from swe_rollout.cli.output import say, write_data, write_lines, write_table
+from swe_rollout.cli.stored_work import targeted
+from swe_rollout.errors import InternalError
+from swe_rollout.text.escaping import visible
 
 if TYPE_CHECKING:
-    from swe_rollout.cli.job_address import JobLocation
-    from swe_rollout.cli.view import ViewTarget
     from swe_rollout.export.episode_comparison import EpisodeComparison
     from swe_rollout.export.job_comparison import (
         JobComparison,
@@ -59,18 +64,11 @@ def diff(
 
     swe-rollout diff runs/demo/sqlparse-0.5.2/0 runs/demo/sqlparse-0.5.2/1 -o json
     """
-    from swe_rollout.cli.interrupt import run_async
-    from swe_rollout.cli.job_address import JobLocation
-    from swe_rollout.cli.output import say
-
     work = _compare([address, other], JobLocation(namespace, context), output)
     run_async(work, on_note=say)
 
 
 async def _compare(addresses: list[str], location: JobLocation, output: OutputFormat) -> None:
-    from swe_rollout.cli.left_out import write_left_out
-    from swe_rollout.cli.output import write_data
-    from swe_rollout.cli.view import find_targets
     from swe_rollout.export.episode_comparison import compare_episodes
     from swe_rollout.export.job_comparison import compare_jobs
 
@@ -96,7 +94,6 @@ async def _compare(addresses: list[str], location: JobLocation, output: OutputFo
 
 
 async def _read(target: ViewTarget) -> Trajectory:
-    from swe_rollout.errors import InternalError
     from swe_rollout.store.store import Store
 
     if target.episode is None:
@@ -105,7 +102,6 @@ async def _read(target: ViewTarget) -> Trajectory:
 
 
 async def _count(target: ViewTarget, damaged: list[DamagedRecord]) -> JobSide:
-    from swe_rollout.cli.stored_work import targeted
     from swe_rollout.export.job_comparison import JobSide
     from swe_rollout.store.store import Store
 
@@ -117,7 +113,6 @@ async def _count(target: ViewTarget, damaged: list[DamagedRecord]) -> JobSide:
 
 
 def _write_jobs(found: JobComparison, sides: list[JobSide], output: OutputFormat) -> None:
-    from swe_rollout.cli.output import say, write_lines, write_table
     from swe_rollout.export.job_comparison import Flip
 
     changed = [each for each in found.tasks if each.flip is not Flip.SAME or each.change]
@@ -207,8 +202,6 @@ def _signed(value: float | None, digits: int) -> str:
 
 
 def _write_episodes(found: EpisodeComparison, output: OutputFormat) -> None:
-    from swe_rollout.cli.output import say, write_lines, write_table
-    from swe_rollout.text.escaping import visible
 
     differing = [each for each in found.facts if each.differs]
     if output is OutputFormat.NAME:

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from swe_rollout.cli.interrupt import run_async
 from swe_rollout.cli.options import Form, Globs, OutputFormat, option
+from swe_rollout.cli.output import say, show_error, write_data, write_lines, write_table
+from swe_rollout.errors import UnreachableError, UsageError
 
 if TYPE_CHECKING:
     from swe_rollout.engine.sglang.control import WeightUpdate, WeightUpdateResult
@@ -73,8 +77,6 @@ def status(
 
     swe-rollout engine status http://sglang:30000 -o wide
     """
-    from swe_rollout.cli.output import say, write_data, write_table
-
     rows = asyncio.run(_query_all([url.rstrip("/") for url in urls], api_key_env))
     if output.is_data:
         write_data({"engines": [asdict(row) for row in rows]}, output)
@@ -105,10 +107,7 @@ def update_weights(
 
     swe-rollout engine update-weights http://sglang:30000 --model-path /c/9 --version 9 --mode abort
     """
-    from swe_rollout.cli.interrupt import run_async
-    from swe_rollout.cli.output import say, show_error, write_lines
     from swe_rollout.engine.sglang.control import PauseMode, WeightUpdate
-    from swe_rollout.errors import UsageError
 
     try:
         update = WeightUpdate(model_path, version, PauseMode(mode))
@@ -144,8 +143,6 @@ def serve_scripted(
     """
     from swe_rollout.agent.renderer import Renderer
     from swe_rollout.cli.dataset_argument import named_dataset
-    from swe_rollout.cli.interrupt import run_async
-    from swe_rollout.cli.output import say, write_lines
     from swe_rollout.engine.scripted.engine import ScriptedEngine
     from swe_rollout.engine.scripted.scenarios import scenario
     from swe_rollout.engine.scripted.server import serve
@@ -173,7 +170,6 @@ def serve_scripted(
 async def _update_all(
     urls: Sequence[str], update: WeightUpdate, api_key_env: str | None
 ) -> tuple[WeightUpdateResult, ...]:
-    from contextlib import AsyncExitStack
 
     from swe_rollout.engine.sglang.control import EngineControl, update_weights_on
 
@@ -194,7 +190,6 @@ async def _query(url: str, api_key_env: str | None) -> _ServerRow:
     from swe_rollout.engine.sglang.connection import CONNECT_S
     from swe_rollout.engine.sglang.engine import SglangEngine
     from swe_rollout.engine.sglang.protocol import EngineLostError
-    from swe_rollout.errors import UnreachableError
     from swe_rollout.spec.policy import SglangPolicy
 
     probe = HealthProbe(url, api_key_env=api_key_env, timeout_s=CONNECT_S)

@@ -9,6 +9,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from swe_rollout.cli.files import require_new, writing
+from swe_rollout.cli.job_address import JobLocation, ViewTarget, find_target
+from swe_rollout.cli.job_tables import write_left_out, write_not_shown
 from swe_rollout.cli.options import (
     Context,
     Namespace,
@@ -18,10 +21,12 @@ from swe_rollout.cli.options import (
     WithFiles,
     option,
 )
+from swe_rollout.cli.output import say, write_lines
+from swe_rollout.cli.stored_work import named_other, targeted
+from swe_rollout.errors import InternalError, UsageError
+from swe_rollout.text.escaping import visible
 
 if TYPE_CHECKING:
-    from swe_rollout.cli.job_address import JobLocation
-    from swe_rollout.cli.view import ViewTarget
     from swe_rollout.export.chat import Reading
     from swe_rollout.export.files import Exported, FileFormat, FolderFormat
     from swe_rollout.export.library_layout import JobFacts
@@ -138,8 +143,6 @@ def export(
 
     swe-rollout export s3://rollouts/demo --to predictions --sample 0
     """
-    from swe_rollout.cli.job_address import JobLocation
-
     options = _Options(
         to,
         output_file,
@@ -155,7 +158,6 @@ def export(
 
 
 def _require_meaning(options: _Options) -> None:
-    from swe_rollout.errors import UsageError
 
     if options.drop_paths and options.to not in _OF_PATCHES:
         raise UsageError(
@@ -171,11 +173,6 @@ def _require_meaning(options: _Options) -> None:
 
 
 async def _export(address: str, location: JobLocation, options: _Options) -> None:
-    from swe_rollout.cli.files import require_new, writing
-    from swe_rollout.cli.left_out import write_left_out, write_not_shown
-    from swe_rollout.cli.output import say, write_lines
-    from swe_rollout.cli.stored_work import targeted
-    from swe_rollout.cli.view import find_target
     from swe_rollout.store.store import Store
 
     target = await find_target(address, location)
@@ -200,9 +197,6 @@ async def _export(address: str, location: JobLocation, options: _Options) -> Non
 
 async def _require_some(store: Store, job: str, sample: int | None, *, planned: int) -> None:
     """Raise UsageError where there is nothing to export; say what is still missing."""
-    from swe_rollout.cli.output import say
-    from swe_rollout.errors import UsageError
-
     committed = await store.committed(job)
     chosen = [each for each in committed if sample in (None, each.sample)]
     if not chosen and committed:
@@ -253,21 +247,19 @@ async def _write(
 
 def _form(options: _Options, *, is_one: bool) -> FileFormat | FolderFormat:
     """Return a format that needs the records alone."""
-    from swe_rollout.errors import InternalError
-    from swe_rollout.export import patches, plain, profile
-    from swe_rollout.export.patch_filter import PatchFilter
-    from swe_rollout.text.escaping import visible
+    from swe_rollout.export import files, patches, profile
+    from swe_rollout.export.patches import PatchFilter
     from swe_rollout.viewer.timeline import timeline_file, timeline_folder
 
     dropped = PatchFilter(options.drop_paths)
     form: FileFormat | FolderFormat
     match options.to:
         case ExportFormat.JSON:
-            form = plain.JSON
+            form = files.JSON
         case ExportFormat.JSONL:
-            form = plain.JSONL
+            form = files.JSONL
         case ExportFormat.TXT:
-            form = plain.text_format(visible)
+            form = files.text_format(visible)
         case ExportFormat.PREDICTIONS:
             form = patches.predictions_format(dropped, model_name=options.model_name)
         case ExportFormat.PATCHES:
@@ -285,8 +277,6 @@ async def _form_with_prompts(
     store: Store, target: ViewTarget, options: _Options
 ) -> FileFormat | FolderFormat:
     """Return a format that shows prompts: it loads the job's tasks."""
-    from swe_rollout.cli.output import say
-    from swe_rollout.cli.stored_work import named_other
     from swe_rollout.export.atif import atif_format
     from swe_rollout.export.chat import messages_format
     from swe_rollout.export.verifiers import verifiers_format
@@ -312,7 +302,7 @@ async def _form_with_prompts(
 
 def _library_format(reading: Reading, options: _Options, facts: JobFacts) -> FolderFormat:
     from swe_rollout.export.library_layout import LibraryLayout
-    from swe_rollout.export.patch_filter import PatchFilter
+    from swe_rollout.export.patches import PatchFilter
     from swe_rollout.viewer.timeline import timeline_page
 
     return LibraryLayout(reading, PatchFilter(options.drop_paths), timeline_page, facts).format()

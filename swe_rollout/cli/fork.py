@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from swe_rollout.cli.files import writing
+from swe_rollout.cli.job_address import JobLocation, find_target
+from swe_rollout.cli.job_file import in_sandbox, overrides_of
 from swe_rollout.cli.options import (
     Context,
     DisplayKind,
@@ -20,11 +25,12 @@ from swe_rollout.cli.options import (
     complete_address,
     option,
 )
+from swe_rollout.cli.output import say, write_lines
+from swe_rollout.errors import UsageError
+from swe_rollout.types.episode import EpisodeId
 
 if TYPE_CHECKING:
-    from swe_rollout.cli.job_address import JobLocation
     from swe_rollout.spec.job import RolloutJob
-    from swe_rollout.types.episode import EpisodeId
 
 EpisodeAddress = Annotated[
     str,
@@ -71,11 +77,6 @@ def fork(
 
     swe-rollout fork demo/sqlparse-0.5.2/0 --turn 6 --samples 8 -O fork.yaml
     """
-    import asyncio
-
-    from swe_rollout.cli.job_address import JobLocation
-    from swe_rollout.cli.job_file import in_sandbox, overrides_of
-    from swe_rollout.cli.output import say
     from swe_rollout.cli.run import finish, roll_out
 
     overrides = [
@@ -97,10 +98,6 @@ def fork(
 
 async def _job(address: str, location: JobLocation, turn: int, overrides: list[str]) -> RolloutJob:
     """Return the job of a fork: that of the episode, with another beginning and name."""
-    import json
-
-    from swe_rollout.cli.view import find_target
-    from swe_rollout.errors import UsageError
     from swe_rollout.spec.load import parse_job
     from swe_rollout.store.store import Store
     from swe_rollout.worker.stored_tasks import stored_job
@@ -148,9 +145,6 @@ def _to_apply(job: RolloutJob) -> RolloutJob:
 
 def _write(job: RolloutJob, path: Path) -> None:
     import yaml
-
-    from swe_rollout.cli.files import writing
-    from swe_rollout.cli.output import write_lines
 
     text = yaml.safe_dump(job.to_yaml_dict(), sort_keys=False, allow_unicode=True)
     with writing(path):

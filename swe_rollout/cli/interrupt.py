@@ -41,8 +41,6 @@ def run_async(
     messages: InterruptMessages = STOPPED,
 ) -> T:
     """Run `work` to its end. On ^C or SIGTERM, cancel it, let it clean up and exit with 130."""
-    import asyncio
-
     interruption = _Interruption(on_note, messages)
     with _handling(interruption.receive):
         if was_terminated():
@@ -99,8 +97,6 @@ class _Interruption:
 
     async def run(self, work: Coroutine[object, object, T]) -> T:
         """Run the work; raises _StoppedError when a signal cancelled it."""
-        import asyncio
-
         self._loop = asyncio.get_running_loop()
         self._task = task = asyncio.ensure_future(work)
         if self._received:

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
+import typer
+
+from swe_rollout.cli.files import writing
 from swe_rollout.cli.options import SandboxKind
+from swe_rollout.cli.output import say, write_lines
 from swe_rollout.errors import UsageError
 
 if TYPE_CHECKING:
+    from swe_rollout.spec.fields import SpecField
     from swe_rollout.spec.job import RolloutJob
     from swe_rollout.spec.sandbox import SandboxSpec
 
@@ -54,3 +61,81 @@ def default_sandbox(kind: SandboxKind) -> SandboxSpec:
             return SandboxSpec(pod=PodSandbox())
         case SandboxKind.KODO:
             return SandboxSpec(kodo=KodoSandbox())
+
+
+FieldPath = Annotated[
+    str, typer.Argument(metavar="PATH", help="A field of a RolloutJob, such as spec.limits.")
+]
+
+
+def explain(path: FieldPath = "spec") -> None:
+    """Explain a field of a RolloutJob: its meaning, type and default.
+
+    swe-rollout explain spec.sampling
+
+    swe-rollout explain spec.limits.turns
+    """
+    write_lines(explanation(path))
+
+
+def explanation(path: str) -> Iterator[str]:
+    """The lines of `explain`; raises UsageError for a path that does not exist."""
+    from swe_rollout.spec.fields import all_fields, fields_in
+
+    parts = tuple(path.strip(".").split("."))
+    if parts[0].lower() in ("rolloutjob", "rolloutjobs", "rj"):  # as in `kubectl explain`
+        parts = parts[1:] or ("spec",)
+    field = next((each for each in all_fields() if each.path == parts), None)
+    if field is None:
+        named = [each for each in all_fields() if each.name.lower() == parts[-1].lower()]
+        exact = [each for each in named if each.dotted.lower() == ".".join(parts).lower()]
+        candidates = ", ".join(each.dotted for each in exact or named)
+        close = get_close_matches(path, [each.dotted for each in all_fields()], n=1)
+        candidates = candidates or "".join(close)
+        fix = f"did you mean {candidates}?" if candidates else "swe-rollout explain spec"
+        raise UsageError(f"a RolloutJob has no field {path}", fix=fix)
+    yield f"{field.dotted} <{field.type}>{_presence(field)}"
+    yield ""
+    yield f"    {field.doc}"
+    inside = fields_in(parts)
+    if inside:
+        yield ""
+        yield "FIELDS"
+    for each in inside:
+        yield f"  {each.name} <{each.type}>{_presence(each)}"
+        yield f"    {each.doc}"
+
+
+def _presence(field: SpecField) -> str:
+    if field.required:
+        return " required"
+    return f" default {field.default}" if field.default else ""
+
+
+NewFile = Annotated[Path, typer.Argument(metavar="FILE", help="The file to create; `-` is stdout.")]
+
+
+def init(file: NewFile = Path("job.yaml")) -> None:
+    """Write a commented job file that runs unchanged, without a model or a cluster.
+
+    swe-rollout init
+
+    swe-rollout init my-job.yaml
+    """
+    from swe_rollout.spec.template import template
+
+    text = template()
+    if file.is_dir():
+        fix = f"name a file in it: swe-rollout init {file / 'job.yaml'}"
+        raise UsageError(f"{file} is a folder", fix=fix)
+    if str(file) == "-":
+        write_lines(text.splitlines())
+        return
+    try:
+        with writing(file), file.open("x", encoding="utf-8") as new:
+            new.write(text)
+    except FileExistsError as error:
+        fix = f"swe-rollout init other.yaml, or remove {file}"
+        raise UsageError(f"{file} already exists", fix=fix) from error
+    write_lines([str(file)])
+    say(f"run it with: swe-rollout run {file}")

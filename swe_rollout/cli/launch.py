@@ -7,6 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from swe_rollout.cli.interrupt import InterruptMessages, run_async
+from swe_rollout.cli.job_address import JobLocation, find_either
+from swe_rollout.cli.job_file import overrides_of
+from swe_rollout.cli.job_tables import write_left_out, write_summary
 from swe_rollout.cli.options import (
     Context,
     DisplayKind,
@@ -23,13 +27,13 @@ from swe_rollout.cli.options import (
     WithFiles,
     option,
 )
+from swe_rollout.cli.output import say, stderr_console, write_data, write_lines
+from swe_rollout.store.layout import JobRef
 
 if TYPE_CHECKING:
-    from swe_rollout.cli.job_address import JobLocation
     from swe_rollout.cluster.job_objects import JobObject
     from swe_rollout.launcher.uploads import LocalFile
     from swe_rollout.spec.job import RolloutJob
-    from swe_rollout.store.layout import JobRef
 
 Detach = Annotated[bool, option("--detach", help="Return at once instead of following the job.")]
 DryRun = Annotated[
@@ -60,11 +64,7 @@ def launch(
 
     swe-rollout launch job.yaml -n rollouts --detach
     """
-    from swe_rollout.cli.interrupt import run_async
-    from swe_rollout.cli.job_address import JobLocation
     from swe_rollout.cli.job_display import follow_job
-    from swe_rollout.cli.job_file import overrides_of
-    from swe_rollout.cli.output import say, write_data, write_lines
     from swe_rollout.launcher.bundles import pack_bundles
     from swe_rollout.launcher.uploads import read_file
     from swe_rollout.spec.load import load_job
@@ -106,9 +106,7 @@ def watch(
 
     swe-rollout watch runs/demo --display plain
     """
-    from swe_rollout.cli.job_address import JobLocation, find_either
     from swe_rollout.cli.job_display import follow_job
-    from swe_rollout.store.layout import JobRef
 
     location = JobLocation(namespace, context)
     found = asyncio.run(find_either(job, location))
@@ -119,10 +117,6 @@ def watch(
 
 
 def _watch_stored(ref: JobRef, *, display: DisplayKind, output: OutputFormat) -> None:
-    from swe_rollout.cli.interrupt import InterruptMessages, run_async
-    from swe_rollout.cli.job_tables import write_summary
-    from swe_rollout.cli.left_out import write_left_out
-    from swe_rollout.cli.output import say, stderr_console, write_data
     from swe_rollout.cli.stored_display import follow_stored
 
     messages = InterruptMessages("detached; whatever runs the job goes on", "")
@@ -143,7 +137,6 @@ async def _submit(
     *,
     dry_run: bool,
 ) -> JobObject:
-    from swe_rollout.cli.output import say
     from swe_rollout.launcher.remote import open_jobs, submit
 
     async with open_jobs(location.context) as jobs:

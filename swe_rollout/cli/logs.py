@@ -80,8 +80,8 @@ async def _print_either(address: str, location: JobLocation, *, follow: bool) ->
 
 
 async def _print_test_log(address: str, location: JobLocation) -> None:
+    from swe_rollout.cli.job_address import find_target
     from swe_rollout.cli.output import write_log
-    from swe_rollout.cli.view import find_target
     from swe_rollout.errors import UsageError
     from swe_rollout.store.store import Store
 

@@ -5,24 +5,96 @@ The verbs are in `cli.verbs`. Their modules import dependencies inside functions
 
 from __future__ import annotations
 
+import io
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn, TextIO
 
 import typer
 
 from swe_rollout import __version__
 from swe_rollout.cli.interrupt import INTERRUPTED, ignore_signals, terminate_as_interrupt
 from swe_rollout.cli.options import LogFormat, option
-from swe_rollout.cli.streams import OutputError, die_by_sigpipe, guard_streams, reader_is_gone
+from swe_rollout.cli.output import show_error, stderr_console
 from swe_rollout.cli.verbs import SETTINGS, VerbGroup
 from swe_rollout.errors import SweRolloutError, UsageError
 from swe_rollout.text.redaction import redact
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+
+class OutputError(SweRolloutError):
+    """The result can't be written to where stdout goes, such as a full disk."""
+
+
+class _Pipe(io.FileIO):
+    """A standard stream that interrupts the work when its reader has gone."""
+
+    gone = False
+    """Whether the reader of any stream has gone."""
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        try:
+            return super().write(data) or 0
+        except BrokenPipeError:
+            _Pipe.gone = True
+            self._discard()
+            signal.raise_signal(signal.SIGINT)
+            return memoryview(data).nbytes
+        except OSError as error:
+            self._discard()
+            raise OutputError(
+                "the output can't be written",
+                why=error.strerror or str(error),
+                fix="redirect it elsewhere",
+            ) from error
+
+    def _discard(self) -> None:
+        """Drop what is written from now on, also by the interpreter's own last flush."""
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.fileno())
+        os.close(nowhere)
+
+
+def guard_streams() -> None:
+    """Guard stdout and stderr of this process, unless a test has replaced them."""
+    if sys.stdout is sys.__stdout__:
+        sys.stdout = _guarded(sys.stdout, 1)
+    if sys.stderr is sys.__stderr__:
+        sys.stderr = _guarded(sys.stderr, 2)
+
+
+def reader_is_gone() -> bool:
+    """Whether somebody closed the other end of stdout or stderr, as `head` does."""
+    return _Pipe.gone
+
+
+def die_by_sigpipe() -> NoReturn:
+    """End as every other tool does whose reader has gone."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGPIPE)
+    os._exit(128 + signal.SIGPIPE)
+
+
+def _guarded(stream: TextIO | None, number: int) -> TextIO:
+    if stream is None:  # closed by the caller: `>&-`
+        return Path(os.devnull).open("w", encoding="utf-8")
+    stream.flush()
+    return io.TextIOWrapper(
+        io.BufferedWriter(_Pipe(number, "w", closefd=False)),
+        encoding=stream.encoding,
+        errors=stream.errors,
+        # With PYTHONUNBUFFERED a stream writes through instead, in pieces of lines.
+        line_buffering=bool(stream.line_buffering or getattr(stream, "write_through", False)),
+    )
+
 
 EXIT_CODES = (
     "Exit codes: 0 success · 1 the job or a check failed · 2 invalid request · 3 a prerequisite "
@@ -86,7 +158,7 @@ def _leave(code: int) -> NoReturn:
     code = _flushed(code)
     if reader_is_gone():
         die_by_sigpipe()
-    calls = sys.modules.get("swe_rollout.store.calls")  # without it, none was made
+    calls = sys.modules.get("swe_rollout.store.bucket")  # without it, none was made
     if calls is not None and not calls.wait_until_idle(_LAST_CALLS_S):
         os._exit(code)
     # Under `python -m`, a ^C that once passed through an `exec` of text, as in dataclasses, would
@@ -108,8 +180,6 @@ def _flushed(code: int) -> int:
 
 def _shown(error: SweRolloutError) -> int:
     """Print the error; return its exit code."""
-    from swe_rollout.cli.output import show_error
-
     with suppress(OutputError):
         show_error(error)
     return error.exit_code
@@ -164,7 +234,6 @@ def _global_options(
     ] = False,
 ) -> None:
     from swe_rollout.cli.logging_setup import configure_logs
-    from swe_rollout.cli.output import stderr_console
 
     configure_logs(stderr_console, verbosity=-1 if quiet else verbose, form=log_format)
 

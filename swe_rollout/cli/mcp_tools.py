@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 from mcp_types import Tool
 
+from swe_rollout.cli.interrupt import run_async
+from swe_rollout.cli.job_file import in_sandbox, overrides_of
 from swe_rollout.cli.options import (
     File,
     SandboxChoice,
     Sets,
     SkipBadRows,
 )
+from swe_rollout.cli.output import say, write_lines
+from swe_rollout.errors import UnreachableError, UsageError
+from swe_rollout.types.episode import EpisodeId
 
 if TYPE_CHECKING:
     from swe_rollout.agent.tools.mcp.options import McpOptions
@@ -41,9 +47,6 @@ def mcp_tools(
     """
     import yaml
 
-    from swe_rollout.cli.interrupt import run_async
-    from swe_rollout.cli.job_file import in_sandbox, overrides_of
-    from swe_rollout.cli.output import say, write_lines
     from swe_rollout.spec.load import load_job
 
     overrides = overrides_of(sets, store=None, name=None, skip_bad_rows=skip_bad_rows)
@@ -62,7 +65,6 @@ def mcp_tools(
 async def _pinned(job: RolloutJob, base_dir: Path) -> tuple[list[object], list[str]]:
     """Return the job's tools with those of its servers filled in, and what was left out."""
     from swe_rollout.agent.tools.mcp.tool import read_options, require_package
-    from swe_rollout.errors import UsageError
 
     require_package()
     from swe_rollout.agent.tools.mcp.pin import pinned
@@ -89,7 +91,6 @@ async def _pinned(job: RolloutJob, base_dir: Path) -> tuple[list[object], list[s
 async def _listed(options: McpOptions, job: RolloutJob, base_dir: Path) -> tuple[Tool, ...]:
     from swe_rollout.agent.tools.base import ToolError
     from swe_rollout.agent.tools.mcp.http import HttpServer, ToolServerError
-    from swe_rollout.errors import UnreachableError
 
     try:
         if options.url:
@@ -110,13 +111,10 @@ async def _listed(options: McpOptions, job: RolloutJob, base_dir: Path) -> tuple
 async def _listed_in_sandbox(
     options: McpOptions, job: RolloutJob, base_dir: Path
 ) -> tuple[Tool, ...]:
-    from contextlib import AsyncExitStack
 
     from swe_rollout.agent.tools.mcp.stdio import StdioServer
-    from swe_rollout.cli.output import say
     from swe_rollout.datasets.base import load
     from swe_rollout.sandbox.base import Role, SandboxRequest
-    from swe_rollout.types.episode import EpisodeId
     from swe_rollout.worker.sandboxes import SandboxSetup, open_sandboxes
 
     loaded = await load(job.spec.dataset, base_dir=base_dir, on_progress=say)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from contextlib import suppress
 from enum import StrEnum
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from swe_rollout.errors import SweRolloutError
 
 LOCAL_RUNS = "runs"
 """The folder of jobs of this machine, unless their spec names another store."""
@@ -64,10 +67,6 @@ class SandboxKind(StrEnum):
 
 def complete_job_name(ctx: typer.Context, incomplete: str) -> list[str]:
     """Names of the namespace's jobs that start with `incomplete`."""
-    import asyncio
-
-    from swe_rollout.errors import SweRolloutError
-
     if "/" in incomplete or not names_cluster():
         return []
     with suppress(SweRolloutError, TimeoutError):
@@ -111,7 +110,6 @@ def _stored_jobs(incomplete: str) -> list[str]:
 
 
 async def _list_names(namespace: str | None, context: str | None) -> list[str]:
-    import asyncio
 
     from swe_rollout.launcher.remote import open_jobs
 

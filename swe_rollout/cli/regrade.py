@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from swe_rollout.cli.files import writing
+from swe_rollout.cli.interrupt import run_async
+from swe_rollout.cli.job_address import JobLocation, find_target
+from swe_rollout.cli.job_tables import write_left_out
 from swe_rollout.cli.options import (
     Context,
     Form,
@@ -20,10 +24,11 @@ from swe_rollout.cli.options import (
     WithFiles,
     option,
 )
+from swe_rollout.cli.output import say, write_data, write_lines, write_table
+from swe_rollout.cli.stored_work import WorkOptions, open_work, targeted
+from swe_rollout.errors import TaskError
 
 if TYPE_CHECKING:
-    from swe_rollout.cli.job_address import JobLocation
-    from swe_rollout.cli.stored_work import WorkOptions
     from swe_rollout.store.damage import DamagedRecord
     from swe_rollout.types.trajectory import Trajectory
     from swe_rollout.worker.regrade import Regrading
@@ -57,10 +62,6 @@ def regrade(
 
     swe-rollout regrade runs/demo/sqlparse-0.5.2/0 -k 20 -O flaky.json
     """
-    from swe_rollout.cli.interrupt import run_async
-    from swe_rollout.cli.job_address import JobLocation
-    from swe_rollout.cli.output import say
-    from swe_rollout.cli.stored_work import WorkOptions
     from swe_rollout.worker.regrade_report import RegradeReport
 
     report = RegradeReport(times)
@@ -83,11 +84,6 @@ async def _regrade(
     parallelism: int,
     report: RegradeReport,
 ) -> None:
-    from swe_rollout.cli.left_out import write_left_out
-    from swe_rollout.cli.output import say
-    from swe_rollout.cli.stored_work import open_work, targeted
-    from swe_rollout.cli.view import find_target
-    from swe_rollout.errors import TaskError
     from swe_rollout.grading.grader import Grader
     from swe_rollout.worker.regrade import Regrader, Regrading
     from swe_rollout.worker.stored_tasks import for_each
@@ -121,8 +117,6 @@ async def _regrade(
 
 
 def _write(report: RegradeReport, path: Path | None, output: OutputFormat) -> None:
-    from swe_rollout.cli.files import writing
-    from swe_rollout.cli.output import say, write_data, write_lines, write_table
 
     if path is not None:
         part = path.with_name(f"{path.name}.part")

@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from swe_rollout.cli.interrupt import run_async
+from swe_rollout.cli.job_address import JobLocation, find_target
+from swe_rollout.cli.job_tables import write_left_out
 from swe_rollout.cli.options import (
     Context,
     Form,
@@ -17,10 +20,11 @@ from swe_rollout.cli.options import (
     StoredAddress,
     WithFiles,
 )
+from swe_rollout.cli.output import say, write_data, write_table
+from swe_rollout.cli.stored_work import WorkOptions, open_work, targeted
+from swe_rollout.errors import TaskError
 
 if TYPE_CHECKING:
-    from swe_rollout.cli.job_address import JobLocation
-    from swe_rollout.cli.stored_work import WorkOptions
     from swe_rollout.store.damage import DamagedRecord
     from swe_rollout.types.trajectory import Trajectory
     from swe_rollout.worker.replay import Replay
@@ -47,11 +51,6 @@ def replay(
 
     swe-rollout replay runs/demo -o json
     """
-    from swe_rollout.cli.interrupt import run_async
-    from swe_rollout.cli.job_address import JobLocation
-    from swe_rollout.cli.output import say, write_data, write_table
-    from swe_rollout.cli.stored_work import WorkOptions
-
     options = WorkOptions(sandbox, dataset, with_files or ())
     work = _replay(address, JobLocation(namespace, context), options, parallelism)
     replays = run_async(work, on_note=say)
@@ -73,11 +72,6 @@ async def _replay(
     address: str, location: JobLocation, options: WorkOptions, parallelism: int
 ) -> list[Replay]:
     from swe_rollout.agent.tools import toolbox
-    from swe_rollout.cli.left_out import write_left_out
-    from swe_rollout.cli.output import say
-    from swe_rollout.cli.stored_work import open_work, targeted
-    from swe_rollout.cli.view import find_target
-    from swe_rollout.errors import TaskError
     from swe_rollout.worker.replay import Replay, Replayer
     from swe_rollout.worker.stored_tasks import for_each
 
@@ -106,7 +100,6 @@ async def _replay(
 
 
 def _show(replay: Replay) -> None:
-    from swe_rollout.cli.output import say
 
     say(f"{replay.episode}: {_result(replay)}")
     if replay.difference is not None:

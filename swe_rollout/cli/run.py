@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from swe_rollout.cli.interrupt import run_async
+from swe_rollout.cli.job_file import in_sandbox, overrides_of
+from swe_rollout.cli.job_tables import write_left_out, write_summary
 from swe_rollout.cli.options import (
     DisplayKind,
     File,
@@ -25,6 +28,7 @@ from swe_rollout.cli.options import (
     WithFiles,
     option,
 )
+from swe_rollout.cli.output import say, stderr_console, write_data
 
 if TYPE_CHECKING:
     from swe_rollout.launcher.uploads import LocalFile
@@ -63,7 +67,6 @@ def run(
 
     swe-rollout run job.yaml --with my_tools.py
     """
-    from swe_rollout.cli.job_file import in_sandbox, overrides_of
     from swe_rollout.launcher.bundles import pack_bundles
     from swe_rollout.launcher.uploads import name_files, read_file
     from swe_rollout.spec.load import load_job
@@ -87,11 +90,6 @@ def run(
 
 def finish(work: Coroutine[object, object, RunSummary], output: OutputFormat) -> None:
     """Run a job to its end and print its state. Exits with 1 when an episode is left."""
-    from swe_rollout.cli.interrupt import run_async
-    from swe_rollout.cli.job_tables import write_summary
-    from swe_rollout.cli.left_out import write_left_out
-    from swe_rollout.cli.output import say, write_data
-
     found = run_async(work, on_note=say)
     if output.is_data:
         write_data(json.loads(found.to_json()), output)
@@ -116,7 +114,6 @@ async def roll_out(
 
     `metrics`: the address they are served at; empty for none.
     """
-    from swe_rollout.cli.output import say, stderr_console
     from swe_rollout.cli.run_display import open_run_display
     from swe_rollout.live.progress import LiveTitle
     from swe_rollout.telemetry.setup import observing

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from swe_rollout.cli.interrupt import run_async
+from swe_rollout.cli.job_file import default_sandbox
 from swe_rollout.cli.options import Context, Namespace, SandboxKind, option
+from swe_rollout.cli.output import say
+from swe_rollout.errors import UsageError
+from swe_rollout.text.escaping import visible
 
 if TYPE_CHECKING:
     from swe_rollout.sandbox.base import ExecResult
@@ -64,9 +69,6 @@ def run(
 
     swe-rollout sandbox run --image my/image:1 --workdir /testbed -- 'ls | head'
     """
-    from swe_rollout.cli.interrupt import run_async
-    from swe_rollout.cli.output import say
-
     wanted = _Wanted(
         image,
         workdir,
@@ -95,7 +97,6 @@ class _Wanted:
 
 
 def _pairs(name: str, given: Sequence[str]) -> dict[str, str]:
-    from swe_rollout.errors import UsageError
 
     pairs = {}
     for each in given:
@@ -117,8 +118,6 @@ def _spec(
     """Return the sandboxes that the options ask for. Raises UsageError for what a kind lacks."""
     from pydantic import ValidationError
 
-    from swe_rollout.cli.job_file import default_sandbox
-    from swe_rollout.errors import UsageError
     from swe_rollout.spec.sandbox import KodoSandbox, PodSandbox, SandboxSpec
 
     if kind is SandboxKind.LOCAL and not (namespace or context or nodes):
@@ -145,7 +144,6 @@ def _spec(
 
 
 async def _run(spec: SandboxSpec, wanted: _Wanted) -> ExecResult:
-    from swe_rollout.cli.output import say
     from swe_rollout.worker.standalone import Wanted, open_sandbox
 
     asked = Wanted(
@@ -168,9 +166,6 @@ async def _run(spec: SandboxSpec, wanted: _Wanted) -> ExecResult:
 
 def _print(result: ExecResult) -> None:
     """Print the output: byte for byte, but on a terminal with control characters made visible."""
-    from swe_rollout.cli.output import say
-    from swe_rollout.text.escaping import visible
-
     streams = (
         ("stdout", sys.stdout, result.stdout, result.stdout_bytes),
         ("stderr", sys.stderr, result.stderr, result.stderr_bytes),

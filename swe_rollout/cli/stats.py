@@ -6,10 +6,14 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from swe_rollout.cli.job_address import JobLocation, find_target
+from swe_rollout.cli.job_tables import write_left_out
 from swe_rollout.cli.options import Context, Form, Namespace, OutputFormat, StoredAddress
+from swe_rollout.cli.output import say, write_data, write_lines, write_table
+from swe_rollout.cli.stored_work import targeted
+from swe_rollout.text.formatting import format_masked, format_number
 
 if TYPE_CHECKING:
-    from swe_rollout.cli.job_address import JobLocation
     from swe_rollout.export.statistics import Distribution, JobStatistics, ToolStatistics
     from swe_rollout.store.damage import DamagedRecord
     from swe_rollout.types.durations import DurationSketch
@@ -30,10 +34,6 @@ def stats(
 
     swe-rollout stats runs/demo -o json
     """
-    from swe_rollout.cli.job_address import JobLocation
-    from swe_rollout.cli.left_out import write_left_out
-    from swe_rollout.cli.output import write_data
-
     found, damaged = asyncio.run(_count(address, JobLocation(namespace, context)))
     if output.is_data:
         unread = [{"episode": str(each.episode), "why": each.why} for each in damaged]
@@ -44,8 +44,6 @@ def stats(
 
 
 async def _count(address: str, location: JobLocation) -> tuple[JobStatistics, list[DamagedRecord]]:
-    from swe_rollout.cli.stored_work import targeted
-    from swe_rollout.cli.view import find_target
     from swe_rollout.export.statistics import JobStatistics
     from swe_rollout.store.damage import DamagedRecord
     from swe_rollout.store.store import Store
@@ -58,7 +56,6 @@ async def _count(address: str, location: JobLocation) -> tuple[JobStatistics, li
 
 
 def _write_tables(found: JobStatistics, output: OutputFormat) -> None:
-    from swe_rollout.cli.output import write_lines, write_table
 
     write_table(
         ["PER EPISODE", "MEAN#", "P50#", "P95#", "MAX#", "TOTAL#", "MIN#+", "STD#+"],
@@ -91,8 +88,6 @@ def _write_tables(found: JobStatistics, output: OutputFormat) -> None:
 
 
 def _say_totals(found: JobStatistics) -> None:
-    from swe_rollout.cli.output import say
-    from swe_rollout.text.formatting import format_masked, format_number
 
     outcomes, reward, cached = found.outcomes, found.rewards, found.cached_share
     say(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from swe_rollout.cli.job_address import JobLocation, find_either
+from swe_rollout.cli.job_tables import write_job, write_jobs, write_left_out, write_summary
 from swe_rollout.cli.options import (
     LOCAL_RUNS,
     Context,
@@ -14,9 +17,10 @@ from swe_rollout.cli.options import (
     OutputFormat,
     names_cluster,
 )
+from swe_rollout.cli.output import say, write_data, write_table
+from swe_rollout.store.layout import JobRef
 
 if TYPE_CHECKING:
-    from swe_rollout.cli.job_address import JobLocation
     from swe_rollout.cluster.job_objects import JobObject
     from swe_rollout.store.summary import JobSummary
 
@@ -37,10 +41,6 @@ def status(
 
     swe-rollout status demo -n rollouts -o json
     """
-    import asyncio
-
-    from swe_rollout.cli.job_address import JobLocation
-
     location = JobLocation(namespace, context)
     if job is not None:
         _write_state(asyncio.run(_read_state(job, location)), output)
@@ -51,8 +51,6 @@ def status(
 
 
 def _write_jobs(jobs: tuple[JobObject, ...], output: OutputFormat) -> None:
-    from swe_rollout.cli.job_tables import write_jobs
-    from swe_rollout.cli.output import write_data
     from swe_rollout.launcher.job_result import summary_of
 
     if output.is_data:
@@ -62,9 +60,6 @@ def _write_jobs(jobs: tuple[JobObject, ...], output: OutputFormat) -> None:
 
 
 def _write_state(state: JobSummary | JobObject, output: OutputFormat) -> None:
-    from swe_rollout.cli.job_tables import write_job, write_summary
-    from swe_rollout.cli.left_out import write_left_out
-    from swe_rollout.cli.output import write_data
     from swe_rollout.store.summary import JobSummary
 
     if isinstance(state, JobSummary):
@@ -83,10 +78,6 @@ def _write_state(state: JobSummary | JobObject, output: OutputFormat) -> None:
 
 def _write_local(output: OutputFormat) -> None:
     """List the jobs in the folder `runs`."""
-    import asyncio
-
-    from swe_rollout.cli.output import say, write_data, write_table
-
     folder = Path(LOCAL_RUNS)
     found = asyncio.run(_count_local(f"file://{folder.absolute()}")) if folder.is_dir() else []
     if output.is_data:
@@ -114,8 +105,6 @@ async def _count_local(uri: str) -> list[tuple[str, int, int]]:
 
 
 async def _read_state(address: str, location: JobLocation) -> JobSummary | JobObject:
-    from swe_rollout.cli.job_address import find_either
-    from swe_rollout.store.layout import JobRef
     from swe_rollout.store.store import Store
     from swe_rollout.store.summary import summarise
 

@@ -19,6 +19,7 @@ from swe_rollout.cli.options import DisplayKind
 from swe_rollout.cli.run_display import PlainRunLines
 from swe_rollout.live.progress import LiveProgress, LiveTitle
 from swe_rollout.live.snapshot import Count
+from swe_rollout.store.layout import JobRef
 from swe_rollout.store.store import Store
 from swe_rollout.store.summary import JobTally
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from swe_rollout.live.snapshot import Snapshot
-    from swe_rollout.store.layout import JobRef
     from swe_rollout.store.plan import Plan
     from swe_rollout.store.summary import JobSummary
     from swe_rollout.types.trajectory import Trajectory

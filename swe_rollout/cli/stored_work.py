@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from swe_rollout.cli.job_address import ViewTarget
+from swe_rollout.cli.job_file import in_sandbox
+from swe_rollout.cli.options import SandboxKind
+from swe_rollout.cli.output import say
+
 if TYPE_CHECKING:
-    from swe_rollout.cli.options import SandboxKind
-    from swe_rollout.cli.view import ViewTarget
     from swe_rollout.sandbox.base import SandboxProvider
     from swe_rollout.spec.job import RolloutJob
     from swe_rollout.store.damage import DamagedRecord
@@ -45,8 +48,6 @@ async def open_work(target: ViewTarget, options: WorkOptions) -> AsyncIterator[S
 
     Raises what opening a job raises: UsageError, PrerequisiteError, UnreachableError.
     """
-    from swe_rollout.cli.job_file import in_sandbox
-    from swe_rollout.cli.output import say
     from swe_rollout.extension import import_file
     from swe_rollout.store.store import Store
     from swe_rollout.worker.sandboxes import SandboxSetup, open_sandboxes

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from swe_rollout.cli.interrupt import run_async
+from swe_rollout.cli.job_file import default_sandbox
 from swe_rollout.cli.options import (
     DatasetName,
     Form,
@@ -19,6 +22,8 @@ from swe_rollout.cli.options import (
     WithFiles,
     option,
 )
+from swe_rollout.cli.output import say, write_data, write_table
+from swe_rollout.errors import UsageError
 
 if TYPE_CHECKING:
     from swe_rollout.cli.dataset_argument import NamedDataset
@@ -76,8 +81,6 @@ def validate(
     swe-rollout validate rows.jsonl --workdir flask --python venv/bin/python
     """
     from swe_rollout.cli.dataset_argument import named_dataset
-    from swe_rollout.cli.interrupt import run_async
-    from swe_rollout.cli.output import say, write_data, write_table
     from swe_rollout.extension import import_file
 
     for path in with_files or ():
@@ -100,8 +103,6 @@ def validate(
 def _sandbox(
     named: NamedDataset, kind: SandboxKind | None, workdir: Path | None, python: Path | None
 ) -> SandboxSpec:
-    from swe_rollout.cli.job_file import default_sandbox
-    from swe_rollout.errors import UsageError
     from swe_rollout.spec.sandbox import CheckoutSpec, LocalSandbox, SandboxSpec
 
     chosen = (default_sandbox(kind) if kind else named.sandbox) or default_sandbox(
@@ -124,7 +125,6 @@ def _sandbox(
 
 
 def _read_patch(path: Path) -> str:
-    from swe_rollout.errors import UsageError
 
     try:
         return path.read_bytes().decode("utf-8", "surrogateescape")
@@ -140,9 +140,7 @@ async def _validate(
     diff: str | None,
     parallelism: int,
 ) -> tuple[Validation, ...]:
-    from contextlib import AsyncExitStack
 
-    from swe_rollout.cli.output import say
     from swe_rollout.grading.grader import Grader
     from swe_rollout.grading.validate import validate_dataset
     from swe_rollout.worker.checkouts import of_checkout
@@ -169,8 +167,6 @@ async def _validate(
 
 def _explain(what: str, verdict: Verdict) -> None:
     """Say on stderr why a patch was expected to resolve a task, and did not."""
-    from swe_rollout.cli.output import say
-
     for kind, tests in (
         ("to fix", verdict.report.fail_to_pass),
         ("to keep", verdict.report.pass_to_pass),

@@ -10,7 +10,10 @@ import os
 import re
 from collections.abc import Sequence
 from difflib import get_close_matches
+from enum import Enum
 from typing import Any
+
+from swe_rollout.cli.output import say
 
 
 def name_variables(parameters: Sequence[Any], prefix: str | None) -> None:
@@ -40,7 +43,6 @@ def warn_of_unknown_variables(parameters: Sequence[Any], prefix: str | None) -> 
     """Name variables on stderr that look like those of this verb, and are none."""
     if prefix is None or not any(name.startswith(f"{prefix}_") for name in os.environ):
         return
-    from swe_rollout.cli.output import say
 
     known = [name for each in parameters if (name := _variable(each))]
     for name in sorted(os.environ):
@@ -53,3 +55,32 @@ def warn_of_unknown_variables(parameters: Sequence[Any], prefix: str | None) -> 
 def _variable(parameter: Any) -> str:
     is_option = parameter.param_type_name == "option" and not parameter.is_eager
     return parameter.envvar if is_option and isinstance(parameter.envvar, str) else ""
+
+
+def take_plain_values(parameters: list[Any]) -> None:
+    """Check plain values of these parameters here. Other versions of typer have no such hook."""
+    for parameter in parameters:
+        if getattr(parameter, "_runtime_param", parameter) is None:
+            parameter._runtime_param = _PlainValue(parameter.type_descriptor.annotation)  # noqa: SLF001
+
+
+class _PlainValue:
+    """What typer asks for the value of one parameter."""
+
+    def __init__(self, kind: object) -> None:
+        self._kind = kind
+
+    def coerce(self, value: object, param: Any, ctx: object) -> object:
+        """Return the value as its type; raises what typer raises for one that is wrong."""
+        is_many = param.multiple or param.nargs == -1
+        if value is None or (is_many and not value):
+            return () if is_many else None
+        if not is_many:
+            if type(value) is self._kind and self._kind in (str, bool, int):
+                return value
+            if isinstance(self._kind, type) and issubclass(self._kind, Enum):
+                member = next((each for each in self._kind if value in (each, each.value)), None)
+                if member is not None:
+                    return member
+        param._runtime_param = None  # noqa: SLF001 - typer makes its own
+        return param.get_runtime_param().coerce(value, param=param, ctx=ctx)

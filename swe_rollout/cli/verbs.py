@@ -14,8 +14,12 @@ from typing import Any, Final
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
-from swe_rollout.cli.light_values import take_plain_values
-from swe_rollout.cli.variables import name_variables, variables_note, warn_of_unknown_variables
+from swe_rollout.cli.variables import (
+    name_variables,
+    take_plain_values,
+    variables_note,
+    warn_of_unknown_variables,
+)
 
 _HELP_WIDTH: Final = 100
 SETTINGS: Final[Mapping[str, Any]] = {
@@ -98,8 +102,8 @@ VERBS: Final = (
         "Inspect and update engines, or serve one without a model.",
         "engine:status engine:update_weights engine:serve_scripted",
     ),
-    Verb(JOB_FILES, "explain", "Explain a field of a RolloutJob.", "explain"),
-    Verb(JOB_FILES, "init", "Write a commented job file that runs unchanged.", "init"),
+    Verb(JOB_FILES, "explain", "Explain a field of a RolloutJob.", "job_file:explain"),
+    Verb(JOB_FILES, "init", "Write a commented job file that runs unchanged.", "job_file:init"),
     Verb(
         JOB_FILES, "mcp-tools", "Print the tools that the MCP servers of a job offer.", "mcp_tools"
     ),

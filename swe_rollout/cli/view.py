@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from swe_rollout.cli.files import require_page, writing
+from swe_rollout.cli.interrupt import InterruptMessages, run_async
+from swe_rollout.cli.job_address import JobLocation, ViewTarget, find_targets
+from swe_rollout.cli.job_tables import write_left_out
 from swe_rollout.cli.options import Context, Namespace, StoredAddress, complete_address, option
+from swe_rollout.cli.output import say, write_lines
+from swe_rollout.store.layout import JobRef
 
 if TYPE_CHECKING:
-    from swe_rollout.cli.job_address import JobLocation
-    from swe_rollout.store.layout import JobRef
     from swe_rollout.store.store import Store
-    from swe_rollout.types.episode import EpisodeId
     from swe_rollout.viewer.page import PageJob
     from swe_rollout.viewer.token_text import TokenTexts
 
@@ -61,11 +62,6 @@ def view(
 
     swe-rollout view runs/before runs/after --serve
     """
-    from swe_rollout.cli.files import require_page, writing
-    from swe_rollout.cli.interrupt import InterruptMessages, run_async
-    from swe_rollout.cli.job_address import JobLocation
-    from swe_rollout.cli.output import say, write_lines
-
     addresses = [address] if other is None else [address, other]
     work = ViewWork(addresses, JobLocation(namespace, context), tokenizer)
     if serve:
@@ -91,60 +87,7 @@ class ViewWork:
     tokenizer: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class ViewTarget:
-    """A job, or one of its episodes."""
-
-    ref: JobRef
-    episode: EpisodeId | None
-
-    @property
-    def name(self) -> str:
-        """For a file name."""
-        if self.episode is None:
-            return self.ref.job
-        return f"{self.ref.job}-{self.episode.instance}-{self.episode.sample}"
-
-    @property
-    def address(self) -> str:
-        """Of the job, as the command line takes it."""
-        return f"{self.ref.store_uri}/{self.ref.job}"
-
-
-async def find_target(address: str, location: JobLocation) -> ViewTarget:
-    """Resolve `address`. A job's name may look like a sample, so the store decides."""
-    from swe_rollout.cli.job_address import find_ref
-    from swe_rollout.errors import UsageError
-    from swe_rollout.types.episode import EpisodeId
-
-    match = re.fullmatch(r"(.+)/([^/]+)/([0-9]+)/?", address)
-    if match is not None and not match[1].endswith(":/"):
-        try:
-            ref = await find_ref(match[1], location)
-        except UsageError:
-            pass
-        else:
-            return ViewTarget(ref, EpisodeId(ref.job, match[2], int(match[3])))
-    return ViewTarget(await find_ref(address, location), None)
-
-
-async def find_targets(addresses: Sequence[str], location: JobLocation) -> list[ViewTarget]:
-    """Find jobs or episodes. Raises UsageError for a job beside an episode, or beside itself."""
-    from swe_rollout.errors import UsageError
-
-    targets = [await find_target(each, location) for each in addresses]
-    if len({target.episode is None for target in targets}) > 1:
-        raise UsageError(
-            "a job can't be compared with an episode",
-            fix="name two jobs, or two episodes as JOB/INSTANCE/SAMPLE",
-        )
-    if len(set(targets)) < len(targets):
-        raise UsageError(f"{addresses[0]} can't be compared with itself", fix="name another OTHER")
-    return targets
-
-
 async def _render(work: ViewWork) -> tuple[list[ViewTarget], str]:
-    from swe_rollout.cli.left_out import write_left_out
     from swe_rollout.store.summary import JobTally
     from swe_rollout.viewer.page import Page
 
@@ -170,7 +113,6 @@ async def _render(work: ViewWork) -> tuple[list[ViewTarget], str]:
 
 
 async def _serve(work: ViewWork, port: int) -> None:
-    from swe_rollout.cli.output import say, write_lines
     from swe_rollout.export.job_comparison import JobSide
     from swe_rollout.viewer.page import PageJob, start_at, tools_of
     from swe_rollout.viewer.served import PageServer, ServedJob

@@ -15,9 +15,10 @@ import typer
 
 from swe_rollout.cli.interrupt import was_terminated
 from swe_rollout.cli.options import MetricsAt, option
+from swe_rollout.cli.output import show_error, stderr_console
+from swe_rollout.errors import DatasetError, SpecError, SweRolloutError, UnreachableError
 
 if TYPE_CHECKING:
-    from swe_rollout.errors import SweRolloutError
     from swe_rollout.worker.cluster_worker import WorkerExit, WorkerIdentity
 
 TERMINATION_LOG = Path("/dev/termination-log")
@@ -65,8 +66,6 @@ def worker(
     swe-rollout worker --namespace default --job nightly --index 0
     """
     from swe_rollout.cli.logging_setup import configure_logs
-    from swe_rollout.cli.output import show_error, stderr_console
-    from swe_rollout.errors import SweRolloutError, UnreachableError
     from swe_rollout.worker.cluster_worker import WorkerExit, WorkerIdentity
     from swe_rollout.worker.lives import KilledTooOftenError
 
@@ -117,8 +116,6 @@ async def _work(identity: WorkerIdentity, metrics: str) -> WorkerExit:
 
 def _write_termination_message(error: SweRolloutError) -> None:
     """Leave the reason of the termination for Kubernetes, in one line."""
-    from swe_rollout.errors import DatasetError, SpecError
-
     if TERMINATION_LOG.exists():
         problems = error.problems if isinstance(error, (SpecError, DatasetError)) else ()
         what = f"{error.what}: {error.why}" if error.why else error.what

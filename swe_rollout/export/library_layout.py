@@ -14,7 +14,7 @@ from datetime import datetime
 from swe_rollout.errors import TaskError
 from swe_rollout.export.chat import Reading, messages
 from swe_rollout.export.files import FolderFormat, encode, line
-from swe_rollout.export.patch_filter import PatchFilter
+from swe_rollout.export.patches import PatchFilter
 from swe_rollout.export.profile import events, summary
 from swe_rollout.types.episode import StopReason
 from swe_rollout.types.trajectory import Trajectory

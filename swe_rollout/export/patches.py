@@ -1,14 +1,57 @@
-"""Export patches: SWE-bench's predictions, or one `.patch` file for each episode, byte for byte."""
+"""Export patches: SWE-bench's predictions, or one `.patch` file for each episode.
+
+Files may be left out of a patch by their paths; every other byte stays as it is.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 
 from swe_rollout.errors import TaskError, UsageError
 from swe_rollout.export.files import FileFormat, FolderFormat, encode, line
-from swe_rollout.export.patch_filter import PatchFilter
+from swe_rollout.sandbox.patch_text import file_diffs
 from swe_rollout.types.trajectory import Trajectory
+
+
+@dataclass(frozen=True, slots=True)
+class FilteredPatch:
+    """What a filter leaves of a patch."""
+
+    text: str
+    dropped: tuple[str, ...] = ()
+    """Paths that were left out, sorted."""
+
+
+@dataclass(frozen=True, slots=True)
+class PatchFilter:
+    """Globs of paths whose changes are left out; without any, patches stay as they are.
+
+    A glob without a slash is matched with the names of files in every folder: `pyproject.toml`. One
+    with a slash is matched with the whole path, and `*` also matches slashes: `tests/*`.
+    """
+
+    globs: tuple[str, ...] = ()
+
+    def apply(self, patch: str) -> FilteredPatch:
+        """Return the patch without the files that match, by any of their names if renamed."""
+        if not self.globs:
+            return FilteredPatch(patch)
+        kept, dropped = list[bytes](), set[str]()
+        for each in file_diffs(patch.encode(errors="surrogatepass")):
+            matching = [path for path in each.paths if self._matches(path)]
+            if matching:
+                dropped.update(matching)
+            else:
+                kept.append(each.data)
+        text = b"".join(kept).decode(errors="surrogatepass")
+        return FilteredPatch(text, tuple(sorted(dropped)))
+
+    def _matches(self, path: str) -> bool:
+        name = path.rpartition("/")[2]
+        return any(fnmatchcase(path if "/" in glob else name, glob) for glob in self.globs)
+
 
 INDEX = "patches.json"
 

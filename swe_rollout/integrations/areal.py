@@ -22,7 +22,7 @@ from swe_rollout.integrations.held import held, let_go
 from swe_rollout.integrations.needed import needed
 from swe_rollout.integrations.trainer_session import TrainerSession, trainer_session
 from swe_rollout.launcher.job import RolloutJob
-from swe_rollout.training.failure_rate import FailureRateError
+from swe_rollout.training.sample_bounds import FailureRateError
 
 with needed("areal"):
     from areal.api import RolloutWorkflow

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Final
 
-from swe_rollout.training.failure_rate import FailureRateError
+from swe_rollout.training.sample_bounds import FailureRateError
 
 POLL_S: Final = 0.25
 _STOPPED: Final = "swe_rollout_stopped"

@@ -16,8 +16,8 @@ from swe_rollout.engine.base import TokenEngine
 from swe_rollout.errors import Boundary
 from swe_rollout.launcher.job import RolloutJob
 from swe_rollout.spec.policy import Sampling
-from swe_rollout.training.failure_rate import FailureRate, FailureRateError
 from swe_rollout.training.groups import Group
+from swe_rollout.training.sample_bounds import FailureRate, FailureRateError
 from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.worker.session import Session
 

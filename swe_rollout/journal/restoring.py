@@ -10,7 +10,7 @@ from swe_rollout.journal.errors import DivergedError
 from swe_rollout.journal.fork_point import ForkPoint
 from swe_rollout.journal.reading import Earlier
 from swe_rollout.sandbox.base import Sandbox, Snapshots
-from swe_rollout.spec.retry import Resume
+from swe_rollout.spec.limits import Resume
 
 
 def header_of(

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from swe_rollout.observer import Observer
     from swe_rollout.progress import Progress
     from swe_rollout.spec.model import OneOf
-    from swe_rollout.training.staleness import Staleness
+    from swe_rollout.training.sample_bounds import Staleness
     from swe_rollout.worker.live_groups import LiveGroups, StreamOptions
     from swe_rollout.worker.session import Session
 

@@ -18,8 +18,8 @@ from swe_rollout.store.damage import DamagedRecord
 from swe_rollout.store.layout import JobRef, store_uri
 from swe_rollout.store.store import Store
 from swe_rollout.store.summary import summarise
-from swe_rollout.training.failure_rate import MAX_FAILED_FRACTION, FailureRate
 from swe_rollout.training.group_source import Handout, Watch
+from swe_rollout.training.sample_bounds import MAX_FAILED_FRACTION, FailureRate
 from swe_rollout.training.stored_groups import StoredGroups
 from swe_rollout.types.episode import EpisodeId
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from swe_rollout.export.frame import FrameLibrary
     from swe_rollout.store.claims import Claim, Claims
     from swe_rollout.store.summary import JobSummary
-    from swe_rollout.training.staleness import Staleness
+    from swe_rollout.training.sample_bounds import Staleness
     from swe_rollout.types.trajectory import Trajectory
 
 log = structlog.get_logger()

@@ -19,7 +19,7 @@ from swe_rollout.spec.bounds import (
 )
 from swe_rollout.spec.dataset import Dataset
 from swe_rollout.spec.grading import GradingSpec
-from swe_rollout.spec.limits import Limits
+from swe_rollout.spec.limits import FailureBudget, Limits, Resume, RetrySpec
 from swe_rollout.spec.model import (
     Model,
     Name,
@@ -31,7 +31,6 @@ from swe_rollout.spec.pod_template import (
     Toleration,
 )
 from swe_rollout.spec.policy import LARGEST_MASK, Policy, Sampling
-from swe_rollout.spec.retry import FailureBudget, Resume, RetrySpec
 from swe_rollout.spec.sandbox import LocalSandbox, Resources, SandboxSpec
 from swe_rollout.spec.tool_format import ToolFormat
 

@@ -1,25 +1,27 @@
 """Load job files: YAML to `RolloutJob`, or all problems at once, each with its line.
 
-`document` parses the text, `overrides` applies `--set`, `messages` words pydantic's findings.
+`document` parses the text, `messages` words pydantic's findings; `--set` and the file of prompts
+that a job may keep beside its own are applied here.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from swe_rollout.errors import Problem, SpecError, why_missing
-from swe_rollout.spec.document import Document, FieldPath, dotted, read_document
+from swe_rollout.errors import Problem, SpecError, UsageError, why_missing
+from swe_rollout.spec.bounds import Text
+from swe_rollout.spec.document import MAX_CHARS, Document, FieldPath, dotted, read_document
 from swe_rollout.spec.job import API_VERSION, KIND, RolloutJob
 from swe_rollout.spec.messages import message_for
-from swe_rollout.spec.overrides import Overridden, override
-from swe_rollout.spec.prompts_file import with_prompts_file
+from swe_rollout.spec.model import Model
 
 
 def load_job(path: Path, overrides: Sequence[str] = ()) -> RolloutJob:
@@ -126,3 +128,131 @@ def _override_of(path: FieldPath, changed: Overridden) -> str | None:
         if path[: len(at)] == at or at[: len(path)] == path:
             return place
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class Overridden:
+    """A value with overrides applied, the paths they set, and their problems."""
+
+    value: object
+    places: dict[FieldPath, str]
+    """`--set spec.samples` for each path that was set."""
+    problems: tuple[Problem, ...]
+
+
+def override(value: object, overrides: Sequence[str]) -> Overridden:
+    """Set each `a.b=c` in order; the right side is YAML, and `null` removes a field."""
+    if isinstance(overrides, str | Mapping):
+        raise UsageError(
+            "overrides are no list",
+            why=f"one {type(overrides).__name__} was given",
+            fix='write a list of texts: ["spec.samples=4", "spec.limits.turns=20"]',
+        )
+    result = value
+    places: dict[FieldPath, str] = {}
+    problems: list[Problem] = []
+    for text in overrides:
+        name, equals, right = text.partition("=")
+        place = f"--set {name}"
+        path = tuple(part.strip() for part in name.split("."))
+        if match := re.search(r"\[\d+\]", name):
+            whole = name[: match.start()]
+            message = f"a list is set as a whole: --set '{whole}=[…]'"
+            problems.append(Problem(f"--set {name}", "", message))
+            continue
+        if not equals or not all(path):
+            problems.append(Problem(f"--set {text}", "", "write it as path=value: spec.samples=4"))
+            continue
+        if not right.strip():
+            # Most often an empty variable of the shell, which must not remove the field unseen.
+            message = f"nothing behind `=`; write a value, or {name}=null to remove the field"
+            problems.append(Problem(place, "", message))
+            continue
+        document = read_document(right, source=place)
+        problems += [Problem(place, "", problem.message) for problem in document.problems]
+        changed = _set(result, path, document.value)
+        if isinstance(changed, Problem):
+            problems.append(Problem(place, "", changed.message))
+        else:
+            result = changed
+            places[path] = place
+    return Overridden(result, places, tuple(problems))
+
+
+def _set(value: object, path: FieldPath, new: object) -> object:
+    """A copy of `value` with `path` set, or the problem that prevents it."""
+    head, *rest = path
+    if value is not None and not isinstance(value, dict):
+        return Problem("", "", f"{value!r:.40} has no fields, so `{head}` can't be set")
+    fields: dict[object, object] = dict(value or {})
+    if rest:
+        new = _set(fields.get(head), tuple(rest), new)
+        if isinstance(new, Problem):
+            return new
+    if new is None:
+        fields.pop(head, None)
+    else:
+        fields[head] = new
+    return fields
+
+
+_YAML = {".yaml", ".yml"}
+
+
+class PromptTexts(Model):
+    """The prompts of a file."""
+
+    system_prompt: Text | None = None
+    instance_prompt: Text | None = None
+
+
+def with_prompts_file(job: RolloutJob, folder: Path) -> RolloutJob:
+    """Return the job with the prompts of its `agent.promptsFile`, a path relative to `folder`.
+
+    Fields that the job sets itself stay. Raises SpecError for a file that can't be read.
+    """
+    agent = job.spec.agent
+    if agent.prompts_file is None:
+        return job
+    found = read_prompts(folder / agent.prompts_file)
+    texts = {
+        name: text
+        for name in PromptTexts.model_fields
+        if (text := getattr(found, name)) is not None and name not in agent.model_fields_set
+    }
+    changed = agent.model_copy(update={**texts, "prompts_file": None})
+    return job.model_copy(update={"spec": job.spec.model_copy(update={"agent": changed})})
+
+
+def read_prompts(path: Path) -> PromptTexts:
+    """Read a file of prompts: YAML with their names, or a text, which is the system prompt."""
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            text = file.read(MAX_CHARS + 1)
+    except UnicodeDecodeError as error:
+        raise _no_prompts(path, [Problem(str(path), "", "not UTF-8 text")]) from error
+    except OSError as error:
+        message = f"can't be read: {why_missing(path) or error.strerror}"
+        raise _no_prompts(path, [Problem(str(path), "", message)]) from error
+    value: object = {"system_prompt": text}
+    if path.suffix in _YAML:
+        document = read_document(text, source=str(path))
+        if document.problems:
+            raise _no_prompts(path, document.problems)
+        value = document.value
+    try:
+        return PromptTexts.model_validate(value)
+    except ValidationError as error:
+        problems = [
+            Problem(str(path), ".".join(map(str, each["loc"])), message_for(each))
+            for each in error.errors(include_url=False)
+        ]
+        raise _no_prompts(path, problems) from None
+
+
+def _no_prompts(path: Path, problems: Sequence[Problem]) -> SpecError:
+    return SpecError(
+        f"{path} holds no prompts",
+        list(problems),
+        fix="write YAML with `systemPrompt` and `instancePrompt`, or the system prompt as a text",
+    )

@@ -13,8 +13,8 @@ from typing import Annotated, Final, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, Field, StringConstraints
 
+from swe_rollout.spec.bounds import MAX_AMOUNTS, check_amount
 from swe_rollout.spec.model import Model
-from swe_rollout.spec.quantity import MAX_AMOUNTS, check_amount
 
 TEMPLATE_PATH: Final = ("spec", "sandbox", "pod", "template")
 KUEUE: Final = "kueue.x-k8s.io/"

@@ -7,10 +7,9 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from swe_rollout.spec.bounds import Seconds, ShortText
+from swe_rollout.spec.bounds import Cpu, Memory, Seconds, ShortText, Storage
 from swe_rollout.spec.model import Model, OneOf, Use, added_variant, variant
 from swe_rollout.spec.pod_template import NodeLabels, PodTemplate
-from swe_rollout.spec.quantity import Cpu, Memory, Storage
 
 _UNITS: Final = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
 _SIZE: Final = re.compile(r"([1-9][0-9]{0,5})(Ki|Mi|Gi|Ti)")

@@ -29,12 +29,16 @@ from swe_rollout.store.damage import (
 )
 from swe_rollout.store.faults import OF_ONE_FILE
 from swe_rollout.store.journals import Journals
-from swe_rollout.store.kept_journals import keep_journal, read_journal
-from swe_rollout.store.owner import Owner, claim_job, read_owner
-from swe_rollout.store.packing import pack, unpack
+from swe_rollout.store.kept import keep_journal, keep_log, pack, read_journal, read_log, unpack
 from swe_rollout.store.plan import Plan
-from swe_rollout.store.plans import extended_plan, newest_plan, plan_left_behind
-from swe_rollout.store.test_logs import keep_log, read_log
+from swe_rollout.store.plans import (
+    Owner,
+    claim_job,
+    extended_plan,
+    newest_plan,
+    plan_left_behind,
+    read_owner,
+)
 from swe_rollout.types.episode import EpisodeId, KeptJournal
 from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.types.trajectory_json import from_json, to_json

@@ -12,7 +12,7 @@ from typing import Final
 from swe_rollout.errors import StoreError, UnreachableError, UsageError
 from swe_rollout.store import layout
 from swe_rollout.store.bucket import Bucket
-from swe_rollout.store.packing import pack, unpack_recorded
+from swe_rollout.store.kept import pack, unpack_recorded
 from swe_rollout.text.redaction import redact_log
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.trajectory import Trajectory

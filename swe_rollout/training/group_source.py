@@ -13,9 +13,14 @@ import structlog
 
 from swe_rollout.errors import UsageError
 from swe_rollout.store.claims import Claim, Claims, ClaimState
-from swe_rollout.training.failure_rate import FailureRate, FailureRateError
 from swe_rollout.training.groups import Group
-from swe_rollout.training.staleness import StaleAction, Staleness, WeightClock
+from swe_rollout.training.sample_bounds import (
+    FailureRate,
+    FailureRateError,
+    StaleAction,
+    Staleness,
+    WeightClock,
+)
 
 log = structlog.get_logger()
 

@@ -11,7 +11,7 @@ from swe_rollout.context import Attempt, JobContext
 from swe_rollout.errors import UsageError
 from swe_rollout.spec.bounds import MAX_EPISODES
 from swe_rollout.spec.job import RolloutJob
-from swe_rollout.store.owner import Owner
+from swe_rollout.store.plans import Owner
 from swe_rollout.store.store import Store
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.instance import Instance

@@ -26,7 +26,7 @@ from swe_rollout.observer import Observer
 from swe_rollout.spec.addresses import is_worker
 from swe_rollout.spec.job import RolloutJob
 from swe_rollout.spec.status import WorkerProgress
-from swe_rollout.store.owner import Owner
+from swe_rollout.store.plans import Owner
 from swe_rollout.worker.lives import Lives
 from swe_rollout.worker.progress_report import Reporter, ShardProgress
 from swe_rollout.worker.scheduler import EpisodeScheduler

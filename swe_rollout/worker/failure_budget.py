@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from swe_rollout.errors import SweRolloutError
 from swe_rollout.spec.bounds import BUDGET_FLOOR
-from swe_rollout.spec.retry import FailureBudget
+from swe_rollout.spec.limits import FailureBudget
 from swe_rollout.types.trajectory import Trajectory
 
 

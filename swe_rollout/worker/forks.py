@@ -29,9 +29,9 @@ from swe_rollout.journal.kept import (
 )
 from swe_rollout.journal.reading import can_be_rebuilt, read_chunk
 from swe_rollout.spec.job import ForkSpec, RolloutJob
-from swe_rollout.spec.retry import Resume
+from swe_rollout.spec.limits import Resume
 from swe_rollout.store.damage import DamagedRecordError
-from swe_rollout.store.kept_journals import MAX_KEPT_BYTES
+from swe_rollout.store.kept import MAX_KEPT_BYTES
 from swe_rollout.store.layout import JobRef
 from swe_rollout.store.plan import differences
 from swe_rollout.store.store import Store

@@ -24,10 +24,9 @@ from swe_rollout.store.claims import Claimant
 from swe_rollout.store.damage import DamagedRecord
 from swe_rollout.store.store import Store
 from swe_rollout.training.assembly import Assembly
-from swe_rollout.training.failure_rate import FailureRate
 from swe_rollout.training.group_source import GroupSource, Handout, Watch
 from swe_rollout.training.groups import Group
-from swe_rollout.training.staleness import Staleness
+from swe_rollout.training.sample_bounds import FailureRate, Staleness
 from swe_rollout.types.episode import EpisodeId, Failure
 from swe_rollout.types.instance import Instance
 from swe_rollout.types.trajectory import Trajectory

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from swe_rollout.errors import EpisodeError, GraderError, boundary
 from swe_rollout.grading.grader import Grader
 from swe_rollout.sandbox.repository import Patch
-from swe_rollout.spec.retry import RetrySpec
+from swe_rollout.spec.limits import RetrySpec
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.instance import Instance
 from swe_rollout.types.trajectory import Trajectory

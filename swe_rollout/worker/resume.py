@@ -35,7 +35,7 @@ from swe_rollout.journal.reading import Earlier, read, read_chunk
 from swe_rollout.journal.restoring import why_not, would_lack
 from swe_rollout.sandbox.base import Reattaching
 from swe_rollout.spec.job import RolloutJob
-from swe_rollout.spec.retry import Resume
+from swe_rollout.spec.limits import Resume
 from swe_rollout.store.journals import JournalRef, Journals
 from swe_rollout.store.store import Store
 from swe_rollout.types.episode import EpisodeId

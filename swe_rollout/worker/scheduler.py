@@ -31,7 +31,7 @@ from swe_rollout.errors import (
 from swe_rollout.journal.errors import TakenOverError
 from swe_rollout.observer import Service, waiting
 from swe_rollout.progress import Phase
-from swe_rollout.spec.retry import FailureBudget
+from swe_rollout.spec.limits import FailureBudget
 from swe_rollout.store.damage import DamagedRecordError
 from swe_rollout.store.store import Store
 from swe_rollout.types.episode import EpisodeId, Failure

@@ -24,7 +24,7 @@ from swe_rollout.spec.job import RolloutJob
 from swe_rollout.spec.sandbox import SandboxSpec
 from swe_rollout.spec.status import ConditionType
 from swe_rollout.store.damage import RERUN, DamagedRecord
-from swe_rollout.store.owner import Owner
+from swe_rollout.store.plans import Owner
 from swe_rollout.store.store import Store
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.instance import Instance

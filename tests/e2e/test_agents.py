@@ -8,7 +8,7 @@ import pytest
 
 from e2e.command import Job, printed_json, swe_rollout
 from e2e.records import check, committed, read
-from swe_rollout.spec.presets import PRESETS
+from swe_rollout.spec.agent import PRESETS
 
 
 @pytest.mark.parametrize("use", sorted(PRESETS))

@@ -21,9 +21,8 @@ from swe_rollout.sandbox.base import (
     SandboxProvider,
     SandboxRequest,
 )
-from swe_rollout.spec.limits import Limits
+from swe_rollout.spec.limits import Limits, RetrySpec
 from swe_rollout.spec.policy import Sampling
-from swe_rollout.spec.retry import RetrySpec
 from swe_rollout.tokens.replay import Recording
 from swe_rollout.types.episode import EpisodeId, Failure
 from swe_rollout.types.instance import Instance

@@ -12,9 +12,8 @@ from checkout import ROOT
 from swe_rollout.agent.presets.rounds import Preset
 from swe_rollout.agent.program import AGENTS, Agent
 from swe_rollout.extension import import_file
-from swe_rollout.spec.agent import AgentSpec
+from swe_rollout.spec.agent import PRESETS, AgentSpec
 from swe_rollout.spec.fields import all_fields
-from swe_rollout.spec.presets import PRESETS
 from swe_rollout.testing.extensions.agents import AgentContract
 
 PAGES = ROOT / "docs" / "reference"

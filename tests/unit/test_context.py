@@ -11,7 +11,7 @@ import pytest
 
 from swe_rollout.journal.fork_point import ForkPoint
 from swe_rollout.sandbox.base import SandboxProvider, SandboxRequest
-from swe_rollout.spec.retry import Resume, RetrySpec
+from swe_rollout.spec.limits import Resume, RetrySpec
 from swe_rollout.types.instance import FolderTask
 from unit.agent.agent_parts import SUBMIT
 from unit.journal.journal_parts import ATTEMPT, Engine, Life

@@ -25,6 +25,7 @@ import structlog
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from swe_rollout.store.kept import _packed as packed_log
 
 from pages import contents
 from swe_rollout.agent.tools.mcp import options as mcp_options
@@ -33,14 +34,13 @@ from swe_rollout.engine.chat.errors import error_from_response as chat_error
 from swe_rollout.engine.sglang import protocol
 from swe_rollout.engine.sglang.connection import _authorization
 from swe_rollout.errors import DatasetError, EngineError, EpisodeError, Problem, SweRolloutError
-from swe_rollout.export import plain
+from swe_rollout.export import files
 from swe_rollout.export.files import export_file
 from swe_rollout.export.parquet import export_parquet
 from swe_rollout.journal import entries
 from swe_rollout.journal.writer import _packed
 from swe_rollout.sandbox.base import ExecResult
 from swe_rollout.sandbox.session.walk import delta_of
-from swe_rollout.store.test_logs import _packed as packed_log
 from swe_rollout.text import redaction
 from swe_rollout.text.escaping import visible
 from swe_rollout.text.logs import _StderrLogger, processors
@@ -172,8 +172,8 @@ def test_exports(secret: str, form: str) -> None:
         yield made
 
     async def export(folder: Path, made: Trajectory) -> None:
-        await export_file(one(made), folder / "a.json", plain.JSON)
-        await export_file(one(made), folder / "a.txt", plain.text_format(visible))
+        await export_file(one(made), folder / "a.json", files.JSON)
+        await export_file(one(made), folder / "a.txt", files.text_format(visible))
         await export_parquet(one(made), folder / "a.parquet")
 
     text = f"x {FORMS[form](secret)} y"

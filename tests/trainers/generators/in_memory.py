@@ -26,9 +26,8 @@ from swe_rollout.sandbox.base import (
     SandboxRequest,
 )
 from swe_rollout.sandbox.repository import Patch
-from swe_rollout.spec.limits import CutTurns, Limits
+from swe_rollout.spec.limits import CutTurns, Limits, RetrySpec
 from swe_rollout.spec.load import parse_job
-from swe_rollout.spec.retry import RetrySpec
 from swe_rollout.testing.tiny import tokenizer_path
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.instance import Instance

@@ -21,7 +21,7 @@ from swe_rollout.errors import Boundary, UsageError
 from swe_rollout.integrations.areal import SweWorkflow
 from swe_rollout.testing.ratio import RatioRow, check_ratio, forced
 from swe_rollout.testing.tiny import tokenizer_path
-from swe_rollout.training.failure_rate import FailureRateError
+from swe_rollout.training.sample_bounds import FailureRateError
 from trainers.generators.forced import ForcedPolicy
 from trainers.generators.in_memory import InMemoryJob, in_memory_job
 from trainers.generators.mutations import require_that_mutants_fail

@@ -20,7 +20,7 @@ from swe_rollout.integrations.skyrl import SweGenerator
 from swe_rollout.integrations.skyrl_engine import SkyRLEngine
 from swe_rollout.testing.ratio import RatioRow, check_ratio, forced
 from swe_rollout.testing.tiny import tokenizer_path
-from swe_rollout.training.failure_rate import FailureRateError
+from swe_rollout.training.sample_bounds import FailureRateError
 from trainers.generators.forced import ForcedPolicy
 from trainers.generators.in_memory import TASKS, in_memory_job
 from trainers.generators.mutations import require_that_mutants_fail

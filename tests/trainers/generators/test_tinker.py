@@ -19,7 +19,7 @@ from swe_rollout.integrations.tinker import (
 )
 from swe_rollout.integrations.trainer_session import trainer_session
 from swe_rollout.testing.ratio import RatioRow, check_ratio, forced
-from swe_rollout.training.failure_rate import FailureRateError
+from swe_rollout.training.sample_bounds import FailureRateError
 from swe_rollout.training.samples import training_samples
 from trainers.generators.forced import ForcedPolicy
 from trainers.generators.in_memory import in_memory_job

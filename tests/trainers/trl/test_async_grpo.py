@@ -27,7 +27,7 @@ from swe_rollout import RolloutJob
 from swe_rollout.errors import InternalError
 from swe_rollout.integrations.trl import RolloutWorker
 from swe_rollout.testing.ratio import RatioRow, check_ratio, forced
-from swe_rollout.training.failure_rate import FailureRateError
+from swe_rollout.training.sample_bounds import FailureRateError
 from trainers.tiny_model import TorchModel, save_model
 from trainers.trl.parts import Checkpoints, tree_attention
 from unit.integrations.rollouts import BROKEN, PARALLEL, SUBMIT, Policy, ask, sandboxes, write_job

@@ -24,7 +24,7 @@ from swe_rollout.errors import UsageError
 from swe_rollout.integrations.trl import Rollouts, graded_reward
 from swe_rollout.integrations.trl.columns import RolloutColumns
 from swe_rollout.testing.ratio import RatioReport, RatioRow, check_ratio
-from swe_rollout.training.failure_rate import FailureRateError
+from swe_rollout.training.sample_bounds import FailureRateError
 from trainers.tiny_model import TorchModel, save_model
 from unit.integrations import rollouts as parts
 from unit.integrations.rollouts import BROKEN, PARALLEL, SUBMIT, Policy, bash, sandboxes, write_job

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from swe_rollout.cli.address_hints import job_named_wrongly, local_job
+from swe_rollout.cli.job_address import job_named_wrongly, local_job
 from unit.cli.store_parts import stored
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from checkout import ROOT
-from swe_rollout.cli.explain import explanation
+from swe_rollout.cli.job_file import explanation
 from swe_rollout.cli.main import build_command
 from swe_rollout.datasets.base import load
 from swe_rollout.spec.dataset import Dataset, ReleasePairsDataset

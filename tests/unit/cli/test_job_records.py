@@ -19,7 +19,7 @@ from swe_rollout.cli.options import DisplayKind
 from swe_rollout.cluster.job_objects import JobObject
 from swe_rollout.launcher.watched_job import WatchedJob, job_snapshot
 from swe_rollout.live.snapshot import Count, Snapshot
-from swe_rollout.store.owner import Owner
+from swe_rollout.store.plans import Owner
 from swe_rollout.store.store import Store
 from unit.cli.job_parts import cluster_job
 from unit.cli.store_parts import EPISODES, stored

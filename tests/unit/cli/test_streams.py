@@ -10,7 +10,7 @@ import pytest
 
 SAYS_AND_DIES = """
 import os, sys
-from swe_rollout.cli.streams import guard_streams
+from swe_rollout.cli.main import guard_streams
 guard_streams()
 print("said", file=sys.stderr)
 os._exit(0)

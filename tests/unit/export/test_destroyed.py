@@ -12,9 +12,8 @@ import pytest
 
 from swe_rollout.export.atif import atif_format
 from swe_rollout.export.chat import messages_format
-from swe_rollout.export.files import export_file
+from swe_rollout.export.files import export_file, text_format
 from swe_rollout.export.parquet import export_parquet
-from swe_rollout.export.plain import text_format
 from swe_rollout.export.verifiers import trace
 from swe_rollout.live.progress import outcome_name
 from swe_rollout.text.escaping import visible

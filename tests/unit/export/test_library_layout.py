@@ -8,7 +8,7 @@ from pathlib import Path
 
 from swe_rollout.export.files import Exported, export_folder
 from swe_rollout.export.library_layout import JobFacts, LibraryLayout
-from swe_rollout.export.patch_filter import PatchFilter
+from swe_rollout.export.patches import PatchFilter
 from swe_rollout.types.episode import StopReason
 from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.viewer.timeline import timeline_page

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from swe_rollout.errors import TaskError
-from swe_rollout.export.message_graph import MessageNode, message_graph
+from swe_rollout.export.verifiers import MessageNode, message_graph
 from swe_rollout.tokens.log import Segment, SegmentKind
 from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.types.turn import CallStatus

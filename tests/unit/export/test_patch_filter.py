@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swe_rollout.export.patch_filter import FilteredPatch, PatchFilter
+from swe_rollout.export.patches import FilteredPatch, PatchFilter
 from unit.export.export_parts import PATCH
 
 PARTS = ["diff --git" + each for each in PATCH.split("diff --git")[1:]]

@@ -9,8 +9,7 @@ import pytest
 
 from swe_rollout.errors import UsageError
 from swe_rollout.export.files import export_file, export_folder
-from swe_rollout.export.patch_filter import PatchFilter
-from swe_rollout.export.patches import patches_format, predictions_format
+from swe_rollout.export.patches import PatchFilter, patches_format, predictions_format
 from unit.export.export_parts import PATCH, failed, stream, trajectory
 
 DROP = PatchFilter(("pyproject.toml",))

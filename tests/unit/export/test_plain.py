@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from swe_rollout.export.files import export_file
-from swe_rollout.export.plain import JSON, JSONL, text_format
+from swe_rollout.export.files import JSON, JSONL, export_file, text_format
 from swe_rollout.text.escaping import visible
 from swe_rollout.types.trajectory_json import from_json
 from unit.export.export_parts import failed, stream, trajectory

@@ -17,7 +17,7 @@ from swe_rollout.integrations.trainer_session import (
     trainer_session,
 )
 from swe_rollout.spec.policy import Sampling
-from swe_rollout.training.failure_rate import FailureRateError
+from swe_rollout.training.sample_bounds import FailureRateError
 from unit.integrations.rollouts import SUBMIT, Policy, hashed_model, sandboxes, write_job
 
 

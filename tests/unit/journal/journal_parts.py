@@ -30,9 +30,8 @@ from swe_rollout.sandbox.base import (
     SandboxDelta,
     SandboxRequest,
 )
-from swe_rollout.spec.limits import Limits
+from swe_rollout.spec.limits import Limits, RetrySpec
 from swe_rollout.spec.policy import Sampling
-from swe_rollout.spec.retry import RetrySpec
 from swe_rollout.store.bucket import Bucket
 from swe_rollout.store.journals import JournalRef, Journals
 from swe_rollout.tokens.replay import ExpertShape, Recording, ReplayRows

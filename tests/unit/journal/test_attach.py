@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swe_rollout.journal.entries import decode
-from swe_rollout.spec.retry import Resume, RetrySpec
+from swe_rollout.spec.limits import Resume, RetrySpec
 from swe_rollout.types.episode import Resumption
 from swe_rollout.types.trajectory import Trajectory
 from unit.agent.agent_parts import SUBMIT, bash

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from swe_rollout.errors import SpecError
-from swe_rollout.spec.agent import AgentSpec, ToolUse
+from swe_rollout.spec.agent import PRESETS, AgentSpec, ToolUse
 from swe_rollout.spec.job import RolloutJob
 from swe_rollout.spec.load import parse_job
-from swe_rollout.spec.presets import PRESETS
 
 JOB = """\
 apiVersion: swe-rollout.dev/v1alpha1

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from swe_rollout.errors import SpecError
-from swe_rollout.spec.agent import AgentSpec
+from swe_rollout.spec.agent import PRESETS, AgentSpec
 from swe_rollout.spec.load import load_job
-from swe_rollout.spec.presets import PRESETS
 from unit.spec.test_presets import JOB
 
 

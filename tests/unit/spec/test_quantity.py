@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 from pydantic import ValidationError
 
-from swe_rollout.spec.quantity import MAX_AMOUNTS, check_amount, parse_quantity
+from swe_rollout.spec.bounds import MAX_AMOUNTS, check_amount, parse_quantity
 from swe_rollout.spec.sandbox import Resources
 
 

@@ -17,8 +17,7 @@ import pytest
 from obstore.exceptions import BaseError
 
 from swe_rollout.store.address import open_storage
-from swe_rollout.store.bucket import Bucket
-from swe_rollout.store.calls import run_call, wait_until_idle
+from swe_rollout.store.bucket import Bucket, run_call, wait_until_idle
 from swe_rollout.store.objects import StorageObjects
 from unit.store.storage_server import CREDENTIALS, Memory, storage
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from swe_rollout.errors import StoreError, UsageError
-from swe_rollout.store.owner import Owner
+from swe_rollout.store.plans import Owner
 from swe_rollout.store.store import Store
 from unit.store.records import job, tasks, trajectory
 

@@ -8,9 +8,9 @@ import pytest
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
+from swe_rollout.store.kept import pack, unpack, unpack_recorded
 
 from swe_rollout.store import packing
-from swe_rollout.store.packing import pack, unpack, unpack_recorded
 
 DATA = b"one log line\n" * 100
 SHA = hashlib.sha256(DATA).hexdigest()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from swe_rollout.errors import Boundary, UsageError
-from swe_rollout.training.failure_rate import FailureRate, FailureRateError
+from swe_rollout.training.sample_bounds import FailureRate, FailureRateError
 
 
 def test_one_failure_of_two_does_not_stop() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from swe_rollout.training.staleness import WeightClock
+from swe_rollout.training.sample_bounds import WeightClock
 
 
 def test_numbers_are_subtracted_and_never_below_0() -> None:

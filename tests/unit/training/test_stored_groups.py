@@ -12,10 +12,9 @@ from swe_rollout.store.bucket import Bucket
 from swe_rollout.store.claims import Claimant, ClaimLostError, ClaimState
 from swe_rollout.store.layout import trajectory_key
 from swe_rollout.store.store import Store
-from swe_rollout.training.failure_rate import FailureRate, FailureRateError
 from swe_rollout.training.group_source import Handout, Watch
 from swe_rollout.training.groups import Group
-from swe_rollout.training.staleness import StaleAction, Staleness
+from swe_rollout.training.sample_bounds import FailureRate, FailureRateError, StaleAction, Staleness
 from swe_rollout.training.stored_groups import StoredGroups
 from swe_rollout.types.episode import EpisodeId
 from unit.training.group_parts import LOST, begin, commit, sample

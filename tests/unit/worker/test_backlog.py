@@ -10,7 +10,7 @@ import pytest
 
 from swe_rollout.context import JobContext
 from swe_rollout.errors import UsageError
-from swe_rollout.store.owner import Owner
+from swe_rollout.store.plans import Owner
 from swe_rollout.store.store import Store
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.instance import Expected, Instance

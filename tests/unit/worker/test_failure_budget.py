@@ -6,7 +6,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from swe_rollout.spec.retry import FailureBudget
+from swe_rollout.spec.limits import FailureBudget
 from swe_rollout.worker.failure_budget import BudgetSpentError, CommittedCounts, CountedBefore
 from unit.worker.worker_parts import NO_IMAGE, attempts, trajectory
 

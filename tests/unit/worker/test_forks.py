@@ -20,7 +20,7 @@ from swe_rollout.errors import UsageError
 from swe_rollout.journal.entries import Rows, Sampled
 from swe_rollout.journal.kept import Kept, Stretch, decode_kept, encode_kept
 from swe_rollout.sandbox.base import ExecResult
-from swe_rollout.spec.retry import RetrySpec
+from swe_rollout.spec.limits import RetrySpec
 from swe_rollout.store import kept_journals
 from swe_rollout.text import redaction
 from swe_rollout.training.samples import training_samples

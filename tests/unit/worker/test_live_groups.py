@@ -16,15 +16,14 @@ import pytest
 from swe_rollout.context import Attempt, JobContext
 from swe_rollout.errors import UsageError
 from swe_rollout.spec.job import RolloutJob
-from swe_rollout.spec.retry import RetrySpec
+from swe_rollout.spec.limits import RetrySpec
 from swe_rollout.store.claims import Claimant
 from swe_rollout.store.layout import trajectory_key
 from swe_rollout.store.store import Store
 from swe_rollout.tokens.log import Segment, SegmentKind
-from swe_rollout.training.failure_rate import FailureRate
 from swe_rollout.training.group_source import Handout, Watch
 from swe_rollout.training.groups import Group
-from swe_rollout.training.staleness import StaleAction, Staleness
+from swe_rollout.training.sample_bounds import FailureRate, StaleAction, Staleness
 from swe_rollout.types.episode import EpisodeId, Failure
 from swe_rollout.types.instance import Instance
 from swe_rollout.types.trajectory import Trajectory

@@ -10,7 +10,7 @@ import pytest
 from swe_rollout.errors import EpisodeError, GraderError, SandboxError
 from swe_rollout.grading.grader import Grader
 from swe_rollout.sandbox.repository import Patch
-from swe_rollout.spec.retry import RetrySpec
+from swe_rollout.spec.limits import RetrySpec
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.instance import Instance
 from swe_rollout.types.trajectory import Trajectory

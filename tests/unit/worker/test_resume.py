@@ -33,8 +33,7 @@ from swe_rollout.journal.entries import (
 )
 from swe_rollout.journal.errors import TakenOverError
 from swe_rollout.spec.job import RolloutJob
-from swe_rollout.spec.limits import Limits
-from swe_rollout.spec.retry import FailureBudget, Resume, RetrySpec
+from swe_rollout.spec.limits import FailureBudget, Limits, Resume, RetrySpec
 from swe_rollout.store.journals import JournalRef
 from swe_rollout.store.store import Store
 from swe_rollout.text import redaction

@@ -12,7 +12,7 @@ from swe_rollout.errors import SweRolloutError, UnreachableError
 from swe_rollout.observer import Observer, Service
 from swe_rollout.progress import Phase
 from swe_rollout.spec.bounds import BUDGET_FLOOR
-from swe_rollout.spec.retry import FailureBudget
+from swe_rollout.spec.limits import FailureBudget
 from swe_rollout.store.layout import trajectory_key
 from swe_rollout.store.store import Store
 from swe_rollout.types.episode import Failure

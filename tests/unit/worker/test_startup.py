@@ -13,7 +13,7 @@ from swe_rollout.datasets.base import LoadedDataset
 from swe_rollout.journal.entries import Chunk, compress, encode
 from swe_rollout.store.journals import JournalRef
 from swe_rollout.store.layout import trajectory_key
-from swe_rollout.store.owner import Owner
+from swe_rollout.store.plans import Owner
 from swe_rollout.store.store import Store
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.instance import Instance

@@ -12,8 +12,8 @@ from swe_rollout.context import Attempt, JobContext
 from swe_rollout.errors import Boundary
 from swe_rollout.observer import Observer
 from swe_rollout.progress import Phase
-from swe_rollout.spec.retry import RetrySpec
-from swe_rollout.store.calls import wait_until_idle
+from swe_rollout.spec.limits import RetrySpec
+from swe_rollout.store.bucket import wait_until_idle
 from swe_rollout.types.episode import EpisodeId, Failure, StopReason, Timing
 from swe_rollout.types.instance import Instance
 from swe_rollout.types.trajectory import Trajectory

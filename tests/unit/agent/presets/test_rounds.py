@@ -10,8 +10,8 @@ from swe_rollout.agent.presets.coding import Coding
 from swe_rollout.agent.program import AGENTS, Agent, run_agent
 from swe_rollout.errors import EngineError, SandboxError
 from swe_rollout.extension import ExtensionError
+from swe_rollout.spec.agent import PRESETS
 from swe_rollout.spec.limits import Limits
-from swe_rollout.spec.presets import PRESETS
 from swe_rollout.testing.extensions.agents import AgentContract
 from swe_rollout.tokens.branch import BranchKind
 from swe_rollout.types.episode import StopReason

@@ -12,7 +12,7 @@ from swe_rollout.errors import UsageError
 from swe_rollout.integrations.trainer_session import BLOCK, REFILLS
 from swe_rollout.integrations.trl.session_thread import SessionThread, all_of
 from swe_rollout.spec.policy import Sampling
-from swe_rollout.training.failure_rate import FailureRateError
+from swe_rollout.training.sample_bounds import FailureRateError
 from unit.integrations.rollouts import SUBMIT, Policy, hashed_model, sandboxes, write_job
 
 

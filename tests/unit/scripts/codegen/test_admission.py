@@ -10,8 +10,8 @@ import yaml
 
 from swe_rollout.cli.install import manifests
 from swe_rollout.sandbox.pods.pod_spec import CONTAINER, JOB_UID_LABEL, ROOT_CAPABILITIES
+from swe_rollout.spec.bounds import MAX_AMOUNTS
 from swe_rollout.spec.pod_template import ANNOTATIONS, KUEUE, TEMPLATE_PATH, template_fields
-from swe_rollout.spec.quantity import MAX_AMOUNTS
 from swe_rollout.spec.status import JOB_UID_LABEL as LABEL_OF_STATUS
 from swe_rollout.spec.status import PROGRESS_ANNOTATION
 

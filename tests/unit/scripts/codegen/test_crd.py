@@ -25,13 +25,13 @@ from swe_rollout.cli.install import manifests
 from swe_rollout.errors import UsageError
 from swe_rollout.grading.rewards import REWARD_TERMS
 from swe_rollout.spec.addresses import CONTROL_PORTS, METADATA_HOSTS, METADATA_IPS
+from swe_rollout.spec.bounds import MAX_AMOUNTS
 from swe_rollout.spec.dataset import Dataset
 from swe_rollout.spec.fields import all_fields, fields_of
 from swe_rollout.spec.load import parse_job
 from swe_rollout.spec.model import Model
 from swe_rollout.spec.pod_template import ANNOTATIONS, KUEUE
 from swe_rollout.spec.policy import Policy
-from swe_rollout.spec.quantity import MAX_AMOUNTS
 from swe_rollout.spec.reward_terms import OPTIONS
 from swe_rollout.spec.sandbox import SandboxSpec
 
