@@ -7,16 +7,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from swe_rollout.errors import UsageError
-from swe_rollout.spec.job import RolloutJob
 from swe_rollout.store import layout
 from swe_rollout.store.bucket import Bucket
 from swe_rollout.store.damage import UNDECODABLE, damaged_file
 from swe_rollout.store.plan import Plan, PlannedInstance
 from swe_rollout.types.trajectory import Trajectory
+
+if TYPE_CHECKING:  # its import takes a tenth of a second, and readers do without
+    from swe_rollout.spec.job import RolloutJob
 
 _MOVE_PLAN = "move it away and run the job again: its plan is made anew from the trajectories"
 

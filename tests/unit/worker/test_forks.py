@@ -21,7 +21,7 @@ from swe_rollout.journal.entries import Rows, Sampled
 from swe_rollout.journal.kept import Kept, Stretch, decode_kept, encode_kept
 from swe_rollout.sandbox.base import ExecResult
 from swe_rollout.spec.limits import RetrySpec
-from swe_rollout.store import kept_journals
+from swe_rollout.store import kept as kept_objects
 from swe_rollout.text import redaction
 from swe_rollout.training.samples import training_samples
 from swe_rollout.types.episode import EpisodeId, StopReason
@@ -472,7 +472,7 @@ async def test_a_journal_larger_than_any_is_not_unpacked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await committed(life(tmp_path))
-    monkeypatch.setattr(kept_journals, "MAX_KEPT_BYTES", 10)
+    monkeypatch.setattr(kept_objects, "MAX_KEPT_BYTES", 10)
     assert "bytes" in (await refused(tmp_path, 1)).why
 
 

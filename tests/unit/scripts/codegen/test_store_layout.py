@@ -43,8 +43,8 @@ KEYS: dict[Callable[..., str], list[tuple[object, ...]]] = {
     layout.extension_key: [(SHA, "NAME.py")],
 }
 WRITERS = {
-    *("store/store.py", "store/owner.py", "store/test_logs.py", "store/kept_journals.py"),
-    *("store/journals.py", "store/claims.py", "launcher/uploads.py"),
+    *("store/store.py", "store/plans.py", "store/kept.py", "store/journals.py"),
+    *("store/claims.py", "launcher/uploads.py"),
 }
 """The modules whose keys the page explains. A new one is a reason to look at it."""
 
