@@ -12,14 +12,16 @@ import statistics
 import sys
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rollout_dev.bench.loop_script import serving
 from rollout_dev.bench.workload import SYSTEM, TASK, SampledTurn, Workload
 from rollout_dev.peers.environment import HOW, is_installed
-from rollout_dev.peers.strands_agents import PlayedEpisode
 from rollout_dev.report import Report, Row, parser
 from swe_rollout.integrations.strands.renderers import get_tokenizer
+
+if TYPE_CHECKING:  # strands may not be installed
+    from rollout_dev.peers.strands_agents import PlayedEpisode
 
 OURS: Final = "swe-rollout"
 THEIRS: Final = "strands-sglang 0.4.3"
