@@ -19,7 +19,7 @@ from swe_rollout.agent.chat_turns import ChatTurns
 from swe_rollout.agent.parts import AgentParts
 from swe_rollout.agent.policy_turns import PolicyTurns, encodable
 from swe_rollout.agent.prompts import Message, MessageRole
-from swe_rollout.agent.taken_turn import PendingTurn, SampledTurn
+from swe_rollout.agent.taken_turn import SampledTurn, TurnBuilder
 from swe_rollout.agent.tools.base import ToolError, cut_middle
 from swe_rollout.agent.tools.marks import ACTING
 from swe_rollout.agent.tools.state import ToolState
@@ -82,7 +82,7 @@ class AgentContext:
         self._own: list[int] = []
         self._first: Sequence[Message] = ()
         self._branch: OpenBranch | None = None
-        self._pending: PendingTurn | None = None
+        self._pending: TurnBuilder | None = None
         self._message = ""
         self._is_busy = False
 
@@ -205,9 +205,7 @@ class AgentContext:
         before = len(pending.observations)
         with self._step():
             try:
-                self.stop = await self._policy.run(
-                    pending.turn, chosen, self.sandbox, self._delegate
-                )
+                self.stop = await self._policy.run(pending, chosen, self.sandbox, self._delegate)
             finally:
                 self._close_calls(pending)
         return pending.observations[before:]
@@ -348,15 +346,15 @@ class AgentContext:
             if len(self._state.turns) > index:
                 self._own.append(index)
         if builder is not None:
-            self._pending, self._message, self.said = PendingTurn(builder), "", turn.words
+            self._pending, self._message, self.said = builder, "", turn.words
             if turn.stop is not None:
                 self._state.report(index)
         return turn
 
-    def _close_calls(self, pending: PendingTurn) -> None:
+    def _close_calls(self, pending: TurnBuilder) -> None:
         """Record the answers so far; once all calls have one, look whether the policy is stuck."""
-        index = pending.turn.index
-        self._state.turns[index] = pending.turn.build()
+        index = pending.index
+        self._state.turns[index] = pending.build()
         if self.stop is not None or not pending.left:
             self._state.report(index)
         if not pending.left:
@@ -385,7 +383,7 @@ class AgentContext:
             raise _misuse("a step was begun before the last one ended")
         return branch
 
-    def _open_turn(self) -> PendingTurn:
+    def _open_turn(self) -> TurnBuilder:
         self._ready()
         if self._pending is None or self.stop is not None:
             raise _misuse("there is no turn whose calls can be answered")

@@ -13,10 +13,10 @@ from swe_rollout.agent.branches import EpisodeState, OpenBranch
 from swe_rollout.agent.first_prompt import PromptTooLongError
 from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.agent.parts import AgentParts
-from swe_rollout.agent.sampler import TurnBuilder, TurnSampler
-from swe_rollout.agent.taken_turn import SampledTurn
+from swe_rollout.agent.sampler import TurnSampler
+from swe_rollout.agent.taken_turn import SampledTurn, TurnBuilder
 from swe_rollout.agent.tools.base import Delegate, ToolContext, cut_middle
-from swe_rollout.agent.turn_reader import ReadTurn, read_cut_turn, read_turn
+from swe_rollout.agent.turn_reader import read_cut_turn, read_turn
 from swe_rollout.engine.sglang.protocol import ContextOverflowError
 from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.spec.limits import CutTurns
@@ -119,8 +119,7 @@ class PolicyTurns:
         read = await self._read(branch, turn)
         turn.text, turn.calls = read.text, read.calls
         branch.follow(read.calls, reasoning_is_open=read.reasoning_is_open)
-        stop = None if read.calls else StopReason.FINISHED
-        return SampledTurn(read.text, read.words, read.calls, stop)
+        return read
 
     async def _sample(self, branch: OpenBranch, turn: TurnBuilder) -> StopReason | None:
         limits, deadline = self._parts.limits, self._state.deadline
@@ -147,7 +146,7 @@ class PolicyTurns:
             return StopReason.CONTEXT_FULL
         return StopReason.TOKEN_LIMIT if limits.cut_turns is CutTurns.END else None
 
-    async def _read(self, branch: OpenBranch, turn: TurnBuilder) -> ReadTurn:
+    async def _read(self, branch: OpenBranch, turn: TurnBuilder) -> SampledTurn:
         renderer, opened = self._parts.tokens.renderer, branch.opens_reasoning
         read = (
             partial(read_cut_turn, renderer, turn.ids, opens_reasoning=opened)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from tenacity import (
     AsyncRetrying,
@@ -15,13 +14,14 @@ from tenacity import (
 )
 
 from swe_rollout.agent.parts import AgentParts
+from swe_rollout.agent.taken_turn import TurnBuilder
 from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.errors import EngineError
 from swe_rollout.spec.policy import Sampling
-from swe_rollout.tokens.log import RequestProof, SamplingUsed, TokenLog
+from swe_rollout.tokens.log import SamplingUsed, TokenLog
 from swe_rollout.types.deadline import Deadline
 from swe_rollout.types.episode import EpisodeId
-from swe_rollout.types.turn import FinishReason, Generation, Observation, ToolCall, Turn, WeightSpan
+from swe_rollout.types.turn import FinishReason, Generation
 
 MAX_ABORTS_PER_TURN = 16
 """Continuations of one turn; an engine that always aborts is a failure of the engine."""
@@ -32,60 +32,6 @@ def _wait(state: RetryCallState) -> float:
     """Wait only for an engine that sampled nothing."""
     generation = state.outcome.result() if state.outcome else None
     return 0.0 if generation and generation.token_ids else _BACKOFF(state)
-
-
-@dataclass(slots=True)
-class TurnBuilder:
-    """The contents of a turn so far; `build` makes the record of it."""
-
-    index: int
-    request: RequestProof
-    """Proof of the first prompt; an aborted turn goes on from its own ids."""
-    branch: int = 0
-    message: str = ""
-    """What was said before it."""
-    ids: list[int] = field(default_factory=list)
-    finish_reason: FinishReason = FinishReason.ABORT
-    cached_tokens: int = 0
-    spans: list[WeightSpan] = field(default_factory=list)
-    text: str = ""
-    """The turn decoded, once it was read."""
-    calls: tuple[ToolCall, ...] = ()
-    observations: list[Observation] = field(default_factory=list)
-    engine_s: float = 0.0
-    tools_s: float = 0.0
-    counted_tokens: int = 0
-    """Where there are no ids: the tokens that a chat API counts."""
-
-    def add(self, generation: Generation) -> None:
-        """Add one response; spans of weights are counted from the start of the turn."""
-        before = len(self.ids)
-        if not before:
-            self.cached_tokens = generation.cached_tokens
-        self.spans += [
-            WeightSpan(span.version, before + span.start, before + span.end)
-            for span in generation.weight_versions
-        ]
-        self.ids += generation.token_ids
-        self.finish_reason = generation.finish_reason
-
-    def build(self) -> Turn:
-        """Return the record of the turn so far."""
-        return Turn(
-            index=self.index,
-            request=self.request,
-            text=self.text,
-            finish_reason=self.finish_reason,
-            completion_tokens=len(self.ids) or self.counted_tokens,
-            cached_tokens=self.cached_tokens,
-            tool_calls=self.calls,
-            observations=tuple(self.observations),
-            weight_versions=tuple(self.spans),
-            engine_s=self.engine_s,
-            tools_s=self.tools_s,
-            branch=self.branch,
-            message=self.message,
-        )
 
 
 class TurnSampler:

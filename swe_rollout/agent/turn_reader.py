@@ -6,7 +6,6 @@ Nothing that a policy writes raises here or costs more than its length. Used by 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import structlog
 
@@ -19,7 +18,9 @@ from swe_rollout.agent.parsers.base import (
     reasoning_is_open,
 )
 from swe_rollout.agent.renderer import Renderer
+from swe_rollout.agent.taken_turn import SampledTurn
 from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.types.episode import StopReason
 from swe_rollout.types.turn import CallStatus, TokenSpan, ToolCall
 
 MAX_CALLS = 128
@@ -28,40 +29,25 @@ MAX_CALLS = 128
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class ReadTurn:
-    """What one turn says."""
-
-    text: str
-    """All of it, for people."""
-    calls: tuple[ToolCall, ...]
-    reasoning_is_open: bool
-    words: str
-    """Its text without reasoning and control tokens."""
-
-
 def read_turn(
     renderer: Renderer, ids: Sequence[int], *, tools: Sequence[ToolSpec], opens_reasoning: bool
-) -> ReadTurn:
+) -> SampledTurn:
     """Read a turn that ended by itself. `opens_reasoning`: whether its prompt opened it."""
     sampled = renderer.sampled(ids)
     reasoning = renderer.reasoning(opened=opens_reasoning)
-    return ReadTurn(
-        renderer.decode(ids),
-        _bounded(_calls(renderer.parser, renderer.tool_format, sampled, tools, reasoning)),
-        reasoning_is_open=False,
-        words=words_of(sampled, reasoning),
-    )
+    calls = _bounded(_calls(renderer.parser, renderer.tool_format, sampled, tools, reasoning))
+    stop = None if calls else StopReason.FINISHED
+    return SampledTurn(renderer.decode(ids), words_of(sampled, reasoning), calls, stop)
 
 
-def read_cut_turn(renderer: Renderer, ids: Sequence[int], *, opens_reasoning: bool) -> ReadTurn:
+def read_cut_turn(renderer: Renderer, ids: Sequence[int], *, opens_reasoning: bool) -> SampledTurn:
     """Read a turn that was cut: it may hold half a call, so nothing in it is run."""
     reasoning, sampled = renderer.reasoning(opened=opens_reasoning), renderer.sampled(ids)
-    return ReadTurn(
+    return SampledTurn(
         renderer.decode(ids),
+        words_of(sampled, reasoning),
         (cut_call(len(ids)),),
         reasoning_is_open=reasoning_is_open(sampled, reasoning),
-        words=words_of(sampled, reasoning),
     )
 
 

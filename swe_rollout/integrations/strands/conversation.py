@@ -19,7 +19,8 @@ from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.agent.parts import AgentParts
 from swe_rollout.agent.prompts import Message, MessageRole, Prompts
 from swe_rollout.agent.renderer import Rendered, Renderer
-from swe_rollout.agent.sampler import TurnBuilder, TurnSampler
+from swe_rollout.agent.sampler import TurnSampler
+from swe_rollout.agent.taken_turn import TurnBuilder
 from swe_rollout.agent.tools.base import Toolbox, ToolSpec
 from swe_rollout.agent.turn_reader import read_cut_turn, read_turn
 from swe_rollout.engine.base import TokenEngine

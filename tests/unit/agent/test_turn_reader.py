@@ -11,7 +11,8 @@ import pytest
 
 from rollout_dev.conformance.parser_time import Heartbeat
 from swe_rollout.agent.off_loop import off_loop, settled_heap
-from swe_rollout.agent.turn_reader import MAX_CALLS, ReadTurn, read_turn
+from swe_rollout.agent.taken_turn import SampledTurn
+from swe_rollout.agent.turn_reader import MAX_CALLS, read_turn
 from swe_rollout.spec.limits import Limits
 from swe_rollout.types.episode import StopReason
 from swe_rollout.types.turn import CallStatus
@@ -21,7 +22,7 @@ from waits import PATIENCE_S
 LONG = Limits(context_tokens=1 << 20, max_new_tokens=1 << 16, turns=3, tool_output_bytes=512)
 
 
-def read(ids: Sequence[int]) -> ReadTurn:
+def read(ids: Sequence[int]) -> SampledTurn:
     return read_turn(RENDERER, ids, tools=TOOLS.specs, opens_reasoning=False)
 
 
