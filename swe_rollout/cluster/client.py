@@ -23,9 +23,8 @@ from swe_rollout.cluster.api_error import (
     undecodable,
 )
 from swe_rollout.cluster.config import Access, load_access
-from swe_rollout.cluster.manifests import JsonPatchOperation, ResourceAttributes
-from swe_rollout.cluster.objects import Kind
-from swe_rollout.cluster.transport import APPLY, JSON_PATCH, MERGE_PATCH, Transport
+from swe_rollout.cluster.objects import Json, Kind
+from swe_rollout.cluster.transport import APPLY, JSON, JSON_PATCH, MERGE_PATCH, Transport
 from swe_rollout.errors import UnreachableError
 
 T = TypeVar("T")
@@ -98,8 +97,8 @@ class ClusterClient:
 
     async def get(self, kind: Kind[T], namespace: str, name: str) -> T:
         """Read the object of that name."""
-        path, doing = kind.path(namespace, name), _doing("read", kind, namespace, name)
-        return _decoded(kind, await self.transport.request("GET", path, doing=doing), doing)
+        doing = _doing("read", kind, namespace, name)
+        return await self._send("GET", kind, kind.path(namespace, name), doing)
 
     async def find(self, kind: Kind[T], namespace: str, name: str) -> T | None:
         """Read the object of that name, or return None when there is none."""
@@ -139,10 +138,9 @@ class ClusterClient:
         nothing.
         """
         query = (_STRICT if strict else {}) | (_DRY_RUN if dry_run else {})
-        path, doing = kind.path(namespace, query=query), f"create {kind.noun}{_in(namespace)}"
-        body = msgspec.json.encode(manifest)
-        return _decoded(
-            kind, await self.transport.request("POST", path, doing=doing, body=body), doing
+        doing = f"create {kind.noun}{_in(namespace)}"
+        return await self._send(
+            "POST", kind, kind.path(namespace, query=query), doing, body=manifest
         )
 
     async def ensure(self, kind: Kind[T], namespace: str, name: str, manifest: object) -> T:
@@ -166,32 +164,30 @@ class ClusterClient:
         """
         query = {"fieldManager": FIELD_MANAGER, "force": "true", **_STRICT}
         path = kind.path(namespace, name, query | (_DRY_RUN if dry_run else {}))
-        body, doing = msgspec.json.encode(manifest), _doing("apply", kind, namespace, name)
-        return _decoded(kind, await self._patch(path, body, APPLY, doing), doing)
+        doing = _doing("apply", kind, namespace, name)
+        return await self._send("PATCH", kind, path, doing, body=manifest, content_type=APPLY)
 
     async def merge(
         self, kind: Kind[T], namespace: str, name: str, patch: object, *, manager: str = ""
     ) -> T:
         """Merge `patch` into the object; ApiError with `conflict` where it names another uid."""
         path = kind.path(namespace, name, {"fieldManager": manager} if manager else ())
-        body, doing = msgspec.json.encode(patch), _doing("change", kind, namespace, name)
-        return _decoded(kind, await self._patch(path, body, MERGE_PATCH, doing), doing)
+        doing = _doing("change", kind, namespace, name)
+        return await self._send("PATCH", kind, path, doing, body=patch, content_type=MERGE_PATCH)
 
     async def patch(
-        self, kind: Kind[T], namespace: str, name: str, operations: Sequence[JsonPatchOperation]
+        self, kind: Kind[T], namespace: str, name: str, operations: Sequence[Json]
     ) -> T:
-        """Apply the operations, all or none; ApiError with `invalid` where a `test` fails."""
+        """Apply a JSON patch, all or none of it; ApiError with `invalid` where a `test` fails."""
         path, doing = kind.path(namespace, name), _doing("patch", kind, namespace, name)
-        body = msgspec.json.encode(operations)
-        return _decoded(kind, await self._patch(path, body, JSON_PATCH, doing), doing)
+        return await self._send(
+            "PATCH", kind, path, doing, body=operations, content_type=JSON_PATCH
+        )
 
     async def replace(self, kind: Kind[T], namespace: str, name: str, manifest: object) -> T:
         """Replace the object; ApiError with `conflict` unless it has the manifest's version."""
-        path, doing = kind.path(namespace, name), _doing("replace", kind, namespace, name)
-        body = msgspec.json.encode(manifest)
-        return _decoded(
-            kind, await self.transport.request("PUT", path, doing=doing, body=body), doing
-        )
+        doing = _doing("replace", kind, namespace, name)
+        return await self._send("PUT", kind, kind.path(namespace, name), doing, body=manifest)
 
     async def delete(
         self,
@@ -260,9 +256,14 @@ class ClusterClient:
         found = await self.list(objects.EVENTS, namespace, fields=f"involvedObject.uid={uid}")
         return tuple(sorted(found.items, key=lambda event: event.last_timestamp or ""))
 
-    async def is_allowed(self, request: ResourceAttributes) -> bool:
-        """Whether these credentials are authorised to make `request`."""
-        manifest = {"spec": {"resourceAttributes": request}}
+    async def is_allowed(
+        self, verb: str, resource: str, namespace: str, *, group: str = "", subresource: str = ""
+    ) -> bool:
+        """Whether these credentials are authorised for the verb on the resource."""
+        wanted = {"verb": verb, "resource": resource, "namespace": namespace, "group": group}
+        wanted = {**wanted, "subresource": subresource}
+        attributes = {key: value for key, value in wanted.items() if value}
+        manifest = {"spec": {"resourceAttributes": attributes}}
         return (await self.create(objects.ACCESS_REVIEWS, "", manifest)).status.allowed
 
     async def user(self) -> str:
@@ -273,10 +274,22 @@ class ClusterClient:
         """Close every connection."""
         await self.transport.aclose()
 
-    async def _patch(self, path: str, body: bytes, content_type: str, doing: str) -> bytes:
-        return await self.transport.request(
-            "PATCH", path, doing=doing, body=body, content_type=content_type
+    async def _send(
+        self,
+        method: str,
+        kind: Kind[T],
+        path: str,
+        doing: str,
+        *,
+        body: object = None,
+        content_type: str = JSON,
+    ) -> T:
+        """Make a request whose response is an object of the kind."""
+        data = b"" if body is None else msgspec.json.encode(body)
+        response = await self.transport.request(
+            method, path, doing=doing, body=data, content_type=content_type
         )
+        return _decoded(kind, response, doing)
 
 
 def read_list(data: bytes, kind: Kind[T], *, doing: str) -> Listed[T]:

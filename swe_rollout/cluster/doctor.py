@@ -9,12 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Final
+from typing import Final, Self
 
 from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.job_objects import list_job_heads
-from swe_rollout.cluster.manifests import ResourceAttributes
 from swe_rollout.cluster.objects import NAMESPACES, PODS, Pod
 from swe_rollout.errors import SweRolloutError
 from swe_rollout.spec.status import JOB_UID_LABEL, ROLE_LABEL
@@ -58,6 +57,18 @@ class ClusterCheck:
     text: str
     fix: str = ""
 
+    @classmethod
+    def ok(cls, name: str, text: str) -> Self:
+        return cls(name, CheckLevel.OK, text)
+
+    @classmethod
+    def warn(cls, name: str, text: str, fix: str) -> Self:
+        return cls(name, CheckLevel.WARN, text, fix)
+
+    @classmethod
+    def fail(cls, name: str, text: str, fix: str) -> Self:
+        return cls(name, CheckLevel.FAIL, text, fix)
+
 
 async def check_cluster(
     context: str | None = None, namespace: str | None = None
@@ -75,50 +86,36 @@ async def check_cluster(
         finally:
             await client.aclose()
     except SweRolloutError as error:
-        found.append(ClusterCheck("api server", CheckLevel.FAIL, str(error), error.fix))
+        found.append(ClusterCheck.fail("api server", str(error), error.fix))
     return found
 
 
 async def _version(client: ClusterClient) -> ClusterCheck:
     server = client.transport.access.server
-    text = f"Kubernetes {await client.version()} at {server}"
-    return ClusterCheck("api server", CheckLevel.OK, text)
+    return ClusterCheck.ok("api server", f"Kubernetes {await client.version()} at {server}")
 
 
 async def _permissions(client: ClusterClient, namespace: str) -> ClusterCheck:
-    missing = []
-    for verb, group, resource, subresource in _NEEDED:
-        request = ResourceAttributes(
-            verb=verb,
-            group=group,
-            resource=resource,
-            subresource=subresource,
-            namespace=namespace,
+    missing = [
+        f"{verb} {'/'.join(filter(None, (resource, subresource)))}"
+        for verb, group, resource, subresource in _NEEDED
+        if not await client.is_allowed(
+            verb, resource, namespace, group=group, subresource=subresource
         )
-        if not await client.is_allowed(request):
-            missing.append(f"{verb} {'/'.join(filter(None, (resource, subresource)))}")
+    ]
     if not missing:
         text = f"may run and isolate sandboxes in namespace {namespace}"
-        return ClusterCheck("permissions", CheckLevel.OK, text)
-    return ClusterCheck(
-        "permissions",
-        CheckLevel.FAIL,
-        f"may not {', '.join(missing)} in namespace {namespace}",
-        "grant these by a Role and a RoleBinding in that namespace",
-    )
+        return ClusterCheck.ok("permissions", text)
+    text = f"may not {', '.join(missing)} in namespace {namespace}"
+    fix = "grant these by a Role and a RoleBinding in that namespace"
+    return ClusterCheck.fail("permissions", text, fix)
 
 
 async def _events(client: ClusterClient, namespace: str) -> ClusterCheck:
-    request = ResourceAttributes(verb="list", resource="events", namespace=namespace)
-    if await client.is_allowed(request):
-        text = "may read events: errors of failed starts include them"
-        return ClusterCheck("events", CheckLevel.OK, text)
-    return ClusterCheck(
-        "events",
-        CheckLevel.WARN,
-        "may not list events: errors of failed starts have less detail",
-        "grant list on events",
-    )
+    if await client.is_allowed("list", "events", namespace):
+        return ClusterCheck.ok("events", "may read events: errors of failed starts include them")
+    text = "may not list events: errors of failed starts have less detail"
+    return ClusterCheck.warn("events", text, "grant list on events")
 
 
 async def _pod_security(client: ClusterClient, namespace: str) -> ClusterCheck:
@@ -128,26 +125,23 @@ async def _pod_security(client: ClusterClient, namespace: str) -> ClusterCheck:
     except ApiError as error:
         if error.not_found:
             fix = f"`kubectl create namespace {namespace}`"
-            return ClusterCheck(name, CheckLevel.FAIL, f"there is no namespace {namespace}", fix)
+            return ClusterCheck.fail(name, f"there is no namespace {namespace}", fix)
         if error.forbidden:
             text = f"may not read namespace {namespace}: its Pod Security level is unknown"
             fix = "grant get on namespaces, or check the label by hand"
-            return ClusterCheck(name, CheckLevel.WARN, text, fix)
+            return ClusterCheck.warn(name, text, fix)
         raise
     relabel = f"`kubectl label --overwrite namespace {namespace} {_ENFORCE}=baseline`"
     match labels.get(_ENFORCE, ""):
         case "baseline":
-            return ClusterCheck(name, CheckLevel.OK, f"Pod Security of {namespace} is baseline")
+            return ClusterCheck.ok(name, f"Pod Security of {namespace} is baseline")
         case "restricted":
-            return ClusterCheck(
-                name,
-                CheckLevel.FAIL,
-                f"Pod Security of {namespace} is restricted: task images run as root",
-                f"{relabel}; or, where no task needs root, set spec.sandbox.pod.runAsUser",
-            )
+            text = f"Pod Security of {namespace} is restricted: task images run as root"
+            fix = f"{relabel}; or, where no task needs root, set spec.sandbox.pod.runAsUser"
+            return ClusterCheck.fail(name, text, fix)
         case level:
             text = f"Pod Security of {namespace} is {level or 'not set'}"
-            return ClusterCheck(name, CheckLevel.WARN, text, relabel)
+            return ClusterCheck.warn(name, text, relabel)
 
 
 async def find_left_pods(client: ClusterClient, namespace: str) -> tuple[Pod, ...]:

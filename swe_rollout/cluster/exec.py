@@ -19,7 +19,6 @@ import msgspec
 
 from swe_rollout.cluster.api_error import UNDECODABLE, ApiError
 from swe_rollout.cluster.client import ClusterClient
-from swe_rollout.cluster.manifests import ResourceAttributes
 from swe_rollout.cluster.objects import PODS, Status
 from swe_rollout.errors import ClusterError, SandboxError, UnreachableError
 
@@ -98,10 +97,7 @@ async def _explained(
         return error
     with suppress(ClusterError, UnreachableError):
         for verb in _VERBS:
-            wanted = ResourceAttributes(
-                verb=verb, resource="pods", subresource="exec", namespace=target.namespace
-            )
-            if not await client.is_allowed(wanted):
+            if not await client.is_allowed(verb, "pods", target.namespace, subresource="exec"):
                 message = (
                     f'User "{await client.user()}" cannot {verb} resource "pods/exec" in API group '
                     f'"" in the namespace "{target.namespace}"'

@@ -16,8 +16,7 @@ from pydantic import ValidationError
 
 from swe_rollout.cluster.api_error import UNDECODABLE, ApiError
 from swe_rollout.cluster.client import ClusterClient
-from swe_rollout.cluster.manifests import OwnerReference
-from swe_rollout.cluster.objects import Decoded, Kind, Metadata
+from swe_rollout.cluster.objects import Decoded, Kind, Metadata, OwnerReference
 from swe_rollout.errors import ClusterError
 from swe_rollout.spec.job import API_VERSION, KIND, RolloutJob, StoreSpec
 from swe_rollout.spec.load import parse_job

@@ -1,13 +1,13 @@
 """Kubernetes objects as they are read, and their kinds: what `client` needs to address them.
 
-A struct has only the fields in use. Objects to write are in `manifests`.
+A struct has only the fields in use. Objects to write are plain JSON, as their API documents them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -15,6 +15,8 @@ import msgspec
 T = TypeVar("T")
 U = TypeVar("U")
 Query: TypeAlias = Mapping[str, str] | Sequence[tuple[str, str]]
+Json: TypeAlias = dict[str, Any]
+"""An object to write. Its fields are the API's own, and the API server checks them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,15 @@ class Metadata(Decoded, frozen=True):
     """Set while the object is being deleted."""
     finalizers: list[str] = []
     """Who has to agree before it is gone."""
+
+
+class OwnerReference(Decoded, frozen=True):
+    """The owner of an object, which Kubernetes deletes together with its owner."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
 
 
 class Head(Decoded, frozen=True):

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from swe_rollout.cluster.manifests import OwnerReference
+from swe_rollout.cluster.objects import OwnerReference
 from swe_rollout.errors import InternalError, SandboxError
 from swe_rollout.extension import ExtensionPoint
 from swe_rollout.sandbox.base import SandboxProvider

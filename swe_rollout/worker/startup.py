@@ -15,7 +15,7 @@ from pathlib import Path
 
 import structlog
 
-from swe_rollout.cluster.manifests import OwnerReference
+from swe_rollout.cluster.objects import OwnerReference
 from swe_rollout.datasets.base import LoadedDataset, load
 from swe_rollout.errors import PrerequisiteError, SweRolloutError, gather_all
 from swe_rollout.observer import Observer

@@ -25,7 +25,7 @@ from cluster.tenant import Account, account, tenant
 from pod_templates import ALLOWED, FORBIDDEN, Attempt
 from rollout_dev.access import REQUESTS, table
 from rollout_dev.access.__main__ import PAGE, with_table
-from swe_rollout.cluster.manifests import OwnerReference
+from swe_rollout.cluster.objects import OwnerReference
 from swe_rollout.sandbox.base import Role, SandboxRequest
 from swe_rollout.sandbox.pods.pod_spec import RunIdentity, pod_manifest, with_template
 from swe_rollout.sandbox.pods.warm_spec import warm_manifest

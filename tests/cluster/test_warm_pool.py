@@ -20,8 +20,7 @@ from cluster.namespaces import end_namespace, make_namespace, until
 from cluster.needs import BASE, BUSYBOX, CLUSTER, KUBECONFIG
 from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.cluster.client import ClusterClient
-from swe_rollout.cluster.manifests import OwnerReference
-from swe_rollout.cluster.objects import PODS, Pod
+from swe_rollout.cluster.objects import PODS, OwnerReference, Pod
 from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.base import Role, Sandbox, SandboxRequest
 from swe_rollout.sandbox.pods import diagnose, pod_spec, warm_spec

@@ -23,7 +23,6 @@ from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.exec import ExecTarget, open_exec
 from swe_rollout.cluster.job_objects import read_cluster_job
 from swe_rollout.cluster.jobs import Jobs
-from swe_rollout.cluster.manifests import ObjectMeta, TemplatedPod
 from swe_rollout.cluster.objects import NETWORK_POLICIES, PODS
 from swe_rollout.cluster.watch import PodWatch
 from swe_rollout.errors import SweRolloutError
@@ -132,8 +131,7 @@ async def test_a_worker_needs_all_of_its_rights_and_no_other(serve: Serve) -> No
         await server.until_used(Right("watch", "rolloutjobs", ROLLOUT))
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
-    metadata = ObjectMeta(name="demo-1", labels={})
-    await client.create(PODS, "team", TemplatedPod(metadata=metadata, spec={}))
+    await client.create(PODS, "team", {"metadata": {"name": "demo-1", "labels": {}}, "spec": {}})
     watch = PodWatch(client, namespace="team", selector="a=b")
     await watch.start()  # lists
     async with asyncio.timeout(PATIENCE_S):

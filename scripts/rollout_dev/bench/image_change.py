@@ -17,14 +17,11 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
-import msgspec
-
 from rollout_dev.exec_clients import ours
 from rollout_dev.exec_clients.base import leave, run_or_leave
 from rollout_dev.exec_clients.site import Site, open_site
 from rollout_dev.report import Report, Row, parser, silence_logs
-from swe_rollout.cluster.manifests import JsonPatchOperation, PodManifest
-from swe_rollout.cluster.objects import PODS, Pod
+from swe_rollout.cluster.objects import PODS, Json, Pod
 from swe_rollout.cluster.watch import PodWatch
 from swe_rollout.sandbox.pods import diagnose, pod_spec
 
@@ -47,7 +44,7 @@ class _Pods:
     site: Site
     watch: PodWatch
 
-    async def create(self, manifest: PodManifest) -> Pod:
+    async def create(self, manifest: Json) -> Pod:
         """Create a pod and wait until it is ready."""
         created = await self.site.client.create(PODS, self.site.namespace, manifest)
         return await self.ready(created, min_restarts=0)
@@ -82,7 +79,7 @@ class _Pods:
         name = f"changed-{number}-{len(command)}"
         pod = await self.create(_with_command(ours.manifest(GENERIC, name=name, run=_RUN), command))
         await asyncio.sleep(_SETTLE_S)
-        step = JsonPatchOperation(op="replace", path="/spec/containers/0/image", value=image)
+        step = {"op": "replace", "path": "/spec/containers/0/image", "value": image}
         began = time.monotonic()
         patched = await self.site.client.patch(PODS, self.site.namespace, name, (step,))
         await self.ready(patched, min_restarts=1)
@@ -119,12 +116,11 @@ async def _measure(kubeconfig: str | None, image: str, rounds: int) -> dict[str,
     return samples
 
 
-def _with_command(manifest: PodManifest, command: tuple[str, ...]) -> PodManifest:
-    (container,) = manifest.spec.containers
+def _with_command(manifest: Json, command: tuple[str, ...]) -> Json:
+    (container,) = manifest["spec"]["containers"]
     if command:
-        container = msgspec.structs.replace(container, command=command)
-    spec = msgspec.structs.replace(manifest.spec, containers=(container,))
-    return msgspec.structs.replace(manifest, spec=spec)
+        container = {**container, "command": command}
+    return {**manifest, "spec": {**manifest["spec"], "containers": [container]}}
 
 
 def _report(samples: dict[str, list[float]]) -> Report:

@@ -7,13 +7,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-import msgspec
-
 from rollout_dev.exec_clients.base import CommandResult
 from rollout_dev.exec_clients.site import Site
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.exec import ExecTarget, open_exec
-from swe_rollout.cluster.manifests import PodManifest, ResourceAttributes
+from swe_rollout.cluster.objects import Json
 from swe_rollout.sandbox.base import MAX_OUTPUT_BYTES, Role, Sandbox, SandboxRequest
 from swe_rollout.sandbox.pods import isolation, pod_spec
 from swe_rollout.sandbox.pods.provider import PodProvider
@@ -79,11 +77,11 @@ async def start(provider: PodProvider, image: str, *, number: int = 0) -> Runnin
     return await provider.start(request(image, number))
 
 
-def manifest(image: str, *, name: str, run: str) -> PodManifest:
+def manifest(image: str, *, name: str, run: str) -> Json:
     """Build the manifest of a sandbox's pod, to create it without a provider."""
     owner = pod_spec.RunIdentity(run=run, started="")
     made = pod_spec.pod_manifest(request(image, 0), _spec(_MEMORY), owner)
-    return msgspec.structs.replace(made, metadata=msgspec.structs.replace(made.metadata, name=name))
+    return {**made, "metadata": {**made["metadata"], "name": name}}
 
 
 def request(image: str, number: int) -> SandboxRequest:
@@ -128,13 +126,9 @@ async def without_policy_if_forbidden(site: Site) -> str:
     Only our own commands run here: a cluster whose owner allows us pods alone is enough to judge
     exec.
     """
-    attributes = ResourceAttributes(
-        verb="create",
-        resource="networkpolicies",
-        group="networking.k8s.io",
-        namespace=site.namespace,
-    )
-    if await site.client.is_allowed(attributes):
+    if await site.client.is_allowed(
+        "create", "networkpolicies", site.namespace, group="networking.k8s.io"
+    ):
         return ""
 
     async def nothing(client: ClusterClient, namespace: str) -> None:

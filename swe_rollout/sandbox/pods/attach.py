@@ -16,13 +16,11 @@ from typing import Final
 import structlog
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential
 
-from swe_rollout.cluster import manifests
 from swe_rollout.cluster.objects import PODS, Pod
 from swe_rollout.errors import ClusterError, SandboxError, UnreachableError
 from swe_rollout.sandbox.base import SandboxMark, SandboxRequest
 from swe_rollout.sandbox.pods import diagnose, pod_spec
-from swe_rollout.sandbox.pods.channel import PodStreamOpener
-from swe_rollout.sandbox.pods.running import PodRuntime, RunningPod
+from swe_rollout.sandbox.pods.running import PodRuntime, RunningPod, open_session
 from swe_rollout.sandbox.session.channel import StreamLostError
 from swe_rollout.sandbox.session.keys import SessionLife
 from swe_rollout.sandbox.session.session import Session
@@ -85,7 +83,7 @@ class PodAttachment:
             raise SandboxError(_NOT_THE_SAME, why=why)
         self.runtime.attached.add(found.metadata.uid)
         # Where another process was faster, this is refused, and the pod is that one's.
-        patch = take_patch(found, self.owner)
+        patch = pod_spec.take_patch(found, self.owner)
         taken = await client.patch(PODS, namespace, self.mark.name, patch)
         cleanup.push_async_callback(self.runtime.reaper.delete, taken)
         return taken
@@ -108,29 +106,20 @@ class PodAttachment:
 
     async def _session(self, pod: Pod) -> Session:
         """Open a session that goes on with the one before. StreamLostError is tried again."""
-
-        async def attempt() -> Session:
-            opener = PodStreamOpener(pod, client=self.runtime.client, watch=self.runtime.watch)
-            try:
-                channel = await opener.open()
-            except BaseException:
-                await opener.close()
-                raise
-            return await Session.open(
-                channel,
-                workdir=self.request.workdir,
-                opener=opener,
-                timeout_s=_GREETING_S,
-                life=self.life,
-            )
-
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(StreamLostError),
             stop=stop_after_delay(_STREAMS_S),
             wait=wait_exponential(multiplier=_POLL_S, max=1.0),
             reraise=True,
         )
-        return await retrying(attempt)
+        return await retrying(
+            open_session,
+            pod,
+            self.runtime,
+            workdir=self.request.workdir,
+            life=self.life,
+            timeout_s=_GREETING_S,
+        )
 
     async def _check(self, session: Session) -> None:
         """Return once nothing runs, where nothing was begun since the mark."""
@@ -141,14 +130,3 @@ class PodAttachment:
             if not state.running:
                 return
             await asyncio.sleep(_POLL_S)
-
-
-def take_patch(pod: Pod, owner: pod_spec.RunIdentity) -> tuple[manifests.JsonPatchOperation, ...]:
-    """Build the patch that makes a pod of an earlier run one of this run, unless another did."""
-    operation = manifests.JsonPatchOperation
-    path = f"/metadata/labels/{pod_spec.RUN_LABEL.replace('/', '~1')}"
-    return (
-        operation(op="test", path="/metadata/uid", value=pod.metadata.uid),
-        operation(op="test", path=path, value=pod.metadata.labels[pod_spec.RUN_LABEL]),
-        operation(op="replace", path=path, value=owner.run),
-    )

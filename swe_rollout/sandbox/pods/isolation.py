@@ -6,19 +6,20 @@ enforce it, or don't.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
-from typing import Final
+from typing import Final, TypeAlias
 
-from swe_rollout.cluster import manifests
 from swe_rollout.cluster.client import ClusterClient
-from swe_rollout.cluster.doctor import CheckLevel, ClusterCheck
-from swe_rollout.cluster.objects import NETWORK_POLICIES
+from swe_rollout.cluster.doctor import ClusterCheck
+from swe_rollout.cluster.objects import NETWORK_POLICIES, Json
 from swe_rollout.errors import PrerequisiteError, SandboxError
 from swe_rollout.sandbox.base import Role, Sandbox
 from swe_rollout.sandbox.pods.pod_spec import MANAGED_BY, ROLE_LABEL, ROOT_CAPABILITIES
 
+_Facts: TypeAlias = defaultdict[str, list[str]]
+"""Names with their values, as `isolation.sh` prints them."""
 POLICY_NAME: Final = "swe-rollout-sandboxes-deny-all"
 
 _CAPABILITIES: Final = (
@@ -37,23 +38,19 @@ FORBIDDEN_HOSTS: Final = (("1.1.1.1", "443"), ("169.254.169.254", "80"))
 server."""
 
 
-def deny_all_policy() -> manifests.NetworkPolicyManifest:
+def deny_all_policy() -> Json:
     """Build the policy that denies all traffic to and from the sandboxes of a namespace.
 
     Workers have a role label as well, and need the network.
     """
-    roles = tuple(role.value for role in Role)
-    return manifests.NetworkPolicyManifest(
-        metadata=manifests.ObjectMeta(name=POLICY_NAME, labels=MANAGED_BY),
-        spec=manifests.NetworkPolicySpec(
-            pod_selector=manifests.LabelSelector(
-                match_expressions=(
-                    manifests.LabelSelectorRequirement(key=ROLE_LABEL, operator="In", values=roles),
-                )
-            ),
-            policy_types=("Ingress", "Egress"),
-        ),
-    )
+    sandboxes = {"key": ROLE_LABEL, "operator": "In", "values": [role.value for role in Role]}
+    return {
+        "metadata": {"name": POLICY_NAME, "labels": MANAGED_BY},
+        "spec": {
+            "podSelector": {"matchExpressions": [sandboxes]},
+            "policyTypes": ["Ingress", "Egress"],
+        },
+    }
 
 
 async def ensure_isolation(client: ClusterClient, namespace: str) -> None:
@@ -65,21 +62,6 @@ async def ensure_isolation(client: ClusterClient, namespace: str) -> None:
             why=f"{POLICY_NAME} in {namespace} was changed after its creation",
             fix=f"`kubectl -n {namespace} delete networkpolicy {POLICY_NAME}`: it is created again",
         )
-
-
-@dataclass(frozen=True, slots=True)
-class IsolationFacts:
-    """Names with their values, as `isolation.sh` prints them."""
-
-    facts: tuple[tuple[str, str], ...]
-
-    def all(self, *names: str) -> list[str]:
-        """Return every value of the names."""
-        return [value for name, value in self.facts if name in names]
-
-    def one(self, name: str) -> str:
-        """Return the only value; an empty string when the kernel reports none."""
-        return next(iter(self.all(name)), "")
 
 
 async def check_isolation(
@@ -100,15 +82,17 @@ async def check_isolation(
             why=result.stderr.decode(errors="replace")[-300:] or f"exit code {result.exit_code}",
             fix="use an image with /bin/sh and check that /proc is mounted",
         )
-    lines = result.stdout.decode(errors="replace").splitlines()
-    pairs = (line.partition(" ") for line in lines)
-    return tuple(_checks(IsolationFacts(tuple((name, value) for name, _, value in pairs))))
+    facts = defaultdict[str, list[str]](list)
+    for line in result.stdout.decode(errors="replace").splitlines():
+        name, _, value = line.partition(" ")
+        facts[name].append(value)
+    return tuple(_checks(facts))
 
 
-def _checks(facts: IsolationFacts) -> Iterator[ClusterCheck]:
+def _checks(facts: _Facts) -> Iterator[ClusterCheck]:
     yield _absence(
         "credentials",
-        facts.all("secret"),
+        facts["secret"],
         good="no service-account token, no mounted secret",
         fix="remove the volumes from spec.sandbox.pod.template",
     )
@@ -116,11 +100,11 @@ def _checks(facts: IsolationFacts) -> Iterator[ClusterCheck]:
     yield _system_calls(facts)
     yield _absence(
         "kernel files",
-        facts.all("writable", "unmasked", "device"),
+        [*facts["writable"], *facts["unmasked"], *facts["device"]],
         good="/proc and /sys are read-only and masked, no block device",
         fix="use a current container runtime on the node: this one leaves them open",
     )
-    names = [name for name in facts.all("nameserver") if not name.startswith("127.")]
+    names = [name for name in facts["nameserver"] if not name.startswith("127.")]
     yield _absence(
         "name service", names, good="none", fix="remove dnsPolicy from spec.sandbox.pod.template"
     )
@@ -129,59 +113,46 @@ def _checks(facts: IsolationFacts) -> Iterator[ClusterCheck]:
 
 def _absence(name: str, found: Sequence[str], *, good: str, fix: str) -> ClusterCheck:
     if found:
-        return ClusterCheck(name, CheckLevel.FAIL, f"found: {', '.join(found)}", fix)
-    return ClusterCheck(name, CheckLevel.OK, good)
+        return ClusterCheck.fail(name, f"found: {', '.join(found)}", fix)
+    return ClusterCheck.ok(name, good)
 
 
-def _capabilities(facts: IsolationFacts) -> ClusterCheck:
-    name = "capabilities"
-    both = int(facts.one("CapEff") or "0", 16) | int(facts.one("CapBnd") or "0", 16)
+def _capabilities(facts: _Facts) -> ClusterCheck:
+    both = int(_one(facts, "CapEff") or "0", 16) | int(_one(facts, "CapBnd") or "0", 16)
     have = [each for bit, each in enumerate(_CAPABILITIES) if both >> bit & 1]
     beyond = [each for each in have if each not in ROOT_CAPABILITIES]
-    who = f"user {facts.one('Uid')}"
+    who = f"user {_one(facts, 'Uid')}"
     if beyond:
         text = f"{who} has more than requested: {', '.join(beyond)}"
-        return ClusterCheck(
-            name, CheckLevel.FAIL, text, "use a container runtime that honours capabilities.drop"
-        )
-    return ClusterCheck(name, CheckLevel.OK, f"{who}: {', '.join(have) or 'none'}")
+        fix = "use a container runtime that honours capabilities.drop"
+        return ClusterCheck.fail("capabilities", text, fix)
+    return ClusterCheck.ok("capabilities", f"{who}: {', '.join(have) or 'none'}")
 
 
-def _system_calls(facts: IsolationFacts) -> ClusterCheck:
+def _system_calls(facts: _Facts) -> ClusterCheck:
     name = "system calls"
-    if facts.one("NoNewPrivs") != "1":
-        return ClusterCheck(
-            name,
-            CheckLevel.FAIL,
-            "programs can gain privileges",
-            "use a container runtime that honours allowPrivilegeEscalation",
-        )
-    if facts.one("Seccomp") != _SECCOMP_FILTER:
-        return ClusterCheck(
-            name,
-            CheckLevel.WARN,
-            "no seccomp filter is visible",
-            "expected with gVisor or Kata, which filter outside; else use a current runtime",
-        )
-    return ClusterCheck(name, CheckLevel.OK, "filtered by seccomp, no new privileges")
+    if _one(facts, "NoNewPrivs") != "1":
+        fix = "use a container runtime that honours allowPrivilegeEscalation"
+        return ClusterCheck.fail(name, "programs can gain privileges", fix)
+    if _one(facts, "Seccomp") != _SECCOMP_FILTER:
+        fix = "expected with gVisor or Kata, which filter outside; else use a current runtime"
+        return ClusterCheck.warn(name, "no seccomp filter is visible", fix)
+    return ClusterCheck.ok(name, "filtered by seccomp, no new privileges")
 
 
-def _network(facts: IsolationFacts) -> ClusterCheck:
-    name = "network"
-    closed, untried = facts.all("closed"), facts.all("untried")
-    if reached := facts.all("open"):
-        return ClusterCheck(
-            name,
-            CheckLevel.FAIL,
-            f"reached: {', '.join(reached)}",
+def _network(facts: _Facts) -> ClusterCheck:
+    if reached := facts["open"]:
+        fix = (
             "use a network plug-in that enforces NetworkPolicy (Cilium, Calico, kindnet); this one "
-            "does not, so the agent can fetch its task's fix",
+            "does not, so the agent can fetch its task's fix"
         )
-    if untried or not closed:
-        return ClusterCheck(
-            name,
-            CheckLevel.WARN,
-            "not checked: the image has neither python3, bash with timeout, nor nc",
-            "use an image that has one of them",
-        )
-    return ClusterCheck(name, CheckLevel.OK, f"closed: {', '.join(closed)}")
+        return ClusterCheck.fail("network", f"reached: {', '.join(reached)}", fix)
+    if facts["untried"] or not facts["closed"]:
+        text = "not checked: the image has neither python3, bash with timeout, nor nc"
+        return ClusterCheck.warn("network", text, "use an image that has one of them")
+    return ClusterCheck.ok("network", f"closed: {', '.join(facts['closed'])}")
+
+
+def _one(facts: _Facts, name: str) -> str:
+    """Return the only value of the name; an empty string when the kernel reports none."""
+    return next(iter(facts[name]), "")

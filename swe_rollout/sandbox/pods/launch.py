@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, suppress
 
 from tenacity import AsyncRetrying, RetryError, TryAgain, retry_never, stop_after_attempt
 
 from swe_rollout.cluster.api_error import ApiError
-from swe_rollout.cluster.manifests import PodManifest, TemplatedPod
-from swe_rollout.cluster.objects import PODS, KubernetesEvent, Pod
-from swe_rollout.cluster.watch import PodFollower
+from swe_rollout.cluster.objects import PODS, Json, KubernetesEvent, Pod
 from swe_rollout.errors import ClusterError, SandboxError, UnreachableError
 from swe_rollout.sandbox.pods import diagnose
 from swe_rollout.sandbox.pods.diagnose import StartProblem
 from swe_rollout.sandbox.pods.pod_spec import RUN_LABEL
-from swe_rollout.sandbox.pods.running import PodRuntime
+from swe_rollout.sandbox.pods.running import PodRuntime, RunningPod, open_session
 
 _NAME_FREE_S = 60.0
 """How long a pod of the same name may take to disappear."""
@@ -37,28 +36,36 @@ class PodLaunch:
     def __init__(
         self,
         runtime: PodRuntime,
-        manifest: PodManifest | TemplatedPod,
+        manifest: Json,
         *,
         on_start_warning: Callable[[SandboxError], None],
+        request_name: str = "",
     ) -> None:
-        """`on_start_warning` is called with a reason not to start that may still pass."""
-        self._client = runtime.client
-        self._namespace = runtime.namespace
+        """`on_start_warning` is called with a reason not to start that may still pass.
+
+        `request_name` becomes free again when the sandbox is closed.
+        """
+        self.runtime = runtime
+        self.request_name = request_name
         self._manifest = manifest
-        self._name = manifest.metadata.name
-        self._reaper = runtime.reaper
-        self._attached = runtime.attached
-        self._readiness = PodReadiness(runtime, on_start_warning)
+        self._name: str = manifest["metadata"]["name"]
+        self._on_start_warning = on_start_warning
 
     async def run(self, *, start_s: float) -> Pod:
         """Create the pod and return it once its container is ready, within `start_s`."""
-        return await self._readiness.wait(await self._create(), start_s=start_s)
+        self._pod = await self._create()
+        try:
+            async with asyncio.timeout(start_s):
+                return await self._until_ready()
+        except TimeoutError as error:
+            late = diagnose.slow_start_error(self._pod, start_s)
+            raise diagnose.with_events(late, await self._events()) from error
 
     async def undo(self) -> None:
         """Delete the pod of our name if it is ours, even when its creation got no response."""
         try:
             async with asyncio.timeout(_UNDO_S):
-                pod = await self._client.find(PODS, self._namespace, self._name)
+                pod = await self.runtime.client.find(PODS, self.runtime.namespace, self._name)
                 if pod is not None and self._is_ours(pod):
                     await self._delete(pod)
         except (ClusterError, UnreachableError, TimeoutError):
@@ -78,7 +85,9 @@ class PodLaunch:
     async def _create_or_adopt(self) -> Pod:
         """Create the pod, or adopt it if we did already; TryAgain once the name is free."""
         try:
-            return await self._client.create(PODS, self._namespace, self._manifest, strict=True)
+            return await self.runtime.client.create(
+                PODS, self.runtime.namespace, self._manifest, strict=True
+            )
         except ApiError as error:
             if not error.already_exists:
                 raise diagnose.creation_error(error, self._name) from error
@@ -88,7 +97,7 @@ class PodLaunch:
 
     async def _adopt_or_delete(self) -> Pod | None:
         """Return the pod of our name if we created it; else delete it, wait, and return None."""
-        pod = await self._client.find(PODS, self._namespace, self._name)
+        pod = await self.runtime.client.find(PODS, self.runtime.namespace, self._name)
         if pod is None:
             return None
         if pod.metadata.deletion_timestamp is None:
@@ -100,14 +109,16 @@ class PodLaunch:
 
     async def _delete(self, pod: Pod) -> None:
         uid = pod.metadata.uid
-        await self._client.delete(PODS, self._namespace, self._name, uid=uid, grace_s=1)
+        await self.runtime.client.delete(
+            PODS, self.runtime.namespace, self._name, uid=uid, grace_s=1
+        )
 
     async def _until_free(self, uid: str) -> None:
         """Wait until the pod is gone, or another one has its name."""
         end = time.monotonic() + _NAME_FREE_S
         while time.monotonic() < end:
             await asyncio.sleep(_NAME_POLL_S)
-            pod = await self._client.find(PODS, self._namespace, self._name)
+            pod = await self.runtime.client.find(PODS, self.runtime.namespace, self._name)
             if pod is None or pod.metadata.uid != uid:
                 return
         raise SandboxError(
@@ -120,74 +131,52 @@ class PodLaunch:
         """Whether this run has created the pod. One that it attached to is never taken for fresh:
         its session would begin with a key that commands there could read.
         """
-        wanted = self._manifest.metadata.labels[RUN_LABEL]
-        is_ours = pod.metadata.labels.get(RUN_LABEL) == wanted
-        return is_ours and pod.metadata.uid not in self._attached
+        wanted = self._manifest["metadata"]["labels"][RUN_LABEL]
+        is_ours: bool = pod.metadata.labels.get(RUN_LABEL) == wanted
+        return is_ours and pod.metadata.uid not in self.runtime.attached
 
     def _is_ended(self, pod: Pod) -> bool:
         # A pod that this run has closed may still report that it runs.
-        return self._reaper.is_closed(pod) or diagnose.start_problem(pod) is not None
+        return self.runtime.reaper.is_closed(pod) or diagnose.start_problem(pod) is not None
 
-
-class PodReadiness:
-    """Wait until a created pod is ready, or raise a typed error once a problem persists."""
-
-    def __init__(
-        self, runtime: PodRuntime, on_start_warning: Callable[[SandboxError], None]
-    ) -> None:
-        self._runtime = runtime
-        self._on_start_warning = on_start_warning
-        self._pod: Pod
-
-    async def wait(self, pod: Pod, *, start_s: float) -> Pod:
-        """Return the pod once its container is ready; SandboxError when it is not in time."""
-        self._pod = pod
-        try:
-            async with asyncio.timeout(start_s):
-                return await self._until_ready(pod)
-        except TimeoutError as error:
-            late = diagnose.slow_start_error(self._pod, start_s)
-            raise diagnose.with_events(late, await self._events(self._pod)) from error
-
-    async def _until_ready(self, pod: Pod) -> Pod:
+    async def _until_ready(self) -> Pod:
         persistence = _Persistence()
-        with self._runtime.watch.follow(pod.metadata.uid) as follower:
+        with self.runtime.watch.follow(self._pod.metadata.uid) as follower:
             # The watch may have reported the newest state before the creation's response arrived.
-            self._pod = pod = follower.pod or pod
-            while not diagnose.is_ready(pod):
-                problem = diagnose.start_problem(pod)
-                persisted_s = persistence.measure_s(problem)
-                await _wait_for_change(
-                    follower, await self._judge(problem, pod, persisted_s=persisted_s)
-                )
+            self._pod = follower.pod or self._pod
+            while not diagnose.is_ready(self._pod):
+                problem = diagnose.start_problem(self._pod)
+                at_most_s = await self._judge(problem, persistence.measure_s(problem))
+                with suppress(TimeoutError):  # nothing changed: the problem is judged again
+                    async with asyncio.timeout(at_most_s):
+                        await follower.changed()
                 if follower.gone:
-                    raise diagnose.deleted_error(pod.metadata.name)
-                self._pod = pod = follower.pod or pod
-        return pod
+                    raise diagnose.deleted_error(self._name)
+                self._pod = follower.pod or self._pod
+        return self._pod
 
-    async def _judge(
-        self, problem: StartProblem | None, pod: Pod, *, persisted_s: float
-    ) -> float | None:
+    async def _judge(self, problem: StartProblem | None, persisted_s: float) -> float | None:
         """Raise a settled problem, warn of a lasting one; return when to check again at latest."""
         if problem is None:
             return None
         if persisted_s >= problem.settle_s:
-            return await self._raise_unless_scaling(problem.error, pod)
+            return await self._raise_unless_scaling(problem.error)
         if persisted_s < problem.warn_s:
             return min(problem.warn_s, problem.settle_s) - persisted_s
         self._on_start_warning(problem.error)
         return problem.settle_s - persisted_s
 
-    async def _raise_unless_scaling(self, error: SandboxError, pod: Pod) -> float:
+    async def _raise_unless_scaling(self, error: SandboxError) -> float:
         """Raise `error`, or return how long to wait on while a node is being added for the pod."""
-        events = await self._events(pod)
+        events = await self._events()
         if isinstance(error, diagnose.UnschedulableError) and diagnose.is_scaling_up(events):
             return _SCALING_S
         raise diagnose.with_events(error, events)
 
-    async def _events(self, pod: Pod) -> Sequence[KubernetesEvent]:
+    async def _events(self) -> Sequence[KubernetesEvent]:
+        runtime = self.runtime
         try:
-            return await self._runtime.client.pod_events(self._runtime.namespace, pod.metadata.uid)
+            return await runtime.client.pod_events(runtime.namespace, self._pod.metadata.uid)
         except (ClusterError, UnreachableError):
             return ()  # they only add detail to a reason that is already known
 
@@ -208,9 +197,21 @@ class _Persistence:
         return time.monotonic() - self._since
 
 
-async def _wait_for_change(follower: PodFollower, at_most_s: float | None) -> None:
-    try:
-        async with asyncio.timeout(at_most_s):
-            await follower.changed()
-    except TimeoutError:
-        return  # nothing changed: the problem is judged again
+async def start_pod(
+    launch: PodLaunch,
+    *,
+    start_s: float,
+    workdir: str,
+    ready: Callable[[RunningPod], Awaitable[None]],
+) -> RunningPod:
+    """Bring up the pod and open its session; a start that does not get `ready` leaves nothing."""
+    runtime = launch.runtime
+    async with AsyncExitStack() as cleanup:
+        cleanup.push_async_callback(launch.undo)
+        pod = await launch.run(start_s=start_s)
+        session = await open_session(pod, runtime, workdir=workdir)
+        running = RunningPod(pod, session, runtime, request_name=launch.request_name)
+        cleanup.push_async_callback(running.close)
+        await ready(running)
+        cleanup.pop_all()
+    return running

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from swe_rollout.cluster import manifests
+from swe_rollout.cluster.objects import Json, OwnerReference, Pod
 from swe_rollout.sandbox.base import SandboxRequest
 from swe_rollout.sandbox.session.bootstrap import idle_command
 from swe_rollout.spec.pod_template import PodTemplate
@@ -53,85 +53,81 @@ class RunIdentity:
     """Random for each process; a valid label value."""
     started: str
     """When it started, for humans."""
-    job: manifests.OwnerReference | None = None
+    job: OwnerReference | None = None
     """The RolloutJob on the cluster that the run belongs to; None for a run outside a cluster."""
 
 
-def pod_manifest(
-    request: SandboxRequest, sandbox: PodSandbox, owner: RunIdentity
-) -> manifests.PodManifest:
+def pod_manifest(request: SandboxRequest, sandbox: PodSandbox, owner: RunIdentity) -> Json:
     """Build the pod for one sandbox, before the job's template is merged."""
-    return manifests.PodManifest(
-        metadata=manifests.ObjectMeta(
-            name=pod_name(request, owner),
-            labels={
-                **job_labels(request.episode.job, owner),
-                **episode_labels(request),
-                **network_labels(request, sandbox),
-            },
-            annotations={
-                EPISODE_ANNOTATION: str(request.episode),
-                f"{PREFIX}/owner": f"{owner.run} {owner.started}",
-            },
-            owner_references=() if owner.job is None else (_controlled_by(owner.job),),
-        ),
-        spec=manifests.PodSpec(
-            automount_service_account_token=False,
-            enable_service_links=False,
-            restart_policy="Never",
-            termination_grace_period_seconds=1,
-            active_deadline_seconds=math.ceil(request.deadline_s),
-            dns_policy="ClusterFirst" if is_networked(request, sandbox) else "None",
-            dns_config=(
-                None
-                if is_networked(request, sandbox)
-                else manifests.DnsConfig(nameservers=("127.0.0.1",))
-            ),
-            tolerations=tuple(
-                manifests.Toleration(
-                    key=f"node.kubernetes.io/{taint}",
-                    operator="Exists",
-                    effect="NoExecute",
-                    toleration_seconds=_LOST_NODE_S,
-                )
-                for taint in ("not-ready", "unreachable")
-            ),
-            security_context=manifests.PodSecurityContext(
-                seccomp_profile=manifests.SeccompProfile(type="RuntimeDefault"),
-                run_as_non_root=sandbox.run_as_user is not None,
-                run_as_user=sandbox.run_as_user,
-            ),
-            containers=(_container(request.image, sandbox),),
-            runtime_class_name=sandbox.runtime_class,
-        ),
-    )
+    networked = is_networked(request, sandbox)
+    metadata: Json = {
+        "name": pod_name(request, owner),
+        "labels": {
+            **job_labels(request.episode.job, owner),
+            **episode_labels(request),
+            **network_labels(request, sandbox),
+        },
+        "annotations": {
+            EPISODE_ANNOTATION: str(request.episode),
+            f"{PREFIX}/owner": f"{owner.run} {owner.started}",
+        },
+    }
+    if owner.job is not None:
+        # As its controller, so that no ReplicaSet adopts the pod for its labels.
+        metadata["ownerReferences"] = [{**msgspec.to_builtins(owner.job), "controller": True}]
+    spec: Json = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 1,
+        "activeDeadlineSeconds": math.ceil(request.deadline_s),
+        "dnsPolicy": "ClusterFirst" if networked else "None",
+        "tolerations": [_patience(taint) for taint in ("not-ready", "unreachable")],
+        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [_container(request.image, sandbox)],
+    }
+    if not networked:
+        spec["dnsConfig"] = {"nameservers": ["127.0.0.1"]}
+    if sandbox.run_as_user is not None:
+        spec["securityContext"] |= {"runAsNonRoot": True, "runAsUser": sandbox.run_as_user}
+    if sandbox.runtime_class is not None:
+        spec["runtimeClassName"] = sandbox.runtime_class
+    return {"metadata": metadata, "spec": spec}
 
 
-def with_template(
-    manifest: manifests.PodManifest, template: PodTemplate | None
-) -> manifests.PodManifest | manifests.TemplatedPod:
+def with_template(manifest: Json, template: PodTemplate | None) -> Json:
     """Merge the template into the pod."""
     if template is None:
         return manifest
-    own: dict[str, object] = msgspec.to_builtins(manifest.spec)
-    wanted: dict[str, object] = template.spec.model_dump(
+    metadata, own = manifest["metadata"], manifest["spec"]
+    wanted = template.spec.model_dump(
         mode="json", by_alias=True, exclude_none=True, exclude_defaults=True, exclude={*_MERGED}
     )
-    spec = {**own, **wanted, "containers": _containers(manifest, template)}
-    spec["tolerations"] = [
-        *(msgspec.to_builtins(each) for each in manifest.spec.tolerations),
-        *(
-            each.model_dump(mode="json", by_alias=True, exclude_none=True)
-            for each in template.spec.tolerations
-        ),
+    tolerations = [
+        each.model_dump(mode="json", by_alias=True, exclude_none=True)
+        for each in template.spec.tolerations
     ]
-    metadata = msgspec.structs.replace(
-        manifest.metadata,
-        # Our own labels and annotations last: the template can't override them.
-        labels={**template.metadata.labels, **manifest.metadata.labels},
-        annotations={**template.metadata.annotations, **manifest.metadata.annotations},
-    )
-    return manifests.TemplatedPod(metadata=metadata, spec=spec)
+    (only,) = own["containers"]
+    for each in template.spec.containers:
+        resources = {
+            "requests": {**only["resources"]["requests"], **each.resources.requests},
+            "limits": {**only["resources"]["limits"], **each.resources.limits},
+        }
+        only = {**only, "resources": resources}
+    return {
+        "metadata": {
+            **metadata,
+            # Our own labels and annotations last: the template can't override them.
+            "labels": {**template.metadata.labels, **metadata["labels"]},
+            "annotations": {**template.metadata.annotations, **metadata["annotations"]},
+        },
+        "spec": {
+            **own,
+            **wanted,
+            "containers": [only],
+            "tolerations": [*own["tolerations"], *tolerations],
+        },
+    }
 
 
 def pod_name(request: SandboxRequest, owner: RunIdentity) -> str:
@@ -186,45 +182,50 @@ def label_value(text: str) -> str:
     return f"{part}-{_digest(text)}".lstrip("-")
 
 
-def _controlled_by(job: manifests.OwnerReference) -> manifests.OwnerReference:
-    """Make the job the pod's controller, so that no ReplicaSet adopts it for its labels."""
-    return msgspec.structs.replace(job, controller=True)
-
-
-def _container(image: str, sandbox: PodSandbox) -> manifests.Container:
-    return manifests.Container(
-        name=CONTAINER,
-        image=image,
-        image_pull_policy=sandbox.image_pull_policy,
-        command=tuple(idle_command()),
-        resources=_resources(sandbox.resources),
-        security_context=manifests.ContainerSecurityContext(
-            allow_privilege_escalation=False,
-            capabilities=manifests.Capabilities(
-                drop=("ALL",), add=ROOT_CAPABILITIES if sandbox.run_as_user is None else ()
-            ),
-        ),
+def take_patch(pod: Pod, owner: RunIdentity) -> tuple[Json, ...]:
+    """Build the patch that makes a pod of an earlier run one of this run, unless another did."""
+    path = label_path(RUN_LABEL)
+    return (
+        {"op": "test", "path": "/metadata/uid", "value": pod.metadata.uid},
+        {"op": "test", "path": path, "value": pod.metadata.labels[RUN_LABEL]},
+        {"op": "replace", "path": path, "value": owner.run},
     )
 
 
-def _resources(wanted: Resources) -> manifests.ResourceRequirements:
+def label_path(name: str, *, kind: str = "labels") -> str:
+    """Return the JSON pointer of a label, or of another `kind` of named metadata."""
+    return f"/metadata/{kind}/{name.replace('~', '~0').replace('/', '~1')}"
+
+
+def _patience(taint: str) -> Json:
+    """Stay on a node that does not respond, but not for long."""
+    return {
+        "key": f"node.kubernetes.io/{taint}",
+        "operator": "Exists",
+        "effect": "NoExecute",
+        "tolerationSeconds": _LOST_NODE_S,
+    }
+
+
+def _container(image: str, sandbox: PodSandbox) -> Json:
+    capabilities: Json = {"drop": ["ALL"]}
+    if sandbox.run_as_user is None:
+        capabilities["add"] = [*ROOT_CAPABILITIES]
+    return {
+        "name": CONTAINER,
+        "image": image,
+        "imagePullPolicy": sandbox.image_pull_policy,
+        "command": idle_command(),
+        "resources": reserved(sandbox.resources),
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": capabilities},
+    }
+
+
+def reserved(wanted: Resources) -> Json:
     """Reserve memory and disk in full: a sandbox is never evicted for the usage of others."""
     both = {"memory": wanted.memory, "ephemeral-storage": wanted.ephemeral_storage}
     limits = both if wanted.cpu_limit is None else {**both, "cpu": wanted.cpu_limit}
-    return manifests.ResourceRequirements(requests={**both, "cpu": wanted.cpu}, limits=limits)
-
-
-def _containers(manifest: manifests.PodManifest, template: PodTemplate) -> list[object]:
-    (only,) = manifest.spec.containers
-    for each in template.spec.containers:
-        own, wanted = only.resources, each.resources
-        resources = msgspec.structs.replace(
-            own,
-            requests={**own.requests, **wanted.requests},
-            limits={**own.limits, **wanted.limits},
-        )
-        only = msgspec.structs.replace(only, resources=resources)
-    return [msgspec.to_builtins(only)]
+    return {"requests": {**both, "cpu": wanted.cpu}, "limits": limits}
 
 
 def _slug(text: str, length: int) -> str:

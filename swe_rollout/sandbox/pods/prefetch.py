@@ -14,11 +14,8 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-import msgspec
-
-from swe_rollout.cluster import manifests
 from swe_rollout.cluster.client import ClusterClient
-from swe_rollout.cluster.objects import DAEMON_SETS, PODS, ContainerStatus, Pod
+from swe_rollout.cluster.objects import DAEMON_SETS, PODS, ContainerStatus, Json, Pod
 from swe_rollout.sandbox.base import Role, SandboxRequest
 from swe_rollout.sandbox.pods import pod_spec
 from swe_rollout.sandbox.pods.diagnose import PULL_REASONS
@@ -74,37 +71,33 @@ async def prefetch(
             yield each
 
 
-def daemon_set(
-    images: Sequence[str], sandbox: PodSandbox, *, name: str
-) -> manifests.DaemonSetManifest:
+def daemon_set(images: Sequence[str], sandbox: PodSandbox, *, name: str) -> Json:
     """Build the DaemonSet whose pods have a container for each image."""
     placeholder = SandboxRequest(EpisodeId(name, "", 0), Role.AGENT, images[0], "/")
     owner = pod_spec.RunIdentity(run=name, started="")
     made = pod_spec.with_template(
         pod_spec.pod_manifest(placeholder, sandbox, owner), sandbox.template
     )
-    body = msgspec.to_builtins(made.spec)
-    (only,) = (each for each in body["containers"] if each["name"] == pod_spec.CONTAINER)
-    body["containers"] = [
+    (only,) = made["spec"]["containers"]
+    containers = [
         {**only, "name": f"{_CONTAINER}{number}", "image": each, "resources": _RESOURCES}
         for number, each in enumerate(images)
     ]
-    del body["restartPolicy"], body["activeDeadlineSeconds"]
+    spec = {**made["spec"], "containers": containers}
+    del spec["restartPolicy"], spec["activeDeadlineSeconds"]
     labels = {
         **pod_spec.MANAGED_BY,
         _LABEL: name,
         # The NetworkPolicy selects pods by this label.
         pod_spec.ROLE_LABEL: Role.AGENT.value,
     }
-    return manifests.DaemonSetManifest(
-        metadata=manifests.ObjectMeta(name=name, labels=labels),
-        spec=manifests.DaemonSetSpec(
-            selector=manifests.MatchLabels(match_labels={_LABEL: name}),
-            template=manifests.TemplatedPod(
-                metadata=manifests.ObjectMeta(name="", labels=labels), spec=body
-            ),
-        ),
-    )
+    return {
+        "metadata": {"name": name, "labels": labels},
+        "spec": {
+            "selector": {"matchLabels": {_LABEL: name}},
+            "template": {"metadata": {"labels": labels}, "spec": spec},
+        },
+    }
 
 
 @dataclass(slots=True)

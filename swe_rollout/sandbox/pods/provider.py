@@ -17,10 +17,9 @@ from datetime import UTC, datetime
 import structlog
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_fixed
 
-from swe_rollout.cluster import manifests
 from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.cluster.client import ClusterClient
-from swe_rollout.cluster.objects import PODS, Pod
+from swe_rollout.cluster.objects import PODS, Json, OwnerReference, Pod
 from swe_rollout.cluster.watch import PodWatch
 from swe_rollout.errors import (
     ClusterError,
@@ -31,9 +30,9 @@ from swe_rollout.errors import (
 from swe_rollout.sandbox.base import SandboxMark, SandboxRequest
 from swe_rollout.sandbox.pods import diagnose, isolation, pod_spec
 from swe_rollout.sandbox.pods.attach import PodAttachment
-from swe_rollout.sandbox.pods.launch import PodLaunch
+from swe_rollout.sandbox.pods.launch import PodLaunch, start_pod
 from swe_rollout.sandbox.pods.reaper import PodReaper
-from swe_rollout.sandbox.pods.running import PodRuntime, RunningPod, open_session
+from swe_rollout.sandbox.pods.running import PodRuntime, RunningPod
 from swe_rollout.sandbox.pods.warm_pool import WarmPool
 from swe_rollout.sandbox.pods.warm_spec import WARM_LABEL
 from swe_rollout.sandbox.session.keys import SessionKeys, SessionLife
@@ -59,7 +58,7 @@ class PodProvider:
         spec: PodOptions,
         *,
         job: str,
-        owner: manifests.OwnerReference | None = None,
+        owner: OwnerReference | None = None,
         on_start_warning: Callable[[SandboxError], None] | None = None,
         keys: SessionKeys | None = None,
     ) -> None:
@@ -239,20 +238,20 @@ class PodProvider:
             pod_spec.pod_manifest(request, self._spec, self._owner), self._spec.template
         )
         await self._validate_template(runtime, manifest)
-        launch = PodLaunch(runtime, manifest, on_start_warning=self._on_start_warning)
-        async with AsyncExitStack() as cleanup:
-            cleanup.push_async_callback(launch.undo)
-            pod = await launch.run(start_s=self._spec.start_seconds)
-            session = await open_session(pod, runtime, workdir=request.workdir)
-            running = RunningPod(pod, session, runtime, request_name=manifest.metadata.name)
-            cleanup.push_async_callback(running.close)
-            await running.check_workdir()
-            cleanup.pop_all()
-        return running
+        launch = PodLaunch(
+            runtime,
+            manifest,
+            on_start_warning=self._on_start_warning,
+            request_name=manifest["metadata"]["name"],
+        )
+        return await start_pod(
+            launch,
+            start_s=self._spec.start_seconds,
+            workdir=request.workdir,
+            ready=RunningPod.check_workdir,
+        )
 
-    async def _validate_template(
-        self, runtime: PodRuntime, manifest: manifests.PodManifest | manifests.TemplatedPod
-    ) -> None:
+    async def _validate_template(self, runtime: PodRuntime, manifest: Json) -> None:
         """Dry-run the first pod: a template that is refused is a mistake in the job."""
         if self._is_template_valid:
             return

@@ -7,12 +7,13 @@ transfers files.
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.objects import Pod
 from swe_rollout.cluster.watch import PodWatch
-from swe_rollout.errors import SandboxError, SweRolloutError
+from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.base import SandboxMark
 from swe_rollout.sandbox.pods.channel import PodStreamOpener
 from swe_rollout.sandbox.pods.reaper import PodReaper
@@ -56,6 +57,7 @@ class RunningPod:
         self.write_file = session.write_file
         self.end_processes = session.end_processes
         self.track = session.track
+        self.record = session.record
         self.changes = session.changes
         self.apply = session.apply
         self._runtime = runtime
@@ -109,20 +111,31 @@ class RunningPod:
         await self._session.check_workdir(f"it was not found in pod {self.name}")
 
 
-async def open_session(pod: Pod, runtime: PodRuntime, *, workdir: str) -> Session:
-    """Start a supervisor in the pod and open a session; commands start in `workdir`.
+async def open_session(
+    pod: Pod,
+    runtime: PodRuntime,
+    *,
+    workdir: str,
+    life: SessionLife | None = None,
+    timeout_s: float = 30.0,
+) -> Session:
+    """Open a session in the pod; commands start in `workdir`.
 
-    The supervisor becomes process 1, so the pod ends with it, also when this process is killed.
+    The first one starts a supervisor, which becomes process 1, so the pod ends with it, also when
+    this process is killed. One with a `life` continues the session of another process.
     """
-    keys = runtime.keys
-    life = SessionLife(None if keys is None else keys.of(pod.metadata.uid))
+    is_first = life is None
+    if life is None:
+        keys = runtime.keys
+        life = SessionLife(None if keys is None else keys.of(pod.metadata.uid))
     opener = PodStreamOpener(pod, client=runtime.client, watch=runtime.watch)
-    try:
-        channel = await opener.open(first=True)
-    except SweRolloutError:
-        await opener.close()
-        raise
-    return await Session.open(channel, workdir=workdir, opener=opener, life=life)
+    async with AsyncExitStack() as cleanup:
+        cleanup.push_async_callback(opener.close)
+        channel = await opener.open(first=is_first)
+        cleanup.pop_all()
+    return await Session.open(
+        channel, workdir=workdir, opener=opener, timeout_s=timeout_s, life=life
+    )
 
 
 async def _keep_alive(session: Session) -> None:

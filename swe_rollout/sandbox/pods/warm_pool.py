@@ -23,9 +23,9 @@ from swe_rollout.cluster.objects import PODS, Pod
 from swe_rollout.errors import ClusterError, PrerequisiteError, SandboxError, UnreachableError
 from swe_rollout.sandbox.base import SandboxRequest
 from swe_rollout.sandbox.pods import diagnose, warm_spec
-from swe_rollout.sandbox.pods.launch import PodLaunch
+from swe_rollout.sandbox.pods.launch import PodLaunch, start_pod
 from swe_rollout.sandbox.pods.pod_spec import RunIdentity, pod_name, with_template
-from swe_rollout.sandbox.pods.running import PodRuntime, RunningPod, open_session
+from swe_rollout.sandbox.pods.running import PodRuntime, RunningPod
 from swe_rollout.spec.sandbox import PodSandbox
 from swe_rollout.text.logs import shared_context
 
@@ -265,15 +265,13 @@ class WarmPool:
             with_template(manifest, self._spec.template),
             on_start_warning=_log_quietly,
         )
-        async with AsyncExitStack() as cleanup:
-            cleanup.push_async_callback(launch.undo)
-            pod = await launch.run(start_s=self._spec.start_seconds)
-            session = await open_session(pod, self._runtime, workdir="/")
-            cleanup.push_async_callback(session.close)
-            if self._snapshots:
-                await session.record()  # while nobody waits for the pod
-            cleanup.pop_all()
-        return RunningPod(pod, session, self._runtime)
+        return await start_pod(
+            launch, start_s=self._spec.start_seconds, workdir="/", ready=self._make_ready
+        )
+
+    async def _make_ready(self, pod: RunningPod) -> None:
+        if self._snapshots:
+            await pod.record()  # while nobody waits for the pod
 
     def _is_alive(self, each: _WarmPod) -> bool:
         """Whether the pod is alive as far as the watch knows."""

@@ -15,8 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from swe_rollout.cluster import manifests
-from swe_rollout.cluster.objects import Pod
+from swe_rollout.cluster.objects import Json, Pod
 from swe_rollout.sandbox.base import Role, SandboxRequest
 from swe_rollout.sandbox.pods import pod_spec
 from swe_rollout.spec.sandbox import PodSandbox, WarmPods
@@ -79,7 +78,7 @@ class WarmDemand:
 
 def warm_manifest(
     image: str, *, job: str, lifetime_s: float, sandbox: PodSandbox, owner: pod_spec.RunIdentity
-) -> manifests.PodManifest:
+) -> Json:
     """Build a pod that waits for an episode of `job`, before the job's template is merged.
 
     It ends by itself `lifetime_s` after its start.
@@ -88,48 +87,34 @@ def warm_manifest(
         EpisodeId(job, "", 0), Role.AGENT, image, "/", deadline_s=lifetime_s
     )
     manifest = pod_spec.pod_manifest(placeholder, sandbox, owner)
-    annotations = dict(manifest.metadata.annotations)
-    del annotations[pod_spec.EPISODE_ANNOTATION]
-    return manifests.PodManifest(
-        metadata=manifests.ObjectMeta(
-            name=_name(image, job) + pod_spec.name_suffix(owner),
-            labels={
-                **pod_spec.job_labels(job, owner),
-                pod_spec.ROLE_LABEL: Role.AGENT.value,
-                **pod_spec.network_labels(placeholder, sandbox),
-                WARM_LABEL: WAITING,
-            },
-            annotations=annotations,
-            owner_references=manifest.metadata.owner_references,
-        ),
-        spec=manifest.spec,
-    )
+    metadata = manifest["metadata"]
+    del metadata["annotations"][pod_spec.EPISODE_ANNOTATION]
+    metadata["name"] = _name(image, job) + pod_spec.name_suffix(owner)
+    metadata["labels"] = {
+        **pod_spec.job_labels(job, owner),
+        pod_spec.ROLE_LABEL: Role.AGENT.value,
+        **pod_spec.network_labels(placeholder, sandbox),
+        WARM_LABEL: WAITING,
+    }
+    return manifest
 
 
-def claim_patch(
-    pod: Pod, request: SandboxRequest, *, age_s: float
-) -> tuple[manifests.JsonPatchOperation, ...]:
+def claim_patch(pod: Pod, request: SandboxRequest, *, age_s: float) -> tuple[Json, ...]:
     """Build the patch that assigns the waiting pod to the request, unless it is claimed already.
 
     `age_s` is how long ago the pod was created: its lifetime is set to end `deadline_s` from now.
     """
+    warm, path = pod_spec.label_path(WARM_LABEL), pod_spec.label_path
+    address = path(pod_spec.EPISODE_ANNOTATION, kind="annotations")
+    deadline = math.ceil(age_s + request.deadline_s)
     labels = pod_spec.episode_labels(request)
-    operation = manifests.JsonPatchOperation
     return (
-        operation(op="test", path="/metadata/uid", value=pod.metadata.uid),
-        operation(op="test", path=_label(WARM_LABEL), value=WAITING),
-        operation(op="remove", path=_label(WARM_LABEL)),
-        *(operation(op="add", path=_label(k), value=v) for k, v in labels.items()),
-        operation(
-            op="add",
-            path=f"/metadata/annotations/{_escaped(pod_spec.EPISODE_ANNOTATION)}",
-            value=str(request.episode),
-        ),
-        operation(
-            op="replace",
-            path="/spec/activeDeadlineSeconds",
-            value=math.ceil(age_s + request.deadline_s),
-        ),
+        {"op": "test", "path": "/metadata/uid", "value": pod.metadata.uid},
+        {"op": "test", "path": warm, "value": WAITING},
+        {"op": "remove", "path": warm},
+        *({"op": "add", "path": path(name), "value": value} for name, value in labels.items()),
+        {"op": "add", "path": address, "value": str(request.episode)},
+        {"op": "replace", "path": "/spec/activeDeadlineSeconds", "value": deadline},
     )
 
 
@@ -144,15 +129,6 @@ def _name(image: str, job: str) -> str:
     text = re.sub(r"[^a-z0-9]+", "-", f"{job[:20]}-{image.rpartition('/')[2]}".lower())
     digest = hashlib.sha256(image.encode()).hexdigest()[:6]
     return f"{text[:_NAME_CHARS].strip('-') or 'x'}-w-{digest}-{secrets.token_hex(4)}"
-
-
-def _label(name: str) -> str:
-    return f"/metadata/labels/{_escaped(name)}"
-
-
-def _escaped(name: str) -> str:
-    """Escape a name for use in a JSON pointer."""
-    return name.replace("~", "~0").replace("/", "~1")
 
 
 def _key(request: SandboxRequest) -> tuple[EpisodeId, Role]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from swe_rollout.cluster.manifests import OwnerReference
+from swe_rollout.cluster.objects import OwnerReference
 from swe_rollout.datasets.base import LoadedDataset
 from swe_rollout.journal.entries import Chunk, compress, encode
 from swe_rollout.store.journals import JournalRef

@@ -87,9 +87,8 @@ class Living:
 @pytest.fixture
 def api() -> Api:
     manifest = pod_manifest(REQUEST, PodSandbox(), RunIdentity("dead", "before"))
-    labels = dict(manifest.metadata.labels)
-    metadata = {"name": manifest.metadata.name, "namespace": "default", "uid": "u1"}
-    return Api({"metadata": metadata | {"labels": labels}, "status": copy.deepcopy(READY)})
+    metadata = {**manifest["metadata"], "namespace": "default", "uid": "u1"}
+    return Api({"metadata": metadata, "status": copy.deepcopy(READY)})
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ async def test_a_pod_that_was_attached_to_is_not_taken_for_a_new_one(launch: Any
     server.forgets = True
     ours = await launch(server)
     await ours.run(start_s=5)
-    ours._attached.add("u1")
+    ours.runtime.attached.add("u1")
     await ours.undo()
     assert server.deleted == []
     assert (await ours.run(start_s=5)).metadata.uid == "u2"

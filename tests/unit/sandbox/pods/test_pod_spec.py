@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swe_rollout.cluster.manifests import OwnerReference
+from swe_rollout.cluster.objects import OwnerReference
 from swe_rollout.sandbox.base import Role, SandboxRequest
 from swe_rollout.sandbox.pods.pod_spec import (
     RunIdentity,
@@ -56,9 +54,7 @@ def request(
 
 
 def as_json(sandbox: PodSandbox | None = None) -> dict[str, Any]:
-    manifest = pod_manifest(request(), sandbox or PodSandbox(), OWNER)
-    decoded: dict[str, Any] = json.loads(msgspec.json.encode(manifest))
-    return decoded
+    return pod_manifest(request(), sandbox or PodSandbox(), OWNER)
 
 
 def test_a_name_says_job_instance_sample_attempt_and_role() -> None:
@@ -88,13 +84,13 @@ def test_instances_that_differ_only_where_a_name_is_cut_have_different_names() -
 @pytest.mark.threat(point=25)
 @pytest.mark.parametrize("instance", ["django__django-11099", "x" * 120])
 def test_a_sandbox_of_a_rolloutjob_is_told_by_its_uid(instance: str) -> None:
-    metadata = pod_manifest(request(instance=instance), PodSandbox(), ON_CLUSTER).metadata
-    assert metadata.name.endswith("-5c3b7ddc")
-    assert len(metadata.name) <= 63
-    assert metadata.labels["swe-rollout.dev/job-uid"] == UID
-    (owner,) = metadata.owner_references
-    assert owner.controller, "else a ReplicaSet with its labels would adopt it"
-    assert owner.uid == UID
+    metadata = pod_manifest(request(instance=instance), PodSandbox(), ON_CLUSTER)["metadata"]
+    assert metadata["name"].endswith("-5c3b7ddc")
+    assert len(metadata["name"]) <= 63
+    assert metadata["labels"]["swe-rollout.dev/job-uid"] == UID
+    (owner,) = metadata["ownerReferences"]
+    assert owner["controller"], "else a ReplicaSet with its labels would adopt it"
+    assert owner["uid"] == UID
 
 
 @given(
@@ -107,9 +103,9 @@ def test_every_name_is_a_dns_label_and_every_label_is_valid(
     job: str, instance: str, sample: int, attempt: int
 ) -> None:
     wanted = request(job=job, instance=instance, sample=sample, attempt=attempt)
-    manifest = pod_manifest(wanted, PodSandbox(), ON_CLUSTER)
-    assert re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", manifest.metadata.name)
-    for value in manifest.metadata.labels.values():
+    metadata = pod_manifest(wanted, PodSandbox(), ON_CLUSTER)["metadata"]
+    assert re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", metadata["name"])
+    for value in metadata["labels"].values():
         assert re.fullmatch(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", value)
 
 
@@ -179,7 +175,7 @@ def test_a_sandbox_leaves_a_lost_node_after_half_a_minute(taint: str) -> None:
 def test_a_pod_has_a_network_only_where_task_and_job_say_so(network: str, wants: str) -> None:
     sandbox = PodSandbox.model_validate({"network": network})
     asked = replace(request(), wants_network=wants == "network")
-    made = json.loads(msgspec.json.encode(pod_manifest(asked, sandbox, OWNER)))
+    made = pod_manifest(asked, sandbox, OWNER)
     is_given = (network, wants) == ("requested", "network")
     label = made["metadata"]["labels"]["swe-rollout.dev/network"]
     assert label == ("requested" if is_given else "none")

@@ -138,7 +138,7 @@ async def pool(
         trees = {"/": str(folder)}
         return await Session.open(channel, workdir=workdir, opener=opener, trees=trees)
 
-    monkeypatch.setattr(warm_pool, "open_session", open_session)
+    monkeypatch.setattr("swe_rollout.sandbox.pods.launch.open_session", open_session)
     monkeypatch.setattr(warm_pool, "POLL_S", 0.02)
     monkeypatch.setattr(warm_pool, "COOLDOWN_S", 0.2)
     client = await connect(server.respond)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
-import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swe_rollout.cluster.manifests import OwnerReference
-from swe_rollout.cluster.objects import Metadata, Pod
+from swe_rollout.cluster.objects import Metadata, OwnerReference, Pod
 from swe_rollout.sandbox.base import Role, SandboxRequest
 from swe_rollout.sandbox.pods import pod_spec, warm_spec
 from swe_rollout.spec.sandbox import PodSandbox, WarmPods
@@ -25,16 +22,13 @@ REQUEST = SandboxRequest(
 
 
 def manifest(image: str = "registry/django:1", job: str = "nightly") -> dict[str, Any]:
-    made = warm_spec.warm_manifest(
+    return warm_spec.warm_manifest(
         image, job=job, lifetime_s=900.5, sandbox=PodSandbox(), owner=OWNER
     )
-    decoded: dict[str, Any] = json.loads(msgspec.json.encode(made))
-    return decoded
 
 
 def test_it_is_the_pod_of_an_episode_but_for_whose_it_is() -> None:
-    made = pod_spec.pod_manifest(REQUEST, PodSandbox(), OWNER)
-    cold: dict[str, Any] = json.loads(msgspec.json.encode(made))
+    cold = pod_spec.pod_manifest(REQUEST, PodSandbox(), OWNER)
     warm = manifest()
     assert warm["spec"] == {**cold["spec"], "activeDeadlineSeconds": 901}
     assert warm["metadata"]["ownerReferences"] == cold["metadata"]["ownerReferences"]
@@ -66,17 +60,17 @@ def test_a_claim_tests_first_and_leaves_the_labels_of_a_pod_made_for_the_episode
     labels = dict(manifest()["metadata"]["labels"])
     pod = Pod(metadata=Metadata(uid="u2", labels=dict(labels)))
     first, second, *rest = warm_spec.claim_patch(pod, REQUEST, age_s=30.2)
-    assert (first.op, first.path, first.value) == ("test", "/metadata/uid", "u2")
-    assert (second.op, second.value) == ("test", "waiting")
+    assert first == {"op": "test", "path": "/metadata/uid", "value": "u2"}
+    assert (second["op"], second["value"]) == ("test", "waiting")
     for each in rest:
-        key = each.path.rpartition("/")[2].replace("~1", "/")
-        if each.op == "remove":
+        key = each["path"].rpartition("/")[2].replace("~1", "/")
+        if each["op"] == "remove":
             del labels[key]
-        elif each.path.startswith("/metadata/labels/"):
-            labels[key] = str(each.value)
-    assert labels == pod_spec.pod_manifest(REQUEST, PodSandbox(), OWNER).metadata.labels
-    (deadline,) = [each for each in rest if each.path == "/spec/activeDeadlineSeconds"]
-    assert deadline.value == 7231
+        elif each["path"].startswith("/metadata/labels/"):
+            labels[key] = str(each["value"])
+    assert labels == pod_spec.pod_manifest(REQUEST, PodSandbox(), OWNER)["metadata"]["labels"]
+    (deadline,) = [each for each in rest if each["path"] == "/spec/activeDeadlineSeconds"]
+    assert deadline["value"] == 7231
     claimed = Pod(metadata=Metadata(uid="u2", labels=labels))
     assert warm_spec.is_claimed_by(claimed, REQUEST, OWNER)
     assert not warm_spec.is_claimed_by(pod, REQUEST, OWNER)
