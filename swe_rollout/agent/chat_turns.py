@@ -22,7 +22,7 @@ from swe_rollout.agent.taken_turn import SampledTurn, TurnBuilder
 from swe_rollout.agent.tools.base import ToolSpec
 from swe_rollout.agent.turn_reader import MAX_CALLS, calls_in_words, cut_call
 from swe_rollout.engine.chat.base import ChatCall, ChatRequest, ChatResponse, ChatTool
-from swe_rollout.engine.sglang.protocol import ContextOverflowError
+from swe_rollout.engine.errors import ContextOverflowError
 from swe_rollout.errors import InternalError
 from swe_rollout.spec.limits import CutTurns
 from swe_rollout.tokens.log import RequestProof

@@ -17,7 +17,7 @@ from swe_rollout.agent.sampler import TurnSampler
 from swe_rollout.agent.taken_turn import SampledTurn, TurnBuilder
 from swe_rollout.agent.tools.base import Delegate, ToolContext, cut_middle
 from swe_rollout.agent.turn_reader import read_cut_turn, read_turn
-from swe_rollout.engine.sglang.protocol import ContextOverflowError
+from swe_rollout.engine.errors import ContextOverflowError
 from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.spec.limits import CutTurns
 from swe_rollout.spec.policy import Sampling

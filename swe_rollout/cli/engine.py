@@ -186,10 +186,10 @@ async def _query_all(urls: Sequence[str], api_key_env: str | None) -> list[_Serv
 
 
 async def _query(url: str, api_key_env: str | None) -> _ServerRow:
+    from swe_rollout.engine.errors import EngineLostError
     from swe_rollout.engine.pool.probe import HealthProbe, ProbeResult
     from swe_rollout.engine.sglang.connection import CONNECT_S
     from swe_rollout.engine.sglang.engine import SglangEngine
-    from swe_rollout.engine.sglang.protocol import EngineLostError
     from swe_rollout.spec.policy import SglangPolicy
 
     probe = HealthProbe(url, api_key_env=api_key_env, timeout_s=CONNECT_S)

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 from swe_rollout.errors import UsageError, gather_all
 from swe_rollout.integrations.areal_engine import ArealEngine
 from swe_rollout.integrations.areal_tensors import Tensors, tensors
-from swe_rollout.integrations.held import held, let_go
 from swe_rollout.integrations.needed import needed
 from swe_rollout.integrations.trainer_session import TrainerSession, trainer_session
 from swe_rollout.launcher.job import RolloutJob
+from swe_rollout.launcher.sync import held, let_go
 from swe_rollout.training.sample_bounds import FailureRateError
 
 with needed("areal"):

@@ -10,12 +10,12 @@ it, `ParkedEpisodes` are those that a trainer has not taken back yet.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
+from swe_rollout.engine.errors import stopped_clock
 from swe_rollout.errors import EngineError
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.trajectory import Trajectory
@@ -104,7 +104,7 @@ class Lane:
         """Return when the episode may go on; its clock is stopped meanwhile."""
         if self._open.is_set():
             return
-        with nullcontext() if request.clock is None else request.clock.paused():
+        with stopped_clock(request.clock):
             await self._open.wait()
 
 
@@ -272,8 +272,3 @@ class Episodes:
         if not task.cancelled():
             # What broke an episode that nobody waits for is nobody's failure.
             task.exception()
-
-
-def starts_with(ids: Sequence[int], beginning: Sequence[int]) -> bool:
-    """Whether tokens go on where others ended."""
-    return list(ids[: len(beginning)]) == list(beginning)

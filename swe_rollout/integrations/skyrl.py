@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 from swe_rollout.engine.base import TokenEngine
 from swe_rollout.errors import UsageError, gather_all
-from swe_rollout.integrations.held import held, let_go
 from swe_rollout.integrations.needed import needed
 from swe_rollout.integrations.trainer_session import trainer_session
 from swe_rollout.launcher.job import RolloutJob
+from swe_rollout.launcher.sync import held, let_go
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.training.samples import SampleStatus, TrainingSample, training_samples
 from swe_rollout.types.trajectory import Trajectory

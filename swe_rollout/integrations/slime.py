@@ -24,10 +24,10 @@ import structlog
 
 from swe_rollout.errors import UsageError
 from swe_rollout.integrations import slime_async
-from swe_rollout.integrations.held import held
 from swe_rollout.integrations.parking import RunningEpisode
 from swe_rollout.integrations.slime_samples import fill, fill_parked, notes_of, reset, say
 from swe_rollout.integrations.slime_session import SlimeSession, job_of, open_slime, router_of
+from swe_rollout.launcher.sync import held
 from swe_rollout.training.groups import Scale, Score, grpo_advantages
 from swe_rollout.training.sample_bounds import FailureRateError
 from swe_rollout.training.samples import training_samples

@@ -15,6 +15,7 @@ from typing import Final
 from swe_rollout.engine.base import TokenEngine
 from swe_rollout.errors import Boundary
 from swe_rollout.launcher.job import RolloutJob
+from swe_rollout.launcher.sync import LoopThread
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.training.groups import Group
 from swe_rollout.training.sample_bounds import FailureRate, FailureRateError
@@ -111,3 +112,14 @@ async def trainer_session(
     first = block_by_chance() if first_sample is None else first_sample
     async with job.session(engine=engine, first_sample=first) as session:
         yield TrainerSession(session)
+
+
+def session_thread(
+    job: RolloutJob, *, engine: TokenEngine | None = None
+) -> LoopThread[TrainerSession]:
+    """Open a job in a thread beside the trainer's; raises what `trainer_session` raises.
+
+    Each process of a training opens the job, and numbers its samples by its rank.
+    """
+    session = trainer_session(job, engine=engine, first_sample=block_of_rank())
+    return LoopThread(session, name=f"session-{job.metadata.name}")

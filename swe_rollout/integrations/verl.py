@@ -17,11 +17,11 @@ import structlog
 
 from swe_rollout.errors import SweRolloutError, UsageError
 from swe_rollout.integrations.columns import Columns
-from swe_rollout.integrations.held import held
 from swe_rollout.integrations.needed import needed
 from swe_rollout.integrations.trainer_session import TrainerSession, trainer_session
 from swe_rollout.integrations.verl_engine import Seen, VerlEngine
 from swe_rollout.launcher.job import RolloutJob
+from swe_rollout.launcher.sync import held
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.training.samples import SampleStatus, TrainingSample, training_samples
 from swe_rollout.types.episode import EpisodeId

@@ -28,10 +28,10 @@ from swe_rollout.agent.tools.state import ToolState
 from swe_rollout.context import Attempt
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.errors import InternalError, UsageError
-from swe_rollout.integrations.held import held
 from swe_rollout.integrations.needed import needed
 from swe_rollout.integrations.trainer_session import block_by_chance
 from swe_rollout.launcher.job import RolloutJob
+from swe_rollout.launcher.sync import held
 from swe_rollout.sandbox import repository
 from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.testing.tiny import tokenizer_path

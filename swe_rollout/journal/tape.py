@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Final, TypeVar
 
 from swe_rollout.agent.tools.marks import ACTING
-from swe_rollout.engine.sglang.protocol import ContextOverflowError
+from swe_rollout.engine.errors import ContextOverflowError
 from swe_rollout.errors import EpisodeError, SandboxDestroyedError, SandboxError
 from swe_rollout.journal.entries import Answer, Cancelled, Entry, Refused
 from swe_rollout.journal.errors import DivergedError

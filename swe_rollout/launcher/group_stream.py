@@ -7,15 +7,13 @@ async with job.stream(trainer="t1") as groups:      with job.stream(trainer="t1"
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack
-from threading import Thread
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from swe_rollout.errors import UsageError
+from swe_rollout.launcher.sync import LoopThread
 
 if TYPE_CHECKING:
     from swe_rollout.training.group_source import GroupCounts, GroupSource
@@ -89,10 +87,9 @@ class GroupStream:
         await self._async.__aexit__(kind, error, trace)
 
     def __enter__(self) -> Groups:
-        thread = _LoopThread(self._open_groups)
-        groups = thread.open()
+        thread = LoopThread(self._open_groups(), name="swe-rollout-groups", what="the stream")
         self._sync.callback(thread.close)
-        return groups
+        return Groups(thread.value, thread.run)
 
     def __exit__(
         self,
@@ -108,57 +105,3 @@ class GroupStream:
             why="its episodes end with the block that opened it, and not when a loop is left",
             fix="with job.stream(…) as groups: for group in groups: …",
         )
-
-
-class _LoopThread:
-    """Runs an asynchronous context on a thread, whose episodes go on between two calls."""
-
-    def __init__(self, open_groups: Callable[[], AbstractAsyncContextManager[LiveGroups]]) -> None:
-        self._open_groups = open_groups
-        self._opened: Future[LiveGroups] = Future()
-        self._closed = asyncio.Event()
-        self._loop = asyncio.new_event_loop()
-        self._thread = Thread(target=self._run, name="swe-rollout-groups", daemon=True)
-        self._error: BaseException | None = None
-
-    def open(self) -> Groups:
-        self._thread.start()
-        try:
-            return Groups(self._opened.result(), self._call)
-        except BaseException:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        """End the context, and wait for its cleanup."""
-        self._loop.call_soon_threadsafe(self._closed.set)
-        self._thread.join()
-        self._loop.close()
-        if self._error is not None:
-            raise self._error
-
-    def _run(self) -> None:
-        self._loop.run_until_complete(self._main())
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-
-    async def _main(self) -> None:
-        try:
-            async with self._open_groups() as groups:
-                self._opened.set_result(groups)
-                await self._closed.wait()
-        except BaseException as error:  # noqa: BLE001 - raised in the caller's thread
-            if self._opened.done():
-                self._error = error
-            else:
-                self._opened.set_exception(error)
-
-    def _call(self, work: Coroutine[object, object, T]) -> T:
-        if self._loop.is_closed():
-            work.close()
-            raise UsageError("the stream is closed", fix="iterate over it inside its block")
-        result = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return result.result()
-        except KeyboardInterrupt:
-            result.cancel()
-            raise

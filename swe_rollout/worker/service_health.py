@@ -17,7 +17,7 @@ from tenacity.wait import wait_chain, wait_exponential, wait_fixed
 
 from swe_rollout.engine.base import TokenEngine
 from swe_rollout.engine.chat.base import ChatEngine
-from swe_rollout.engine.sglang.protocol import UnavailableError
+from swe_rollout.engine.errors import UnavailableError
 from swe_rollout.errors import Boundary, EpisodeError, SweRolloutError, UnreachableError
 from swe_rollout.sandbox.base import (
     Reattaching,

@@ -12,6 +12,7 @@ import pytest
 
 from sglang.calls import STOP, TOKENIZER, abort, until_busy
 from swe_rollout.engine.base import GenerateRequest
+from swe_rollout.engine.errors import BadRequestError, ContextOverflowError
 from swe_rollout.engine.sglang import protocol
 from swe_rollout.engine.sglang.engine import SglangEngine
 from swe_rollout.errors import InternalError
@@ -109,7 +110,7 @@ async def test_a_full_context_is_a_typed_error_before_anything_is_sent(
     served: Served, engine: SglangEngine
 ) -> None:
     full = _filled(served.call, await _context(engine))
-    with pytest.raises(protocol.ContextOverflowError, match="fill the context"):
+    with pytest.raises(ContextOverflowError, match="fill the context"):
         await engine.generate(full)
 
 
@@ -125,13 +126,13 @@ async def test_each_of_the_servers_own_errors_for_a_long_request_has_the_same_ty
     async with httpx.AsyncClient(base_url=served.url, trust_env=False) as http:
         response = await http.post("/generate", content=body, headers=headers)
     error = protocol.error_from_response(response.status_code, response.content)
-    assert isinstance(error, protocol.ContextOverflowError), error
+    assert isinstance(error, ContextOverflowError), error
 
 
 async def test_a_request_that_the_server_rejects_is_not_retried(
     served: Served, engine: SglangEngine
 ) -> None:
-    with pytest.raises(protocol.BadRequestError, match="temperature"):
+    with pytest.raises(BadRequestError, match="temperature"):
         await engine.generate(
             replace(served.call, sampling=Sampling.model_construct(temperature=-1.0))
         )

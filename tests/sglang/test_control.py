@@ -22,9 +22,9 @@ from sglang.calls import (
     write_record,
 )
 from sglang.served import MODEL, UPDATE, Breakable, teach
+from swe_rollout.engine.errors import UnavailableError
 from swe_rollout.engine.pool.pool import EnginePool
 from swe_rollout.engine.pool.replica import ReplicaState
-from swe_rollout.engine.sglang import protocol
 from swe_rollout.engine.sglang.control import EngineControl, PauseMode, WeightUpdate
 from swe_rollout.engine.sglang.engine import SglangEngine
 from swe_rollout.spec.policy import Sampling, SglangPolicy
@@ -78,7 +78,7 @@ async def test_a_full_queue_is_a_typed_error_and_a_patient_call_gets_in(
     await until_busy(server.url, 2)
 
     hasty = SglangEngine(SglangPolicy(url=server.url, retries=0), vocab_size=VOCAB_SIZE)
-    with pytest.raises(protocol.UnavailableError, match="queue is full"):
+    with pytest.raises(UnavailableError, match="queue is full"):
         await hasty.generate(REQUEST)
     await hasty.aclose()
 

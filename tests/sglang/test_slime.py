@@ -14,7 +14,7 @@ import pytest
 
 from sglang.served import Served, command, teach
 from swe_rollout.integrations import slime
-from swe_rollout.integrations.held import let_go
+from swe_rollout.launcher.sync import let_go
 from unit.integrations.rollouts import write_job
 from unit.integrations.slime_fields import Sample, Status, arguments
 

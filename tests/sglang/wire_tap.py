@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
 
+from swe_rollout.engine.errors import EngineLostError
 from swe_rollout.engine.sglang import protocol
 from swe_rollout.engine.sglang.connection import OK, EngineConnection, EngineResponse
 
@@ -98,7 +99,7 @@ class WireTap:
             self.calls.append(call)
             try:
                 response = await post(connection, path, body, headers=headers, **options)
-            except (protocol.EngineLostError, asyncio.CancelledError):
+            except (EngineLostError, asyncio.CancelledError):
                 call.lost = True
                 raise
             if response.status == OK:

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from swe_rollout.engine.base import EngineInfo
 from swe_rollout.engine.chat.base import AssistantMessage, ChatEngine, ChatRequest, ChatResponse
 from swe_rollout.engine.chat.errors import checked_calls
-from swe_rollout.engine.sglang.protocol import InvalidAnswerError
+from swe_rollout.engine.errors import InvalidAnswerError
 from swe_rollout.errors import EngineError, boundary
 from swe_rollout.extension import ExtensionPoint
 from swe_rollout.types.turn import FinishReason

@@ -13,34 +13,28 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import structlog
-from tenacity import (
-    AsyncRetrying,
-    RetryCallState,
-    retry_if_exception,
-    stop_after_attempt,
-    wait_exponential,
-    wait_random,
-)
+from tenacity import wait_exponential, wait_random
 
 from swe_rollout.engine.base import EngineInfo
 from swe_rollout.engine.chat import anthropic, openai
 from swe_rollout.engine.chat.base import ChatEngine, ChatRequest, ChatResponse
-from swe_rollout.engine.chat.errors import error_from_response, is_retryable
-from swe_rollout.engine.pool.affinity import Affinity
-from swe_rollout.engine.pool.calls import pausing
-from swe_rollout.engine.sglang.connection import OK, EngineConnection
-from swe_rollout.engine.sglang.protocol import (
+from swe_rollout.engine.chat.errors import error_from_response
+from swe_rollout.engine.errors import (
     MAX_BODY_BYTES,
     CallLoss,
     EngineLostError,
-    UnavailableError,
+    Retries,
+    is_retryable,
 )
-from swe_rollout.errors import EngineError, InternalError, UnreachableError
+from swe_rollout.engine.pool.affinity import Affinity
+from swe_rollout.engine.sglang.connection import OK, EngineConnection
+from swe_rollout.errors import EngineError, UnreachableError
 from swe_rollout.spec.policy import AnthropicPolicy, ChatApi, OpenaiPolicy
 from swe_rollout.types.episode import EpisodeId
 
@@ -55,6 +49,8 @@ _LOST_S: Final = 30.0
 _FRESH_S: Final = 60.0
 """How long a call that succeeded stands in for a probe."""
 _BAD_KEY: Final = (401, 403)
+SENT_AGAIN: Final = (CallLoss.UNREACHABLE, CallLoss.DROPPED, CallLoss.FAILED)
+"""Ways in which a call was lost that let it be sent again."""
 _SERVER_ERROR: Final = 500
 
 
@@ -140,8 +136,13 @@ class HttpChatEngine(ChatEngine):
         self._affinity = Affinity()
         self._lost_until: dict[str, float] = {}
         self._succeeded_at = -math.inf
-        self._backoff = wait_exponential(multiplier=first_backoff_s, max=MAX_WAIT_S)
-        self._jitter = wait_random(0, first_backoff_s)
+        self._retries = Retries(
+            policy.retries,
+            backoff=wait_exponential(multiplier=first_backoff_s, max=MAX_WAIT_S),
+            jitter=wait_random(0, first_backoff_s),
+            max_wait_s=MAX_WAIT_S,
+            may_succeed=partial(is_retryable, losses=SENT_AGAIN),
+        )
         self._calls = asyncio.Semaphore(policy.concurrency)
 
     async def info(self) -> EngineInfo:
@@ -176,20 +177,21 @@ class HttpChatEngine(ChatEngine):
 
     async def respond(self, request: ChatRequest) -> ChatResponse:
         body = self._form.encode(request)
-        async for attempt in AsyncRetrying(
-            stop=stop_after_attempt(self._policy.retries + 1),
-            wait=self._wait_s,
-            sleep=pausing(request.clock),
-            retry=retry_if_exception(is_retryable),
-            reraise=True,
-        ):
-            with attempt:
-                try:
-                    return await self._call(request, body)
-                except EngineError as error:
-                    self._log_failure(request, attempt.retry_state.attempt_number, error)
-                    raise
-        raise InternalError("a call ended without a response and without an error")
+
+        async def call(number: int) -> ChatResponse:
+            try:
+                return await self._call(request, body)
+            except EngineError as error:
+                log.warning(
+                    "engine_call_failed",
+                    episode=str(request.episode),
+                    url=self._affinity.url_of(request.episode),
+                    attempt=number,
+                    error=str(error),
+                )
+                raise
+
+        return await self._retries.run(call, request.clock)
 
     def release(self, episode: EpisodeId) -> None:
         self._affinity.release(episode)
@@ -230,21 +232,6 @@ class HttpChatEngine(ChatEngine):
         found = self._form.decode(response.body)
         self._succeeded_at = time.monotonic()
         return found
-
-    def _wait_s(self, state: RetryCallState) -> float:
-        failure = state.outcome.exception() if state.outcome else None
-        asked = failure.retry_after_s if isinstance(failure, UnavailableError) else None
-        pause = self._backoff(state) if asked is None else asked
-        return min(pause, MAX_WAIT_S) + self._jitter(state)
-
-    def _log_failure(self, request: ChatRequest, number: int, error: EngineError) -> None:
-        log.warning(
-            "engine_call_failed",
-            episode=str(request.episode),
-            url=self._affinity.url_of(request.episode),
-            attempt=number,
-            error=str(error),
-        )
 
 
 def _proxy_of(url: str) -> str | None:

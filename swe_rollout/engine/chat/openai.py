@@ -23,7 +23,7 @@ from swe_rollout.engine.chat.base import (
     UserMessage,
 )
 from swe_rollout.engine.chat.errors import Tokens, checked_calls, decode, finish_reason
-from swe_rollout.engine.sglang.protocol import InvalidAnswerError
+from swe_rollout.engine.errors import InvalidAnswerError
 from swe_rollout.types.turn import FinishReason
 
 _REASONS: Final = {

@@ -9,26 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
 
-from swe_rollout.engine.sglang.protocol import CallLoss, EngineLostError, UnavailableError
+from swe_rollout.engine.errors import CallLoss, EngineLostError, UnavailableError
 from swe_rollout.types.deadline import Deadline
-
-
-def stopped_clock(clock: Deadline | None) -> AbstractContextManager[None]:
-    """Stop an episode's clock, where there is one, inside the block."""
-    return nullcontext() if clock is None else clock.paused()
-
-
-def pausing(clock: Deadline | None) -> Callable[[float], Awaitable[None]]:
-    """Return how to sleep between two tries of a call: the episode's clock stands still."""
-
-    async def sleep(seconds: float) -> None:
-        with stopped_clock(clock):
-            await asyncio.sleep(seconds)
-
-    return sleep
 
 
 class InFlightCalls:

@@ -12,9 +12,8 @@ from contextlib import asynccontextmanager
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_exponential
 
-from swe_rollout.engine.pool.calls import stopped_clock
+from swe_rollout.engine.errors import CallLoss, EngineLostError, stopped_clock
 from swe_rollout.engine.pool.replica import PoolTiming
-from swe_rollout.engine.sglang.protocol import CallLoss, EngineLostError
 from swe_rollout.errors import EngineError
 from swe_rollout.types.deadline import Deadline
 

@@ -16,13 +16,13 @@ from collections.abc import Sequence
 import structlog
 
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
+from swe_rollout.engine.errors import CallLoss, EngineLostError, UnavailableError
 from swe_rollout.engine.pool.affinity import Affinity
 from swe_rollout.engine.pool.outage import OutageBudget, RepeatCallError
 from swe_rollout.engine.pool.prefix_guard import PrefixGuard
 from swe_rollout.engine.pool.probe import HealthProbe
 from swe_rollout.engine.pool.replica import PoolTiming, Replica, ReplicaState
 from swe_rollout.engine.sglang.engine import SglangEngine
-from swe_rollout.engine.sglang.protocol import CallLoss, EngineLostError, UnavailableError
 from swe_rollout.errors import EngineError, UnreachableError
 from swe_rollout.spec.policy import SglangPolicy
 from swe_rollout.text.logs import shared_context

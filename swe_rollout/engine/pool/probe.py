@@ -15,8 +15,8 @@ from typing import Annotated, TypeVar
 import msgspec
 import structlog
 
+from swe_rollout.engine.errors import CallLoss, EngineLostError
 from swe_rollout.engine.sglang.connection import OK, EngineConnection, EngineResponse
-from swe_rollout.engine.sglang.protocol import CallLoss, EngineLostError
 from swe_rollout.spec.addresses import MAX_ADDRESS_CHARS, engine_address
 
 log = structlog.get_logger()

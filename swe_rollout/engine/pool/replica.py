@@ -18,10 +18,10 @@ from enum import StrEnum
 import structlog
 
 from swe_rollout.engine.base import GenerateRequest
+from swe_rollout.engine.errors import CallLoss, EngineLostError
 from swe_rollout.engine.pool.calls import InFlightCalls
 from swe_rollout.engine.pool.probe import HealthProbe, ProbeResult
 from swe_rollout.engine.sglang.engine import SglangEngine
-from swe_rollout.engine.sglang.protocol import CallLoss, EngineLostError
 from swe_rollout.text.logs import shared_context
 from swe_rollout.types.turn import Generation
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
+from swe_rollout.engine.errors import BadRequestError, ContextOverflowError
 from swe_rollout.engine.scripted.scenarios import Scenario, scenario
-from swe_rollout.engine.sglang.protocol import BadRequestError, ContextOverflowError
 from swe_rollout.errors import PrerequisiteError
 from swe_rollout.huggingface import cached_file, check_source
 from swe_rollout.spec.policy import ScriptedPolicy

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, cast
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
 
-from swe_rollout.engine.sglang.protocol import (
+from swe_rollout.engine.errors import (
     MAX_BODY_BYTES,
     CallLoss,
     EngineLostError,

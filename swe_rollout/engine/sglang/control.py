@@ -14,8 +14,8 @@ from typing import Self
 
 import msgspec
 
+from swe_rollout.engine.errors import EngineLostError, ErrorBody, quoted
 from swe_rollout.engine.sglang.connection import OK, EngineConnection, EngineResponse
-from swe_rollout.engine.sglang.protocol import EngineLostError, ErrorBody, quoted
 from swe_rollout.errors import EngineError
 
 RESUME_S = 60.0

@@ -11,21 +11,23 @@ import asyncio
 import uuid
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 import msgspec
 import structlog
-from tenacity import (
-    AsyncRetrying,
-    RetryCallState,
-    retry_if_exception,
-    stop_after_attempt,
-    wait_exponential,
-    wait_random,
-)
+from tenacity import wait_exponential, wait_random
 
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
-from swe_rollout.engine.pool.calls import InFlightCalls, pausing, stopped_clock
+from swe_rollout.engine.errors import (
+    CallLoss,
+    ContextOverflowError,
+    EngineLostError,
+    Retries,
+    UnavailableError,
+    stopped_clock,
+)
+from swe_rollout.engine.pool.calls import InFlightCalls
 from swe_rollout.engine.sglang import protocol
 from swe_rollout.engine.sglang.connection import OK, EngineConnection
 from swe_rollout.engine.sglang.responses import decode_response
@@ -63,8 +65,11 @@ class SglangEngine(TokenEngine):
         """The calls in flight."""
         self._policy = policy
         self._vocab_size = vocab_size
-        self._backoff = wait_exponential(multiplier=first_backoff_s, max=MAX_WAIT_S) + wait_random(
-            0, first_backoff_s
+        self._retries = Retries(
+            policy.retries,
+            backoff=wait_exponential(multiplier=first_backoff_s, max=MAX_WAIT_S),
+            jitter=wait_random(0, first_backoff_s),
+            max_wait_s=MAX_WAIT_S,
         )
         self._connection = EngineConnection(self.url, api_key_env=policy.api_key_env)
         self._workers = [self._connection]
@@ -75,7 +80,7 @@ class SglangEngine(TokenEngine):
     async def info(self) -> EngineInfo:
         try:
             self._info = await self._ask_info()
-        except protocol.EngineLostError as error:
+        except EngineLostError as error:
             raise UnreachableError(
                 f"no engine responds at {self.url}",
                 why=error.why,
@@ -93,16 +98,8 @@ class SglangEngine(TokenEngine):
 
     async def generate(self, request: GenerateRequest) -> Generation:
         self._check_ids(request.input_ids)
-        async for attempt in AsyncRetrying(
-            stop=stop_after_attempt(self._policy.retries + 1),
-            wait=self._retry_wait_s,
-            retry=retry_if_exception(_is_retryable),
-            sleep=pausing(request.clock),
-            reraise=True,
-        ):
-            with attempt:
-                return await self._attempt(request, attempt.retry_state.attempt_number)
-        raise InternalError("a call ended without a response and without an error")
+        # A server that is down is waited for by the pool.
+        return await self._retries.run(partial(self._attempt, request), request.clock)
 
     def discard_info(self) -> None:
         """Ask for the context again before the next call: another engine may come back here."""
@@ -126,15 +123,15 @@ class SglangEngine(TokenEngine):
         except asyncio.CancelledError:
             self._start_abort(rid)
             raise
-        except protocol.UnavailableError as error:
+        except UnavailableError as error:
             self._log_failure(request, number, error)
             raise
-        except protocol.EngineLostError as lost:
+        except EngineLostError as lost:
             self._log_failure(request, number, lost)
             match lost.loss:
-                case protocol.CallLoss.UNREACHABLE:
+                case CallLoss.UNREACHABLE:
                     pass
-                case protocol.CallLoss.UNRESPONSIVE:
+                case CallLoss.UNRESPONSIVE:
                     self._start_abort(rid)
                 case _:
                     # It may still be running: end it before it is repeated.
@@ -161,12 +158,6 @@ class SglangEngine(TokenEngine):
             "engine_call_failed", episode=episode, url=self.url, attempt=number, error=str(error)
         )
 
-    def _retry_wait_s(self, state: RetryCallState) -> float:
-        failure = state.outcome.exception() if state.outcome else None
-        if isinstance(failure, protocol.UnavailableError) and failure.retry_after_s is not None:
-            return min(failure.retry_after_s, MAX_WAIT_S)
-        return self._backoff(state)
-
     def _check_ids(self, input_ids: InputIds) -> None:
         if not len(input_ids):
             raise InternalError("a request has no input ids")
@@ -185,7 +176,7 @@ class SglangEngine(TokenEngine):
             return request.max_new_tokens
         room = info.context_tokens - len(request.input_ids)
         if room < 1:
-            raise protocol.ContextOverflowError(
+            raise ContextOverflowError(
                 f"{len(request.input_ids)} input tokens fill the context of {info.context_tokens}"
             )
         return min(request.max_new_tokens, room)
@@ -228,7 +219,7 @@ class SglangEngine(TokenEngine):
             if info is not None and (tokens := info.max_req_input_len or info.context_length):
                 return tokens
             models = await _get(server, "/v1/models", protocol.ModelList)
-        except protocol.EngineLostError as lost:
+        except EngineLostError as lost:
             if server is self._connection:
                 raise
             log.info("context_length_unknown", url=server.url, why=str(lost))
@@ -245,7 +236,7 @@ class SglangEngine(TokenEngine):
         body = msgspec.json.encode({"rid": rid})
         calls = (each.post("/abort_request", body, timeout_s=ABORT_S) for each in self._workers)
         for failed in await asyncio.gather(*calls, return_exceptions=True):
-            if isinstance(failed, protocol.EngineLostError):
+            if isinstance(failed, EngineLostError):
                 log.info("abort_failed", rid=rid, why=str(failed))
             elif isinstance(failed, BaseException):
                 raise failed
@@ -265,10 +256,3 @@ async def _get(server: EngineConnection, path: str, kind: type[_T]) -> _T | None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         log.warning("engine_info_unreadable", path=path, why=type(error).__name__)
         return None
-
-
-def _is_retryable(error: BaseException) -> bool:
-    """Whether the server is up and may succeed next time; the pool waits for one that is down."""
-    return isinstance(error, protocol.UnavailableError) or (
-        isinstance(error, protocol.EngineLostError) and error.loss is protocol.CallLoss.FAILED
-    )

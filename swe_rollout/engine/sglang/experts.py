@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from swe_rollout.engine.sglang.protocol import InvalidAnswerError
+from swe_rollout.engine.errors import InvalidAnswerError
 from swe_rollout.tokens.replay import ExpertShape
 
 if TYPE_CHECKING:

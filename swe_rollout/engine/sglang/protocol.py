@@ -1,4 +1,4 @@
-"""SGLang's native `/generate` protocol: request bodies, server information, error responses.
+"""SGLang's native `/generate` protocol: request bodies, server information, error statuses.
 
 Pure functions over bytes: no connection here. `sglang.engine` speaks it as a client,
 `scripted.server` as a server. Successful responses are decoded in `sglang.responses`.
@@ -7,106 +7,35 @@ Pure functions over bytes: no connection here. `sglang.engine` speaks it as a cl
 from __future__ import annotations
 
 import re
-from enum import StrEnum
 from typing import Annotated, Final
 from urllib.parse import quote, unquote
 
 import msgspec
 
 from swe_rollout.engine.base import GenerateRequest
+from swe_rollout.engine.errors import (
+    MAX_BODY_BYTES,
+    BadRequestError,
+    CallLoss,
+    ContextOverflowError,
+    EngineLostError,
+    ErrorBody,
+    UnauthorizedError,
+    UnavailableError,
+    parse_retry_after,
+    quoted,
+)
 from swe_rollout.errors import EngineError, InternalError
-from swe_rollout.text.redaction import redact
 from swe_rollout.tokens.replay import ReplayRequest
 from swe_rollout.types.episode import EpisodeId
 
 ROUTING_HEADER = "X-SMG-Routing-Key"
-MAX_BODY_BYTES: Final = 2**20
-"""Of every response that is not a generation."""
-_QUOTED_CHARACTERS: Final = 500
-_ERROR_BYTES: Final = 65_536
-"""Of an error body that is read as JSON; a longer one is text."""
 _TOKEN_BYTES: Final = 1024
 """For the id, logprob and text of one token, which take fifty; some tokens are long."""
 _PROMPT_TOKEN_BYTES: Final = 128
 _ID_BYTES: Final = 16
 _EXPERT_BYTES: Final = 6
 """An int32 in base64, rounded up."""
-
-
-class ContextOverflowError(EngineError):
-    """The request does not fit into the model's context."""
-
-    def __init__(self, what: str, *, why: str = "") -> None:
-        fix = "lower spec.limits.contextTokens to the engine's context length"
-        super().__init__(what, why=why, fix=fix, retryable=False)
-
-
-class BadRequestError(EngineError):
-    """The engine rejects the request itself; sending it again can't help."""
-
-    def __init__(self, what: str, *, why: str = "", fix: str = "") -> None:
-        super().__init__(what, why=why, fix=fix, retryable=False)
-
-
-class UnauthorizedError(EngineError):
-    """The engine rejects the key."""
-
-    def __init__(
-        self,
-        what: str,
-        *,
-        why: str = "",
-        fix: str = "set spec.policy.sglang.apiKeyEnv to the variable that holds the engine's key",
-    ) -> None:
-        super().__init__(what, why=why, fix=fix, retryable=False)
-
-
-class UnavailableError(EngineError):
-    """The engine is up but accepts no more work now, such as when its queue is full."""
-
-    def __init__(self, what: str, *, why: str = "", retry_after_s: float | None = None) -> None:
-        super().__init__(what, why=why, fix="lower spec.parallelism, or add engines")
-        self.retry_after_s = retry_after_s
-
-
-class CallLoss(StrEnum):
-    """How a call was lost: whether it may still be running, and whether its engine is down."""
-
-    UNREACHABLE = "unreachable"
-    """No connection: nothing was sent."""
-    UPSTREAM = "upstream"
-    """A router lost its worker, or has none."""
-    DROPPED = "dropped"
-    """The connection ended during the call."""
-    UNRESPONSIVE = "unresponsive"
-    """The engine no longer responds to anything."""
-    FAILED = "failed"
-    """The engine reported an internal failure; it is up."""
-    TIMED_OUT = "timed_out"
-    """No response in the time of one generation; the engine is up."""
-
-
-class EngineLostError(EngineError):
-    """The engine did not respond, died during the call, or failed internally."""
-
-    def __init__(
-        self,
-        what: str,
-        *,
-        why: str = "",
-        fix: str = "look at the engine's log",
-        loss: CallLoss = CallLoss.FAILED,
-    ) -> None:
-        super().__init__(what, why=why, fix=fix)
-        self.loss = loss
-
-
-class OversizedResponseError(EngineLostError):
-    """The engine sends more than the answer to what was asked can have, or hides how much."""
-
-
-class InvalidAnswerError(EngineError):
-    """The engine's response can't be trained on."""
 
 
 class SamplingParams(msgspec.Struct, frozen=True, omit_defaults=False):
@@ -242,58 +171,10 @@ def _with_replay(body: GenerateBody, replay: ReplayRequest) -> GenerateBody:
     return body
 
 
-class ErrorBody(msgspec.Struct, frozen=True):
-    """The message and code of an error body, whichever of its shapes it has."""
-
-    message: str
-    code: int | None = None
-    is_from_router: bool = False
-    """A router's `code` is a word; a server's repeats the status."""
-
-    @classmethod
-    def parse(cls, body: bytes) -> ErrorBody:
-        """Read one of five shapes: `error` as text or object, `message`, `detail`, not JSON."""
-        match _decoded(body):
-            case {"error": {"message": str(message), "code": int(code)}} if _is_status(code):
-                return cls(message, code)
-            case {"error": {"message": str(message), "code": str()}}:
-                return cls(message, is_from_router=True)
-            case {"error": {"message": str(message)}} | {"error": str(message)}:
-                return cls(message)
-            case {"object": "error", "message": str(message), "code": int(code)} if _is_status(
-                code
-            ):
-                return cls(message, code)
-            case {"message": str(message)} | {"detail": str(message)}:
-                return cls(message)
-            case _:
-                return cls(body.decode(errors="replace"))
-
-
-def _is_status(code: int) -> bool:
-    return 400 <= code < 600  # noqa: PLR2004 - the HTTP statuses of errors
-
-
-def _decoded(body: bytes) -> object:
-    if len(body) > _ERROR_BYTES:
-        return None
-    try:
-        return msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-
-
 _OVERFLOW = re.compile(
     r"longer than the model's context|exceeds the model's maximum context"
     r"|exceeds the maximum allowed length"
 )
-
-
-def quoted(text: str) -> str:
-    """Return the beginning of a server's text for an error, on one line."""
-    # Secrets go before the text is cut: half of one might not be found.
-    line = " ".join(text[: 4 * _QUOTED_CHARACTERS].split())
-    return redact(line)[:_QUOTED_CHARACTERS]
 
 
 def error_from_response(
@@ -331,8 +212,3 @@ def _lost_error(why: str, *, is_from_router: bool) -> EngineLostError:
     fix = "look at the router's log, and at the engines behind it"
     what = "the router has no engine for the call"
     return EngineLostError(what, why=why, fix=fix, loss=CallLoss.UPSTREAM)
-
-
-def parse_retry_after(value: str | None) -> float | None:
-    """Read a Retry-After header in seconds; None for a date or nonsense, which no engine sends."""
-    return float(value) if value is not None and re.fullmatch(r"\d{1,6}", value.strip()) else None

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple, TypeVar, assert_
 import msgspec
 
 from swe_rollout.engine.base import GenerateRequest
+from swe_rollout.engine.errors import ErrorBody, InvalidAnswerError
 from swe_rollout.engine.sglang import protocol
 from swe_rollout.engine.sglang.experts import DIRECT, decode_experts
-from swe_rollout.engine.sglang.protocol import InvalidAnswerError
 from swe_rollout.errors import EngineError
 from swe_rollout.text.redaction import redact
 from swe_rollout.tokens.replay import ReplayRows
@@ -128,7 +128,7 @@ def _items(
 def _error_in_body(body: bytes) -> EngineError:
     """Return the error inside a 200, as streams and proxies that make a call a stream send it."""
     text = body.strip().removeprefix(b"data:").split(b"\n", 1)[0]
-    code = protocol.ErrorBody.parse(text).code
+    code = ErrorBody.parse(text).status
     if code is None:
         return InvalidAnswerError("the engine responded with a stream that was not requested")
     return protocol.error_from_response(code, text)

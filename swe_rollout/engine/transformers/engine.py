@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
-from swe_rollout.engine.sglang.protocol import BadRequestError, ContextOverflowError
+from swe_rollout.engine.errors import BadRequestError, ContextOverflowError
 from swe_rollout.engine.transformers.scheduler import (
     Call,
     GenerationScheduler,

@@ -6,21 +6,22 @@ loop in a thread of its own, so any number of rLLM's threads may use them.
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Coroutine, Mapping
+from contextlib import nullcontext
+from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import TypeVar
 
 from swe_rollout.integrations.sandboxes.box import Box
 from swe_rollout.integrations.sandboxes.transfer import upload_file, upload_folder
+from swe_rollout.launcher.sync import LoopThread
 from swe_rollout.spec.sandbox import SandboxSpec
 from swe_rollout.worker.standalone import LIFETIME_S
 
 _Result = TypeVar("_Result")
 _SHOWN = 600
-_LOCK = threading.Lock()
-_loop: asyncio.AbstractEventLoop | None = None
+_LOCK = Lock()
 
 
 class Sandbox:
@@ -86,20 +87,14 @@ def create_sandbox(
     return Sandbox(name, image, spec=spec, workdir=workdir)
 
 
-def _wait(work: Coroutine[None, None, _Result]) -> _Result:
+def _wait(work: Coroutine[object, object, _Result]) -> _Result:
     """Run on the loop of all sandboxes; an interrupted wait cancels the work."""
-    future = asyncio.run_coroutine_threadsafe(work, _sandbox_loop())
-    try:
-        return future.result()
-    except BaseException:
-        future.cancel()
-        raise
-
-
-def _sandbox_loop() -> asyncio.AbstractEventLoop:
-    global _loop  # noqa: PLW0603 - one for the process
     with _LOCK:
-        if _loop is None:
-            _loop = asyncio.new_event_loop()
-            threading.Thread(target=_loop.run_forever, name="sandboxes", daemon=True).start()
-        return _loop
+        thread = _sandboxes()
+    return thread.run(work)
+
+
+@cache
+def _sandboxes() -> LoopThread[None]:
+    """Return the event loop of all sandboxes of this process."""
+    return LoopThread(nullcontext(), name="sandboxes")

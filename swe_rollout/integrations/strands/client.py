@@ -8,23 +8,27 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, Sequence
-from functools import cache
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import cache, partial
 from types import TracebackType
 from typing import Final, Protocol, Self
 
 import msgspec
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_random
+from tenacity import wait_none, wait_random
 
+from swe_rollout.engine.errors import EngineLostError, InvalidAnswerError, Retries
 from swe_rollout.engine.pool.pool import EnginePool
 from swe_rollout.engine.sglang.connection import OK, EngineConnection
-from swe_rollout.engine.sglang.protocol import EngineLostError, error_from_response
+from swe_rollout.engine.sglang.protocol import error_from_response
+from swe_rollout.errors import EngineError
 from swe_rollout.integrations.strands.exceptions import (
     SGLangConnectionError,
-    SGLangDecodingError,
     SGLangThrottledError,
     client_error,
 )
+from swe_rollout.launcher.sync import held, let_go
 from swe_rollout.spec.bounds import MAX_SECONDS
 from swe_rollout.spec.policy import SglangPolicy
 
@@ -78,15 +82,21 @@ class SGLangClient:
             retries=max_retries,
             outage_seconds=min(MAX_SECONDS, max(1.0, max_retries * retry_delay)),
         )
-        self._loops: dict[asyncio.AbstractEventLoop, _OfLoop] = {}
+        self._retries = Retries(
+            max_retries,
+            backoff=wait_random(retry_delay / 2, retry_delay * 1.5),
+            jitter=wait_none(),
+            max_wait_s=MAX_SECONDS,
+            may_succeed=_is_tried_again,
+        )
         self._is_multimodal: bool | None = None
 
     async def engine(self, vocab_size: int) -> EnginePool:
         """Return the engine of the running loop; `vocab_size` bounds ids both ways."""
-        own = await self._of_loop()
-        if vocab_size not in own.pools:
-            own.pools[vocab_size] = EnginePool(self._policy, vocab_size=vocab_size)
-        return own.pools[vocab_size]
+        pools = (await self._opened()).pools
+        if vocab_size not in pools:
+            pools[vocab_size] = EnginePool(self._policy, vocab_size=vocab_size)
+        return pools[vocab_size]
 
     async def generate(self, input_ids: Sequence[int], **options: object) -> dict[str, object]:
         """Call `/generate`, not as a stream, and return the response as it is.
@@ -94,26 +104,24 @@ class SGLangClient:
         `options` are fields of the request. Raises an SGLangClientError; a call that was refused
         for load or lost is tried again.
         """
-        again = retry_if_exception_type((SGLangThrottledError, SGLangConnectionError))
-        tries = AsyncRetrying(
-            retry=again,
-            stop=stop_after_attempt(self.max_retries + 1),
-            wait=wait_random(self.retry_delay / 2, self.retry_delay * 1.5),
-            reraise=True,
-        )
-        return await tries(self._generate, input_ids, options)
+        opened = await self._opened()
+        call = partial(self._generate, opened.connection, input_ids, options)
+        try:
+            return await self._retries.run(call, None)
+        except EngineError as error:
+            raise client_error(error) from error
 
     async def health(self) -> bool:
         """Whether the server responds that it is healthy."""
         try:
-            return (await (await self._connection()).get("/health")).status == OK
+            return (await (await self._opened()).connection.get("/health")).status == OK
         except EngineLostError:
             return False
 
     async def model_info(self) -> dict[str, object] | None:
         """Return what the server says about its model; None: it does not respond."""
         try:
-            response = await (await self._connection()).get("/model_info")
+            response = await (await self._opened()).connection.get("/model_info")
         except EngineLostError:
             return None
         return _object(response.body) if response.status == OK else None
@@ -131,9 +139,7 @@ class SGLangClient:
 
     async def close(self) -> None:
         """Close the connections of the running loop; the next call opens others."""
-        own = self._loops.pop(asyncio.get_running_loop(), None)
-        if own is not None:
-            await own.aclose()
+        await let_go([self])
 
     async def __aenter__(self) -> Self:
         return self
@@ -147,11 +153,15 @@ class SGLangClient:
         await self.close()
 
     async def _generate(
-        self, input_ids: Sequence[int], options: dict[str, object]
+        self,
+        connection: EngineConnection,
+        input_ids: Sequence[int],
+        options: Mapping[str, object],
+        attempt: int,
     ) -> dict[str, object]:
+        del attempt
         rid = uuid.uuid4().hex
         body = {**options, "input_ids": list(input_ids), "rid": rid, "stream": False}
-        connection = await self._connection()
         try:
             response = await connection.post(
                 "/generate",
@@ -159,55 +169,42 @@ class SGLangClient:
                 timeout_s=self._policy.timeout_seconds,
                 max_bytes=_MAX_RESPONSE_BYTES,
             )
-        except (EngineLostError, asyncio.CancelledError) as error:
+        except (EngineLostError, asyncio.CancelledError):
             # It may still be running.
             await asyncio.shield(_abort(connection, rid))
-            if isinstance(error, EngineLostError):
-                raise client_error(error) from error
             raise
         if response.status != OK:
-            failed = error_from_response(response.status, response.body)
-            raise client_error(failed) from failed
+            raise error_from_response(response.status, response.body)
         found = _object(response.body)
         if found is None:
-            raise SGLangDecodingError("the engine's response is not a JSON object")
+            raise InvalidAnswerError("the engine's response is not a JSON object")
         return found
 
-    async def _connection(self) -> EngineConnection:
-        return (await self._of_loop()).connection
+    async def _opened(self) -> _Open:
+        return await held(self, self._open)
 
-    async def _of_loop(self) -> _OfLoop:
-        loop = asyncio.get_running_loop()
-        own = self._loops.get(loop)
-        if own is None:
-            connection = EngineConnection(self.base_url, api_key_env=self._policy.api_key_env)
-            own = self._loops[loop] = _OfLoop(connection)
-            own.end_with_loop = self._closed_with(loop)
-            await anext(own.end_with_loop)
-        return own
-
-    async def _closed_with(self, loop: asyncio.AbstractEventLoop) -> AsyncGenerator[None, None]:
-        """Close the loop's connections when the loop closes its generators, as its last act."""
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[_Open]:
+        opened = _Open(EngineConnection(self.base_url, api_key_env=self._policy.api_key_env))
         try:
-            yield
+            yield opened
         finally:
-            own = self._loops.pop(loop, None)
-            if own is not None:
-                await own.aclose()
+            pools = opened.pools.values()
+            await asyncio.gather(opened.connection.aclose(), *(pool.aclose() for pool in pools))
 
 
-class _OfLoop:
+@dataclass(frozen=True, slots=True)
+class _Open:
     """What one event loop has open."""
 
-    def __init__(self, connection: EngineConnection) -> None:
-        self.connection = connection
-        self.pools: dict[int, EnginePool] = {}
-        self.end_with_loop: AsyncGenerator[None, None] | None = None
+    connection: EngineConnection
+    pools: dict[int, EnginePool] = field(default_factory=dict)
+    """By the size of the vocabulary."""
 
-    async def aclose(self) -> None:
-        await asyncio.gather(
-            self.connection.aclose(), *(pool.aclose() for pool in self.pools.values())
-        )
+
+def _is_tried_again(error: BaseException) -> bool:
+    again = (SGLangThrottledError, SGLangConnectionError)
+    return isinstance(error, EngineError) and isinstance(client_error(error), again)
 
 
 async def _abort(connection: EngineConnection, rid: str) -> None:

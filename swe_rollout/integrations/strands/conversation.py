@@ -24,7 +24,7 @@ from swe_rollout.agent.taken_turn import TurnBuilder
 from swe_rollout.agent.tools.base import Toolbox, ToolSpec
 from swe_rollout.agent.turn_reader import read_cut_turn, read_turn
 from swe_rollout.engine.base import TokenEngine
-from swe_rollout.engine.sglang.protocol import ContextOverflowError
+from swe_rollout.engine.errors import ContextOverflowError
 from swe_rollout.errors import UsageError
 from swe_rollout.integrations.strands.config import TurnSampling
 from swe_rollout.integrations.strands.exceptions import HistoryError

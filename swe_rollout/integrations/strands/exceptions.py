@@ -16,15 +16,23 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from swe_rollout.engine.sglang import protocol
+from swe_rollout.engine.errors import (
+    BadRequestError,
+    ContextOverflowError,
+    EngineLostError,
+    InvalidAnswerError,
+    OversizedResponseError,
+    UnauthorizedError,
+    UnavailableError,
+)
 from swe_rollout.errors import SweRolloutError, UnreachableError, UsageError
 
 _STATUS: Final = re.compile(r"HTTP (\d{3}): (.*)", re.DOTALL)
 _HTTP: Final = (
-    protocol.ContextOverflowError,
-    protocol.UnavailableError,
-    protocol.BadRequestError,
-    protocol.UnauthorizedError,
+    ContextOverflowError,
+    UnavailableError,
+    BadRequestError,
+    UnauthorizedError,
 )
 """Errors that have a status of HTTP, whoever found them."""
 
@@ -75,9 +83,9 @@ def client_error(error: SweRolloutError) -> SGLangClientError:
         body = found[2] if found else error.why
         return kind(str(error), status=int(found[1]) if found else usual, body=body)
     match error:
-        case protocol.InvalidAnswerError() | protocol.OversizedResponseError():
+        case InvalidAnswerError() | OversizedResponseError():
             return SGLangDecodingError(str(error))
-        case protocol.EngineLostError() | UnreachableError():
+        case EngineLostError() | UnreachableError():
             return SGLangConnectionError(str(error))
         case _:
             return SGLangClientError(str(error))
@@ -86,11 +94,11 @@ def client_error(error: SweRolloutError) -> SGLangClientError:
 def _kind(error: SweRolloutError) -> tuple[type[SGLangHTTPError], int]:
     """Return the class of an error that has a status, and the status where none was reported."""
     match error:
-        case protocol.ContextOverflowError():
+        case ContextOverflowError():
             return SGLangContextLengthError, 400
-        case protocol.UnavailableError():
+        case UnavailableError():
             return SGLangThrottledError, 503
-        case protocol.EngineLostError():
+        case EngineLostError():
             return SGLangHTTPError, 500
         case _:
             return SGLangHTTPError, 400

@@ -12,14 +12,14 @@ from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from swe_rollout.engine.base import TokenEngine
-from swe_rollout.errors import UsageError
+from swe_rollout.errors import UsageError, gather_all
+from swe_rollout.integrations.trainer_session import session_thread
 from swe_rollout.integrations.trl.columns import (
     RolloutColumns,
     columns,
     require_rollouts,
     sampling_of,
 )
-from swe_rollout.integrations.trl.session_thread import SessionThread, all_of
 from swe_rollout.integrations.trl.weights import SglangWeights
 from swe_rollout.launcher.job import RolloutJob
 from swe_rollout.spec.policy import Sampling
@@ -58,7 +58,7 @@ class Rollouts:
             )
         self._weights = weights
         self._sent: int | None = None
-        self._thread = SessionThread(job, engine=engine)
+        self._thread = session_thread(job, engine=engine)
 
     def __enter__(self) -> Self:
         return self
@@ -75,7 +75,7 @@ class Rollouts:
     @property
     def session(self) -> Session:
         """The open job; its coroutines are for `run`."""
-        return self._thread.session
+        return self._thread.value.session
 
     def run(self, work: Coroutine[object, object, T]) -> T:
         """Return the result of `work`, run on the session's event loop."""
@@ -83,7 +83,7 @@ class Rollouts:
 
     def rows(self) -> list[dict[str, str]]:
         """Return the rows of the trainer's dataset, one for each task: its id as `prompt`."""
-        return [{"prompt": each.instance_id} for each in self._thread.session.instances]
+        return [{"prompt": each.instance_id} for each in self._thread.value.session.instances]
 
     def __call__(self, prompts: Sequence[str], trainer: GRPOTrainer) -> RolloutColumns:
         """Play an episode for each prompt, which TRL has repeated for the group."""
@@ -105,11 +105,11 @@ class Rollouts:
         trainer.accelerator.wait_for_everyone()
         self._sent = trainer.state.global_step
 
-    async def _play(self, prompts: Sequence[str], sampling: Sampling) -> list[TrainingSample]:
-        return await all_of(self._sample(each, sampling) for each in prompts)
+    async def _play(self, prompts: Sequence[str], sampling: Sampling) -> Sequence[TrainingSample]:
+        return await gather_all(self._sample(each, sampling) for each in prompts)
 
     async def _sample(self, instance_id: str, sampling: Sampling) -> TrainingSample:
-        trajectory = await self._thread.trainer.run_sample(instance_id, sampling=sampling)
+        trajectory = await self._thread.value.run_sample(instance_id, sampling=sampling)
         branches = training_samples(trajectory)
         if len(branches) != 1:
             raise UsageError(

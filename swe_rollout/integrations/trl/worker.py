@@ -23,11 +23,11 @@ from itertools import cycle
 from typing import TYPE_CHECKING
 
 from swe_rollout.engine.base import TokenEngine
-from swe_rollout.errors import InternalError
-from swe_rollout.integrations.trainer_session import TrainerSession
+from swe_rollout.errors import InternalError, gather_all
+from swe_rollout.integrations.trainer_session import TrainerSession, session_thread
 from swe_rollout.integrations.trl.columns import rollout_samples, sampling_of
-from swe_rollout.integrations.trl.session_thread import SessionThread, all_of
 from swe_rollout.launcher.job import RolloutJob
+from swe_rollout.launcher.sync import LoopThread
 from swe_rollout.types.trajectory import Trajectory
 
 if TYPE_CHECKING:
@@ -54,14 +54,14 @@ class RolloutWorker:
         self._version = 0
         self._groups = 0
         self._alive_at = time.monotonic()
-        self._thread: SessionThread | None = None
+        self._thread: LoopThread[TrainerSession] | None = None
         self._producing: Future[None] | None = None
 
     def start(self) -> None:
         """Open the job and play its tasks, in rotation, until `stop`."""
-        self._thread = SessionThread(self._job, engine=self._engine)
+        self._thread = session_thread(self._job, engine=self._engine)
         self._alive_at = time.monotonic()
-        self._producing = self._thread.submit(self._produce(self._thread))
+        self._producing = self._thread.submit(self._produce(self._thread.value))
 
     def stop(self) -> None:
         """End running episodes, and close the session."""
@@ -84,28 +84,27 @@ class RolloutWorker:
                 fix="look at the log of the job; raise heartbeat_stale_after_s for long episodes",
             )
 
-    async def _produce(self, thread: SessionThread) -> None:
+    async def _produce(self, trainer: TrainerSession) -> None:
         """Keep as many groups in play as the job's parallelism has room for."""
-        session = thread.trainer
         at_once = -(-self._job.spec.parallelism // self._generations)
-        turns = cycle(instance.instance_id for instance in thread.session.instances)
-        await all_of(self._play_groups(turns, session) for _ in range(at_once))
+        turns = cycle(instance.instance_id for instance in trainer.session.instances)
+        await gather_all(self._play_groups(turns, trainer) for _ in range(at_once))
 
-    async def _play_groups(self, turns: Iterator[str], session: TrainerSession) -> None:
+    async def _play_groups(self, turns: Iterator[str], trainer: TrainerSession) -> None:
         while True:
             instance_id, version = next(turns), self._version
             played = [
-                session.run_sample(instance_id, sampling=self._sampling)
+                trainer.run_sample(instance_id, sampling=self._sampling)
                 for _ in range(self._generations)
             ]
-            trajectories = await all_of(map(self._noticed, played))
+            trajectories = await gather_all(map(self._noticed, played))
             group, self._groups = self._groups, self._groups + 1
             for row in rollout_samples(
                 trajectories, group, temperature=self._sampling.temperature, version=version
             ):
                 await self._put(row)
 
-    async def _noticed(self, episode: Coroutine[object, object, Trajectory]) -> Trajectory:
+    async def _noticed(self, episode: Coroutine[None, None, Trajectory]) -> Trajectory:
         trajectory = await episode
         self._alive_at = time.monotonic()
         return trajectory

@@ -15,8 +15,8 @@ from typing import Any
 import transformers
 
 from swe_rollout.integrations import slime
-from swe_rollout.integrations.held import held
 from swe_rollout.integrations.slime_session import job_of, open_slime, router_of
+from swe_rollout.launcher.sync import held
 from unit.integrations.rollouts import SUBMIT, Policy, bash, hashed_model, write_job
 
 assert transformers.__version__

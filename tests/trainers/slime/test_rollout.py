@@ -19,8 +19,8 @@ from pathlib import Path  # noqa: E402
 from slime.utils.types import Sample  # noqa: E402
 
 from swe_rollout.integrations import slime, slime_async  # noqa: E402
-from swe_rollout.integrations.held import held, let_go  # noqa: E402
 from swe_rollout.integrations.slime_session import job_of, open_slime, router_of  # noqa: E402
+from swe_rollout.launcher.sync import held, let_go  # noqa: E402
 from swe_rollout.testing.ratio import check_ratio, forced  # noqa: E402
 from swe_rollout.training.sample_bounds import FailureRateError  # noqa: E402
 from trainers.tiny_model import TorchModel, save_model  # noqa: E402

@@ -21,7 +21,13 @@ from strands.types.exceptions import (
 )
 
 import swe_rollout.integrations.strands as ours
-from swe_rollout.engine.sglang import protocol
+from swe_rollout.engine.errors import (
+    CallLoss,
+    ContextOverflowError,
+    EngineLostError,
+    InvalidAnswerError,
+    UnavailableError,
+)
 from swe_rollout.errors import UsageError
 from swe_rollout.integrations.strands import (
     HistoryError,
@@ -259,7 +265,7 @@ async def test_structured_output_is_asked_for_by_a_message_where_it_lacks() -> N
 
 async def test_a_full_context_is_strands_overflow() -> None:
     """S4."""
-    scene = Scene([protocol.ContextOverflowError("too long", why="HTTP 400: too long")])
+    scene = Scene([ContextOverflowError("too long", why="HTTP 400: too long")])
     with pytest.raises(ContextWindowOverflowException) as raised:
         await scene.run()
     assert isinstance(raised.value.__cause__, SGLangHTTPError)
@@ -281,7 +287,7 @@ async def test_a_limit_of_the_context_is_checked_before_the_call() -> None:
 async def test_shorter_results_may_be_tried_after_an_overflow() -> None:
     """A conversation manager shortens results that did not fit; the log has only what was sent."""
     scene = Scene(
-        [bash("cat"), protocol.ContextOverflowError("full"), "Done."],
+        [bash("cat"), ContextOverflowError("full"), "Done."],
         manager=SlidingWindowConversationManager(),
     )
     scene.shell.answer = "x" * 20_000
@@ -295,7 +301,7 @@ async def test_shorter_results_may_be_tried_after_an_overflow() -> None:
 
 async def test_a_throttled_call_is_tried_again_with_the_same_tokens() -> None:
     """S2, S4: nothing is appended twice."""
-    full = protocol.UnavailableError("full", why="HTTP 503: queue full")
+    full = UnavailableError("full", why="HTTP 503: queue full")
     retry = ModelRetryStrategy(max_attempts=3, initial_delay=0, max_delay=0)
     scene = Scene([full, bash("ls"), full, full, "Done."], retry=retry)
     await scene.run()
@@ -307,7 +313,7 @@ async def test_a_throttled_call_is_tried_again_with_the_same_tokens() -> None:
 
 
 async def test_a_throttled_call_that_stays_so_is_strands_own_error() -> None:
-    full = protocol.UnavailableError("full", why="HTTP 429: slow down")
+    full = UnavailableError("full", why="HTTP 429: slow down")
     retry = ModelRetryStrategy(max_attempts=1)
     scene = Scene([full], retry=retry)
     with pytest.raises(ModelThrottledException) as raised:
@@ -317,7 +323,7 @@ async def test_a_throttled_call_that_stays_so_is_strands_own_error() -> None:
 
 
 async def test_a_turn_that_was_half_sampled_is_not_lost() -> None:
-    lost = protocol.EngineLostError("gone", loss=protocol.CallLoss.DROPPED)
+    lost = EngineLostError("gone", loss=CallLoss.DROPPED)
     text = bash("ls")
     scene = Scene([Part(text[:30], FinishReason.ABORT), lost, text[30:], "Done."])
     with pytest.raises(SGLangConnectionError):
@@ -331,7 +337,7 @@ async def test_a_turn_that_was_half_sampled_is_not_lost() -> None:
 
 
 async def test_other_errors_of_the_engine_have_the_names_of_clients() -> None:
-    scene = Scene([protocol.InvalidAnswerError("nonsense")])
+    scene = Scene([InvalidAnswerError("nonsense")])
     with pytest.raises(SGLangClientError, match="nonsense"):
         await scene.run()
 

@@ -29,6 +29,7 @@ from swe_rollout.integrations.strands import (
     SglangModel,
     get_tokenizer,
 )
+from swe_rollout.launcher import sync
 from swe_rollout.tokens.log import SegmentKind
 from trainers.strands.agents import Shell
 from trainers.strands.servers import serving
@@ -253,4 +254,4 @@ async def test_a_server_can_be_used_from_one_loop_after_the_other(url: str) -> N
     text = renderer.decode(model.token_ids)
     assert "Hi<|im_end|>" in text
     assert "And now?<|im_end|>" in text
-    assert not client._loops
+    assert not sync._HELD

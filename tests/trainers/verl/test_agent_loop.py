@@ -18,8 +18,8 @@ with warnings.catch_warnings():
 
 from pathlib import Path
 
-from swe_rollout.integrations.held import let_go
 from swe_rollout.integrations.verl import RolloutFailedError
+from swe_rollout.launcher.sync import let_go
 from swe_rollout.testing.ratio import RatioRow, check_ratio, forced
 from swe_rollout.training.sample_bounds import FailureRateError
 from trainers.tiny_model import TorchModel, save_model

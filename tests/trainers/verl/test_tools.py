@@ -22,7 +22,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from swe_rollout.errors import UsageError
-from swe_rollout.integrations.held import let_go
+from swe_rollout.launcher.sync import let_go
 from unit.integrations.rollouts import sandboxes, write_job
 from waits import until
 

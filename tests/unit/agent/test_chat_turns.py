@@ -27,7 +27,7 @@ from swe_rollout.engine.chat.base import (
     ToolResults,
     UserMessage,
 )
-from swe_rollout.engine.sglang.protocol import ContextOverflowError
+from swe_rollout.engine.errors import ContextOverflowError
 from swe_rollout.errors import EngineError, InternalError
 from swe_rollout.spec.limits import CutTurns, Limits
 from swe_rollout.spec.policy import Sampling

@@ -12,8 +12,8 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from swe_rollout.integrations import slime
-from swe_rollout.integrations.held import held, let_go
 from swe_rollout.integrations.slime_session import SlimeSession, job_of, open_slime, router_of
+from swe_rollout.launcher.sync import held, let_go
 from swe_rollout.testing.ratio import RatioRow
 from unit.integrations.rollouts import InMemorySandboxes, Policy, sandboxes
 from unit.integrations.slime_fields import Sample, arguments

@@ -16,7 +16,7 @@ from aiohttp import web
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.engine.scripted.server import ServerOptions, experts_of, make_app
 from swe_rollout.integrations import slime
-from swe_rollout.integrations.held import let_go
+from swe_rollout.launcher.sync import let_go
 from swe_rollout.testing.tiny import tokenizer_path
 from swe_rollout.tokens.replay import ExpertShape
 from swe_rollout.types.turn import FinishReason, Generation, WeightSpan

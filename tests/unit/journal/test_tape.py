@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from swe_rollout.agent.tools.marks import ACTING
-from swe_rollout.engine.sglang.protocol import ContextOverflowError
+from swe_rollout.engine.errors import ContextOverflowError
 from swe_rollout.errors import SandboxError
 from swe_rollout.journal import tape as tape_module
 from swe_rollout.journal.entries import Answer, Cancelled, Entry, FileRead

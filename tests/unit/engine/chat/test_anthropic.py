@@ -9,7 +9,7 @@ import pytest
 
 from swe_rollout.engine.chat.anthropic import decode_response, encode_request
 from swe_rollout.engine.chat.base import AssistantMessage, ChatCall, ChatUsage, UserMessage
-from swe_rollout.engine.sglang.protocol import InvalidAnswerError
+from swe_rollout.engine.errors import InvalidAnswerError
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.types.turn import FinishReason
 from unit.engine.chat.chat_parts import ANTHROPIC_BODY, BASH, request

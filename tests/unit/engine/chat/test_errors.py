@@ -8,8 +8,9 @@ from email.utils import format_datetime
 
 import pytest
 
-from swe_rollout.engine.chat.errors import error_from_response, is_retryable, parse_retry_after
-from swe_rollout.engine.sglang.protocol import (
+from swe_rollout.engine.chat.errors import error_from_response
+from swe_rollout.engine.chat.http import SENT_AGAIN
+from swe_rollout.engine.errors import (
     BadRequestError,
     CallLoss,
     ContextOverflowError,
@@ -18,6 +19,8 @@ from swe_rollout.engine.sglang.protocol import (
     OversizedResponseError,
     UnauthorizedError,
     UnavailableError,
+    is_retryable,
+    parse_retry_after,
 )
 from swe_rollout.errors import EngineError
 
@@ -66,7 +69,7 @@ def test_a_status_has_an_error_of_its_own(
 ) -> None:
     error = error_from_response(status, body)
     assert type(error) is kind
-    assert is_retryable(error) is again
+    assert is_retryable(error, SENT_AGAIN) is again
     assert f"HTTP {status}" in error.why
     assert error.fix
 
@@ -88,7 +91,7 @@ def test_words_decide_no_retry_we13(words: str) -> None:
     ],
 )
 def test_lost_calls_are_sent_again_and_others_not(error: Exception, *, again: bool) -> None:
-    assert is_retryable(error) is again
+    assert is_retryable(error, SENT_AGAIN) is again
 
 
 @pytest.mark.parametrize(

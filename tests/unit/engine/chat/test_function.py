@@ -15,7 +15,7 @@ from swe_rollout.engine.chat.base import (
 )
 from swe_rollout.engine.chat.function import CHAT_ENGINES, FunctionEngine, chat_engine
 from swe_rollout.engine.chat.openai import openai_messages, openai_tools
-from swe_rollout.engine.sglang.protocol import InvalidAnswerError
+from swe_rollout.engine.errors import InvalidAnswerError
 from swe_rollout.errors import EngineError
 from swe_rollout.extension import ExtensionError
 from swe_rollout.testing.extensions.chat_engines import ChatEngineContract

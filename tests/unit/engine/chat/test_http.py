@@ -13,7 +13,7 @@ from aiohttp import web
 
 from swe_rollout.engine.chat.base import ChatEngine
 from swe_rollout.engine.chat.http import HttpChatEngine, anthropic_format, openai_format
-from swe_rollout.engine.sglang.protocol import (
+from swe_rollout.engine.errors import (
     BadRequestError,
     ContextOverflowError,
     EngineLostError,

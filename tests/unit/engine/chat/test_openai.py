@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from swe_rollout.engine.chat.base import ChatCall, ChatUsage
 from swe_rollout.engine.chat.openai import decode_response, encode_request
-from swe_rollout.engine.sglang.protocol import InvalidAnswerError, UnavailableError
+from swe_rollout.engine.errors import InvalidAnswerError, UnavailableError
 from swe_rollout.errors import EngineError
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.types.turn import FinishReason

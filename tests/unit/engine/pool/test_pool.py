@@ -13,10 +13,10 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from swe_rollout.engine.base import TokenEngine
+from swe_rollout.engine.errors import EngineLostError, UnavailableError
 from swe_rollout.engine.pool.pool import EnginePool
 from swe_rollout.engine.pool.replica import ReplicaState
 from swe_rollout.engine.scripted.server import ServerOptions, make_app
-from swe_rollout.engine.sglang.protocol import EngineLostError, UnavailableError
 from swe_rollout.errors import InternalError, UnreachableError
 from swe_rollout.spec.policy import SglangPolicy
 from swe_rollout.types.deadline import Deadline

@@ -15,9 +15,9 @@ from swe_rollout.agent.parsers import parser_for
 from swe_rollout.agent.parsers.base import Reasoning, SampledText
 from swe_rollout.agent.tools import toolbox
 from swe_rollout.engine.base import GenerateRequest, TokenEngine
+from swe_rollout.engine.errors import BadRequestError, ContextOverflowError
 from swe_rollout.engine.scripted.engine import ScriptedEngine
 from swe_rollout.engine.scripted.scenarios import CHUNK_BYTES, SCENARIOS, scenario
-from swe_rollout.engine.sglang.protocol import BadRequestError, ContextOverflowError
 from swe_rollout.errors import PrerequisiteError, TaskError, UsageError
 from swe_rollout.spec.policy import Sampling, ScriptedPolicy
 from swe_rollout.spec.tool_format import TextFormat, ToolFormat

@@ -15,6 +15,7 @@ from tokenizers import Tokenizer
 
 from checkout import SHARED
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
+from swe_rollout.engine.errors import BadRequestError, ContextOverflowError, EngineLostError
 from swe_rollout.engine.scripted.engine import ScriptedEngine
 from swe_rollout.engine.scripted.server import serve
 from swe_rollout.engine.sglang import protocol
@@ -128,7 +129,7 @@ async def test_an_invalid_request_is_rejected_with_its_problem(sent: object, pro
         answer = await post(url, "/generate", sent, key=protocol.routing_key(request().episode))
     assert answer.status_code == 400
     error = protocol.error_from_response(answer.status_code, answer.content)
-    assert isinstance(error, protocol.BadRequestError)
+    assert isinstance(error, BadRequestError)
     assert problem in error.why
 
 
@@ -148,7 +149,7 @@ async def test_a_prompt_beyond_the_context_is_rejected_in_the_servers_words() ->
     async with served(engine) as url:
         answer = await post(url, "/generate", body(), key="job/x/0")
     error = protocol.error_from_response(answer.status_code, answer.content)
-    assert isinstance(error, protocol.ContextOverflowError)
+    assert isinstance(error, ContextOverflowError)
 
 
 class Waiting(TokenEngine):
@@ -204,7 +205,7 @@ class Failing(Waiting):
 
 async def test_an_internal_failure_is_a_lost_call_for_the_client() -> None:
     async with client_of(Failing()) as client:
-        with pytest.raises(protocol.EngineLostError, match="went wrong"):
+        with pytest.raises(EngineLostError, match="went wrong"):
             await client.generate(request())
 
 

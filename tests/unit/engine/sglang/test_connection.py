@@ -12,13 +12,13 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from swe_rollout.engine.sglang.connection import EngineConnection
-from swe_rollout.engine.sglang.protocol import (
+from swe_rollout.engine.errors import (
     MAX_BODY_BYTES,
     CallLoss,
     EngineLostError,
     OversizedResponseError,
 )
+from swe_rollout.engine.sglang.connection import EngineConnection
 from swe_rollout.errors import PrerequisiteError, UsageError
 from swe_rollout.spec.addresses import is_worker
 from swe_rollout.text.redaction import MARK

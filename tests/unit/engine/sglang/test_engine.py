@@ -12,8 +12,7 @@ import pytest
 from aiohttp import web
 
 from swe_rollout.engine.base import GenerateRequest, TokenEngine
-from swe_rollout.engine.sglang.engine import SglangEngine
-from swe_rollout.engine.sglang.protocol import (
+from swe_rollout.engine.errors import (
     BadRequestError,
     CallLoss,
     ContextOverflowError,
@@ -22,6 +21,7 @@ from swe_rollout.engine.sglang.protocol import (
     UnauthorizedError,
     UnavailableError,
 )
+from swe_rollout.engine.sglang.engine import SglangEngine
 from swe_rollout.errors import EngineError, InternalError, PrerequisiteError, UnreachableError
 from swe_rollout.spec.policy import Sampling, SglangPolicy
 from swe_rollout.tokens.log import InputIds

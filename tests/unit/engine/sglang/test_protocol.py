@@ -12,6 +12,15 @@ import pytest
 
 from checkout import SHARED
 from swe_rollout.engine.base import GenerateRequest
+from swe_rollout.engine.errors import (
+    MAX_BODY_BYTES,
+    BadRequestError,
+    ContextOverflowError,
+    EngineLostError,
+    InvalidAnswerError,
+    UnauthorizedError,
+    UnavailableError,
+)
 from swe_rollout.engine.sglang import protocol, responses
 from swe_rollout.engine.sglang.responses import decode_response
 from swe_rollout.errors import EngineError
@@ -140,7 +149,7 @@ def test_a_call_aborted_in_the_queue_has_neither_prompt_tokens_nor_tokens() -> N
     ],
 )
 def test_a_response_that_cannot_be_trained_on_is_an_error(meta: Meta, problem: str) -> None:
-    with pytest.raises(protocol.InvalidAnswerError, match=problem) as caught:
+    with pytest.raises(InvalidAnswerError, match=problem) as caught:
         decode(meta)
     assert caught.value.retryable
 
@@ -189,7 +198,7 @@ def spans(*bounds: tuple[int, int]) -> list[object]:
     ],
 )
 def test_a_response_to_something_else_than_was_asked_is_an_error(meta: Meta, problem: str) -> None:
-    with pytest.raises(protocol.InvalidAnswerError, match=problem):
+    with pytest.raises(InvalidAnswerError, match=problem):
         decode(meta)
 
 
@@ -204,7 +213,7 @@ def test_more_cached_tokens_than_there_are_is_an_error(cached: int) -> None:
     body = answer(STOPPED).replace(
         b'"prompt_tokens": 3', b'"prompt_tokens": 3, "cached_tokens": %d' % cached
     )
-    with pytest.raises(protocol.InvalidAnswerError, match="cached"):
+    with pytest.raises(InvalidAnswerError, match="cached"):
         decode_response(body, REQUEST, vocab_size=10)
 
 
@@ -227,7 +236,7 @@ def test_more_cached_tokens_than_there_are_is_an_error(cached: int) -> None:
 def test_types_are_exact_and_depth_is_bounded(there: bytes, instead: bytes) -> None:
     body = answer(STOPPED)
     assert there in body
-    with pytest.raises(protocol.InvalidAnswerError, match="not a /generate response"):
+    with pytest.raises(InvalidAnswerError, match="not a /generate response"):
         decode_response(body.replace(there, instead), REQUEST, vocab_size=10)
 
 
@@ -259,7 +268,7 @@ def test_a_list_that_is_longer_than_asked_is_never_decoded(
     body = answer(STOPPED).replace(b'"completion_tokens"', listed + b', "completion_tokens"')
     wanted = replace(REQUEST, replay=ReplayRequest(sampling_mask=True, prompt_logprobs_from=2))
     body = body if field != "output_token_logprobs" else _moved_last(body, listed)
-    with pytest.raises(protocol.InvalidAnswerError):
+    with pytest.raises(InvalidAnswerError):
         decode_response(body, wanted, vocab_size=10)
     assert all(length < MANY for length in lengths[1:])
 
@@ -272,7 +281,7 @@ def _moved_last(body: bytes, listed: bytes) -> bytes:
 @pytest.mark.threat(point=16)
 def test_an_error_body_of_any_depth_is_read() -> None:
     error = protocol.error_from_response(500, b"[" * 500_000)
-    assert type(error) is protocol.EngineLostError
+    assert type(error) is EngineLostError
     assert len(str(error)) < 1000
 
 
@@ -280,12 +289,12 @@ def test_an_error_body_of_any_depth_is_read() -> None:
 def test_the_bound_of_a_response_grows_with_what_was_asked() -> None:
     wide = replace(REQUEST, max_new_tokens=70, replay=ReplayRequest(sampling_mask=True))
     narrow = protocol.max_response_bytes(REQUEST)
-    assert protocol.MAX_BODY_BYTES < narrow < protocol.max_response_bytes(wide)
+    assert MAX_BODY_BYTES < narrow < protocol.max_response_bytes(wide)
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"text": "x"}', b"<html>", b"\xff\xfe", b"null"])
 def test_a_body_that_is_no_response_is_an_error(body: bytes) -> None:
-    with pytest.raises(protocol.InvalidAnswerError):
+    with pytest.raises(InvalidAnswerError):
         decode_response(body, REQUEST, vocab_size=10)
 
 
@@ -295,26 +304,26 @@ def test_a_body_that_is_no_response_is_an_error(body: bytes) -> None:
         (
             400,
             b'{"error": "unknown field `max_tokens`, expected one of"}',
-            protocol.BadRequestError,
+            BadRequestError,
         ),
-        (400, b'{"error": {"message": "input_ids cannot be empty."}}', protocol.BadRequestError),
-        (400, b'{"object": "error", "message": "1 validation error"}', protocol.BadRequestError),
-        (400, b"Failed to parse the request body as JSON", protocol.BadRequestError),
-        (401, b'{"error": "Unauthorized"}', protocol.UnauthorizedError),
-        (404, b'{"detail": "Not Found"}', protocol.BadRequestError),
-        (405, b'{"detail": "Method Not Allowed"}', protocol.BadRequestError),
-        (429, b"", protocol.UnavailableError),
+        (400, b'{"error": {"message": "input_ids cannot be empty."}}', BadRequestError),
+        (400, b'{"object": "error", "message": "1 validation error"}', BadRequestError),
+        (400, b"Failed to parse the request body as JSON", BadRequestError),
+        (401, b'{"error": "Unauthorized"}', UnauthorizedError),
+        (404, b'{"detail": "Not Found"}', BadRequestError),
+        (405, b'{"detail": "Method Not Allowed"}', BadRequestError),
+        (429, b"", UnavailableError),
         (
             503,
             b'{"object": "error", "message": "The request queue is full.", "code": 503}',
-            protocol.UnavailableError,
+            UnavailableError,
         ),
         (
             500,
             b'{"error": {"type": "Internal Server Error", "message": "x"}}',
-            protocol.EngineLostError,
+            EngineLostError,
         ),
-        (502, b"<html>Bad Gateway</html>", protocol.EngineLostError),
+        (502, b"<html>Bad Gateway</html>", EngineLostError),
     ],
 )
 def test_each_shape_of_error_body_has_its_type(
@@ -323,7 +332,7 @@ def test_each_shape_of_error_body_has_its_type(
     error = protocol.error_from_response(status, body)
     assert type(error) is kind
     assert error.why.startswith(f"HTTP {status}")
-    may_help = kind in {protocol.UnavailableError, protocol.EngineLostError}
+    may_help = kind in {UnavailableError, EngineLostError}
     assert error.retryable is may_help
 
 
@@ -337,7 +346,7 @@ def test_each_shape_of_error_body_has_its_type(
 )
 def test_each_wording_of_a_full_context_has_one_type(message: str) -> None:
     error = protocol.error_from_response(400, json.dumps({"error": {"message": message}}).encode())
-    assert type(error) is protocol.ContextOverflowError
+    assert type(error) is ContextOverflowError
     assert not error.retryable
 
 
@@ -346,18 +355,18 @@ REFUSED = b'{"error":{"message":"longer than the model\'s context length","code"
 
 @pytest.mark.parametrize("body", [b"data: " + REFUSED + b"\n\ndata: [DONE]\n\n", REFUSED])
 def test_an_error_inside_a_200_has_the_type_of_its_code(body: bytes) -> None:
-    with pytest.raises(protocol.ContextOverflowError):
+    with pytest.raises(ContextOverflowError):
         decode_response(body, REQUEST, vocab_size=10)
 
 
 def test_an_abort_with_a_status_is_the_error_it_names() -> None:
     finish = {"type": "abort", "status_code": 503, "message": "The request queue is full."}
-    with pytest.raises(protocol.UnavailableError, match="accepts no more work"):
+    with pytest.raises(UnavailableError, match="accepts no more work"):
         decode(Meta(finish, [], 0))
 
 
 def test_a_stream_that_was_not_requested_is_an_error() -> None:
-    with pytest.raises(protocol.InvalidAnswerError, match="stream"):
+    with pytest.raises(InvalidAnswerError, match="stream"):
         decode_response(b'data: {"text": ""}\n\n', REQUEST, vocab_size=10)
 
 
@@ -370,7 +379,7 @@ def test_a_long_error_message_is_truncated() -> None:
 )
 def test_retry_after_counts_seconds(value: str | None, seconds: float | None) -> None:
     error = protocol.error_from_response(503, b"", retry_after=value)
-    assert isinstance(error, protocol.UnavailableError)
+    assert isinstance(error, UnavailableError)
     assert error.retry_after_s == seconds
 
 
@@ -443,19 +452,19 @@ def test_the_recorded_update_in_mid_generation_has_two_spans() -> None:
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("30_err_too_long", protocol.ContextOverflowError),
-        ("31_err_exact_ctx", protocol.ContextOverflowError),
-        ("31c_input_plus_max_new_over", protocol.ContextOverflowError),
-        ("32_err_empty_ids", protocol.BadRequestError),
-        ("35_err_unknown_sampling", protocol.BadRequestError),
-        ("37_err_bad_type", protocol.BadRequestError),
-        ("39_err_bad_json", protocol.BadRequestError),
-        ("55_404", protocol.BadRequestError),
-        ("56_405", protocol.BadRequestError),
-        ("101_q_full", protocol.UnavailableError),
-        ("114_router_bad_json", protocol.BadRequestError),
-        ("120_router_worker_killed_midgen", protocol.EngineLostError),
-        ("150_no_api_key", protocol.UnauthorizedError),
+        ("30_err_too_long", ContextOverflowError),
+        ("31_err_exact_ctx", ContextOverflowError),
+        ("31c_input_plus_max_new_over", ContextOverflowError),
+        ("32_err_empty_ids", BadRequestError),
+        ("35_err_unknown_sampling", BadRequestError),
+        ("37_err_bad_type", BadRequestError),
+        ("39_err_bad_json", BadRequestError),
+        ("55_404", BadRequestError),
+        ("56_405", BadRequestError),
+        ("101_q_full", UnavailableError),
+        ("114_router_bad_json", BadRequestError),
+        ("120_router_worker_killed_midgen", EngineLostError),
+        ("150_no_api_key", UnauthorizedError),
     ],
 )
 def test_a_recorded_error_has_its_type(name: str, kind: type[EngineError]) -> None:
@@ -466,9 +475,9 @@ def test_a_recorded_error_has_its_type(name: str, kind: type[EngineError]) -> No
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("31d_stream_too_long", protocol.ContextOverflowError),
-        ("16_generate_nologprob", protocol.InvalidAnswerError),
-        ("51_stream", protocol.InvalidAnswerError),
+        ("31d_stream_too_long", ContextOverflowError),
+        ("16_generate_nologprob", InvalidAnswerError),
+        ("51_stream", InvalidAnswerError),
     ],
 )
 def test_a_recorded_200_that_is_no_response_has_its_type(

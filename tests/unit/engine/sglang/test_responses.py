@@ -13,6 +13,7 @@ import pytest
 
 from checkout import SHARED
 from swe_rollout.engine.base import GenerateRequest
+from swe_rollout.engine.errors import InvalidAnswerError
 from swe_rollout.engine.scripted.server import ServerOptions, experts_of, prompt_logprob
 from swe_rollout.engine.sglang import protocol
 from swe_rollout.engine.sglang.responses import decode_response
@@ -132,7 +133,7 @@ def test_a_call_that_was_aborted_in_the_queue_has_no_rows() -> None:
     ],
 )
 def test_rows_that_do_not_fit_are_an_error(returned: dict[str, object], problem: str) -> None:
-    with pytest.raises(protocol.InvalidAnswerError, match=problem):
+    with pytest.raises(InvalidAnswerError, match=problem):
         decode(ALL, GOOD | returned)
 
 
@@ -156,7 +157,7 @@ async def test_over_http_every_row_is_where_it_belongs() -> None:
 
 async def test_a_server_that_was_not_started_for_experts_is_an_error() -> None:
     async with served(Echo()) as url, pool_of(url) as pool:
-        with pytest.raises(protocol.InvalidAnswerError, match="no routed experts") as caught:
+        with pytest.raises(InvalidAnswerError, match="no routed experts") as caught:
             await pool.generate(request(*PROMPT, replay=ALL))
     assert "--enable-return-routed-experts" in caught.value.fix
 
@@ -184,5 +185,5 @@ def test_a_recorded_sampling_mask_is_read() -> None:
 
 
 def test_recorded_experts_of_a_server_without_them_are_an_error() -> None:
-    with pytest.raises(protocol.InvalidAnswerError, match="no routed experts"):
+    with pytest.raises(InvalidAnswerError, match="no routed experts"):
         recorded("24_routed_experts", ReplayRequest(experts=SHAPE))

@@ -14,6 +14,7 @@ import pytest
 
 from checkout import SHARED
 from swe_rollout.engine.base import GenerateRequest
+from swe_rollout.engine.errors import CallLoss, EngineLostError
 from swe_rollout.engine.pool.probe import Loads
 from swe_rollout.engine.sglang import protocol
 from swe_rollout.engine.sglang.responses import decode_response
@@ -125,8 +126,8 @@ def test_a_router_that_lost_its_worker_is_distinguished_from_a_server_that_faile
 ) -> None:
     (call,) = (each for each in CALLS if each.name == name)
     found = outcome(call)
-    assert isinstance(found, protocol.EngineLostError)
-    assert found.loss is protocol.CallLoss.UPSTREAM
+    assert isinstance(found, EngineLostError)
+    assert found.loss is CallLoss.UPSTREAM
 
 
 @pytest.mark.parametrize("name", ["79c_v1_loads", "103_loads"])

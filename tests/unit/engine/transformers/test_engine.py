@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from swe_rollout.engine.base import GenerateRequest
-from swe_rollout.engine.sglang.protocol import BadRequestError, ContextOverflowError
+from swe_rollout.engine.errors import BadRequestError, ContextOverflowError
 from swe_rollout.engine.transformers.engine import TransformersEngine
 from swe_rollout.engine.transformers.scheduler import PREFILL_TOKENS, log_softmax
 from swe_rollout.errors import EngineError, UnreachableError

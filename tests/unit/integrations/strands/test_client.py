@@ -23,6 +23,7 @@ from swe_rollout.integrations.strands.exceptions import (
     SGLangHTTPError,
     SGLangThrottledError,
 )
+from swe_rollout.launcher import sync
 
 
 class Server:
@@ -189,7 +190,7 @@ def test_each_event_loop_has_its_own_connections_and_closes_them() -> None:
         warnings.simplefilter("error")
         assert asyncio.run(use()) is not asyncio.run(use())
         gc.collect()
-    assert own._loops == {}
+    assert sync._HELD == {}
 
 
 def test_clients_are_shared_by_their_arguments() -> None:

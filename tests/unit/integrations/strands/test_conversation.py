@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swe_rollout.engine.sglang import protocol
+from swe_rollout.engine.errors import ContextOverflowError, UnavailableError
 from swe_rollout.errors import UsageError
 from swe_rollout.integrations.strands.config import TurnSampling
 from swe_rollout.integrations.strands.conversation import (
@@ -41,7 +41,7 @@ BASH = read_tools(
     ],
     (),
 )
-FULL = protocol.UnavailableError("full")
+FULL = UnavailableError("full")
 GOOD = ToolCall(CallStatus.OK, "…", "bash", {"command": "é"})
 BAD = ToolCall(CallStatus.INVALID_JSON, "{", "bash", problem="not run: no JSON")
 
@@ -100,7 +100,7 @@ async def test_a_turn_that_fails_before_a_token_leaves_no_trace(turns: int) -> N
     for index in range(turns):
         await talk.say(given_(user(f"Prompt {index}")))
     before = (talk.log.ids, talk.log.segments, talk.log.logprobs.tolist(), talk.log.request())
-    with pytest.raises(protocol.UnavailableError):
+    with pytest.raises(UnavailableError):
         await talk.say(given_(user("A long one")))
     assert talk.log.segments == before[1]
     with pytest.raises(asyncio.CancelledError):
@@ -116,7 +116,7 @@ async def test_a_turn_that_was_begun_goes_on_with_what_is_left_of_its_budget() -
     text = ls("a")
     engine = SayingEngine([Part(text[:30], FinishReason.ABORT), FULL, text[30:]])
     talk = Conversation(engine, renderer())
-    with pytest.raises(protocol.UnavailableError):
+    with pytest.raises(UnavailableError):
         await talk.say(given_(user("Hi")))
     with pytest.raises(HistoryError, match="changed"):
         await talk.say(given_(user("Something else")))
@@ -143,7 +143,7 @@ async def test_a_question_aside_leaves_the_tokens_as_they_are() -> None:
 
 async def test_a_full_context_is_found_before_anything_is_appended() -> None:
     talk = Conversation(SayingEngine([]), renderer(), Recording(prompt_logprobs=True))
-    with pytest.raises(protocol.ContextOverflowError):
+    with pytest.raises(ContextOverflowError):
         await talk.say(given_(user("x " * 4000), context=1000))
     assert talk.log.ids == []
 
@@ -174,7 +174,7 @@ async def test_every_request_begins_with_all_that_was_sent_and_sampled(
     for _ in kinds:
         try:
             turn = await talk.say(given_(new))
-        except protocol.UnavailableError:
+        except UnavailableError:
             new = NewMessages(new.results, (*new.texts, data.draw(texts)))
             continue
         results = {use: data.draw(texts) for use in turn.use_ids}

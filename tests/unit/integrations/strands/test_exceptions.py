@@ -2,6 +2,15 @@ from __future__ import annotations
 
 import pytest
 
+from swe_rollout.engine.errors import (
+    BadRequestError,
+    ContextOverflowError,
+    EngineLostError,
+    InvalidAnswerError,
+    OversizedResponseError,
+    UnauthorizedError,
+    UnavailableError,
+)
 from swe_rollout.engine.sglang import protocol
 from swe_rollout.errors import EngineError, SweRolloutError, UnreachableError
 from swe_rollout.integrations.strands.exceptions import (
@@ -18,13 +27,13 @@ from swe_rollout.integrations.strands.exceptions import (
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (protocol.ContextOverflowError("full"), SGLangContextLengthError),
-        (protocol.UnavailableError("full"), SGLangThrottledError),
-        (protocol.BadRequestError("bad"), SGLangHTTPError),
-        (protocol.UnauthorizedError("key"), SGLangHTTPError),
-        (protocol.InvalidAnswerError("no ids"), SGLangDecodingError),
-        (protocol.OversizedResponseError("too long"), SGLangDecodingError),
-        (protocol.EngineLostError("gone"), SGLangConnectionError),
+        (ContextOverflowError("full"), SGLangContextLengthError),
+        (UnavailableError("full"), SGLangThrottledError),
+        (BadRequestError("bad"), SGLangHTTPError),
+        (UnauthorizedError("key"), SGLangHTTPError),
+        (InvalidAnswerError("no ids"), SGLangDecodingError),
+        (OversizedResponseError("too long"), SGLangDecodingError),
+        (EngineLostError("gone"), SGLangConnectionError),
         (UnreachableError("gone"), SGLangConnectionError),
         (EngineError("odd"), SGLangClientError),
     ],
