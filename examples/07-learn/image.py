@@ -5,8 +5,8 @@ from __future__ import annotations
 from tasks import IMAGE, WORKDIR, prepare_image
 
 from rollout_dev.dev_cluster.checkout import Checkout
-from rollout_dev.dev_cluster.loading import load_images
-from rollout_dev.dev_cluster.progress import Progress
+from rollout_dev.dev_cluster.errors import Progress
+from rollout_dev.dev_cluster.kind import load_images
 from rollout_dev.images import recipe, release_pairs, rootfs
 
 if __name__ == "__main__":

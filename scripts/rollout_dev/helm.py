@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 
 from rollout_dev.dev_cluster import binaries
-from rollout_dev.dev_cluster.errors import ScriptError
-from rollout_dev.dev_cluster.progress import Progress
+from rollout_dev.dev_cluster.errors import Progress, ScriptError
 
 VERSION = "v4.3.1"
 HELM = binaries.Group(

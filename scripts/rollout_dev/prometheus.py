@@ -6,8 +6,7 @@ import argparse
 import sys
 
 from rollout_dev.dev_cluster.binaries import PROMETHEUS, ensure
-from rollout_dev.dev_cluster.errors import ScriptError
-from rollout_dev.dev_cluster.progress import Progress
+from rollout_dev.dev_cluster.errors import Progress, ScriptError
 
 
 def main() -> int:

@@ -28,8 +28,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from rollout_dev.dev_cluster.checkout import Checkout
-from rollout_dev.dev_cluster.errors import PREREQUISITE, ScriptError
-from rollout_dev.dev_cluster.progress import Progress
+from rollout_dev.dev_cluster.errors import PREREQUISITE, Progress, ScriptError
 from rollout_dev.images import recipe, rootfs
 from rollout_dev.images.recipe import Application, Python
 

@@ -16,8 +16,13 @@ from rollout_dev.conformance.attacks.attack import (
     DiffAttack,
     PatchAttack,
 )
-from rollout_dev.conformance.attacks.sites import Site, pod_site
-from rollout_dev.conformance.attacks.trials import diff_trial, patch_trial, script_trial
+from rollout_dev.conformance.attacks.trials import (
+    Site,
+    diff_trial,
+    patch_trial,
+    pod_site,
+    script_trial,
+)
 
 pytestmark = [*CLUSTER, pytest.mark.asyncio(loop_scope="module"), pytest.mark.threat(point=30)]
 

@@ -33,7 +33,7 @@ import urllib3
 from checkout import ROOT
 from cluster.second_checkout import copy_checkout, script_environment
 from rollout_dev.dev_cluster.checkout import Checkout
-from rollout_dev.dev_cluster.sigv4 import Account, request
+from rollout_dev.dev_cluster.s3 import Account, request
 
 pytestmark = [
     # The kubernetes client leaves the sockets of its exec calls to the garbage collector.

@@ -23,8 +23,7 @@ from cluster.needs import BUSYBOX, CLUSTER
 from cluster.site import RJ, kubectl, until, until_established
 from cluster.tenant import Account, account, tenant
 from pod_templates import ALLOWED, FORBIDDEN, Attempt
-from rollout_dev.access import REQUESTS, table
-from rollout_dev.access.__main__ import PAGE, with_table
+from rollout_dev.access import PAGE, REQUESTS, table, with_table
 from swe_rollout.cluster.objects import OwnerReference
 from swe_rollout.sandbox.base import Role, SandboxRequest
 from swe_rollout.sandbox.pods.pod_spec import RunIdentity, pod_manifest, with_template

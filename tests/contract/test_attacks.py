@@ -14,8 +14,13 @@ from rollout_dev.conformance.attacks.attack import (
     DiffAttack,
     PatchAttack,
 )
-from rollout_dev.conformance.attacks.sites import Site, local_site
-from rollout_dev.conformance.attacks.trials import diff_trial, patch_trial, script_trial
+from rollout_dev.conformance.attacks.trials import (
+    Site,
+    diff_trial,
+    local_site,
+    patch_trial,
+    script_trial,
+)
 from swe_rollout.sandbox.local import bubblewrap
 
 pytestmark = pytest.mark.skipif(

@@ -15,7 +15,7 @@ import pytest
 from rollout_dev.conformance.attacks.league.games import Game, play
 from rollout_dev.conformance.attacks.league.policies import load_policies
 from rollout_dev.conformance.attacks.league.systems import Ours
-from rollout_dev.conformance.attacks.sites import Site, local_site
+from rollout_dev.conformance.attacks.trials import Site, local_site
 from swe_rollout.grading import integrity, junit, proof, steering, twins, working_tree
 from swe_rollout.grading.grader import Grader
 from swe_rollout.grading.twins import Twin, TwinKind

@@ -19,11 +19,46 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
-from rollout_dev.bench.audit import ApiWrite, writes
+from rollout_dev.dev_cluster.api import Json, inner, text
 from rollout_dev.dev_cluster.checkout import Checkout
 from rollout_dev.dev_cluster.errors import PREREQUISITE, ScriptError
 from rollout_dev.report import Report, Row, parser
+
+
+@dataclass(frozen=True, slots=True)
+class ApiWrite:
+    """One request that creates, changes or deletes."""
+
+    verb: str
+    resource: str
+    """With its subresource, such as `pods/status`."""
+    namespace: str
+    user: str
+
+    @classmethod
+    def of(cls, entry: Json) -> ApiWrite:
+        """Read an entry of the log."""
+        target = inner(entry, "objectRef")
+        parts = (text(inner(target, "resource")), text(inner(target, "subresource")))
+        return cls(
+            text(inner(entry, "verb")),
+            "/".join(filter(None, parts)),
+            text(inner(target, "namespace")),
+            text(inner(entry, "user", "username")),
+        )
+
+
+def writes(log: Path, *, since: int) -> Iterator[ApiWrite]:
+    """Yield the writes that were logged after the first `since` bytes."""
+    with log.open("rb") as file:
+        file.seek(since)
+        for line in file:
+            entry: Json = json.loads(line)
+            if inner(entry, "stage") == "ResponseComplete":
+                yield ApiWrite.of(entry)
+
 
 NAME = "api_writes"
 LIMIT = 3.0

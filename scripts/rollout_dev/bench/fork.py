@@ -26,13 +26,12 @@ from typing import Final
 
 from tokenizers import Tokenizer
 
-from rollout_dev.bench.large_image import LARGE_IMAGE, make_large_image, write_large_tree
+from rollout_dev.bench.common import LARGE_IMAGE, make_large_image, write_large_tree
 from rollout_dev.bench.sandbox_start import until_warm
 from rollout_dev.dev_cluster.checkout import Checkout
-from rollout_dev.dev_cluster.loading import load_images
-from rollout_dev.dev_cluster.progress import Progress
-from rollout_dev.exec_clients.base import run_or_leave
-from rollout_dev.exec_clients.site import open_site
+from rollout_dev.dev_cluster.errors import Progress
+from rollout_dev.dev_cluster.kind import load_images
+from rollout_dev.exec_clients.base import open_site, run_or_leave
 from rollout_dev.images import recipe, rootfs
 from rollout_dev.images.archive import ImageConfig, layer_from_trees, write_archive
 from rollout_dev.report import Report, Row, parser, silence_logs

@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from rollout_dev.exec_clients import ours
-from rollout_dev.exec_clients.base import leave, run_or_leave
-from rollout_dev.exec_clients.site import Site, open_site
+from rollout_dev.exec_clients.base import Site, leave, open_site, run_or_leave
 from rollout_dev.report import Report, Row, parser, silence_logs
 from swe_rollout.cluster.objects import PODS, Json, Pod
 from swe_rollout.cluster.watch import PodWatch

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from rollout_dev.bench.large_image import LARGE_IMAGE, make_large_image
+from rollout_dev.bench.common import LARGE_IMAGE, make_large_image
 from rollout_dev.report import Report, Row, parser, silence_logs
 from swe_rollout.sandbox.base import Role, SandboxRequest
 from swe_rollout.sandbox.local import bubblewrap

@@ -11,12 +11,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from rollout_dev.bench.loop_clients import Floor, Ours, Strands, TextFloor
-from rollout_dev.bench.loop_rounds import Batch, Entrant, Samples, play
-from rollout_dev.bench.loop_script import serving
+from rollout_dev.bench.loops import (
+    Batch,
+    Entrant,
+    Floor,
+    Ours,
+    Samples,
+    Strands,
+    TextFloor,
+    play,
+    serving,
+)
 from rollout_dev.bench.workload import Workload
-from rollout_dev.peers.environment import HOW, is_installed
-from rollout_dev.peers.loop_error import EpisodeDiedError
+from rollout_dev.peers.environment import HOW, EpisodeDiedError, is_installed
 from rollout_dev.report import Report, Row, parser
 
 OURS: Final = "swe-rollout"

@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Final
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
-from rollout_dev.bench.loop_clients import Ours
-from rollout_dev.bench.loop_rounds import Batch, Entrant, Samples, play
-from rollout_dev.bench.loop_script import serving
+from rollout_dev.bench.loops import Batch, Entrant, Ours, Samples, play, serving
 from rollout_dev.bench.workload import Workload
 from rollout_dev.report import Report, Row, parser
 from swe_rollout.observer import Observer, Observers

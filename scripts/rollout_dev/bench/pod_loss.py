@@ -20,13 +20,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
-from rollout_dev.bench.large_image import write_large_tree
+from rollout_dev.bench.common import Times, write_large_tree
 from rollout_dev.bench.sandbox_start import until_warm
-from rollout_dev.bench.times import Times
 from rollout_dev.conformance.chaos.processes import kill_pod
 from rollout_dev.exec_clients import ours
-from rollout_dev.exec_clients.base import leave, run_or_leave
-from rollout_dev.exec_clients.site import open_site
+from rollout_dev.exec_clients.base import leave, open_site, run_or_leave
 from rollout_dev.images.archive import ImageConfig, layer_from_trees, write_archive
 from rollout_dev.report import Report, parser, silence_logs
 from swe_rollout.errors import SandboxError

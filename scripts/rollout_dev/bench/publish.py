@@ -14,15 +14,210 @@ import argparse
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, TypedDict
 
-from rollout_dev.bench.headline import Published, Report, with_headline
-from rollout_dev.bench.labels import label
+_NAMES: Final = {
+    "flatness": "p50 at 1,000 turns to p50 at 50",
+    "client_cpu": "client CPU per command",
+    "rss": "memory",
+    "rss_per_session": "memory per session",
+    "open": "time to open the sessions",
+    "max": "slowest",
+    "cpu_share": "CPU, share of one core",
+    "failed": "failed commands",
+    "out_64_kib": "64 KiB of output",
+    "out_20_mb": "20 MB of output",
+    "in_5_mb": "5 MB of input",
+    "ours_to_kubectl_20mb": "ours to kubectl, 20 MB of output",
+    "ours_to_kubernetes_p50": "ours to kubernetes, p50",
+    "warm_to_cold": "warm claim to cold start",
+    "ours_to_bare_exec": "ours to bare create + wait + one exec",
+    "changed_to_made": "image changed to new pod",
+    "obedient_to_made": "image changed, process 1 ends on TERM, to new pod",
+}
+_UNITS: Final = {"ms": "ms", "s": "s", "mib": "MiB", "kib": "KiB"}
+_PREFIXES: Final = (
+    (re.compile(r"c(\d+)_per_s"), "turns per second", "at once"),
+    (re.compile(r"c(\d+)_client_cpu_ms"), "client CPU per turn, ms", "at once"),
+    (re.compile(r"turns_(\d+)_per_s"), "turns per second", "turns"),
+    (re.compile(r"turns_(\d+)_client_cpu_ms"), "client CPU per turn, ms", "turns"),
+    (re.compile(r"pods_(\d+)_per_s"), "commands per second", "pods"),
+)
+_SUFFIXES: Final = (
+    (re.compile(r"(.+)_c(\d+)"), "at once"),
+    (re.compile(r"(.+)_turns_(\d+)"), "turns"),
+    (re.compile(r"(.+)_(\d+)"), "turns"),
+)
+_WINDOW: Final = re.compile(r"(cpu_)?ms_turns_(\d+)_to_(\d+)")
+
+
+def label(key: str) -> str:
+    """Spell a key of a report: figure, scale, unit."""
+    if window := _WINDOW.fullmatch(key):
+        name = "client CPU per turn" if window[1] else "time of a turn"
+        return f"{name}, ms, turns {window[2]} to {window[3]}"
+    if key.startswith("trained_share_"):
+        return f"trained share, {key.removeprefix('trained_share_').replace('_', '.')} % noise"
+    for pattern, name, what in _PREFIXES:
+        if found := pattern.fullmatch(key):
+            return f"{name}, {_count(found[1], what)}"
+    key, scale = _without_scale(key)
+    key, unit = _without_unit(key)
+    name = _NAMES.get(key, key.replace("_", " "))
+    return ", ".join(part for part in (name, scale, unit) if part)
+
+
+def _without_scale(key: str) -> tuple[str, str]:
+    if key in _NAMES:
+        return key, ""
+    for pattern, what in _SUFFIXES:
+        if found := pattern.fullmatch(key):
+            return found[1], _count(found[2], what)
+    return key, ""
+
+
+def _without_unit(key: str) -> tuple[str, str]:
+    name, _, last = key.rpartition("_")
+    if key in _NAMES or not name:
+        return key, ""
+    return (name, _UNITS[last]) if last in _UNITS else (key, "")
+
+
+def _count(number: str, what: str) -> str:
+    return f"{int(number):,} {what.removesuffix('s') if number == '1' else what}"
+
+
+BEGIN: Final = "<!-- written by `scripts/bench publish` -->"
+END: Final = "<!-- end -->"
+OURS: Final = "swe-rollout"
+
+
+class Report(TypedDict):
+    """The object that a benchmark prints."""
+
+    name: str
+    rows: list[dict[str, float | str]]
+    ratios: dict[str, float]
+    ok: bool
+    notes: list[str]
+
+
+class Published(Report):
+    """A report, and what it was measured on."""
+
+    on: str
+    """The day, as YYYY-MM-DD."""
+    commit: str
+    machine: str
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure of a published report."""
+
+    subject: str
+    label: str
+    """As the page of all figures labels it."""
+    decimals: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of the table. `{}` in a text stands for its next figure."""
+
+    what: str
+    bench: str
+    ours: tuple[str, *tuple[Figure, ...]]
+    others: tuple[str, *tuple[Figure, ...]]
+
+
+LINES: Final = (
+    Line(
+        "`true` in a pod, p50",
+        "exec",
+        ("{} ms", Figure(OURS, "p50, ms", 1)),
+        (
+            "{} ms by a bare shell over an open stream, {} ms by the `kubernetes` client",
+            Figure("true by a bare shell over one stream", "p50, ms", 1),
+            Figure("kubernetes", "p50, ms"),
+        ),
+    ),
+    Line(
+        "commands a second, 64 pods",
+        "exec",
+        ("{}", Figure(OURS, "commands per second, 64 pods")),
+        ("{} by the `kubernetes` client", Figure("kubernetes", "commands per second, 64 pods")),
+    ),
+    Line(
+        "start of a sandbox to its first command, p50",
+        "sandbox_start",
+        (
+            "{} ms from a warm pod, {} ms cold",
+            Figure("swe-rollout, warm claim", "p50, ms"),
+            Figure(OURS, "p50, ms"),
+        ),
+        (
+            "{} ms by a bare pod and one exec",
+            Figure("bare create + wait + one exec", "p50, ms"),
+        ),
+    ),
+    Line(
+        "agent turns a second, 64 episodes",
+        "loop",
+        ("{}", Figure(OURS, "turns per second, 64 at once")),
+        ("{} with strands-sglang", Figure("strands-sglang", "turns per second, 64 at once")),
+    ),
+    Line(
+        "token bookkeeping of a turn, after 1,000 turns, p50",
+        "tokens",
+        ("{} ms", Figure(OURS, "p50, 1,000 turns, ms", 1)),
+        (
+            "{} ms with strands-sglang",
+            Figure("strands-sglang 0.4.3", "p50, 1,000 turns, ms", 1),
+        ),
+    ),
+)
+
+
+def with_headline(readme: str, published: Mapping[str, Published]) -> str:
+    """Replace the table between the marks. Raises ValueError where these are missing."""
+    table = "\n".join(
+        [
+            "| | swe-rollout | compared with |",
+            "|---|---:|---:|",
+            *(_line(line, published) for line in LINES),
+        ]
+    )
+    pattern = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
+    if not pattern.search(readme):
+        raise ValueError(f"README.md has no {BEGIN} … {END}")
+    return pattern.sub(lambda _: f"{BEGIN}\n{table}\n{END}", readme)
+
+
+def _line(line: Line, published: Mapping[str, Published]) -> str:
+    report = published[line.bench]
+    ours, others = (
+        text.format(*(f"{_value(report, each):,.{each.decimals}f}" for each in figures))
+        for text, *figures in (line.ours, line.others)
+    )
+    return f"| {line.what} | {ours} | {others} |"
+
+
+def _value(report: Published, figure: Figure) -> float:
+    for row in report["rows"]:
+        if row["subject"] == figure.subject:
+            for key, value in row.items():
+                if label(key) == figure.label:
+                    return float(value)
+    raise ValueError(f"{report['name']} has no {figure.label!r} of {figure.subject!r}")
+
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 HEAD: Final = """\

@@ -17,11 +17,9 @@ from typing import NoReturn
 
 from tenacity import AsyncRetrying, TryAgain, stop_after_delay, wait_fixed
 
-from rollout_dev.bench.times import Times
+from rollout_dev.bench.common import Times
 from rollout_dev.exec_clients import ours
-from rollout_dev.exec_clients.base import leave, run_or_leave
-from rollout_dev.exec_clients.site import Site, open_site
-from rollout_dev.exec_clients.streams import Stream
+from rollout_dev.exec_clients.base import Site, Stream, leave, open_site, run_or_leave
 from rollout_dev.report import Report, parser, silence_logs
 from swe_rollout.cluster.exec import ExecTarget
 from swe_rollout.cluster.objects import PODS

@@ -14,14 +14,14 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from rollout_dev.bench.loop_script import serving
+from rollout_dev.bench.loops import serving
 from rollout_dev.bench.workload import SYSTEM, TASK, SampledTurn, Workload
 from rollout_dev.peers.environment import HOW, is_installed
 from rollout_dev.report import Report, Row, parser
 from swe_rollout.integrations.strands.renderers import get_tokenizer
 
 if TYPE_CHECKING:  # strands may not be installed
-    from rollout_dev.peers.strands_agents import PlayedEpisode
+    from rollout_dev.peers.strands_loop import PlayedEpisode
 
 OURS: Final = "swe-rollout"
 THEIRS: Final = "strands-sglang 0.4.3"
@@ -44,16 +44,16 @@ def measure(turns: int) -> Report:
     if not is_installed("strands_sglang"):
         return Report("strands", (Row(OURS, skipped=HOW), Row(THEIRS, skipped=HOW)), ok=True)
     # They may not be installed.
-    from rollout_dev.peers import strands_agents  # noqa: PLC0415
+    from rollout_dev.peers import strands_loop  # noqa: PLC0415
 
     logging.getLogger("strands").setLevel(logging.CRITICAL)
     work = Workload()
     script = (*work.turns(turns), work.last())
     rows, ok = [], False
-    for subject, play in ((OURS, strands_agents.play_ours), (THEIRS, strands_agents.play_theirs)):
+    for subject, play in ((OURS, strands_loop.play_ours), (THEIRS, strands_loop.play_theirs)):
         sys.stderr.write(f"{subject}: {turns} turns\n")
         with serving(work, turns) as url:
-            scene = strands_agents.StrandsScene(
+            scene = strands_loop.StrandsScene(
                 get_tokenizer(work.path), url, SYSTEM, TASK, work.result
             )
             played = asyncio.run(play(scene))

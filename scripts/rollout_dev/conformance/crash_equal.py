@@ -35,7 +35,7 @@ import msgspec
 import zstandard
 
 from rollout_dev.conformance.chaos import killed_job
-from rollout_dev.conformance.equal_records import RESUMED, differences, seed_of, wrong_durations
+from rollout_dev.conformance.chaos.killed_job import RESUMED, differences, seed_of, wrong_durations
 from rollout_dev.counting import ASKED, write_job
 from rollout_dev.report import Report, Row, parser
 from rollout_dev.stepped_clock import INSTALL, LEAST_S, LIBRARY, MODULE, SteppedClock

@@ -14,8 +14,7 @@ from pathlib import Path
 
 from rollout_dev.parser_probes.probe_files import load_probes
 from rollout_dev.parser_probes.probes import ParserProbe, run_probe
-from rollout_dev.peers.parser_base import PeerParser, agrees
-from rollout_dev.peers.parsers import absent_peers, installed_peers
+from rollout_dev.peers.parsers import PeerParser, absent_peers, agrees, installed_peers
 from rollout_dev.report import Report, Row, parser
 from swe_rollout.errors import SweRolloutError
 from swe_rollout.types.turn import ToolCall

@@ -9,6 +9,7 @@ the run has been stopped. Exits with 1 where something grows for sure, or is lef
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import signal
@@ -17,19 +18,130 @@ import sys
 import tempfile
 import time
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Final
 
 import yaml
 
-from rollout_dev.counting import write_job
+from rollout_dev.counting import INSIDE, Leak, write_job
 from rollout_dev.report import Report, Row, parser
-from rollout_dev.soak import machine
-from rollout_dev.soak.engine import INSIDE, Leak
-from rollout_dev.soak.slopes import slope
+from swe_rollout.sandbox.local import cgroups
+from swe_rollout.sandbox.local.leftovers import sandboxes_folder
+
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+_RECORDS: Final = ("trajectory.json.zst",)
+
+
+def of_process(pid: int) -> dict[str, float]:
+    """Return memory, descriptors and threads of a process, and the processes below it."""
+    process = Path("/proc", str(pid))
+    resident = int((process / "statm").read_text().split()[1])
+    return {
+        "rss_kib": resident * _PAGE / 1024,
+        "descriptors": float(_entries(process / "fd")),
+        "threads": float(_entries(process / "task")),
+        "processes": float(len(descendants(pid))),
+    }
+
+
+def of_machine(pid: int, temporary: Path) -> dict[str, float]:
+    """Return mounts of the machine, and control groups and folders of a process.
+
+    `temporary` is where that puts its temporary files. What a process makes has its id in its name.
+    """
+    folders = sandboxes_folder().glob(f"{pid}-*")
+    return {
+        "mounts": float(len(Path("/proc/self/mountinfo").read_text().splitlines())),
+        "control_groups": float(sum(1 for _ in _groups(pid))),
+        "sandbox_folders": float(sum(map(_entries, folders))),
+        "temporary_files": float(_entries(temporary)),
+    }
+
+
+def of_store(folder: Path) -> tuple[int, float]:
+    """Return the episodes that are committed, and the objects beside their records."""
+    episodes = others = 0
+    for _, _, files in os.walk(folder):
+        records = sum(name in _RECORDS for name in files)
+        episodes += records
+        others += len(files) - records
+    return episodes, float(others)
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the processes below a process, however deep."""
+    children: dict[int, list[int]] = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError, ValueError, IndexError):
+            parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(process.name))
+    found = list(children.get(pid, ()))
+    for each in found:
+        found.extend(children.get(each, ()))
+    return found
+
+
+def _groups(pid: int) -> Iterable[Path]:
+    for parent in cgroups.find_parents():
+        with suppress(OSError):
+            yield from parent.path.glob(f"swe-rollout-{pid}-*")
+
+
+def _entries(folder: Path) -> int:
+    try:
+        return sum(1 for _ in folder.iterdir())
+    except OSError:
+        return 0
+
+
+BATCHES: Final = 10
+_T: Final = 5.041
+"""99.95 % of Student's distribution with `BATCHES` - 2 degrees of freedom."""
+WARM_UP: Final = 0.3
+"""Share of the samples in which caches fill; they are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slope:
+    """How fast something grows, per episode."""
+
+    value: float
+    error: float
+    """Half of the interval that holds the true slope with 99.9 % confidence."""
+    level: float
+    """The mean after the warm-up."""
+
+    def is_above(self, allowed: float) -> bool:
+        """Whether it grows faster, with confidence."""
+        return self.value - self.error > allowed
+
+
+def slope(episodes: Sequence[float], counts: Sequence[float]) -> Slope:
+    """Return the slope of counts over the episodes that were done when they were taken.
+
+    Raises ValueError for fewer than two samples in each batch, and where no episode was done.
+    """
+    first = int(len(episodes) * WARM_UP)
+    xs, ys = episodes[first:], counts[first:]
+    size = len(xs) // BATCHES
+    if size < 2:  # noqa: PLR2004
+        raise ValueError(f"{len(episodes)} samples are too few: run it for longer")
+    points = [
+        (fmean(xs[at : at + size]), fmean(ys[at : at + size]))
+        for at in range(len(xs) - BATCHES * size, len(xs), size)
+    ]
+    mean_x, mean_y = fmean(x for x, _ in points), fmean(y for _, y in points)
+    spread = sum((x - mean_x) ** 2 for x, _ in points)
+    if not spread:
+        raise ValueError("no episode was done: run it for longer")
+    value = sum((x - mean_x) * (y - mean_y) for x, y in points) / spread
+    rest = sum((y - mean_y - value * (x - mean_x)) ** 2 for x, y in points)
+    return Slope(value, _T * math.sqrt(rest / (BATCHES - 2) / spread), mean_y)
+
 
 _SCRIPTS: Final = Path(__file__).parents[2]
 _MOST_EPISODES: Final = 10_000
@@ -109,7 +221,7 @@ def soak(folder: Path, given: Namespace) -> Soak:
 
 def _left(pid: int, temporary: Path) -> dict[str, float]:
     """Return what an ended run has left of its own."""
-    counts = machine.of_machine(pid, temporary)
+    counts = of_machine(pid, temporary)
     return {name: count for name, count in counts.items() if name != "mounts" and count}
 
 
@@ -123,7 +235,7 @@ def _job(folder: Path, given: Namespace) -> Path:
     )
     document = yaml.safe_load(job.read_text())
     parameters = {"turns": given.turns, "leak": str(given.leak)}
-    use = {"use": "rollout_dev.soak.engine:Soaking", "with": parameters}
+    use = {"use": "rollout_dev.counting:Soaking", "with": parameters}
     document["spec"]["policy"] = {"engine": use}
     job.write_text(yaml.safe_dump(document))
     return job
@@ -134,11 +246,11 @@ def _watch(run: subprocess.Popen[bytes], folder: Path, found: Soak, given: Names
     store, inside = folder / "store", folder / "inside"
     while run.poll() is None and time.monotonic() < over_at:
         time.sleep(given.every)
-        episodes, others = machine.of_store(store)
+        episodes, others = of_store(store)
         if not episodes or not inside.exists():
             continue
         with suppress(OSError):  # it has just ended
-            seen = machine.of_process(run.pid) | machine.of_machine(run.pid, folder / "tmp")
+            seen = of_process(run.pid) | of_machine(run.pid, folder / "tmp")
             seen |= json.loads(inside.read_text())
             found.add(episodes, seen | {"store_objects": others})
         sys.stderr.write(f"\r{episodes} episodes ")

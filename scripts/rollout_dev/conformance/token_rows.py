@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from rollout_dev.peers.token_base import Keeper, UnknownFamilyError
+from rollout_dev.peers.tokens import Keeper, UnknownFamilyError
 from rollout_dev.report import Row
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.errors import SweRolloutError

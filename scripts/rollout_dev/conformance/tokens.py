@@ -17,8 +17,7 @@ from pathlib import Path
 
 from rollout_dev.conformance.token_rows import OURS, Model, rows_of
 from rollout_dev.families import FAMILIES, write
-from rollout_dev.peers.token_base import FLOOR
-from rollout_dev.peers.tokens import keepers
+from rollout_dev.peers.tokens import FLOOR, keepers
 from rollout_dev.report import Report, Row, parser
 from swe_rollout.testing.tokens.model import trained_share_key
 from swe_rollout.testing.tokens.subjects import NOISE_LEVELS

@@ -14,14 +14,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from rollout_dev.dev_cluster import binaries, kind, native, record
+from rollout_dev.dev_cluster import binaries, kind, native
 from rollout_dev.dev_cluster.binaries import KUBE
 from rollout_dev.dev_cluster.checkout import SOURCES, Checkout
-from rollout_dev.dev_cluster.errors import PREREQUISITE, ScriptError
-from rollout_dev.dev_cluster.loading import load_images, running_kind
+from rollout_dev.dev_cluster.errors import PREREQUISITE, Progress, ScriptError
+from rollout_dev.dev_cluster.kind import load_images, running_kind
 from rollout_dev.dev_cluster.network import NODE_ADDRESS
-from rollout_dev.dev_cluster.progress import Progress
-from rollout_dev.dev_cluster.record import Kind
+from rollout_dev.dev_cluster.process import Kind, read_record
 
 
 def main() -> int:
@@ -120,7 +119,7 @@ def _offer_kubectl(checkout: Checkout) -> None:
 def _wanted_kind(arguments: argparse.Namespace, checkout: Checkout) -> Kind:
     """Return the kind of the flags, else of the running cluster, else one that works here."""
     requested = Kind.KIND if arguments.kind else Kind.NATIVE if arguments.native else None
-    found = record.read(checkout)
+    found = read_record(checkout)
     if found is not None and (found.kind is Kind.KIND or found.alive):
         if requested not in (None, found.kind):
             raise ScriptError(
@@ -140,7 +139,7 @@ def _wanted_kind(arguments: argparse.Namespace, checkout: Checkout) -> Kind:
 
 
 def _down(checkout: Checkout, progress: Progress, *, wipe: bool) -> None:
-    found = record.read(checkout)
+    found = read_record(checkout)
     if found is not None and found.kind is Kind.KIND:
         kind.down(checkout)
     else:
@@ -151,7 +150,7 @@ def _down(checkout: Checkout, progress: Progress, *, wipe: bool) -> None:
 
 
 def _status(checkout: Checkout, *, as_json: bool) -> None:
-    found = record.read(checkout)
+    found = read_record(checkout)
     is_kind = found is not None and found.kind is Kind.KIND
     is_up = found is not None and (kind.exists(checkout) if is_kind else found.alive)
     native_up = found is not None and is_up and not is_kind

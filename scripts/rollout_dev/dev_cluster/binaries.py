@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from rollout_dev.dev_cluster.checkout import SOURCES, cache_folder
-from rollout_dev.dev_cluster.errors import ScriptError
-from rollout_dev.dev_cluster.progress import Progress
+from rollout_dev.dev_cluster.errors import Progress, ScriptError
 from rollout_dev.dev_cluster.toolchain import find_go
 
 KUBERNETES = "v1.36.3"

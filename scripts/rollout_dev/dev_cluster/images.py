@@ -6,14 +6,15 @@ import hashlib
 import json
 import subprocess
 import tarfile
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from rollout_dev.dev_cluster.api import Json, inner, items, text
-from rollout_dev.dev_cluster.binaries import CONTAINERD
-from rollout_dev.dev_cluster.errors import ScriptError
-from rollout_dev.dev_cluster.progress import Progress
-from rollout_dev.dev_cluster.settings import CONTAINERD_SOCKET
+from rollout_dev.dev_cluster.binaries import CONTAINERD, RUNTIME
+from rollout_dev.dev_cluster.components import CONTAINERD_SOCKET, PAUSE_IMAGE
+from rollout_dev.dev_cluster.errors import Progress, ScriptError
+from rollout_dev.images.archive import ImageConfig, layer_from_trees, write_archive
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,3 +111,15 @@ def _short(reference: str) -> str:
     first, _, rest = reference.partition("/")
     is_host = "." in first or ":" in first
     return rest.removeprefix("library/") if rest and is_host else reference
+
+
+def write_pause_image(out: Path) -> None:
+    """Write the docker-archive."""
+    with tempfile.TemporaryDirectory() as scratch:
+        root = Path(scratch) / "root"
+        root.mkdir()
+        program = root / "pause"
+        program.write_bytes((RUNTIME.folder / "pause").read_bytes())
+        program.chmod(0o755)
+        layer = layer_from_trees({"/": root}, Path(scratch) / "layer.tar")
+        write_archive(PAUSE_IMAGE, [layer], ImageConfig(cmd=("/pause",)), out)

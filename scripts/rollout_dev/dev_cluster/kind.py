@@ -7,11 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rollout_dev.dev_cluster import record
+from rollout_dev.dev_cluster import native
 from rollout_dev.dev_cluster.checkout import Checkout
-from rollout_dev.dev_cluster.errors import PREREQUISITE, ScriptError
-from rollout_dev.dev_cluster.progress import Progress
-from rollout_dev.dev_cluster.record import Kind, Record
+from rollout_dev.dev_cluster.errors import PREREQUISITE, Progress, ScriptError
+from rollout_dev.dev_cluster.process import Kind, Record, delete_record, read_record
 
 
 def docker_responds() -> bool:
@@ -52,13 +51,7 @@ def up(checkout: Checkout, progress: Progress) -> None:
 def down(checkout: Checkout) -> None:
     """Delete the cluster; kind keeps nothing of it."""
     _run("delete", "cluster", "--name", name(checkout), "--kubeconfig", _path(checkout))
-    record.delete(checkout)
-
-
-def load_images(checkout: Checkout, archives: list[Path]) -> None:
-    """Import docker-archives into the node."""
-    for archive in archives:
-        _run("load", "image-archive", str(archive), "--name", name(checkout))
+    delete_record(checkout)
 
 
 def _path(checkout: Checkout) -> str:
@@ -80,3 +73,20 @@ def _kind() -> str:
             exit_code=PREREQUISITE,
         )
     return found
+
+
+def load_images(checkout: Checkout, archives: list[Path], progress: Progress) -> None:
+    """Import docker-archives into the running cluster, in kind or native."""
+    if running_kind(checkout) is Kind.NATIVE:
+        native.load_images(checkout, archives, progress)
+        return
+    for archive in archives:
+        _run("load", "image-archive", str(archive), "--name", name(checkout))
+
+
+def running_kind(checkout: Checkout) -> Kind:
+    """Return the kind of the cluster; raises ScriptError if none runs."""
+    found = read_record(checkout)
+    if found is not None and found.kind is Kind.KIND:
+        return Kind.KIND
+    return native.running(checkout).kind

@@ -13,35 +13,43 @@ import time
 from pathlib import Path
 from typing import NoReturn
 
-from rollout_dev.dev_cluster import binaries, cgroup, components, packages, pki, record, settings
+from rollout_dev.dev_cluster import binaries, cgroup, components, pki, toolchain
 from rollout_dev.dev_cluster.checkout import Checkout
-from rollout_dev.dev_cluster.errors import PREREQUISITE, ScriptError
-from rollout_dev.dev_cluster.images import Containerd
+from rollout_dev.dev_cluster.errors import PREREQUISITE, Progress, ScriptError
+from rollout_dev.dev_cluster.images import Containerd, write_pause_image
 from rollout_dev.dev_cluster.network import NODE_ADDRESS
 from rollout_dev.dev_cluster.node import FAILED, UP
-from rollout_dev.dev_cluster.pause import write_pause_image
-from rollout_dev.dev_cluster.process import Process, children, inner_pid, start_detached, tail
-from rollout_dev.dev_cluster.progress import Progress
-from rollout_dev.dev_cluster.record import Forward, Kind, Record
+from rollout_dev.dev_cluster.process import (
+    Forward,
+    Kind,
+    Process,
+    Record,
+    children,
+    delete_record,
+    inner_pid,
+    read_record,
+    start_detached,
+    tail,
+)
 
 _BOOT_SECONDS = 180
 
 
 def up(checkout: Checkout, progress: Progress) -> None:
     """Start the cluster, with the state of the last run, unless it runs already."""
-    found = record.read(checkout)
+    found = read_record(checkout)
     if found is not None and found.alive and _boot_lines(checkout)[-1:] == [UP]:
         progress.say("the cluster is up already")
         return
     down(checkout, progress)
     _check_machine(checkout)
-    packages.ensure(packages.CLUSTER, progress)
+    toolchain.ensure_packages(toolchain.CLUSTER, progress)
     binaries.ensure_cluster(progress)
     _fresh_logs(checkout)
     with _listen(found.port if found else checkout.preferred_port) as listener:
         port = int(listener.getsockname()[1])
         pki.ensure(checkout, port=port)
-        settings.write(checkout)
+        components.write_settings(checkout)
         write_pause_image(checkout.state / "pause.tar")
         cgroup.create(checkout.cgroup)
         (checkout.state / "boot").unlink(missing_ok=True)
@@ -52,7 +60,7 @@ def up(checkout: Checkout, progress: Progress) -> None:
 
 def down(checkout: Checkout, progress: Progress) -> None:
     """Stop the cluster; no process, mount, namespace, interface or cgroup of it is left."""
-    found = record.read(checkout)
+    found = read_record(checkout)
     if found is not None:
         if found.alive:
             progress.say("stopping the cluster")
@@ -63,12 +71,12 @@ def down(checkout: Checkout, progress: Progress) -> None:
             found.node.end(patience_seconds=15)
     if cgroup.exists(checkout.cgroup):
         cgroup.remove(checkout.cgroup)
-    record.delete(checkout)
+    delete_record(checkout)
 
 
 def running(checkout: Checkout) -> Record:
     """Return the record of the running cluster; raises ScriptError if none runs."""
-    found = record.read(checkout)
+    found = read_record(checkout)
     if found is None or not found.alive or found.node is None:
         raise ScriptError("The cluster is not up.", fix="scripts/dev-cluster up")
     return found
@@ -136,7 +144,7 @@ def component_pids(checkout: Checkout) -> dict[str, int | None]:
     """Return each component's pid on this machine; `None` for one that does not run."""
     names = [c.name for c in components.foundation(checkout, listener=0)]
     names += [c.name for c in components.clients(checkout)]
-    found = record.read(checkout)
+    found = read_record(checkout)
     if found is None or found.node is None or not found.alive:
         return dict.fromkeys(names)
     try:

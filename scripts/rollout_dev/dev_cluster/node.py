@@ -26,9 +26,8 @@ from rollout_dev.dev_cluster import components, network, pki, policy
 from rollout_dev.dev_cluster.api import Api, inner, items
 from rollout_dev.dev_cluster.checkout import Checkout
 from rollout_dev.dev_cluster.components import Component
-from rollout_dev.dev_cluster.errors import ScriptError
+from rollout_dev.dev_cluster.errors import Progress, ScriptError
 from rollout_dev.dev_cluster.images import Containerd
-from rollout_dev.dev_cluster.progress import Progress
 
 UP = "up"
 """The last line of `boot` once the cluster is usable."""

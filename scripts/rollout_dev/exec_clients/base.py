@@ -8,15 +8,31 @@ raise anything; benchmark and conformance look at the finished task.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import secrets
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+import tempfile
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import NoReturn, Protocol, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NoReturn, Protocol, TypeVar
 
-from swe_rollout.errors import SweRolloutError
+import yaml
+from kubernetes.config.kube_config import ConfigNode, KubeConfigMerger
+from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_fixed
+
+from swe_rollout.cluster.api_error import ApiError
+from swe_rollout.cluster.client import ClusterClient
+from swe_rollout.cluster.exec import ExecTarget
+from swe_rollout.cluster.objects import PODS
+from swe_rollout.errors import PrerequisiteError, SweRolloutError
+
+if TYPE_CHECKING:
+    import aiohttp
 
 T = TypeVar("T")
 
@@ -94,3 +110,171 @@ async def _cancelled_by_sigterm(work: Coroutine[object, object, T]) -> T:
     if task is not None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     return await work
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A cluster and a namespace."""
+
+    client: ClusterClient
+    folder: Path
+    """For files of this run."""
+    kubeconfig: Path
+    context: str
+    namespace: str
+
+
+@asynccontextmanager
+async def open_site(kubeconfig: str | None, *, prefix: str) -> AsyncIterator[Site]:
+    """Open a site in the cluster of `kubeconfig`, else of $KUBECONFIG or ~/.kube/config.
+
+    While it is open, `$KUBECONFIG` names its file. Raises PrerequisiteError without a kubeconfig.
+    """
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=prefix)))
+        flat = folder / "kubeconfig"
+        context = _flatten(kubeconfig, flat)
+        stack.callback(_restore, os.environ.get("KUBECONFIG"))
+        os.environ["KUBECONFIG"] = str(flat)
+        client = await ClusterClient.connect()
+        stack.push_async_callback(client.aclose)
+        namespace = await _make_namespace(client, f"{prefix}{secrets.token_hex(3)}")
+        if namespace != client.namespace:
+            stack.push_async_callback(_delete_namespace, client, namespace)
+        yield Site(client, folder, flat, context, namespace)
+
+
+def add_kubeconfig(path: Path) -> None:
+    """Add the contexts of one more file for clients that are opened from now on."""
+    os.environ["KUBECONFIG"] += f"{os.pathsep}{path}"
+
+
+def _restore(kubeconfig: str | None) -> None:
+    if kubeconfig is None:
+        os.environ.pop("KUBECONFIG", None)
+    else:
+        os.environ["KUBECONFIG"] = kubeconfig
+
+
+async def _make_namespace(client: ClusterClient, name: str) -> str:
+    body = json.dumps({"metadata": {"name": name}}).encode()
+    try:
+        await client.transport.request(
+            "POST", "/api/v1/namespaces", doing="create a namespace", body=body
+        )
+    except ApiError as error:
+        if not error.forbidden:
+            raise
+        return client.namespace
+    await _await_account(client, name)
+    return name
+
+
+async def _await_account(client: ClusterClient, namespace: str) -> None:
+    """Wait for the namespace's service account: no pod can be created before."""
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
+    polling = AsyncRetrying(
+        retry=retry_if_exception(_is_missing),
+        wait=wait_fixed(0.1),
+        stop=stop_after_delay(10),
+        reraise=True,
+    )
+    # Without the right to read it, or after the wait, the first pod reports the problem.
+    with suppress(ApiError):
+        async for attempt in polling:
+            with attempt:
+                await client.transport.request("GET", path, doing="read the service account")
+
+
+def _is_missing(error: BaseException) -> bool:
+    return isinstance(error, ApiError) and error.not_found
+
+
+async def _delete_namespace(client: ClusterClient, name: str) -> None:
+    await client.transport.request(
+        "DELETE", f"/api/v1/namespaces/{name}", doing="delete the namespace"
+    )
+
+
+def _flatten(named: str | None, to: Path) -> str:
+    """Write a kubeconfig to one self-contained file; return its current context."""
+    paths = named or os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
+    merger = KubeConfigMerger(paths)  # type: ignore[no-untyped-call]
+    content = merger.config.value if merger.config is not None else {}
+    if not content.get("current-context"):
+        raise PrerequisiteError(
+            "no kubeconfig with a current context was found",
+            why=f"looked at {paths}",
+            fix="name one by --kubeconfig or KUBECONFIG",
+        )
+    to.touch(mode=0o600)
+    to.write_text(yaml.safe_dump({key: _plain(value) for key, value in content.items()}))
+    return str(content["current-context"])
+
+
+def _plain(value: object) -> object:
+    """Remove the loader's own wrappers around entries of lists."""
+    if isinstance(value, list):
+        return [entry.value if isinstance(entry, ConfigNode) else entry for entry in value]
+    return value
+
+
+_SPARE = 8
+"""Pods left to others on each node."""
+
+
+async def room_for(client: ClusterClient, *, most: int) -> int:
+    """Free pods on all nodes, at most `most`; `most` without the right to list nodes."""
+    try:
+        nodes = await client.transport.request("GET", "/api/v1/nodes", doing="list nodes")
+        pods = await client.transport.request("GET", "/api/v1/pods", doing="list all pods")
+    except ApiError as error:
+        if not error.forbidden:
+            raise
+        return most
+    listed = json.loads(nodes)["items"]
+    capacity = [int(node["status"]["allocatable"].get("pods", 0)) for node in listed]
+    used = len(json.loads(pods)["items"])
+    return max(1, min(most, sum(capacity) - used - _SPARE * len(capacity)))
+
+
+ECHO: Final = ("cat",)
+SHELL: Final = ("sh", "-c", "while read -r line; do /bin/true; echo done; done")
+_STDIN = b"\0"
+_STDOUT = 1
+
+
+class Stream:
+    """A raw WebSocket to one program in a pod: a line goes in, a line comes back."""
+
+    def __init__(self, opened: aiohttp.ClientWebSocketResponse) -> None:
+        self._socket = opened
+
+    @classmethod
+    async def open(
+        cls, client: ClusterClient, target: ExecTarget, program: Sequence[str]
+    ) -> Stream:
+        """Start `program` in the container."""
+        query = [("command", word) for word in program]
+        query += [("container", target.container), ("stdin", "true"), ("stdout", "true")]
+        path = PODS.path(target.namespace, f"{target.pod}/exec", query)
+        opened = await client.transport.websocket(
+            path, doing=f"exec in {target.pod}", protocols=("v5.channel.k8s.io",)
+        )
+        return cls(opened)
+
+    async def turn(self) -> None:
+        """Send one line and wait for one back."""
+        await self._socket.send_bytes(_STDIN + b"true\n")
+        await self.line()
+
+    async def line(self) -> None:
+        """Wait until the program has written a line."""
+        while True:
+            frame = await self._socket.receive_bytes()
+            if frame[0] == _STDOUT and frame.endswith(b"\n"):
+                return
+
+    async def aclose(self) -> None:
+        """Close the socket; the program then sees the end of its stdin."""
+        await self._socket.close()

@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from rollout_dev.exec_clients.base import CommandResult
-from rollout_dev.exec_clients.site import Site
+from rollout_dev.exec_clients.base import CommandResult, Site
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.exec import ExecTarget, open_exec
 from swe_rollout.cluster.objects import Json

@@ -13,8 +13,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from rollout_dev.fuzz.campaign import ChildProcess, Result, run_surface
-from rollout_dev.fuzz.cases import keep
+from rollout_dev.fuzz.campaign import ChildProcess, Result, keep, run_surface
 from rollout_dev.fuzz.surfaces import SURFACES, load
 from rollout_dev.report import Report, Row, parser
 

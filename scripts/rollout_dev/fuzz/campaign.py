@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import os
+import re
 import select
 import signal
 import struct
@@ -11,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +22,35 @@ from typing import Final, Self
 import msgspec
 
 from rollout_dev.fuzz.child import PROGRESS_BYTES, Order, Reply
-from rollout_dev.fuzz.minimise import minimised
+
+
+def minimised(data: bytes, breaks: Callable[[bytes], bool], *, tries: int) -> bytes:
+    """Return a part of the data that still `breaks` the rule; at most so many `tries` are made."""
+    left = [tries]
+
+    def holds(pieces: Sequence[bytes]) -> bool:
+        left[0] -= 1
+        return left[0] >= 0 and breaks(b"".join(pieces))
+
+    for pieces in (data.splitlines(keepends=True), None):
+        parts = pieces if pieces is not None else [data[i : i + 1] for i in range(len(data))]
+        data = b"".join(_fewer(parts, holds))
+    return data
+
+
+def _fewer(pieces: list[bytes], holds: Callable[[Sequence[bytes]], bool]) -> list[bytes]:
+    size = max(1, len(pieces) // 2)
+    while size:
+        at = 0
+        while at < len(pieces):
+            without = pieces[:at] + pieces[at + size :]
+            if without and holds(without):
+                pieces = without
+            else:
+                at += size
+        size //= 2
+    return pieces
+
 
 _SCRIPTS: Final = Path(__file__).parents[2]
 _BATCH: Final = 500
@@ -230,3 +260,25 @@ def _smallest(child: ChildProcess, finding: Finding, seed: int, tries_of_deaths:
     return Finding(
         finding.surface, finding.signature, finding.details, smaller, finding.number, finding.count
     )
+
+
+FOLDER: Final = Path(__file__).parents[3] / "tests" / "fuzz_cases"
+MOST_BYTES: Final = 1 << 16
+"""Of a kept input; larger ones are for a test of their own, which makes them."""
+
+
+def cases() -> list[tuple[str, Path]]:
+    """Return the surface and the file of each kept input."""
+    return [(path.parent.name, path) for path in sorted(FOLDER.glob("*/*.bin"))]
+
+
+def keep(finding: Finding) -> Path | None:
+    """Write the input of a finding; none where it is too large to be kept."""
+    if len(finding.data) > MOST_BYTES:
+        return None
+    words = re.sub(r"[^a-z0-9]+", "-", finding.signature.lower()).strip("-")[:60]
+    digest = hashlib.sha256(finding.data).hexdigest()[:8]
+    path = FOLDER / finding.surface / f"{words}-{digest}.bin"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(finding.data)
+    return path

@@ -7,11 +7,10 @@ import sys
 from pathlib import Path
 
 from rollout_dev.dev_cluster.checkout import Checkout, cache_folder
-from rollout_dev.dev_cluster.errors import ScriptError
-from rollout_dev.dev_cluster.loading import load_images
-from rollout_dev.dev_cluster.progress import Progress
-from rollout_dev.images import oci, program, python, recipe, release_pairs, rootfs
-from rollout_dev.images.archive import Image, ImageConfig, write_tagged_archive
+from rollout_dev.dev_cluster.errors import Progress, ScriptError
+from rollout_dev.dev_cluster.kind import load_images
+from rollout_dev.images import program, recipe, release_pairs, rootfs
+from rollout_dev.images.archive import Image, ImageConfig, write_layout, write_tagged_archive
 from rollout_dev.images.recipe import Application, Program, Python, Recipe
 
 RELEASE_PAIRS = "release-pairs"
@@ -56,7 +55,7 @@ def main() -> int:
 
 def _write_layouts(recipes: list[Recipe | Application], folder: Path, progress: Progress) -> None:
     for one in recipes:
-        digest = oci.write_layout(_image(one, progress), folder / one.name)
+        digest = write_layout(_image(one, progress), folder / one.name)
         print(f"{one.image}@{digest}")
 
 
@@ -69,7 +68,7 @@ def _image(one: Recipe | Application, progress: Progress) -> Image:
         case Application(source=Program(name)):
             return program.image(one, name, progress)
         case Application(source=Python() as source):
-            return python.image(one, source, progress)
+            return program.python_image(one, source, progress)
         case _:
             raise ScriptError(f"{one.name}: nothing builds this kind of image.")
 

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from rollout_dev.dev_cluster.checkout import cache_folder
-from rollout_dev.dev_cluster.progress import Progress
+from rollout_dev.dev_cluster.errors import Progress
 from rollout_dev.images.archive import ImageConfig, Layer, layer_from_trees, write_archive
 from rollout_dev.images.recipe import Recipe
 from swe_rollout.datasets import release_pairs

@@ -12,10 +12,9 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from rollout_dev.dev_cluster import packages
+from rollout_dev.dev_cluster import toolchain
 from rollout_dev.dev_cluster.checkout import cache_folder
-from rollout_dev.dev_cluster.errors import PREREQUISITE, ScriptError
-from rollout_dev.dev_cluster.progress import Progress
+from rollout_dev.dev_cluster.errors import PREREQUISITE, Progress, ScriptError
 from rollout_dev.images.archive import FILE_TIME, Layer, layer_from_trees
 from rollout_dev.images.recipe import Busybox, Debian, Recipe
 
@@ -45,7 +44,7 @@ def cached(name: str, digest: str, *, build: Callable[[Path], Layer]) -> Layer:
 
 
 def _build(source: Debian | Busybox, out: Path, progress: Progress) -> Layer:
-    packages.ensure(packages.IMAGES, progress)
+    toolchain.ensure_packages(toolchain.IMAGES, progress)
     match source:
         case Debian():
             return _debian(source, out, progress)

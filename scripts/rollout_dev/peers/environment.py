@@ -38,3 +38,12 @@ def enter(package: str, arguments: Sequence[str]) -> None:
 def is_installed(package: str) -> bool:
     """Whether a peer can be imported here."""
     return importlib.util.find_spec(package) is not None
+
+
+class EpisodeDiedError(RuntimeError):
+    """The loop of a peer ended by an error of its own, which no episode should end by."""
+
+    def __init__(self, generations: int, why: str) -> None:
+        super().__init__(f"it failed in turn {generations}: {why}")
+        self.generations = generations
+        """Generations until then."""

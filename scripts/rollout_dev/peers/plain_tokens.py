@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rollout_dev.peers.token_base import Start, UnknownFamilyError
+from rollout_dev.peers.tokens import Start, UnknownFamilyError
 from swe_rollout.agent.dialect import assistant_message, messages, result_messages
 from swe_rollout.agent.prompts import Message
 from swe_rollout.agent.renderer import Renderer

@@ -14,7 +14,7 @@ from typing import Final, Protocol, cast
 from rollout_dev import families
 from rollout_dev.families import FAMILIES
 from rollout_dev.parser_probes.probes import ParserProbe
-from rollout_dev.peers.parser_base import (
+from rollout_dev.peers.parsers import (
     PeerCalls,
     PeerParser,
     checked_call,

@@ -13,7 +13,7 @@ import renderers
 from renderers import configs
 
 from rollout_dev.peers.plain_tokens import turn_text
-from rollout_dev.peers.token_base import REFUSALS, Start, UnknownFamilyError, functions
+from rollout_dev.peers.tokens import REFUSALS, Start, UnknownFamilyError, functions
 from swe_rollout.agent.dialect import assistant_message, messages, result_messages
 from swe_rollout.agent.prompts import Message
 from swe_rollout.agent.renderer import Renderer

@@ -11,7 +11,7 @@ from typing import Protocol, cast
 
 from strands_sglang import SGLangClient, SGLangModel
 
-from rollout_dev.peers.token_base import Start, UnknownFamilyError, functions
+from rollout_dev.peers.tokens import Start, UnknownFamilyError, functions
 from swe_rollout.agent.prompts import Message, MessageRole
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.tools.base import ToolSpec

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final, Protocol
 
-from rollout_dev.peers.token_base import REFUSALS, Start, UnknownFamilyError
+from rollout_dev.peers.tokens import REFUSALS, Start, UnknownFamilyError
 from swe_rollout.agent.dialect import assistant_message, messages, result_messages
 from swe_rollout.agent.prompts import Message
 from swe_rollout.agent.renderer import Renderer

@@ -24,7 +24,7 @@ import sys
 from itertools import takewhile
 from pathlib import Path
 
-from rollout_dev.sglang_cpu import environment, room, server
+from rollout_dev.sglang_cpu import environment, server
 from rollout_dev.sglang_cpu.environment import HERE, MODEL, ROUTER, STATE, UPDATE, VENV
 
 _FLAGS = (
@@ -74,7 +74,7 @@ def _up(state: Path, flags: list[str]) -> int:
         print(url)
         return 0
     environment.make_models()
-    room.require_memory(_MEMORY_GB)
+    server.require_memory(_MEMORY_GB)
     command = [str(VENV / "bin" / "python"), str(HERE / "launch.py"), "--model-path", str(MODEL)]
     served = server.Server([*command, *_FLAGS.split(), *flags])
     print(server.start(served, state=state, env=environment.variables()))
@@ -90,7 +90,7 @@ def _router(state: Path, flags: list[str]) -> int:
 
 
 def _again(state: Path, _flags: list[str]) -> int:
-    room.require_memory(_MEMORY_GB)
+    server.require_memory(_MEMORY_GB)
     print(server.restart(state, env=environment.variables()))
     return 0
 

@@ -11,8 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rollout_dev.sglang_cpu import room
-from rollout_dev.sglang_cpu.server import ServerError
+from rollout_dev.sglang_cpu.server import ServerError, require_disk
 
 ROOT = Path(__file__).parents[3]
 HERE = Path(__file__).parent
@@ -100,7 +99,7 @@ def _install(venv: Path, lock: Path, stamp: Path, *, gigabytes: float) -> None:
     uv = _uv()
     STATE.mkdir(exist_ok=True)
     if not venv.exists():
-        room.require_disk(STATE, gigabytes)
+        require_disk(STATE, gigabytes)
     print(f"installing {lock.stem} into {venv}", file=sys.stderr)
     subprocess.run([uv, "venv", "--clear", "--python", "3.11", venv], check=True)
     # The locks are complete; they leave out GPU kernels on purpose.

@@ -26,8 +26,15 @@ from rollout_dev.conformance.attacks.attack import (
 )
 from rollout_dev.conformance.attacks.league import run
 from rollout_dev.conformance.attacks.local_scene import open_scene
-from rollout_dev.conformance.attacks.sites import Site, local_site, pod_site
-from rollout_dev.conformance.attacks.trials import Trial, diff_trial, patch_trial, script_trial
+from rollout_dev.conformance.attacks.trials import (
+    Site,
+    Trial,
+    diff_trial,
+    local_site,
+    patch_trial,
+    pod_site,
+    script_trial,
+)
 from rollout_dev.report import Report, Row, parser, silence_logs
 from swe_rollout.sandbox.local import bubblewrap
 

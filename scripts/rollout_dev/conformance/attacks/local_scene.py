@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from rollout_dev.conformance.attacks.attack import Attack
-from rollout_dev.conformance.attacks.stalls import BEAT_S, CALM_S, Stalls
+from rollout_dev.conformance.attacks.trials import BEAT_S, CALM_S, Stalls
 from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.base import Role, Sandbox, SandboxRequest
 from swe_rollout.sandbox.local.images import (

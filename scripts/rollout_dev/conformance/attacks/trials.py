@@ -5,18 +5,106 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
 from rollout_dev.conformance.attacks.attack import Attack, DiffAttack, PatchAttack
-from rollout_dev.conformance.attacks.sites import Site
-from rollout_dev.conformance.attacks.stalls import CALM_S, Stalls
+from rollout_dev.exec_clients.base import open_site
+from swe_rollout.datasets import release_pairs
 from swe_rollout.errors import GraderError, SandboxError
 from swe_rollout.grading.grader import Grader
 from swe_rollout.sandbox import repository
-from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.sandbox.base import Role, Sandbox, SandboxProvider, SandboxRequest
+from swe_rollout.sandbox.local.provider import LocalProvider
+from swe_rollout.sandbox.pods.provider import PodProvider
+from swe_rollout.spec.sandbox import LocalSandbox, PodSandbox, Resources
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.instance import Instance
 from swe_rollout.types.verdict import VerdictStatus
+
+CALM_S: Final = 1.0
+"""The longest that the controller's event loop may stand still."""
+BEAT_S: Final = 0.02
+_BLOCKED_S: Final = 5.0
+"""A loop that stood still for longer counts as blocked, whatever its process computed."""
+
+
+class Stalls:
+    """The longest time that the loop of `watch` stood still so far.
+
+    A beat that comes late counts for the processor time that this process used meanwhile: on a
+    busy machine the rest is time in which others had the core, or the interpreter's lock.
+    """
+
+    longest_s = 0.0
+
+    async def watch(self) -> None:
+        """Measure until cancelled."""
+        while True:
+            began, used = time.monotonic(), time.process_time()
+            await asyncio.sleep(BEAT_S)
+            late_s = time.monotonic() - began - BEAT_S
+            own_s = late_s if late_s > _BLOCKED_S else time.process_time() - used
+            self.longest_s = max(self.longest_s, min(late_s, own_s))
+
+
+_PROJECT: Final = "semver"
+_JOB: Final = "attacks"
+
+
+@dataclass(slots=True)
+class Site:
+    """A provider of sandboxes, and a task whose image it can start."""
+
+    name: str
+    provider: SandboxProvider
+    instance: Instance
+    _number: int = 0
+
+    def episode(self) -> EpisodeId:
+        """Return the address of an episode that none before had."""
+        self._number += 1
+        return EpisodeId(_JOB, self.instance.instance_id, self._number)
+
+    async def start(self) -> Sandbox:
+        """Start a sandbox for an agent."""
+        instance = self.instance
+        request = SandboxRequest(self.episode(), Role.AGENT, instance.image, instance.workdir)
+        return await self.provider.start(request)
+
+
+@asynccontextmanager
+async def local_site() -> AsyncIterator[Site]:
+    """Open the sandboxes of this machine."""
+    provider = LocalProvider(LocalSandbox())
+    try:
+        yield Site("local", provider, await _instance())
+    finally:
+        await provider.aclose()
+
+
+@asynccontextmanager
+async def pod_site(kubeconfig: str) -> AsyncIterator[Site]:
+    """Open pods of a cluster that has the images of `scripts/build-images --load`."""
+    instance = await _instance()
+    async with open_site(kubeconfig, prefix="attacks-") as site:
+        resources = Resources(cpu="50m", memory="1Gi", ephemeral_storage="2Gi")
+        provider = PodProvider(
+            PodSandbox(namespace=site.namespace, resources=resources, start_seconds=120.0),
+            job=_JOB,
+        )
+        try:
+            yield Site("pods", provider, instance)
+        finally:
+            await provider.aclose()
+
+
+async def _instance() -> Instance:
+    (instance,) = await release_pairs.load([_PROJECT], on_progress=lambda _: None)
+    return instance
+
 
 _DIFF_S: Final = 60.0
 _SETUP = "git config user.email a@localhost; git config user.name a; echo honest >honest.txt\n"

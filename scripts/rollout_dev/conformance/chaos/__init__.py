@@ -20,7 +20,7 @@ from rollout_dev.conformance.chaos import ground as grounds
 from rollout_dev.conformance.chaos.counting_job import verdict_of
 from rollout_dev.conformance.chaos.faults import SCENARIOS, Scenario
 from rollout_dev.conformance.chaos.ground import Ground
-from rollout_dev.conformance.chaos.kubectl import NotInTimeError, until
+from rollout_dev.conformance.chaos.processes import NotInTimeError, until
 from rollout_dev.report import Report, Row, parser
 
 RECOVERY_S = 30.0

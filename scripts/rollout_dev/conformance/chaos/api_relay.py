@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rollout_dev.conformance.chaos.kubectl import NotInTimeError
+from rollout_dev.conformance.chaos.processes import NotInTimeError
 from rollout_dev.dev_cluster import components, native
 from rollout_dev.dev_cluster.checkout import Checkout
 from rollout_dev.dev_cluster.network import (

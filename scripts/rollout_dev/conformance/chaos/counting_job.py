@@ -14,7 +14,7 @@ from typing import Final
 
 from tokenizers import Tokenizer
 
-from rollout_dev.conformance.chaos.kubectl import Json
+from rollout_dev.conformance.chaos.processes import Json
 from rollout_dev.counting import FILE, SUBMIT, call, counted
 from swe_rollout.testing.tiny import tokenizer_path
 

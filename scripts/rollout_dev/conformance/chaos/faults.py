@@ -11,14 +11,16 @@ from typing import Final
 
 from rollout_dev.conformance.chaos.counting_job import ENGINE_PORT, STORE_PORT
 from rollout_dev.conformance.chaos.ground import Ground, has_disk_pressure, is_ready, operator_pods
-from rollout_dev.conformance.chaos.kubectl import Json, NotInTimeError, until
 from rollout_dev.conformance.chaos.processes import (
+    Json,
+    NotInTimeError,
     kill_component,
     kill_pod,
     kill_whole_pod,
     kubelet_settings,
     starve_pod,
     stopped,
+    until,
 )
 from rollout_dev.faults.relay import Fault
 

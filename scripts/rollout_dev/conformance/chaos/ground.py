@@ -22,8 +22,7 @@ from rollout_dev.bench import generate_server
 from rollout_dev.conformance.chaos import api_relay, counting_job
 from rollout_dev.conformance.chaos.api_relay import ApiRelay
 from rollout_dev.conformance.chaos.counting_job import ENGINE_PORT, STORE, STORE_PORT
-from rollout_dev.conformance.chaos.kubectl import Json, kubectl, objects, until
-from rollout_dev.conformance.chaos.processes import first_process
+from rollout_dev.conformance.chaos.processes import Json, first_process, kubectl, objects, until
 from rollout_dev.faults import fault_proxy, relay
 
 _ROOT: Final = Path(__file__).parents[4]

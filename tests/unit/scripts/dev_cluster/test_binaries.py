@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rollout_dev.dev_cluster import binaries
-from rollout_dev.dev_cluster.progress import Progress
+from rollout_dev.dev_cluster.errors import Progress
 
 
 @pytest.fixture

@@ -1,16 +1,23 @@
-"""Campaigns: every surface for a moment, and surfaces that are broken on purpose for longer."""
+"""Every surface for a moment, inputs that once broke a rule, and surfaces that are broken."""
 
 from __future__ import annotations
 
+import json
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
+import jsonschema
 import pytest
+import yaml
 
-from rollout_dev.fuzz.campaign import ChildProcess, run_surface
-from rollout_dev.fuzz.minimise import minimised
+from rollout_dev.fuzz import campaign
+from rollout_dev.fuzz.campaign import ChildProcess, minimised, run_surface
+from rollout_dev.fuzz.child import run_one
 from rollout_dev.fuzz.mutate import MOST_BYTES, Mutator
+from rollout_dev.fuzz.schema import SchemaWriter
 from rollout_dev.fuzz.surfaces import SURFACES, load
+from swe_rollout.spec.job import RolloutJobSpec
 
 pytest.importorskip("mcp_types", reason="pip install 'swe-rollout[mcp]' to run these tests")
 
@@ -18,12 +25,39 @@ TESTS = Path(__file__).parents[3]
 INPUTS = 150
 SLOW = {"supervisor-requests": 10, "model-turns": 40, "job-yaml": 80}
 """These take longer for an input: some start a process."""
+KEPT = campaign.cases()
+SCHEMA = {
+    "$defs": {
+        "Point": {
+            "type": "object",
+            "properties": {"x": {"type": "integer", "minimum": 3, "maximum": 5}},
+            "required": ["x"],
+        }
+    },
+    "type": "object",
+    "properties": {
+        "kind": {"const": "Shape"},
+        "colour": {"enum": ["red", "blue"], "type": "string"},
+        "points": {"type": "array", "items": {"$ref": "#/$defs/Point"}, "minItems": 1},
+        "width": {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "null"}]},
+        "name": {"type": "string", "pattern": "^[a-z]+$", "maxLength": 8},
+    },
+    "required": ["kind", "points"],
+}
 
 
 @pytest.fixture(scope="module")
 def child() -> Iterator[ChildProcess]:
     with ChildProcess() as made:
         yield made
+
+
+@pytest.mark.parametrize(
+    ("name", "path"), KEPT, ids=[f"{name}: {path.stem}" for name, path in KEPT]
+)
+def test_a_kept_input_is_read_or_refused(name: str, path: Path) -> None:
+    assert path.stat().st_size <= campaign.MOST_BYTES
+    assert isinstance(run_one(load(name), path.read_bytes()), bool)
 
 
 @pytest.mark.threat(point=31)
@@ -75,3 +109,26 @@ def test_an_input_is_minimised_to_what_matters() -> None:
     data = b"a\nb\n" * 50 + b"needle\n" + b"c\n" * 50
     assert minimised(data, lambda some: b"needle" in some, tries=1000) == b"needle"
     assert minimised(data, lambda some: b"needle" in some, tries=0) == data
+
+
+def test_a_value_is_what_the_schema_allows_and_a_refused_change_is_dropped() -> None:
+    start = {"kind": "Shape", "points": [{"x": 3}]}
+    for seed in range(50):
+        writer = SchemaWriter(SCHEMA, random.Random(seed))
+        jsonschema.validate(writer.value(SCHEMA), SCHEMA)
+        assert writer.grown(start, changes=20, accepts=lambda _: False) == start
+        grown = writer.grown(start, changes=20, accepts=lambda each: "colour" not in str(each))
+        assert "colour" not in str(grown)
+        assert start == {"kind": "Shape", "points": [{"x": 3}]}
+
+
+def test_a_third_of_the_jobs_is_accepted_and_they_reach_every_field_of_a_spec() -> None:
+    surface = load("job-yaml")
+    mutator = Mutator(surface, tuple(surface.samples()))
+    inputs = [mutator.input(0, number) for number in range(600)]
+    accepted = [each for each in inputs if run_one(surface, each) is True]
+    assert len(accepted) > len(inputs) / 3
+    specs = [yaml.safe_load(each)["spec"] for each in accepted]
+    fields = {field.alias or name for name, field in RolloutJobSpec.model_fields.items()}
+    assert fields == {name for spec in specs for name in spec} & fields
+    assert len({json.dumps(spec, default=str, sort_keys=True) for spec in specs}) > len(specs) / 2

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from checkout import ROOT
-from rollout_dev.dev_cluster.progress import Progress
-from rollout_dev.images import python, recipe
+from rollout_dev.dev_cluster.errors import Progress
+from rollout_dev.images import program, recipe
 from rollout_dev.images.archive import layer_from_trees
 from rollout_dev.images.recipe import Application, Debian, Python
 
@@ -86,7 +86,7 @@ def test_two_builds_of_the_code_are_the_same_bytes(
     for seed in ("1", "2"):  # bytecode must not depend on the order of sets
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / seed))
         monkeypatch.setenv("PYTHONHASHSEED", seed)
-        layers.append(python._code("worker", small(), Progress()))
+        layers.append(program._code("worker", small(), Progress()))
 
     assert layers[0].diff_id == layers[1].diff_id
     assert layers[0].path.read_bytes() == layers[1].path.read_bytes()
@@ -113,7 +113,7 @@ def test_what_is_left_out_leaves_no_trace_of_the_machine(tmp_path: Path) -> None
     sites = [installed(tmp_path / "a", "/usr/bin/python3"), installed(tmp_path / "b", "/v/python")]
     layers = []
     for site in sites:
-        python._leave_out(site, worker()[1].left_out)
+        program._leave_out(site, worker()[1].left_out)
         layers.append(layer_from_trees({"/site": site}, site.with_suffix(".tar")))
 
     assert layers[0].diff_id == layers[1].diff_id
@@ -155,7 +155,7 @@ def sh(words: str, root: Path) -> None:
 def test_the_dockerfile_leaves_out_the_same_files(tmp_path: Path) -> None:
     source = worker()[1]
     ours = installed(tmp_path / "ours", "/x")
-    python._leave_out(ours, source.left_out)
+    program._leave_out(ours, source.left_out)
     installed(tmp_path / "site", "/x")
 
     sh("find /site", tmp_path)
@@ -169,9 +169,9 @@ def test_the_dockerfile_adds_the_same_command_and_version(tmp_path: Path) -> Non
     sh("METADATA", tmp_path)
     sh("/commands/swe-rollout", tmp_path)
 
-    assert (tmp_path / "code/swe_rollout.dist-info/METADATA").read_text() == python.metadata()
+    assert (tmp_path / "code/swe_rollout.dist-info/METADATA").read_text() == program.metadata()
     command = tmp_path / "commands" / "swe-rollout"
-    assert command.read_text() == python.COMMAND
+    assert command.read_text() == program.COMMAND
     assert command.stat().st_mode & 0o777 == 0o755
 
 
@@ -182,9 +182,9 @@ def test_the_dockerfile_compiles_the_same_files(tmp_path: Path) -> None:
             path = tmp_path / folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("x = 1\n")
-    if not python._bytecode(source):
+    if not program._bytecode(source):
         pytest.skip(f"needs Python {source.python}, the image's own")
-    python._compile(source, tmp_path / "ours")
+    program._compile(source, tmp_path / "ours")
 
     sh("-s /code", tmp_path)
 
@@ -220,7 +220,7 @@ def test_the_dockerfile_has_what_the_recipe_has() -> None:
     assert f"--no-install-recommends {' '.join(image.base.source.packages)} " in DOCKERFILE
     assert DOCKERFILE.count(f"-x {shlex.quote(source.not_compiled)} ") == 2
     assert (
-        f"COPY --from=installed /site {python.PACKAGES.format(python=source.python)}\n"
+        f"COPY --from=installed /site {program.PACKAGES.format(python=source.python)}\n"
         in DOCKERFILE
     )
     labels = [each for each in image.labels if not each[0].endswith("base.name")]

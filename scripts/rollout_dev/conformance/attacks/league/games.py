@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from rollout_dev.conformance.attacks.league.policies import Policy, prelude
 from rollout_dev.conformance.attacks.league.systems import Graded, Played, System
-from rollout_dev.conformance.attacks.sites import Site
+from rollout_dev.conformance.attacks.trials import Site
 from swe_rollout.errors import EpisodeError, SandboxError
 from swe_rollout.sandbox import repository
 from swe_rollout.sandbox.base import Sandbox

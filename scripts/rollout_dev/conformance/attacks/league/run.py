@@ -12,7 +12,7 @@ from rollout_dev.conformance.attacks.league.games import Game, play
 from rollout_dev.conformance.attacks.league.page import render
 from rollout_dev.conformance.attacks.league.policies import load_policies
 from rollout_dev.conformance.attacks.league.systems import InSandbox, Ours, SweBench, System
-from rollout_dev.conformance.attacks.sites import local_site
+from rollout_dev.conformance.attacks.trials import local_site
 from rollout_dev.report import Report, Row
 from swe_rollout.grading.grader import Grader
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import ClassVar, Final, Protocol
 
-from rollout_dev.conformance.attacks.sites import Site
+from rollout_dev.conformance.attacks.trials import Site
 from swe_rollout.errors import SandboxError
 from swe_rollout.grading import rules
 from swe_rollout.grading.grader import Grader

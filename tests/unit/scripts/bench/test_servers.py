@@ -1,7 +1,8 @@
-"""The scripted `/generate` server of `bench loop`."""
+"""The scripted servers that benchmarks measure against respond as real ones do."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import subprocess
@@ -10,6 +11,9 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
+
+from rollout_dev.bench.exec_server import READY, ScriptedSupervisor
+from swe_rollout.sandbox.session.session import Session
 
 MARKER = 16006
 RESPONSES = [
@@ -37,9 +41,11 @@ def generate(client: httpx.Client, ids: list[int]) -> dict[str, object]:
     return response
 
 
-def test_the_scripted_server_tells_the_turn_by_the_results_in_the_request(server: str) -> None:
+def test_the_engine_tells_the_turn_by_the_results_in_the_request(server: str) -> None:
     with httpx.Client(base_url=server) as client:
         responses = [generate(client, [1, 2] + [MARKER] * count) for count in (0, 1, 2, 7)]
+        assert client.get("/model_info").json()["model_path"] == "scripted"
+        assert client.get("/workers").status_code == 404
     assert [each["text"] for each in responses] == ["first", "second", "done", "done"]
     assert responses[0]["output_ids"] == [11, 12, 99]
     meta = responses[1]["meta_info"]
@@ -49,7 +55,7 @@ def test_the_scripted_server_tells_the_turn_by_the_results_in_the_request(server
     assert meta["finish_reason"] == {"type": "stop", "matched": 99}
 
 
-def test_the_scripted_server_waits_for_the_whole_of_a_request(server: str) -> None:
+def test_the_engine_waits_for_the_whole_of_a_request(server: str) -> None:
     url = httpx.URL(server)
     body = json.dumps({"input_ids": [1, MARKER]}).encode()
     head = f"POST /generate HTTP/1.1\r\nHost: x\r\ncontent-LENGTH: {len(body)}\r\n\r\n".encode()
@@ -62,9 +68,34 @@ def test_the_scripted_server_waits_for_the_whole_of_a_request(server: str) -> No
     assert data.count(b"HTTP/1.1 200 OK") == data.count(b'"second"') == 2
 
 
-def test_the_scripted_server_knows_what_clients_ask_first(server: str) -> None:
-    with httpx.Client(base_url=server) as client:
-        assert client.get("/model_info").json()["model_path"] == "scripted"
-        assert client.get("/server_info").json()["context_length"] == 1 << 20
-        assert client.get("/ready").status_code == 200
-        assert client.get("/workers").status_code == 404
+class ScriptedChannel:
+    """A channel to a scripted supervisor, which gets its bytes a few at a time."""
+
+    def __init__(self) -> None:
+        self._supervisor = ScriptedSupervisor()
+        self._sent: asyncio.Queue[bytes] = asyncio.Queue()
+        self._sent.put_nowait(READY)
+
+    async def send(self, data: bytes) -> None:
+        for start in range(0, len(data), 1000):
+            response = self._supervisor.respond(data[start : start + 1000])
+            if response:
+                self._sent.put_nowait(response)
+
+    async def receive(self) -> bytes:
+        return await self._sent.get()
+
+    async def close(self) -> None:
+        self._sent.put_nowait(b"")
+
+
+async def test_a_session_runs_commands_on_a_scripted_supervisor() -> None:
+    session = await Session.open(ScriptedChannel(), workdir="/")
+    await session.ping()
+    results = await asyncio.gather(
+        session.exec(["true"]),
+        session.exec("exit 7", env={"A": "b\nc"}),
+        session.exec(["cat"], stdin=b"1 run 0\n" * 1000),
+    )
+    assert [result.exit_code for result in results] == [0, 0, 0]
+    await session.close()

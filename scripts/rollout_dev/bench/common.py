@@ -1,11 +1,15 @@
-"""Seconds measured of several subjects, in turns."""
+"""What benchmarks share: rounds, times by subject, and a local image with a large tree."""
 
 from __future__ import annotations
 
+import os
 import statistics
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
 
 from rollout_dev.report import Row
+from swe_rollout.sandbox.local.images import LocalImage, Mount, image_folder, save_image
 
 
 @dataclass(slots=True)
@@ -35,3 +39,24 @@ class Times:
             )
             for subject, samples in self.by_subject.items()
         )
+
+
+LARGE_IMAGE: Final = "bench:1"
+_IN_A_FOLDER: Final = 100
+
+
+def make_large_image(images: Path, *, folders: int, file_bytes: int) -> Path:
+    """Make the image, with 100 files in each folder at `/testbed`; return its tree."""
+    folder = image_folder(LARGE_IMAGE, images)
+    write_large_tree(folder / "tree", folders=folders, file_bytes=file_bytes)
+    save_image(LocalImage(LARGE_IMAGE, (Mount("tree", "/testbed", writable=True),), {}), folder)
+    return folder / "tree"
+
+
+def write_large_tree(tree: Path, *, folders: int, file_bytes: int) -> None:
+    """Write 100 files of random bytes into each folder of a tree."""
+    for number in range(folders):
+        part = tree / f"part{number}"
+        part.mkdir(parents=True)
+        for name in range(_IN_A_FOLDER):
+            (part / f"file{name}.py").write_bytes(os.urandom(file_bytes))

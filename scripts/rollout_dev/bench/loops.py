@@ -1,14 +1,25 @@
-"""The loops that `bench loop` compares: each plays one episode against a server, to its end."""
+"""The agent loops that `bench loop` compares, their rounds, and the server they play against."""
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 import aiohttp
 
 from rollout_dev.bench.generate_server import CONTEXT
-from rollout_dev.bench.workload import FIRST, SYSTEM, TASK, TOOLS
+from rollout_dev.bench.workload import FIRST, LOGPROB, SYSTEM, TASK, TOOLS, SampledTurn, Workload
 from rollout_dev.fileless import PrintingSandbox
 from rollout_dev.peers.plain_tokens import written_delta
 from swe_rollout.agent.context import AgentContext
@@ -26,11 +37,22 @@ from swe_rollout.types.episode import EpisodeId, StopReason
 from swe_rollout.types.instance import Instance
 
 if TYPE_CHECKING:
+    from typing import TypedDict
+
     from rollout_dev.bench.workload import Workload
     from swe_rollout.engine.base import TokenEngine
     from swe_rollout.engine.chat.base import ChatEngine
     from swe_rollout.observer import Observer
     from swe_rollout.sandbox.base import Sandbox
+
+if TYPE_CHECKING:
+
+    class _Meta(TypedDict):
+        output_token_logprobs: list[tuple[float, int, str | None]]
+
+    class _Response(TypedDict):
+        text: str
+        meta_info: _Meta
 
 
 class Client(Protocol):
@@ -186,17 +208,6 @@ class _Text(_Lists):
         return b'{"input_ids":[%b],%b' % (bytes(self._text), rest[1:])
 
 
-if TYPE_CHECKING:
-    from typing import TypedDict
-
-    class _Meta(TypedDict):
-        output_token_logprobs: list[tuple[float, int, str | None]]
-
-    class _Response(TypedDict):
-        text: str
-        meta_info: _Meta
-
-
 def _command(text: str) -> str:
     """Return the command of the call in a turn; empty when there is none."""
     _, opener, rest = text.partition("<tool_call>")
@@ -225,3 +236,93 @@ class Strands(Client):
 
     async def aclose(self) -> None:
         await self._loop.aclose()
+
+
+@dataclass(frozen=True, slots=True)
+class Entrant:
+    """A subject: its name, and a factory of its client for a server's address."""
+
+    name: str
+    client: Callable[[str], Client]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Episodes that run at the same time."""
+
+    url: str
+    episodes: int
+    turns: int
+    """Tool turns of each episode."""
+
+
+@dataclass(slots=True)
+class Samples:
+    """The samples of one subject, by round."""
+
+    per_s: list[float] = field(default_factory=list)
+    cpu_ms: list[float] = field(default_factory=list)
+    """CPU time of the client's process per turn."""
+
+    @property
+    def turns_per_s(self) -> float:
+        """Turns per second of the median round."""
+        return statistics.median(self.per_s)
+
+    def ratio_to(self, other: Samples) -> float:
+        """Median over rounds of the ratio to another subject, which ran in the same minute."""
+        pairs = zip(self.per_s, other.per_s, strict=True)
+        return statistics.median(own / theirs for own, theirs in pairs)
+
+    @property
+    def client_cpu_ms(self) -> float:
+        """CPU time per turn of the median round."""
+        return statistics.median(self.cpu_ms)
+
+
+def play(entrant: Entrant, batch: Batch, samples: Samples) -> None:
+    """Play one round."""
+    gc.collect()
+    asyncio.run(_play(entrant, batch, samples))
+
+
+async def _play(entrant: Entrant, batch: Batch, samples: Samples) -> None:
+    client = entrant.client(batch.url)
+    await client.open()
+    try:
+        began, cpu = time.perf_counter(), time.process_time()
+        played = await asyncio.gather(
+            *(client.play(number, batch.turns) for number in range(batch.episodes))
+        )
+        took, used = time.perf_counter() - began, time.process_time() - cpu
+    finally:
+        await client.aclose()
+    if set(played) != {batch.turns + 1}:
+        raise RuntimeError(f"{entrant.name} had {sorted(set(played))} turns, not {batch.turns + 1}")
+    samples.per_s.append(sum(played) / took)
+    samples.cpu_ms.append(1e3 * used / sum(played))
+
+
+@contextmanager
+def serving(work: Workload, turns: int) -> Iterator[str]:
+    """Run a server whose policy calls a tool in `turns` turns, then finishes; yield its address."""
+    responses = [*work.turns(turns), work.last()]
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "script.json"
+        script = {"marker": work.marker(), "responses": [_turn(each) for each in responses]}
+        file.write_text(json.dumps(script), "utf-8")
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "rollout_dev.bench.generate_server", str(file)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert process.stdout is not None  # noqa: S101 - a pipe, see above
+            yield process.stdout.readline().strip()
+        finally:
+            process.terminate()
+            process.communicate()
+
+
+def _turn(sampled: SampledTurn) -> dict[str, object]:
+    return {"ids": sampled.ids, "text": sampled.text, "logprob": LOGPROB}
