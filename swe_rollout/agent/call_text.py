@@ -8,8 +8,10 @@ an example. Only the formats here can be used with such templates. Used by `dial
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from typing import Final, Protocol, runtime_checkable
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol, Self, runtime_checkable
 
 from swe_rollout.agent.parsers import parser_for
 from swe_rollout.agent.tools.base import ToolSpec
@@ -33,14 +35,14 @@ def stands_in_words(form: str | None) -> bool:
     """Whether calls of a format stand in the words of a turn, whatever the template writes."""
     if form is None or form in _OF_TEMPLATES:
         return False
-    return form in _WRITERS or isinstance(parser_for(form), WrittenFormat)
+    return form in CALL_TEXTS or isinstance(parser_for(form), WrittenFormat)
 
 
 def write_calls(form: str, calls: Sequence[ToolCall]) -> str:
     """Return calls as the policy would write them; KeyError where the format is not one of here."""
-    if form not in _WRITERS and isinstance(own := parser_for(form), WrittenFormat):
+    if form not in CALL_TEXTS and isinstance(own := parser_for(form), WrittenFormat):
         return own.write(calls)
-    return _WRITERS[form](calls)
+    return CALL_TEXTS[form].write(calls)
 
 
 def describe_tools(tools: Sequence[ToolSpec], example: str) -> str:
@@ -63,112 +65,85 @@ def written_result(text: str) -> str:
     return f"Observation:\n{text}"
 
 
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
+def _json(value: object, indent: int | None = None) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=indent)
 
 
-def _hermes(calls: Sequence[ToolCall]) -> str:
-    return "\n".join(f"<tool_call>\n{_object(call, 'arguments')}\n</tool_call>" for call in calls)
+def plain_value(value: object) -> str:
+    """Return a value as grammars without quotes write it: a text as it is, all else as JSON."""
+    return value if isinstance(value, str) else _json(value)
 
 
-def _object(call: ToolCall, arguments: str) -> str:
-    return _json({"name": call.name, arguments: dict(call.arguments)})
+@dataclass(frozen=True, slots=True)
+class CallText:
+    """How a format writes calls that stand side by side."""
+
+    each: str
+    """One call, as a format string over what `fields` returns."""
+    value: str = ""
+    """One argument, as a format string over its key, its value and whether the value is text."""
+    between: str = ""
+    head: str = ""
+    tail: str = ""
+
+    def write(self, calls: Sequence[ToolCall]) -> str:
+        """Return the calls of one turn as text."""
+        written = (self.each.format(**self.fields(call, at)) for at, call in enumerate(calls))
+        return f"{self.head}{self.between.join(written)}{self.tail}"
+
+    def fields(self, call: ToolCall, at: int) -> dict[str, str]:
+        """Return the texts of which a call, at its place in the turn, may be made."""
+        del at
+        arguments = dict(call.arguments)
+        tool_named = {"tool_name": call.name, "parameters": arguments}
+        python = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
+        return {
+            "name": call.name,
+            "json": _json(arguments),
+            "object": _json({"name": call.name, "arguments": arguments}),
+            "parameters": _json({"name": call.name, "parameters": arguments}),
+            "tool_named": _json(tool_named),
+            "indented": textwrap.indent(_json(tool_named, 4), "    "),
+            "python": f"{call.name}({python})",
+            "values": "".join(
+                self.value.format(key, plain_value(value), _json(isinstance(value, str)))
+                for key, value in arguments.items()
+            ),
+        }
+
+    @classmethod
+    def list_of(cls, each: str, opener: str, closer: str = "") -> Self:
+        """Return the text of a format that writes calls as a list, with commas between them."""
+        return cls(each, between=", ", head=f"{opener}[", tail=f"]{closer}")
 
 
-def _granite(calls: Sequence[ToolCall]) -> str:
-    return f"<|tool_call|>[{', '.join(_object(call, 'arguments') for call in calls)}]"
-
-
-def _python(calls: Sequence[ToolCall]) -> str:
-    return f"[{', '.join(map(_python_call, calls))}]"
-
-
-def _lfm2(calls: Sequence[ToolCall]) -> str:
-    return f"<|tool_call_start|>{_python(calls)}<|tool_call_end|>"
-
-
-def _llama3(calls: Sequence[ToolCall]) -> str:
-    return ";".join(_object(call, "parameters") for call in calls)
-
-
-def _internlm(calls: Sequence[ToolCall]) -> str:
-    return "".join(
-        f"<|action_start|><|plugin|>\n{_object(call, 'parameters')}<|action_end|>" for call in calls
-    )
-
-
-def _functools(calls: Sequence[ToolCall]) -> str:
-    return f"functools[{', '.join(_object(call, 'arguments') for call in calls)}]"
-
-
-def _command_r(calls: Sequence[ToolCall]) -> str:
-    written = [{"tool_name": call.name, "parameters": dict(call.arguments)} for call in calls]
-    return f"Action: ```json\n{json.dumps(written, ensure_ascii=False, indent=4)}```"
-
-
-def _react(calls: Sequence[ToolCall]) -> str:
-    return "\n".join(
-        f"Action: {call.name}\nAction Input: {_json(dict(call.arguments))}" for call in calls
-    )
-
-
-def _python_call(call: ToolCall) -> str:
-    values = ", ".join(f"{key}={value!r}" for key, value in call.arguments.items())
-    return f"{call.name}({values})"
-
-
-def _thought_action(calls: Sequence[ToolCall]) -> str:
-    return "\n".join(f"Action: {_python_call(call)}" for call in calls)
-
-
-def _tool_call_line(calls: Sequence[ToolCall]) -> str:
-    return "\n".join(f"TOOL_CALL: {_python_call(call)}" for call in calls)
-
-
-def _action_json(calls: Sequence[ToolCall]) -> str:
-    return "\n".join(f"Action: {_object(call, 'parameters')}" for call in calls)
-
-
-def _function_xml(calls: Sequence[ToolCall]) -> str:
-    written: list[str] = []
-    for call in calls:
-        values = (
-            f"<parameter={key}>{value if isinstance(value, str) else _json(value)}</parameter>\n"
-            for key, value in call.arguments.items()
-        )
-        written.append(f"<function={call.name}>\n{''.join(values)}</function>")
-    return "\n".join(written)
-
-
-def _deepseek(head: str, tail: str) -> Callable[[Sequence[ToolCall]], str]:
-    def write(calls: Sequence[ToolCall]) -> str:
-        written = "\n".join(
-            f"<｜tool▁call▁begin｜>{head.format(call.name)}{_json(dict(call.arguments))}{tail}"
-            "<｜tool▁call▁end｜>"
-            for call in calls
-        )
-        return f"<｜tool▁calls▁begin｜>{written}<｜tool▁calls▁end｜>"
-
-    return write
-
-
-_WRITERS: Final[dict[str, Callable[[Sequence[ToolCall]], str]]] = {
-    ToolFormat.HERMES: _hermes,
-    ToolFormat.GRANITE: _granite,
-    ToolFormat.LFM2: _lfm2,
-    ToolFormat.PYTHONIC: _python,
-    ToolFormat.LLAMA3: _llama3,
-    ToolFormat.REACT: _react,
-    ToolFormat.FUNCTOOLS: _functools,
-    ToolFormat.INTERNLM: _internlm,
-    ToolFormat.COMMAND_R: _command_r,
-    ToolFormat.DEEPSEEK_V3: _deepseek("function<｜tool▁sep｜>{}\n```json\n", "\n```"),
-    ToolFormat.DEEPSEEK_V31: _deepseek("{}<｜tool▁sep｜>", ""),
-    TextFormat.THOUGHT_ACTION: _thought_action,
-    TextFormat.TOOL_CALL_LINE: _tool_call_line,
-    TextFormat.ACTION_JSON: _action_json,
-    TextFormat.FUNCTION_XML: _function_xml,
+_DEEPSEEK: Final = ("\n", "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>")
+CALL_TEXTS: Final[Mapping[str, CallText]] = {
+    ToolFormat.HERMES: CallText("<tool_call>\n{object}\n</tool_call>", between="\n"),
+    ToolFormat.GRANITE: CallText.list_of("{object}", "<|tool_call|>"),
+    ToolFormat.LFM2: CallText.list_of("{python}", "<|tool_call_start|>", "<|tool_call_end|>"),
+    ToolFormat.PYTHONIC: CallText.list_of("{python}", ""),
+    ToolFormat.LLAMA3: CallText("{parameters}", between=";"),
+    ToolFormat.REACT: CallText("Action: {name}\nAction Input: {json}", between="\n"),
+    ToolFormat.FUNCTOOLS: CallText.list_of("{object}", "functools"),
+    ToolFormat.INTERNLM: CallText("<|action_start|><|plugin|>\n{parameters}<|action_end|>"),
+    ToolFormat.COMMAND_R: CallText("{indented}", "", ",\n", "Action: ```json\n[\n", "\n]```"),
+    ToolFormat.DEEPSEEK_V3: CallText(
+        "<｜tool▁call▁begin｜>function<｜tool▁sep｜>{name}\n```json\n{json}\n```<｜tool▁call▁end｜>",
+        "",
+        *_DEEPSEEK,
+    ),
+    ToolFormat.DEEPSEEK_V31: CallText(
+        "<｜tool▁call▁begin｜>{name}<｜tool▁sep｜>{json}<｜tool▁call▁end｜>", "", *_DEEPSEEK
+    ),
+    TextFormat.THOUGHT_ACTION: CallText("Action: {python}", between="\n"),
+    TextFormat.TOOL_CALL_LINE: CallText("TOOL_CALL: {python}", between="\n"),
+    TextFormat.ACTION_JSON: CallText("Action: {parameters}", between="\n"),
+    TextFormat.FUNCTION_XML: CallText(
+        "<function={name}>\n{values}</function>", "<parameter={}>{}</parameter>\n", "\n"
+    ),
 }
+"""The formats of calls in the words of a turn."""
 NOTES: Final[dict[str, str]] = {
     TextFormat.THOUGHT_ACTION: "Values are Python literals; `Action Input:` and a JSON object on "
     "the line behind `Action: TOOL` do as well. Stop after the action.",
@@ -178,7 +153,7 @@ NOTES: Final[dict[str, str]] = {
     "several lines. Write one call, and nothing behind it.",
 }
 """What else a model must know of a format."""
-WRITABLE: Final = frozenset(_WRITERS) - frozenset(TextFormat)
+WRITABLE: Final = frozenset(CALL_TEXTS) - frozenset(TextFormat)
 """The formats of templates that `write_calls` knows."""
 HINTS: Final[tuple[tuple[str, ToolFormat], ...]] = (
     ("<|tool_call_start|>", ToolFormat.LFM2),

@@ -1,6 +1,11 @@
-"""Parsers of tool calls, one for each format. Strict: nothing is repaired, nothing is guessed."""
+"""Parsers of tool calls: a module for each family of formats, and in it a row for each format.
+
+Strict: nothing is repaired, nothing is guessed.
+"""
 
 from __future__ import annotations
+
+from typing import Final
 
 from swe_rollout.agent.parsers.base import ToolCallParser
 from swe_rollout.extension import ExtensionPoint
@@ -8,7 +13,30 @@ from swe_rollout.spec.tool_format import TextFormat, ToolFormat
 
 __all__ = ["CALL_FORMATS", "parser_for"]
 
-_HERE = "swe_rollout.agent.parsers"
+_FAMILIES: Final[dict[str, tuple[ToolFormat | TextFormat, ...]]] = {
+    "json_call": (
+        *(ToolFormat.HERMES, ToolFormat.HUNYUAN, ToolFormat.MINIMAX_M1, ToolFormat.NEMOTRON),
+        *(ToolFormat.GRANITE, ToolFormat.GRANITE_20B, ToolFormat.PHI4, ToolFormat.GIGACHAT),
+        *(ToolFormat.INTERNLM, ToolFormat.APERTUS, ToolFormat.FUNCTOOLS, ToolFormat.COHERE),
+        *(ToolFormat.COMMAND_R, ToolFormat.XLAM, ToolFormat.FUNCTIONARY, ToolFormat.SOLAR),
+    ),
+    "json_sequence": (ToolFormat.LLAMA3, ToolFormat.MISTRAL, ToolFormat.MISTRAL_V11),
+    "sections": (ToolFormat.KIMI_K2, ToolFormat.DEEPSEEK_V3, ToolFormat.DEEPSEEK_V31),
+    "harmony": (ToolFormat.HARMONY,),
+    "element": (
+        *(ToolFormat.QWEN_XML, ToolFormat.GLM45, ToolFormat.GLM47, ToolFormat.SEED),
+        *(ToolFormat.MINICPM, ToolFormat.HY3, TextFormat.FUNCTION_XML),
+    ),
+    "invoke": (
+        *(ToolFormat.DEEPSEEK_V32, ToolFormat.DEEPSEEK_V4, ToolFormat.MINIMAX_M2, ToolFormat.MUSE),
+    ),
+    "typed_tags": (ToolFormat.GEMMA4, ToolFormat.KIMI_K3, ToolFormat.MINIMAX_M3),
+    "pythonic": (ToolFormat.LFM2, ToolFormat.PYTHONIC, ToolFormat.OLMO3),
+    "lines": (
+        *(ToolFormat.REACT, TextFormat.THOUGHT_ACTION, TextFormat.TOOL_CALL_LINE),
+        TextFormat.ACTION_JSON,
+    ),
+}
 
 CALL_FORMATS: ExtensionPoint[ToolCallParser] = ExtensionPoint(
     "call format",
@@ -16,50 +44,9 @@ CALL_FORMATS: ExtensionPoint[ToolCallParser] = ExtensionPoint(
     accepts=lambda value: callable(getattr(value, "parse", None)),
     expected="a class with `parse`, such as the ToolCallParsers of swe_rollout.agent.parsers",
     builtin={
-        ToolFormat.HERMES: f"{_HERE}.hermes:HERMES",
-        ToolFormat.QWEN_XML: f"{_HERE}.qwen_xml:QWEN_XML",
-        ToolFormat.GLM45: f"{_HERE}.glm:GLM",
-        ToolFormat.GLM47: f"{_HERE}.glm:GLM",
-        ToolFormat.KIMI_K2: f"{_HERE}.sections:KIMI_K2",
-        ToolFormat.DEEPSEEK_V3: f"{_HERE}.sections:DEEPSEEK_V3",
-        ToolFormat.DEEPSEEK_V31: f"{_HERE}.sections:DEEPSEEK_V31",
-        ToolFormat.DEEPSEEK_V32: f"{_HERE}.invoke:DEEPSEEK_V32",
-        ToolFormat.LLAMA3: f"{_HERE}.llama3:Llama3Parser",
-        ToolFormat.MISTRAL: f"{_HERE}.mistral:MISTRAL",
-        ToolFormat.MISTRAL_V11: f"{_HERE}.mistral:MISTRAL_V11",
-        ToolFormat.HARMONY: f"{_HERE}.harmony:HarmonyParser",
-        ToolFormat.MINIMAX_M2: f"{_HERE}.invoke:MINIMAX_M2",
-        ToolFormat.HUNYUAN: f"{_HERE}.wrapped_json:HUNYUAN",
-        ToolFormat.MINIMAX_M1: f"{_HERE}.wrapped_json:MINIMAX_M1",
-        ToolFormat.NEMOTRON: f"{_HERE}.wrapped_json:NEMOTRON",
-        ToolFormat.GRANITE: f"{_HERE}.wrapped_json:GRANITE",
-        ToolFormat.GRANITE_20B: f"{_HERE}.wrapped_json:GRANITE_20B",
-        ToolFormat.PHI4: f"{_HERE}.wrapped_json:PHI4",
-        ToolFormat.GIGACHAT: f"{_HERE}.wrapped_json:GIGACHAT",
-        ToolFormat.INTERNLM: f"{_HERE}.wrapped_json:INTERNLM",
-        ToolFormat.APERTUS: f"{_HERE}.wrapped_json:APERTUS",
-        ToolFormat.FUNCTOOLS: f"{_HERE}.wrapped_json:FUNCTOOLS",
-        ToolFormat.COHERE: f"{_HERE}.wrapped_json:COHERE",
-        ToolFormat.COMMAND_R: f"{_HERE}.wrapped_json:COMMAND_R",
-        ToolFormat.XLAM: f"{_HERE}.wrapped_json:XLAM",
-        ToolFormat.LFM2: f"{_HERE}.pythonic:LFM2",
-        ToolFormat.PYTHONIC: f"{_HERE}.pythonic:PYTHONIC",
-        ToolFormat.OLMO3: f"{_HERE}.pythonic:OLMO3",
-        ToolFormat.GEMMA4: f"{_HERE}.typed_tags:GEMMA4",
-        ToolFormat.KIMI_K3: f"{_HERE}.typed_tags:KIMI_K3",
-        ToolFormat.MINIMAX_M3: f"{_HERE}.typed_tags:MINIMAX_M3",
-        ToolFormat.DEEPSEEK_V4: f"{_HERE}.element:DEEPSEEK_V4",
-        ToolFormat.MUSE: f"{_HERE}.element:MUSE",
-        ToolFormat.SEED: f"{_HERE}.element:SEED",
-        ToolFormat.MINICPM: f"{_HERE}.element:MINICPM",
-        ToolFormat.FUNCTIONARY: f"{_HERE}.element:FUNCTIONARY",
-        ToolFormat.SOLAR: f"{_HERE}.element:SOLAR",
-        ToolFormat.HY3: f"{_HERE}.element:HY3",
-        ToolFormat.REACT: f"{_HERE}.react:ReactParser",
-        TextFormat.THOUGHT_ACTION: f"{_HERE}.thought_action:ThoughtActionParser",
-        TextFormat.TOOL_CALL_LINE: f"{_HERE}.tool_call_line:ToolCallLineParser",
-        TextFormat.ACTION_JSON: f"{_HERE}.action_json:ActionJsonParser",
-        TextFormat.FUNCTION_XML: f"{_HERE}.function_xml:FUNCTION_XML",
+        form: f"{__name__}.{family}:{form.upper()}"
+        for family, forms in _FAMILIES.items()
+        for form in forms
     },
 )
 

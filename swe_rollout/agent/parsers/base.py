@@ -213,7 +213,11 @@ class OpenerParser(ToolCallParser):
 
 
 class MalformedError(Exception):
-    """The tags of a call are not those of the grammar; the text names the place."""
+    """A call is not one of the grammar, or a value in it is not what it claims to be."""
+
+    def __init__(self, problem: str, status: CallStatus = CallStatus.MALFORMED) -> None:
+        super().__init__(problem)
+        self.status = status
 
 
 def text_start(sampled: SampledText, reasoning: Reasoning) -> int:
@@ -266,6 +270,13 @@ def refused(sampled: SampledText, start: int, delimiters: Delimiters, refusal: R
 def not_run(problem: str) -> str:
     """Word the reason why a call was not run for the policy."""
     return f"the call was not run: {problem}"
+
+
+def unless_refused(call: ToolCall, problem: str) -> ToolCall:
+    """Refuse a call that was to run as malformed; return any other as it is."""
+    if call.status is not CallStatus.OK:
+        return call
+    return replace(call, status=CallStatus.MALFORMED, arguments={}, problem=problem)
 
 
 def checked(

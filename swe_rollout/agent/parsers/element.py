@@ -1,20 +1,21 @@
 """Grammars of a call as one element with an element for each argument; values are plain text.
 
-    <seed:tool_call>
+    <tool_call>
     <function=NAME>
-    <parameter=KEY>VALUE</parameter>
+    <parameter=KEY>
+    VALUE
+    </parameter>
     </function>
-    </seed:tool_call>
+    </tool_call>
 
-And two with JSON behind a head: `<function=NAME>{…}</function>`, and Solar's, whose parts are
-separated by tokens. `tags` says where a plain value ends.
+A family is a row at the end. `tags` says where a value ends; its type comes from the tool's schema.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from swe_rollout.agent.parsers.base import (
     Delimiters,
@@ -31,11 +32,8 @@ from swe_rollout.agent.parsers.base import (
     tool_named,
     typed,
 )
-from swe_rollout.agent.parsers.exact_calls import LeftOvers, calls_between
-from swe_rollout.agent.parsers.invoke import InvokeGrammar, InvokeParser
-from swe_rollout.agent.parsers.json_call import call_of_arguments, status_of
-from swe_rollout.agent.parsers.strict_json import read_json
-from swe_rollout.agent.parsers.tags import WS, Values, ValueTags
+from swe_rollout.agent.parsers.exact_calls import LeftOvers
+from swe_rollout.agent.parsers.tags import WS, Offsets, Values, ValueTags, parameters_of
 from swe_rollout.agent.tools.base import ToolSpec
 from swe_rollout.types.turn import CallStatus, ToolCall
 
@@ -43,101 +41,152 @@ _CDATA = "<![CDATA["
 
 
 @dataclass(frozen=True, slots=True)
-class ElementGrammar:
-    """One family's tags, as patterns except for the delimiters of a call."""
+class ArgumentTags:
+    """The tags around each argument of a call."""
+
+    opener: str
+    """A pattern, with the argument's name as the group `name`."""
+    closer: str
+    noun: str = "argument"
+    unclosed: str = "is not closed"
+    call_opener: str = ""
+    """What begins a call, where a value may open parameters of other tools without closing them;
+    empty where it may open none."""
+
+    def read(
+        self,
+        turn: TaggedTurn,
+        start: int,
+        *,
+        limit: int,
+        tool: ToolSpec | None,
+        value: Callable[[re.Match[str], str], object],
+    ) -> tuple[dict[str, object], int]:
+        """Read the arguments from `start` on, and return them with the offset behind the last one.
+
+        `value` types the text behind an opening tag. Raises MalformedError.
+        """
+        arguments, at = dict[str, object](), start
+        opener = re.compile(f"{WS}(?P<tag>{self.opener})")
+        while found := opener.match(turn.tags.text, at):
+            name, begin = found["name"], found.end()
+            end = turn.values.end(found.start("tag"), begin, limit)
+            if name in arguments or end is None:
+                problem = "appears twice" if name in arguments else self.unclosed
+                raise MalformedError(f"the {self.noun} {name[:80]} {problem}")
+            names = None
+            if self.call_opener:
+                call = turn.tags.find(self.call_opener, begin)
+                names = None if call is not None and call < end else parameters_of(tool)
+            turn.values.check(name, begin, end, names)
+            arguments[name] = value(found, turn.sampled.text[begin:end])
+            at = end + len(self.closer)
+        return arguments, at
+
+
+@dataclass(frozen=True, slots=True)
+class TaggedTurn:
+    """A sampled turn of a grammar of tags."""
+
+    sampled: SampledText
+    tags: SampledText
+    """The turn without tags that are only spelled; offsets are searched here."""
+    values: Values
+    ends: Offsets
+    """The ends of calls that a value can't go beyond, where the grammar has such."""
+    tools: Sequence[ToolSpec]
+
+
+@dataclass(frozen=True, slots=True)
+class ElementGrammar(ToolCallParser):
+    """Reads the calls of one family. Tags are patterns, except for the delimiters of a call."""
 
     call: Delimiters
     head: str
     """What names the tool behind the opener; the name is the group."""
-    argument: str
-    """The opening tag of an argument; its name is the group `name`."""
-    closer: str
-    """The closing tag of an argument."""
+    arguments: ArgumentTags
+    only: str
+    """The rule for what may stand in a call, told where one breaks it."""
     tail: str = ""
     """What stands before the call's closer."""
-    inner: tuple[str, ...] = ()
+    tokens: tuple[str, ...] = ()
     """Further delimiters, which may be tokens."""
+    closers: tuple[str, ...] = ()
+    """Further closing tags that belong to no value."""
+    nameless: str = "it must begin with the name of a tool"
+    behind_name: tuple[str, ...] = ()
+    """What a name must stand before: other words there are malformed. Empty: they are no name."""
+    value_opener: str = ""
+    """The opening tag of an argument inside a value; by default that of any argument."""
+    ends_at_first: bool = False
+    """Whether a call ends at the first end of a call behind it, whatever its values quote."""
+    is_framed: bool = False
+    """Whether one newline on either side of a value is no part of it."""
     has_cdata: bool = False
     """Whether a value may be wrapped in CDATA."""
-
-    @property
-    def values(self) -> ValueTags:
-        """The tags of values."""
-        anonymous = self.argument.replace("?P<name>", "?:")
-        end = f"{self.tail}{WS}{self.call.closer}"
-        return ValueTags(self.argument, self.closer, f"{anonymous}|{end}", end)
-
-
-class ElementParser(ToolCallParser):
-    """Reads calls of elements."""
-
-    def __init__(self, grammar: ElementGrammar) -> None:
-        self._grammar = grammar
-        self._values = grammar.values
 
     def parse(
         self, sampled: SampledText, *, tools: Sequence[ToolSpec], reasoning: Reasoning
     ) -> tuple[ToolCall, ...]:
-        grammar = self._grammar
-        ends = (grammar.call.opener, grammar.call.closer, grammar.closer, grammar.tail)
-        tags = sampled.without_spelled(*ends, *grammar.inner).text
-        values = self._values.find(tags)
-        turn = _Elements(sampled, tags, grammar, values, tools)
+        end, inner = f"{self.tail}{WS}{self.call.closer}", self.arguments
+        delimiters = (self.call.opener, self.call.closer, inner.closer, self.tail)
+        tags = sampled.without_spelled(*delimiters, *self.tokens)
+        following = f"{inner.opener.replace('?P<name>', '?:')}|{end}"
+        values = ValueTags(self.value_opener or inner.opener, inner.closer, following, end)
+        ends = Offsets.of(end, tags.text) if self.ends_at_first else Offsets(())
+        turn = TaggedTurn(sampled, tags, values.find(tags.text), ends, tools)
         found = pieces(
             sampled,
-            lambda at: sampled.first((grammar.call.opener,), at),
-            turn.read,
+            lambda at: sampled.first((self.call.opener,), at),
+            lambda opener: self._read(turn, opener),
             reasoning=reasoning,
         )
-        closers = (grammar.closer, grammar.call.closer)
-        return LeftOvers(sampled, values, closers).refuse(found)
+        closers = (inner.closer, self.call.closer, *self.closers)
+        return LeftOvers(sampled, turn.values, closers).refuse(found)
 
-
-@dataclass(frozen=True, slots=True)
-class _Elements:
-    sampled: SampledText
-    tags: str
-    """The turn, without delimiters that are only spelled."""
-    grammar: ElementGrammar
-    values: Values
-    tools: Sequence[ToolSpec]
-
-    def read(self, opener: Mark) -> Found:
-        start, call = opener.end, self.grammar.call
-        found = re.compile(self.grammar.head).match(self.tags, start)
-        if found is None:
-            refusal = Refusal(CallStatus.MISSING_NAME, "it must begin with the name of a tool")
-            return refused(self.sampled, start, call, refusal)
+    def _read(self, turn: TaggedTurn, opener: Mark) -> Found:
+        start = opener.end
+        head = re.compile(self.head).match(turn.tags.text, start)
+        name = head[1] if head else ""
         try:
-            arguments, end = self._arguments(found.end(), tool_named(found[1], self.tools))
+            behind = head.end() if head and name else None
+            arguments, end = self._arguments(turn, start, behind, tool_named(name, turn.tools))
         except MalformedError as error:
-            refusal = Refusal(CallStatus.MALFORMED, str(error), found[1])
-            return refused(self.sampled, start, call, refusal)
-        raw = self.sampled.text[start : end - len(call.closer)]
-        return Found((checked(found[1], arguments, tools=self.tools, raw=raw),), end)
+            refusal = Refusal(error.status, str(error), name)
+            return refused(turn.sampled, start, self.call, refusal)
+        raw = turn.sampled.text[start : end - len(self.call.closer)]
+        return Found((checked(name, arguments, tools=turn.tools, raw=raw),), end)
 
-    def _arguments(self, start: int, tool: ToolSpec | None) -> tuple[dict[str, object], int]:
-        """Read arguments; also return the offset behind the call."""
-        grammar, arguments, at = self.grammar, dict[str, object](), start
-        opener = re.compile(f"{WS}(?P<tag>{grammar.argument})")
-        while found := opener.match(self.tags, at):
-            name, begin = found["name"], found.end()
-            end = self.values.end(found.start("tag"), begin, len(self.tags))
-            if name in arguments or end is None:
-                problem = "appears twice" if name in arguments else "is not closed"
-                raise MalformedError(f"the argument {name[:80]} {problem}")
-            self.values.check(name, begin, end, None)
-            arguments[name] = typed(self._text(begin, end), name, tool)
-            at = end + len(grammar.closer)
-        closed = re.compile(f"{WS}{grammar.tail}{WS}{grammar.call.closer}").match(self.tags, at)
+    def _arguments(
+        self, turn: TaggedTurn, start: int, behind: int | None, tool: ToolSpec | None
+    ) -> tuple[dict[str, object], int]:
+        """Read the arguments `behind` the head, and return them with the end of the call."""
+        limit = turn.ends.next(start) if self.ends_at_first else len(turn.sampled.text)
+        if limit is None:
+            raise MalformedError(f"{self.tail} and {self.call.closer} must end it")
+        if behind is None:
+            raise MalformedError(self.nameless, self._nameless(turn, start))
+        arguments, at = self.arguments.read(
+            turn,
+            behind,
+            limit=limit,
+            tool=tool,
+            value=lambda tag, text: typed(self._plain(text), tag["name"], tool),
+        )
+        closed = re.compile(f"{WS}{self.tail}{WS}{self.call.closer}").match(turn.tags.text, at)
         if closed is None:
-            problem = f"only arguments, each closed, may come before {grammar.call.closer}"
-            raise MalformedError(problem)
+            raise MalformedError(self.only)
         return arguments, closed.end()
 
-    def _text(self, start: int, end: int) -> str:
-        text = self.sampled.text[start:end]
-        if not self.grammar.has_cdata or not text.startswith(_CDATA):
+    def _nameless(self, turn: TaggedTurn, start: int) -> CallStatus:
+        first = turn.tags.first(self.behind_name, start)
+        has_words = first and turn.sampled.text[start : first.start].strip()
+        return CallStatus.MALFORMED if has_words else CallStatus.MISSING_NAME
+
+    def _plain(self, text: str) -> str:
+        if self.is_framed:
+            return text.removeprefix("\n").removesuffix("\n")
+        if not self.has_cdata or not text.startswith(_CDATA):
             return text
         inner, _, behind = text.removeprefix(_CDATA).partition("]]>")
         if behind or not text.endswith("]]>"):
@@ -145,97 +194,73 @@ class _Elements:
         return inner
 
 
-@dataclass(frozen=True, slots=True)
-class HeadedJson(ToolCallParser):
-    """Reads calls of a head with the name, perhaps an id, and then one JSON object."""
-
-    call: Delimiters
-    head: str
-    """What stands between opener and JSON, with the groups `name` and perhaps `id`."""
-    tokens: tuple[str, ...] = ()
-    """Delimiters in the head."""
-
-    def parse(
-        self, sampled: SampledText, *, tools: Sequence[ToolSpec], reasoning: Reasoning
-    ) -> tuple[ToolCall, ...]:
-        tags = sampled.without_spelled(*self.tokens).text
-        head = re.compile(self.head)
-
-        def read(opener: Mark) -> Found:
-            found = head.match(tags, opener.end)
-            if found is None:
-                refusal = Refusal(CallStatus.MALFORMED, "the name of a tool must begin it")
-                return refused(sampled, opener.end, self.call, refusal)
-            return self._read(sampled, opener, found, tools)
-
-        return calls_between(sampled, self.call, read, reasoning=reasoning)
-
-    def _read(
-        self, sampled: SampledText, opener: Mark, head: re.Match[str], tools: Sequence[ToolSpec]
-    ) -> Found:
-        name = head["name"]
-        try:
-            found = read_json(sampled.text, head.end())
-        except ValueError as error:
-            return refused(
-                sampled, opener.end, self.call, Refusal(status_of(error), str(error), name)
-            )
-        if sampled.find(self.call.closer, found.end) != found.end:
-            problem = "there is more text behind its JSON object"
-            refusal = Refusal(CallStatus.INVALID_JSON, problem, name, known_to=found.end)
-            return refused(sampled, opener.end, self.call, refusal)
-        raw = sampled.text[opener.end : found.end]
-        call = call_of_arguments(name, found.value, key="arguments", tools=tools, raw=raw)
-        return Found(
-            (replace(call, id=head.groupdict().get("id") or ""),),
-            found.end + len(self.call.closer),
-        )
+def _parameter_tags(*, unclosed: str = "is not closed", call_opener: str = "") -> ArgumentTags:
+    opener = r"<parameter=(?P<name>[^<>\n]+)>"
+    noun = "parameter" if call_opener else "argument"
+    return ArgumentTags(opener, "</parameter>", noun, unclosed, call_opener)
 
 
-SEED = ElementParser(
-    ElementGrammar(
-        Delimiters("<seed:tool_call>", "</seed:tool_call>"),
-        head=WS + r"<function=([^<>\n]+)>",
-        argument=r"<parameter=(?P<name>[^<>\n]+)>",
-        closer="</parameter>",
-        tail="</function>",
-    )
+_TOOL_CALL = Delimiters("<tool_call>", "</tool_call>")
+_ARG_TAGS = ("<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>")
+_HY3_TAGS = tuple(tag.replace(">", ":opensource>") for tag in _ARG_TAGS)
+
+
+def _keyed(tags: Sequence[str], unclosed: str) -> ArgumentTags:
+    key, key_end, value, value_end = tags
+    opener = rf"{key}(?P<name>[^<>\n]+){key_end}{WS}{value}"
+    return ArgumentTags(opener, value_end, unclosed=unclosed)
+
+
+QWEN_XML = ElementGrammar(
+    _TOOL_CALL,
+    head=WS + r"<function=([^<>\n]*)>",
+    arguments=_parameter_tags(unclosed="is not closed by </parameter>", call_opener="<tool_call>"),
+    only="between <function=NAME> and </function> there may only be parameters, each closed by "
+    "</parameter>",
+    tail="</function>",
+    closers=("</function>",),
+    nameless="it must begin with <function=NAME>",
+    # One that is really a parameter's stands in a line of its own.
+    value_opener=r"^<parameter=(?P<name>[^<>\n]+)>$|<parameter=[^<>\n]+>",
+    ends_at_first=True,
+    is_framed=True,
 )
-MINICPM = ElementParser(
-    ElementGrammar(
-        Delimiters('<function name="', "</function>"),
-        head=r'([^"<>\n]+)">',
-        argument=r'<param name="(?P<name>[^"<>\n]+)">',
-        closer="</param>",
-        has_cdata=True,
-    )
+GLM45 = GLM47 = ElementGrammar(
+    _TOOL_CALL,
+    # One newline behind the name is framing; any other space would be part of it.
+    head=r"([^\s<>{}\0]+)\n?(?=<arg_key>|</?tool_call>|\Z)",
+    arguments=_keyed(_ARG_TAGS, unclosed="is not closed by </arg_value>"),
+    only="there may only be keys and values behind the name",
+    tokens=_ARG_TAGS,
+    closers=("</arg_key>",),
+    nameless="it must begin with the name of a tool, and nothing else",
+    behind_name=("<arg_key>", "</tool_call>"),
 )
-HY3 = ElementParser(
-    ElementGrammar(
-        Delimiters("<tool_call:opensource>", "</tool_call:opensource>"),
-        head=r"([^\s<>]+)<tool_sep:opensource>",
-        argument=rf"<arg_key:opensource>(?P<name>[^<>\n]+)</arg_key:opensource>{WS}"
-        "<arg_value:opensource>",
-        closer="</arg_value:opensource>",
-        inner=(
-            *("<tool_sep:opensource>", "<arg_key:opensource>", "</arg_key:opensource>"),
-            "<arg_value:opensource>",
-        ),
-    )
+SEED = ElementGrammar(
+    Delimiters("<seed:tool_call>", "</seed:tool_call>"),
+    head=WS + r"<function=([^<>\n]+)>",
+    arguments=_parameter_tags(),
+    only="only arguments, each closed, may come before </seed:tool_call>",
+    tail="</function>",
 )
-FUNCTIONARY = HeadedJson(Delimiters("<function=", "</function>"), r"(?P<name>[^<>\n]+)>")
-SOLAR = HeadedJson(
-    Delimiters("<|tool_call:begin|>", "<|tool_call:end|>"),
-    r"(?P<id>[^\s<|]*)<\|tool_call:name\|>(?P<name>[^\s<|]+)<\|tool_call:args\|>",
-    ("<|tool_call:name|>", "<|tool_call:args|>"),
+FUNCTION_XML = ElementGrammar(
+    Delimiters("<function=", "</function>"),
+    head=r"([^<>\s]+)>",
+    arguments=_parameter_tags(),
+    only="only arguments, each closed, may come before </function>",
 )
-DEEPSEEK_V4 = InvokeParser(
-    InvokeGrammar(
-        Delimiters("<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>"), "｜DSML｜", says_string=True
-    )
+"""R2E's: calls in the words of a turn. Nothing is trimmed from a value."""
+MINICPM = ElementGrammar(
+    Delimiters('<function name="', "</function>"),
+    head=r'([^"<>\n]+)">',
+    arguments=ArgumentTags(r'<param name="(?P<name>[^"<>\n]+)">', "</param>"),
+    only="only arguments, each closed, may come before </function>",
+    has_cdata=True,
 )
-MUSE = InvokeParser(
-    InvokeGrammar(
-        Delimiters("<atem:function_calls>", "</atem:function_calls>"), "atem:", says_string=False
-    )
+HY3 = ElementGrammar(
+    Delimiters("<tool_call:opensource>", "</tool_call:opensource>"),
+    head=r"([^\s<>]+)<tool_sep:opensource>",
+    arguments=_keyed(_HY3_TAGS, unclosed="is not closed"),
+    only="only arguments, each closed, may come before </tool_call:opensource>",
+    tokens=("<tool_sep:opensource>", *_HY3_TAGS),
 )

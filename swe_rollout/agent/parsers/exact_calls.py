@@ -20,6 +20,7 @@ from swe_rollout.agent.parsers.base import (
     SampledText,
     not_run,
     pieces,
+    unless_refused,
 )
 from swe_rollout.agent.parsers.tags import Values
 from swe_rollout.types.turn import CallStatus, ToolCall
@@ -87,11 +88,13 @@ def calls_between(
     read: Callable[[Mark], Found],
     *,
     reasoning: Reasoning,
+    begins: Callable[[int], Mark | None] | None = None,
     quotes: str = '"',
 ) -> tuple[ToolCall, ...]:
     """Return what `read` finds at each opener, for grammars whose values are quoted.
 
-    An empty closer: a call has none.
+    `begins` finds the next opener where that is more than a delimiter. A grammar whose calls have
+    no closer has an empty one.
     """
 
     def has_closer(start: int, end: int) -> bool:
@@ -101,9 +104,8 @@ def calls_between(
     def goes_on(call: ToolCall) -> bool:
         return is_unclosed(call) and any(_is_odd(call.raw, quote) for quote in quotes)
 
-    found = pieces(
-        sampled, lambda at: sampled.first((delimiters.opener,), at), read, reasoning=reasoning
-    )
+    begins = begins or (lambda at: sampled.first((delimiters.opener,), at))
+    found = pieces(sampled, begins, read, reasoning=reasoning)
     return refuse_beside_rest(found, has_closer=has_closer, goes_on=goes_on)
 
 
@@ -141,10 +143,4 @@ def _is_odd(text: str, quote: str) -> bool:
 
 def _without(piece: Piece, problem: str) -> Piece:
     """Return a piece none of whose calls runs."""
-    return replace(piece, calls=tuple(_refused(call, problem) for call in piece.calls))
-
-
-def _refused(call: ToolCall, problem: str) -> ToolCall:
-    if call.status is not CallStatus.OK:
-        return call
-    return replace(call, status=CallStatus.MALFORMED, arguments={}, problem=problem)
+    return replace(piece, calls=tuple(unless_refused(call, problem) for call in piece.calls))

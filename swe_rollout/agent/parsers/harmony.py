@@ -139,3 +139,6 @@ def _call(message: _Message, tools: Sequence[ToolSpec], ended_by: str) -> ToolCa
     if prefix != "functions":
         return refused(CallStatus.UNKNOWN_TOOL, f"there is no recipient {recipient[:80]!r}")
     return call_of_text(name, message.body, tools=tools, raw=message.raw)
+
+
+HARMONY = HarmonyParser()

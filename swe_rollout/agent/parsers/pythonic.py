@@ -49,25 +49,18 @@ _RUN = re.compile(r"[-+~]{9}|(?:\bnot\s+){9}|[({\[]{50}")
 
 
 @dataclass(frozen=True, slots=True)
-class PythonGrammar:
-    """One family's delimiters."""
+class PythonGrammar(ToolCallParser):
+    """Reads the calls of one family."""
 
     call: Delimiters | None
     """None: the list is the end of the turn, behind words at most."""
     is_lines: bool = False
     """Whether there is a call on each line, and no list."""
 
-
-class PythonParser(ToolCallParser):
-    """Reads calls in Python."""
-
-    def __init__(self, grammar: PythonGrammar) -> None:
-        self._grammar = grammar
-
     def parse(
         self, sampled: SampledText, *, tools: Sequence[ToolSpec], reasoning: Reasoning
     ) -> tuple[ToolCall, ...]:
-        call = self._grammar.call
+        call = self.call
         if call is None:
             return self._whole(sampled, tools, reasoning)
         return calls_between(
@@ -88,7 +81,7 @@ class PythonParser(ToolCallParser):
             return refused(sampled, start, call, refusal)
         raw = sampled.text[start:end]
         behind = end + len(call.closer)
-        return Found(python_calls(raw, tools, is_lines=self._grammar.is_lines), behind)
+        return Found(python_calls(raw, tools, is_lines=self.is_lines), behind)
 
     def _whole(
         self, sampled: SampledText, tools: Sequence[ToolSpec], reasoning: Reasoning
@@ -223,8 +216,6 @@ def _key(node: ast.expr | None) -> str:
             raise MalformedError("keys must be strings")
 
 
-LFM2 = PythonParser(PythonGrammar(Delimiters("<|tool_call_start|>", "<|tool_call_end|>")))
-PYTHONIC = PythonParser(PythonGrammar(None))
-OLMO3 = PythonParser(
-    PythonGrammar(Delimiters("<function_calls>", "</function_calls>"), is_lines=True)
-)
+LFM2 = PythonGrammar(Delimiters("<|tool_call_start|>", "<|tool_call_end|>"))
+PYTHONIC = PythonGrammar(None)
+OLMO3 = PythonGrammar(Delimiters("<function_calls>", "</function_calls>"), is_lines=True)

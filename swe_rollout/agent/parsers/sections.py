@@ -19,6 +19,7 @@ from swe_rollout.agent.parsers.base import (
     Refusal,
     SampledText,
     not_run,
+    unless_refused,
 )
 from swe_rollout.agent.parsers.json_call import call_of_arguments
 from swe_rollout.agent.parsers.strict_json import SPACE, read_json, skip_space
@@ -55,6 +56,7 @@ class SectionGrammar:
         return self.section.opener, self.section.closer, self.call.opener, self.call.closer
 
 
+_WORDS = not_run("there may be nothing but calls in their section")
 _KIMI_ID = re.compile(r"functions\.([^\s:]+):[0-9]+")
 _FENCED = re.compile(r"([^\n]+)\n```json\n")
 
@@ -119,11 +121,11 @@ class _Sections:
                 break
             found = self._call(mark.end)
             call = replace(found.calls[0], span=self.sampled.span(mark.start, found.end))
-            calls.append(_among_words(call) if words else call)
+            calls.append(unless_refused(call, _WORDS) if words else call)
             at = found.end
         end = len(text) if mark is None else mark.start
         if calls and text[at:end].strip(SPACE):
-            calls[-1] = _among_words(calls[-1])
+            calls[-1] = unless_refused(calls[-1], _WORDS)
         if not calls:
             problem = not_run("its section holds no call")
             calls = [ToolCall(CallStatus.MALFORMED, text[opener.end : end], problem=problem)]
@@ -176,13 +178,6 @@ class _Sections:
         if mark is not None and mark.token == self.grammar.call.closer:
             return Found((call,), mark.end)
         return Found((_unclosed(call),), end)
-
-
-def _among_words(call: ToolCall) -> ToolCall:
-    if call.status is not CallStatus.OK:
-        return call
-    problem = not_run("there may be nothing but calls in their section")
-    return replace(call, status=CallStatus.MALFORMED, arguments={}, problem=problem)
 
 
 def _unclosed(call: ToolCall) -> ToolCall:

@@ -29,13 +29,12 @@ from swe_rollout.agent.parsers.base import (
 )
 from swe_rollout.agent.parsers.exact_calls import is_unclosed, refuse_beside_rest
 from swe_rollout.agent.parsers.strict_json import read_json
-from swe_rollout.agent.parsers.tags import Offsets
+from swe_rollout.agent.parsers.tags import WS, Offsets
 from swe_rollout.agent.tools.arguments import json_types, types_in
 from swe_rollout.agent.tools.base import ToolSpec
 from swe_rollout.types.turn import CallStatus, ToolCall
 
 _MAX_DEPTH = 50
-_WS = r"[ \t\r\n]*+"
 
 
 class _Cursor:
@@ -113,7 +112,7 @@ class TypedParser(ToolCallParser):
         return refuse_beside_rest(found, has_closer=closers.any, goes_on=is_unclosed)
 
     def _calls(self, cursor: _Cursor, tools: Sequence[ToolSpec]) -> Iterator[ToolCall]:
-        closer = _WS + re.escape(self.call.closer)
+        closer = WS + re.escape(self.call.closer)
         while True:
             start = cursor.at
             name, arguments = self.read(cursor, tools)
@@ -123,7 +122,7 @@ class TypedParser(ToolCallParser):
                 return
             if not self.is_block:
                 raise MalformedError(f"{self.call.closer} must end it")
-            cursor.take(_WS)
+            cursor.take(WS)
 
 
 def _kimi(cursor: _Cursor, tools: Sequence[ToolSpec]) -> tuple[str, dict[str, object]]:
@@ -159,7 +158,7 @@ _NS_PATTERN = re.escape(_NS)
 
 def _minimax(cursor: _Cursor, tools: Sequence[ToolSpec]) -> tuple[str, dict[str, object]]:
     head = cursor.expect(
-        rf'{_WS}{_NS_PATTERN}<invoke name="([^"<>\n]+)">', "it must begin with invoke and a name"
+        rf'{WS}{_NS_PATTERN}<invoke name="([^"<>\n]+)">', "it must begin with invoke and a name"
     )
     tool = tool_named(head[1], tools)
     schemas = tool.arguments.properties if tool is not None else {}

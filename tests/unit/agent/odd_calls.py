@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from swe_rollout.agent.parsers.wrapped_json import JsonGrammar, Shape, WrappedParser
+from swe_rollout.agent.parsers.json_call import JsonGrammar, Shape
 
-ODD = WrappedParser(JsonGrammar("[call]", "[end]", shape=Shape.OBJECT))
-NOT_ODD = WrappedParser(JsonGrammar("[calls]", "[end]", shape=Shape.OBJECT))
+ODD = JsonGrammar("[call]", "[end]", shape=Shape.OBJECT)
+NOT_ODD = JsonGrammar("[calls]", "[end]", shape=Shape.OBJECT)

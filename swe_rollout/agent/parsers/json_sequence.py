@@ -1,7 +1,12 @@
-"""The two grammars of Mistral behind `[TOOL_CALLS]`.
+"""Grammars of several JSON calls that end a turn: Llama's and Mistral's.
 
-Up to Small 3.1 one JSON list: `[TOOL_CALLS] [{"name": …, "arguments": {…}, "id": "…"}]`. Later one
-`[TOOL_CALLS]NAME[ARGS]{…}` for each call, perhaps with `[CALL_ID]ID` before `[ARGS]`.
+    {"name": "NAME", "parameters": {…}}; {…}
+    [TOOL_CALLS] [{"name": "NAME", "arguments": {…}, "id": "ID"}]
+    [TOOL_CALLS]NAME[CALL_ID]ID[ARGS]{…}
+
+Llama's follow `<|python_tag|>`, in Llama 4 `<|python_end|>` behind words, or they are the whole
+turn, which then starts with a brace. Mistral's are a list up to Small 3.1, later one mark for each,
+whose id may be left out.
 """
 
 from __future__ import annotations
@@ -10,16 +15,73 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from swe_rollout.agent.parsers.base import Found, Mark, OpenerParser, SampledText, not_run
+from swe_rollout.agent.parsers.base import (
+    Found,
+    Mark,
+    OpenerParser,
+    Reasoning,
+    SampledText,
+    ToolCallParser,
+    attempts,
+    not_run,
+    text_start,
+)
 from swe_rollout.agent.parsers.json_call import call_of_arguments, call_of_object, status_of
 from swe_rollout.agent.parsers.strict_json import SPACE, read_json, skip_space
 from swe_rollout.agent.tools.base import ToolSpec
 from swe_rollout.types.turn import CallStatus, ToolCall
 
+_TAGS = ("<|python_tag|>", "<|python_end|>")
 _CALLS = "[TOOL_CALLS]"
 _ARGUMENTS = "[ARGS]"
 _ID = "[CALL_ID]"
 _NO_NAME = re.compile(r"[\s\[\]{}]")
+_MORE = "there is more text behind its JSON object"
+
+
+class Llama3Parser(ToolCallParser):
+    """Reads calls that are the end of a turn, or all of it."""
+
+    def parse(
+        self, sampled: SampledText, *, tools: Sequence[ToolSpec], reasoning: Reasoning
+    ) -> tuple[ToolCall, ...]:
+        brace = skip_space(sampled.text, text_start(sampled, reasoning))
+
+        def begins(at: int) -> Mark | None:
+            if at <= brace and sampled.text.startswith("{", brace):
+                return Mark(brace, "")
+            return sampled.first(_TAGS, at)
+
+        def read(opener: Mark) -> Found:
+            return Found(tuple(_objects(sampled, opener.end, tools)), len(sampled.text))
+
+        return attempts(sampled, begins, read, reasoning=reasoning)
+
+
+def _objects(sampled: SampledText, start: int, tools: Sequence[ToolSpec]) -> Iterator[ToolCall]:
+    """Read objects up to the end of the turn, with semicolons between them."""
+    text, at = sampled.text, start
+    while True:
+        try:
+            found = read_json(text, at)
+        except ValueError as error:
+            yield _rest(sampled, at, status_of(error), str(error))
+            return
+        if found.end < len(text) and text[found.end] != ";":
+            yield _rest(sampled, at, CallStatus.INVALID_JSON, _MORE)
+            return
+        raw = text[at : found.end]
+        call = call_of_object(found.value, arguments_key="parameters", tools=tools, raw=raw)
+        yield replace(call, span=sampled.span(at, found.end))
+        if found.end == len(text):
+            return
+        at = found.end + 1
+
+
+def _rest(sampled: SampledText, start: int, status: CallStatus, problem: str) -> ToolCall:
+    raw = sampled.text[start:]
+    span = sampled.span(start, len(sampled.text)) if raw else None
+    return ToolCall(status, raw, problem=not_run(problem), span=span)
 
 
 def _list(sampled: SampledText, opener: Mark, tools: Sequence[ToolSpec]) -> Found:
@@ -55,6 +117,7 @@ def _elements(
 
 
 def _named(sampled: SampledText, opener: Mark, tools: Sequence[ToolSpec]) -> Found:
+    """Read one call with its name before its arguments."""
     text, start = sampled.text, opener.end
     mark = sampled.first((_ARGUMENTS, _CALLS), start)
     end = len(text) if mark is None else mark.start
@@ -74,22 +137,22 @@ def _with_arguments(
     sampled: SampledText, start: int, name: str, tools: Sequence[ToolSpec]
 ) -> tuple[ToolCall, int]:
     """Read a call from its arguments on; also return the offset behind it."""
+
+    def following(at: int) -> int:
+        found = sampled.find(_CALLS, at)
+        return len(sampled.text) if found is None else found
+
     try:
         found = read_json(sampled.text, start)
     except ValueError as error:
         call = ToolCall(status_of(error), "", name, problem=not_run(str(error)))
-        return call, _next(sampled, start)
-    end = _next(sampled, found.end)
+        return call, following(start)
+    end = following(found.end)
     if found.end != end:
-        problem = not_run("there is more text behind its JSON object")
-        return ToolCall(CallStatus.INVALID_JSON, "", name, problem=problem), end
+        return ToolCall(CallStatus.INVALID_JSON, "", name, problem=not_run(_MORE)), end
     return call_of_arguments(name, found.value, key="arguments", tools=tools, raw=""), end
 
 
-def _next(sampled: SampledText, start: int) -> int:
-    following = sampled.find(_CALLS, start)
-    return len(sampled.text) if following is None else following
-
-
+LLAMA3 = Llama3Parser()
 MISTRAL = OpenerParser((_CALLS,), _list)
 MISTRAL_V11 = OpenerParser((_CALLS,), _named)

@@ -1,0 +1,235 @@
+"""Grammars whose calls begin with a mark at the start of a line, for engines that give text alone.
+
+    Thought: …
+    Action: NAME
+    Action Input: {…}
+
+    TOOL_CALL: NAME(KEY=VALUE, …)
+
+A turn without a mark is no call. A value may hold anything, also lines that look like calls. So
+what stands behind an attempt that is broken, or has no end, is not read: it may be the rest of that
+attempt's value. A format is a row at the end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from swe_rollout.agent.parsers.base import (
+    Found,
+    Mark,
+    Reasoning,
+    SampledText,
+    ToolCallParser,
+    attempts,
+    not_run,
+)
+from swe_rollout.agent.parsers.json_call import call_of_arguments, call_of_object, status_of
+from swe_rollout.agent.parsers.pythonic import STRING, python_calls
+from swe_rollout.agent.parsers.strict_json import read_json, skip_space
+from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.types.turn import CallStatus, ToolCall
+
+_ACTION = re.compile(r"^Action:", re.MULTILINE)
+_ACTION_NAME = re.compile(r"[ \t]*+([^\n]*+)(?:\n|\Z)")
+_ACTION_INPUT = re.compile(r"\s*+Action Input:[ \t]*+")
+_NEXT = re.compile(r"(?<=\n)(?:Thought|Action|Observation|Final Answer):")
+_ANSWER = re.compile(r"[ \t]*+Final Answer:")
+_OBSERVED = re.compile(r"^Observation:", re.MULTILINE)
+_PYTHON_NAME = re.compile(r"[ \t]*+([A-Za-z_][\w.]*)\(")
+_PYTHON = re.compile(
+    rf"(?P<string>{STRING.pattern})|(?P<open>[(\[{{])|(?P<close>[)\]}}])", re.DOTALL
+)
+_REST_OF_LINE = re.compile(r"[ \t]*+(?P<more>[^\n]*+)")
+_JSON_PIECE = re.compile(
+    r"(?P<string>\"(?:[^\"\\]|\\.)*+\"?)|(?P<comment>//[^\n]*+|/\*.*?(?:\*/|\Z))"
+    r"|(?P<open>[{\[])|(?P<close>[}\]])|(?P<comma>,)",
+    re.DOTALL,
+)
+_BEFORE_JSON = re.compile(r"\s*+(?:```(?:json)?\s*+)?(?=\{)")
+_BEHIND_JSON = re.compile(r"[ \t]*+(?:\n\s*+```|```)?[ \t]*+(?:\n|\Z)")
+_READ = {CallStatus.OK, CallStatus.UNKNOWN_TOOL, CallStatus.BAD_ARGUMENTS}
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """An attempt at a call, from its mark on."""
+
+    text: str
+    """The whole turn."""
+    mark: Mark
+    tools: Sequence[ToolSpec]
+    before: int
+    """The end of the attempt before it."""
+
+    def refused(self, status: CallStatus, problem: str, name: str = "") -> Found:
+        """Return an attempt that can't run, up to the end of the turn, with the reason why."""
+        raw = self.text[self.mark.start :].strip()
+        return Found((ToolCall(status, raw, name, problem=not_run(problem)),), len(self.text))
+
+
+@dataclass(frozen=True, slots=True)
+class LineParser(ToolCallParser):
+    """Reads the calls that begin with a mark."""
+
+    mark: str
+    read: Callable[[_Line], Found]
+    reads_on: bool = False
+    """Whether attempts behind a broken one are read: its input has an end that is known."""
+
+    def parse(
+        self, sampled: SampledText, *, tools: Sequence[ToolSpec], reasoning: Reasoning
+    ) -> tuple[ToolCall, ...]:
+        text, pattern = sampled.text, re.compile(rf"^{re.escape(self.mark)}", re.MULTILINE)
+        before = 0
+
+        def begins(at: int) -> Mark | None:
+            first = skip_space(text, at)
+            if text.endswith(reasoning.closer, 0, at) and text.startswith(self.mark, first):
+                return Mark(first, self.mark)
+            found = pattern.search(text, at)
+            return Mark(found.start(), self.mark) if found else None
+
+        def read(mark: Mark) -> Found:
+            nonlocal before
+            found = self.read(_Line(text, mark, tools, before))
+            before = found.end
+            is_whole = self.reads_on or all(call.status in _READ for call in found.calls)
+            return found if is_whole else Found(found.calls, len(text))
+
+        return attempts(sampled, begins, read, reasoning=reasoning)
+
+
+def _named_action(line: _Line) -> Found:
+    """Read the name behind `Action:`, and the JSON behind `Action Input:` on the next line."""
+    text, start = line.text, line.mark.end
+    following = _ACTION.search(text, start)
+    limit = following.start() if following else len(text)
+    name_line = _ACTION_NAME.match(text, start, limit)
+    name = name_line[1] if name_line else ""
+    given = _ACTION_INPUT.match(text, name_line.end(), limit) if name_line else None
+
+    def refused(status: CallStatus, problem: str) -> Found:
+        raw = text[line.mark.start : limit].strip()
+        return Found((ToolCall(status, raw, name, problem=not_run(problem)),), limit)
+
+    if not name:
+        problem = "`Action:` must be followed by the name of a tool"
+        return refused(CallStatus.MISSING_NAME, problem)
+    if given is None:
+        problem = "`Action Input:` and a JSON object must follow on the next line"
+        return refused(CallStatus.UNCLOSED, problem)
+    try:
+        found = read_json(text, given.end(), limit)
+    except ValueError as error:
+        return refused(status_of(error), str(error))
+    if found.end < limit and not _NEXT.match(text, found.end):
+        problem = "there is more text behind its JSON object"
+        return refused(CallStatus.INVALID_JSON, problem)
+    raw = text[line.mark.start : found.end].strip()
+    call = call_of_arguments(name, found.value, key="Action Input", tools=line.tools, raw=raw)
+    return Found((call,), found.end)
+
+
+def _any_action(line: _Line) -> Found:
+    """Read an action in either form; the answer is none, nor is what follows an invented result."""
+    if _OBSERVED.search(line.text, line.before, line.mark.start):
+        problem = "an observation before it was made up; stop after an action"
+        return line.refused(CallStatus.MALFORMED, problem)
+    if _ANSWER.match(line.text, line.mark.end):
+        return Found((), len(line.text))
+    is_python = _PYTHON_NAME.match(line.text, line.mark.end)
+    return _python_call(line) if is_python else _named_action(line)
+
+
+def _python_call(line: _Line) -> Found:
+    """Read `NAME(KEY=VALUE, …)`; values are Python literals.
+
+    It must be all of its line, or of its lines: what follows may be the rest of a broken value.
+    """
+    text, start = line.text, skip_space(line.text, line.mark.end)
+    named = _PYTHON_NAME.match(text, line.mark.end)
+    if named is None:
+        problem = f"`{line.mark.token}` must be followed by NAME(KEY=VALUE, …)"
+        return line.refused(CallStatus.MISSING_NAME, problem)
+    end = _closing(text, start)
+    if end is None:
+        problem = "its parentheses or its quotes are not closed"
+        return line.refused(CallStatus.UNCLOSED, problem, named[1])
+    rest = _REST_OF_LINE.match(text, end)
+    if rest is not None and rest["more"].strip():
+        problem = "nothing may follow it on its line; write line breaks in a value as \\n"
+        return line.refused(CallStatus.MALFORMED, problem, named[1])
+    return Found(python_calls(text[start:end], line.tools, is_lines=True), end)
+
+
+def _closing(text: str, start: int) -> int | None:
+    """Return the offset behind the bracket that closes the first one."""
+    depth = 0
+    for found in _PYTHON.finditer(text, start):
+        if found["open"]:
+            depth += 1
+        elif found["close"]:
+            depth -= 1
+            if depth <= 0:
+                return found.end()
+    return None
+
+
+def _json_action(line: _Line) -> Found:
+    """Read a JSON object with a name and parameters, with tolerance.
+
+    It may stand in a fence and on several lines; comments and commas before a closing bracket are
+    left out, and `arguments` is read as `parameters`. All other formats are strict.
+    """
+    begun = _BEFORE_JSON.match(line.text, line.mark.end)
+    if begun is None:
+        problem = '`Action:` must be followed by {"name": …, "parameters": {…}}'
+        return line.refused(CallStatus.MISSING_NAME, problem)
+    plain, end = _plain(line.text, begun.end())
+    if end is None:
+        return line.refused(CallStatus.UNCLOSED, "its JSON object is not closed")
+    if _BEHIND_JSON.match(line.text, end) is None:
+        problem = "there is more text behind its JSON object"
+        return line.refused(CallStatus.INVALID_JSON, problem)
+    try:
+        value = read_json(plain).whole
+    except ValueError as error:
+        return line.refused(CallStatus.INVALID_JSON, str(error))
+    key = "arguments" if isinstance(value, dict) and "arguments" in value else "parameters"
+    raw = line.text[line.mark.start : end]
+    return Found((call_of_object(value, tools=line.tools, raw=raw, arguments_key=key),), end)
+
+
+def _plain(text: str, start: int) -> tuple[str, int | None]:
+    """Return the object at `start` as strict JSON would write it, and the offset behind it."""
+    pieces, depth, at, comma = list[str](), 0, start, False
+    for found in _JSON_PIECE.finditer(text, start):
+        between = text[at : found.start()]
+        if comma and (between.strip() or not (found["close"] or found["comment"])):
+            pieces.append(",")
+            comma = False
+        pieces.append(between)
+        at = found.end()
+        if found["comment"]:
+            continue
+        if found["comma"]:
+            comma = True
+            continue
+        pieces.append(found[0])
+        if found["open"]:
+            depth += 1
+        elif found["close"]:
+            comma = False
+            depth -= 1
+            if depth == 0:
+                return "".join(pieces), found.end()
+    return "", None
+
+
+REACT = LineParser("Action:", _named_action, reads_on=True)
+THOUGHT_ACTION = LineParser("Action:", _any_action)
+TOOL_CALL_LINE = LineParser("TOOL_CALL:", _python_call)
+ACTION_JSON = LineParser("Action:", _json_action)
