@@ -29,8 +29,13 @@ if TYPE_CHECKING:
     from swe_rollout.launcher.job import RolloutJob
     from swe_rollout.launcher.launched_job import LaunchedJob
     from swe_rollout.launcher.play import play
-    from swe_rollout.launcher.run_result import RunResult
-    from swe_rollout.launcher.stored_job import JobStore, StoredJob, open_store, read_trajectories
+    from swe_rollout.launcher.stored_job import (
+        JobStore,
+        RunResult,
+        StoredJob,
+        open_store,
+        read_trajectories,
+    )
     from swe_rollout.sandbox.base import Sandbox
     from swe_rollout.spec.agent import ToolUse
     from swe_rollout.store.claims import Claim, ClaimLostError
@@ -93,7 +98,7 @@ _HOMES = {
     "RewardInput": "swe_rollout.grading.rewards",
     "RewardTerm": "swe_rollout.types.verdict",
     "RolloutJob": "swe_rollout.launcher.job",
-    "RunResult": "swe_rollout.launcher.run_result",
+    "RunResult": "swe_rollout.launcher.stored_job",
     "SampleStatus": "swe_rollout.training.samples",
     "Sandbox": "swe_rollout.sandbox.base",
     "Scale": "swe_rollout.training.groups",

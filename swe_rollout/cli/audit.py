@@ -12,14 +12,12 @@ import typer
 
 from swe_rollout.cli.files import writing
 from swe_rollout.cli.interrupt import run_async
-from swe_rollout.cli.job_file import default_sandbox
 from swe_rollout.cli.options import (
     DatasetName,
     Form,
     Globs,
     OutputFormat,
     SandboxChoice,
-    SandboxKind,
     SkipBadRows,
     WithFiles,
     option,
@@ -70,22 +68,15 @@ def audit(
     swe-rollout audit job.yaml --runs 10 --out bad.jsonl -o json
     """
     from swe_rollout.cli.dataset_argument import named_dataset
-    from swe_rollout.extension import import_file
     from swe_rollout.grading.audit_journal import AuditJournal
 
-    for path in with_files or ():
-        import_file(path.absolute())
-    named = named_dataset(dataset, include=include or (), skip_bad_rows=skip_bad_rows)
-    # What is in quarantine is audited again.
-    every = named.dataset.model_copy(update={"quarantine": None})
-    chosen = default_sandbox(sandbox) if sandbox else named.sandbox
-    report = _Report(AuditJournal(output_file, runs))
-    work = _audit(
-        replace(named, dataset=every),
-        chosen or default_sandbox(SandboxKind.LOCAL),
-        report,
-        parallelism=parallelism,
+    named = named_dataset(
+        dataset, include=include or (), skip_bad_rows=skip_bad_rows, with_files=with_files
     )
+    # What is in quarantine is audited again.
+    every = replace(named, dataset=named.dataset.model_copy(update={"quarantine": None}))
+    report = _Report(AuditJournal(output_file, runs))
+    work = _audit(every, named.sandbox_of(sandbox), report, parallelism=parallelism)
     try:
         run_async(work, on_note=say)
     finally:

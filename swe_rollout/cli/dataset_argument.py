@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from swe_rollout.cli.job_file import default_sandbox
+from swe_rollout.cli.options import SandboxKind
 from swe_rollout.cli.output import say
 from swe_rollout.datasets.base import load
 from swe_rollout.errors import UsageError
+from swe_rollout.extension import import_file
 from swe_rollout.spec.dataset import Dataset, ReleasePairsDataset, SwebenchDataset
 from swe_rollout.spec.load import load_job
 from swe_rollout.spec.model import REFERENCE, Use
-
-if TYPE_CHECKING:
-    from swe_rollout.spec.sandbox import SandboxSpec
-    from swe_rollout.types.instance import Instance
+from swe_rollout.spec.sandbox import SandboxSpec
+from swe_rollout.types.instance import Instance
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,27 @@ class NamedDataset:
             say(note)
         return loaded.instances
 
+    def sandbox_of(self, kind: SandboxKind | None) -> SandboxSpec:
+        """Return sandboxes of that kind, or those of the job file, or local ones."""
+        chosen = default_sandbox(kind) if kind else self.sandbox
+        return chosen or default_sandbox(SandboxKind.LOCAL)
+
+
+def import_files(paths: Iterable[Path] | None) -> None:
+    """Import the files of `--with`, before what they define is named."""
+    for path in paths or ():
+        import_file(path.absolute())
+
 
 def named_dataset(
-    name: str, *, include: Sequence[str] = (), skip_bad_rows: bool = False
+    name: str,
+    *,
+    include: Sequence[str] = (),
+    skip_bad_rows: bool = False,
+    with_files: Iterable[Path] | None = None,
 ) -> NamedDataset:
     """The dataset that `name` stands for; raises SpecError for an invalid job file."""
+    import_files(with_files)
     found = _named(name)
     changes: dict[str, object] = {}
     if include:

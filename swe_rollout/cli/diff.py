@@ -78,9 +78,7 @@ async def _compare(addresses: list[str], location: JobLocation, output: OutputFo
     if first.episode is not None:
         compared = compare_episodes(await _read(first), await _read(second))
         if output.is_data:
-            write_data(
-                {"first": addresses[0], "second": addresses[1], **compared.to_dict()}, output
-            )
+            write_data({**named, **compared.to_dict()}, output)
         else:
             _write_episodes(compared, output)
         return
@@ -94,18 +92,15 @@ async def _compare(addresses: list[str], location: JobLocation, output: OutputFo
 
 
 async def _read(target: ViewTarget) -> Trajectory:
-    from swe_rollout.store.store import Store
-
     if target.episode is None:
-        raise InternalError(f"{target.address} is no episode")
-    return await Store.open(target.ref.store_uri).read(target.episode)
+        raise InternalError(f"{target.ref} is no episode")
+    return await target.open_store().read(target.episode)
 
 
 async def _count(target: ViewTarget, damaged: list[DamagedRecord]) -> JobSide:
     from swe_rollout.export.job_comparison import JobSide
-    from swe_rollout.store.store import Store
 
-    store = Store.open(target.ref.store_uri)
+    store = target.open_store()
     side = JobSide((await store.plan(target.ref.job)).job)
     async for trajectory in targeted(store, target, damaged):
         side.add(trajectory)
@@ -121,14 +116,8 @@ def _write_jobs(found: JobComparison, sides: list[JobSide], output: OutputFormat
         return
     write_table(
         [
-            "MEAN OF",
-            "FIRST#",
-            "SECOND#",
-            "CHANGE#",
-            "95% INTERVAL#",
-            "SIGN TEST P#+",
-            "TASKS#",
-            "IS",
+            *("MEAN OF", "FIRST#", "SECOND#", "CHANGE#", "95% INTERVAL#", "SIGN TEST P#+"),
+            *("TASKS#", "IS"),
         ],
         [_quantity(each) for each in found.quantities],
         output,
@@ -202,7 +191,6 @@ def _signed(value: float | None, digits: int) -> str:
 
 
 def _write_episodes(found: EpisodeComparison, output: OutputFormat) -> None:
-
     differing = [each for each in found.facts if each.differs]
     if output is OutputFormat.NAME:
         write_lines(each.name for each in differing)

@@ -109,8 +109,11 @@ class _CommandResult:
     text: str
 
 
-async def _try(*command: str) -> _CommandResult | None:
-    """Run a command; None when the program does not exist."""
+_MISSING = _CommandResult(ok=False, text="not found")
+
+
+async def _try(*command: str) -> _CommandResult:
+    """Run a command, whose program may be missing."""
     try:
         process = await asyncio.create_subprocess_exec(
             *command,
@@ -119,7 +122,7 @@ async def _try(*command: str) -> _CommandResult | None:
             stderr=asyncio.subprocess.STDOUT,
         )
     except OSError:
-        return None
+        return _MISSING
     try:
         async with asyncio.timeout(_COMMAND_S):
             output, _ = await process.communicate()
@@ -163,10 +166,9 @@ def _left_check(
 
 async def _git() -> DoctorCheck:
     ran = await _try("git", "--version")
-    if ran is None or not ran.ok:
-        text = ran.text if ran else "not found"
-        return _local_check("git", CheckStatus.FAIL, text, "install git: apt install git")
-    return _local_check("git", CheckStatus.OK, ran.text)
+    if ran.ok:
+        return _local_check("git", CheckStatus.OK, ran.text)
+    return _local_check("git", CheckStatus.FAIL, ran.text, "install git: apt install git")
 
 
 async def _bubblewrap() -> DoctorCheck:
@@ -175,9 +177,9 @@ async def _bubblewrap() -> DoctorCheck:
         "bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-all",
         "--die-with-parent", "true",
     )  # fmt: skip
-    fix = "apt install bubblewrap; without it, local sandboxes run scripted policies only"
-    if ran is None:
-        return _local_check("bubblewrap", CheckStatus.WARN, "not found", fix)
+    if ran is _MISSING:
+        fix = "apt install bubblewrap; without it, local sandboxes run scripted policies only"
+        return _local_check("bubblewrap", CheckStatus.WARN, ran.text, fix)
     if not ran.ok:
         fix = "allow user namespaces (kernel.unprivileged_userns_clone=1, AppArmor's bwrap)"
         return _local_check("bubblewrap", CheckStatus.WARN, f"does not start: {ran.text}", fix)
@@ -185,13 +187,13 @@ async def _bubblewrap() -> DoctorCheck:
 
 
 async def _uv() -> DoctorCheck:
-    ran = await _try(sys.executable, "-m", "uv", "--version") or await _try("uv", "--version")
-    if ran is not None and not ran.ok:
+    ran = await _try(sys.executable, "-m", "uv", "--version")
+    if not ran.ok:
         ran = await _try("uv", "--version")
-    if ran is None or not ran.ok:
-        fix = "pip install 'swe-rollout[release-pairs]'; only release pairs need it"
-        return _local_check("uv", CheckStatus.WARN, "not found", fix)
-    return _local_check("uv", CheckStatus.OK, ran.text)
+    if ran.ok:
+        return _local_check("uv", CheckStatus.OK, ran.text)
+    fix = "pip install 'swe-rollout[release-pairs]'; only release pairs need it"
+    return _local_check("uv", CheckStatus.WARN, "not found", fix)
 
 
 def _limits() -> DoctorCheck:
@@ -278,10 +280,9 @@ async def _check_inside_pod(image: str) -> Sequence[cluster.ClusterCheck]:
 
 async def _docker() -> DoctorCheck:
     ran = await _try("docker", "version", "--format", "{{.Server.Version}}")
-    fix = "only kind needs it; scripts/dev-cluster also works without kind"
-    if ran is None or not ran.ok:
-        text = ran.text if ran else "not found"
-        return _cluster_check("docker", CheckStatus.SKIP, text, fix)
+    if not ran.ok:
+        fix = "only kind needs it; scripts/dev-cluster also works without kind"
+        return _cluster_check("docker", CheckStatus.SKIP, ran.text, fix)
     kind = "kind found" if shutil.which("kind") else "no kind"
     return _cluster_check("docker", CheckStatus.OK, f"{ran.text}, {kind}")
 
@@ -312,8 +313,8 @@ async def _s3() -> list[DoctorCheck]:
 
 async def _sglang() -> list[DoctorCheck]:
     gpu = await _try("nvidia-smi", "-L")
-    found = CheckStatus.OK if gpu and gpu.ok else CheckStatus.SKIP
-    text = gpu.text if gpu and gpu.ok else "none on this machine; the engine may run elsewhere"
+    found = CheckStatus.OK if gpu.ok else CheckStatus.SKIP
+    text = gpu.text if gpu.ok else "none on this machine; the engine may run elsewhere"
     return [await _engine(), DoctorCheck(Tier.SGLANG, "gpu", found, text)]
 
 

@@ -77,7 +77,7 @@ def status(
 
     swe-rollout engine status http://sglang:30000 -o wide
     """
-    rows = asyncio.run(_query_all([url.rstrip("/") for url in urls], api_key_env))
+    rows = asyncio.run(_query_all(urls, api_key_env))
     if output.is_data:
         write_data({"engines": [asdict(row) for row in rows]}, output)
     else:
@@ -182,7 +182,7 @@ async def _update_all(
 
 
 async def _query_all(urls: Sequence[str], api_key_env: str | None) -> list[_ServerRow]:
-    return await asyncio.gather(*(_query(url, api_key_env) for url in urls))
+    return await asyncio.gather(*(_query(url.rstrip("/"), api_key_env) for url in urls))
 
 
 async def _query(url: str, api_key_env: str | None) -> _ServerRow:

@@ -27,7 +27,6 @@ from swe_rollout.errors import InternalError, UsageError
 from swe_rollout.text.escaping import visible
 
 if TYPE_CHECKING:
-    from swe_rollout.export.chat import Reading
     from swe_rollout.export.files import Exported, FileFormat, FolderFormat
     from swe_rollout.export.library_layout import JobFacts
     from swe_rollout.spec.job import RolloutJobSpec
@@ -70,38 +69,31 @@ class ExportFormat(StrEnum):
     TIMELINE = "timeline"
 
 
-_NAMES = {
-    ExportFormat.MESSAGES: ".messages.jsonl",
-    ExportFormat.ATIF: "-atif",
-    ExportFormat.VERIFIERS: ".traces.jsonl",
-    ExportFormat.PREDICTIONS: ".preds.jsonl",
-    ExportFormat.PATCHES: "-patches",
-    ExportFormat.ROLLOUT_LIBRARY: "-library",
-    ExportFormat.CHROME_TRACE: ".trace.json",
-    ExportFormat.TIMELINE: "-timeline",
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What an export in a format is called and needs."""
+
+    ending: str
+    """Of the output's name, after that of the job."""
+    is_folder: bool = False
+    """Several files, whose folder is a new one. A timeline of one episode is a file."""
+    has_patches: bool = False
+    has_prompts: bool = False
+    """Prompts are made from the job's dataset."""
+
+
+_KINDS = {each: _Kind(f".{each}") for each in ExportFormat} | {
+    ExportFormat.MESSAGES: _Kind(".messages.jsonl", has_prompts=True),
+    ExportFormat.ATIF: _Kind("-atif", is_folder=True, has_prompts=True),
+    ExportFormat.VERIFIERS: _Kind(".traces.jsonl", has_prompts=True),
+    ExportFormat.PREDICTIONS: _Kind(".preds.jsonl", has_patches=True),
+    ExportFormat.PATCHES: _Kind("-patches", is_folder=True, has_patches=True),
+    ExportFormat.ROLLOUT_LIBRARY: _Kind(
+        "-library", is_folder=True, has_patches=True, has_prompts=True
+    ),
+    ExportFormat.CHROME_TRACE: _Kind(".trace.json"),
+    ExportFormat.TIMELINE: _Kind("-timeline", is_folder=True),
 }
-"""The ends of names of outputs; of all others, a dot and the format."""
-_OF_PATCHES = frozenset(
-    {ExportFormat.PREDICTIONS, ExportFormat.PATCHES, ExportFormat.ROLLOUT_LIBRARY}
-)
-_FOLDERS = frozenset(
-    {
-        ExportFormat.ATIF,
-        ExportFormat.PATCHES,
-        ExportFormat.ROLLOUT_LIBRARY,
-        ExportFormat.TIMELINE,
-    }
-)
-"""Formats of several files, whose folder is a new one. A timeline of one episode is a file."""
-_WITH_PROMPTS = frozenset(
-    {
-        ExportFormat.MESSAGES,
-        ExportFormat.ATIF,
-        ExportFormat.VERIFIERS,
-        ExportFormat.ROLLOUT_LIBRARY,
-    }
-)
-"""Formats that show prompts, which are made from the job's dataset."""
 
 To = Annotated[ExportFormat, option(help="What to write.")]
 
@@ -158,12 +150,12 @@ def export(
 
 
 def _require_meaning(options: _Options) -> None:
-
-    if options.drop_paths and options.to not in _OF_PATCHES:
+    if options.drop_paths and not _KINDS[options.to].has_patches:
         raise UsageError(
             f"--drop-path has no meaning for {options.to}",
             why="records are exported as they are",
-            fix=f"use it with --to {', '.join(sorted(_OF_PATCHES))}",
+            fix="use it with --to "
+            + ", ".join(sorted(to for to, kind in _KINDS.items() if kind.has_patches)),
         )
     if options.model_name and options.to is not ExportFormat.PREDICTIONS:
         raise UsageError(
@@ -173,16 +165,15 @@ def _require_meaning(options: _Options) -> None:
 
 
 async def _export(address: str, location: JobLocation, options: _Options) -> None:
-    from swe_rollout.store.store import Store
-
     target = await find_target(address, location)
-    path = options.output or Path(target.name + _NAMES.get(options.to, f".{options.to}"))
-    store = Store.open(target.ref.store_uri)
+    kind = _KINDS[options.to]
+    path = options.output or Path(target.name + kind.ending)
+    store = target.open_store()
     plan = await store.plan(target.ref.job)
     if target.episode is None:
         await _require_some(store, target.ref.job, options.sample, planned=plan.episodes)
     is_timeline = options.to is ExportFormat.TIMELINE and target.episode is not None
-    if options.to not in _FOLDERS or is_timeline:
+    if not kind.is_folder or is_timeline:
         require_new(path, overwrite=options.overwrite)
     damaged: list[DamagedRecord] = []
     records = _chosen(targeted(store, target, damaged), options.sample)
@@ -236,7 +227,7 @@ async def _write(
         from swe_rollout.export.parquet import export_parquet
 
         return Exported(await export_parquet(records, path))
-    if options.to in _WITH_PROMPTS:
+    if _KINDS[options.to].has_prompts:
         form = await _form_with_prompts(store, target, options)
     else:
         form = _form(options, is_one=target.episode is not None)
@@ -277,35 +268,32 @@ async def _form_with_prompts(
     store: Store, target: ViewTarget, options: _Options
 ) -> FileFormat | FolderFormat:
     """Return a format that shows prompts: it loads the job's tasks."""
+    from swe_rollout.cli.dataset_argument import import_files
     from swe_rollout.export.atif import atif_format
     from swe_rollout.export.chat import messages_format
+    from swe_rollout.export.library_layout import LibraryLayout
+    from swe_rollout.export.patches import PatchFilter
     from swe_rollout.export.verifiers import verifiers_format
-    from swe_rollout.extension import import_file
+    from swe_rollout.viewer.timeline import timeline_page
     from swe_rollout.worker.stored_tasks import load_tasks, stored_job
     from swe_rollout.worker.task_prompts import reading_of
 
-    for path in options.with_files:
-        import_file(path.absolute())
+    import_files(options.with_files)
     job = await stored_job(store, target.ref.job)
     other = named_other(options.dataset)
     # An export runs no code that lies in the store: --with names files that may run.
     tasks = await load_tasks(job, base_dir=Path.cwd(), on_note=say, other=other)
     reading = reading_of(tasks, on_note=say)
-    if options.to is ExportFormat.MESSAGES:
-        return messages_format(reading)
-    if options.to is ExportFormat.ATIF:
-        return atif_format(reading)
-    if options.to is ExportFormat.VERIFIERS:
-        return verifiers_format(reading)
-    return _library_format(reading, options, _facts(job.spec))
-
-
-def _library_format(reading: Reading, options: _Options, facts: JobFacts) -> FolderFormat:
-    from swe_rollout.export.library_layout import LibraryLayout
-    from swe_rollout.export.patches import PatchFilter
-    from swe_rollout.viewer.timeline import timeline_page
-
-    return LibraryLayout(reading, PatchFilter(options.drop_paths), timeline_page, facts).format()
+    match options.to:
+        case ExportFormat.MESSAGES:
+            return messages_format(reading)
+        case ExportFormat.ATIF:
+            return atif_format(reading)
+        case ExportFormat.VERIFIERS:
+            return verifiers_format(reading)
+        case _:
+            dropped = PatchFilter(options.drop_paths)
+            return LibraryLayout(reading, dropped, timeline_page, _facts(job.spec)).format()
 
 
 def _facts(spec: RolloutJobSpec) -> JobFacts:

@@ -99,7 +99,6 @@ def fork(
 async def _job(address: str, location: JobLocation, turn: int, overrides: list[str]) -> RolloutJob:
     """Return the job of a fork: that of the episode, with another beginning and name."""
     from swe_rollout.spec.load import parse_job
-    from swe_rollout.store.store import Store
     from swe_rollout.worker.stored_tasks import stored_job
 
     target = await find_target(address, location)
@@ -110,7 +109,7 @@ async def _job(address: str, location: JobLocation, turn: int, overrides: list[s
             why="it names a job, or no job has it",
             fix="write JOB/INSTANCE/SAMPLE; `swe-rollout view JOB` lists them",
         )
-    origin = await stored_job(Store.open(target.ref.store_uri), target.ref.job)
+    origin = await stored_job(target.open_store(), target.ref.job)
     document = origin.to_yaml_dict()
     document["metadata"] = {"name": fork_name(episode, turn)}
     spec = origin.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -138,9 +137,8 @@ def _to_apply(job: RolloutJob) -> RolloutJob:
         return job
     metadata = job.metadata.model_copy(update={"namespace": pod.namespace})
     pods = pod.model_copy(update={"namespace": None})
-    sandbox = job.spec.sandbox.model_copy(update={"pod": pods})
-    spec = job.spec.model_copy(update={"sandbox": sandbox})
-    return job.model_copy(update={"metadata": metadata, "spec": spec})
+    changed = job.with_spec(sandbox=job.spec.sandbox.model_copy(update={"pod": pods}))
+    return changed.model_copy(update={"metadata": metadata})
 
 
 def _write(job: RolloutJob, path: Path) -> None:

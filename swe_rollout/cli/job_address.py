@@ -5,13 +5,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from swe_rollout.cli.options import LOCAL_RUNS
 from swe_rollout.errors import PrerequisiteError, SweRolloutError, UsageError
@@ -20,6 +20,8 @@ from swe_rollout.types.episode import EpisodeId
 
 if TYPE_CHECKING:
     from swe_rollout.cluster.job_objects import JobObject
+    from swe_rollout.cluster.jobs import Jobs
+    from swe_rollout.store.store import Store
 
 _NAME = r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
 
@@ -68,14 +70,21 @@ def _is_cluster_name(address: str) -> bool:
     return re.fullmatch(rf"({_NAME}/)?{_NAME}", address) is not None
 
 
-async def find_job(address: str, location: JobLocation) -> JobObject:
-    """The job on the cluster; raises UsageError when there is none."""
+@asynccontextmanager
+async def open_job(address: str, location: JobLocation) -> AsyncIterator[tuple[Jobs, JobObject]]:
+    """Connect to the job's cluster while the block runs; UsageError when it has no such job."""
     # It takes half a second, and jobs in a store do without.
     from swe_rollout.launcher.remote import open_jobs
 
     wanted = parse_job_name(address, location)
     async with open_jobs(location.context) as jobs:
-        return await jobs.get(wanted.namespace or jobs.namespace, wanted.name)
+        yield jobs, await jobs.get(wanted.namespace or jobs.namespace, wanted.name)
+
+
+async def find_job(address: str, location: JobLocation) -> JobObject:
+    """Return the job on the cluster; raises UsageError when there is none."""
+    async with open_job(address, location) as (_, job):
+        return job
 
 
 async def find_ref(address: str, location: JobLocation) -> JobRef:
@@ -86,13 +95,10 @@ async def find_ref(address: str, location: JobLocation) -> JobRef:
 
 async def find_either(address: str, location: JobLocation) -> JobRef | JobObject:
     """The job in a store, otherwise the one on the cluster; raises UsageError for neither."""
-    from swe_rollout.store.store import Store
-
     if location.given:
         return await find_job(address, location)
     try:
-        ref = JobRef.parse(address)
-        await Store.open(ref.store_uri).plan(ref.job)
+        return await find_in_store(address)
     except UsageError as error:
         not_in_store = error
         if (better := job_named_wrongly(address)) is not None:
@@ -103,6 +109,12 @@ async def find_either(address: str, location: JobLocation) -> JobRef | JobObject
         if "://" in address or not _is_cluster_name(address):
             raise not_in_store from error
         return await _find_on_cluster(address, location, not_in_store)
+
+
+async def find_in_store(address: str) -> JobRef:
+    """Return the job in a store; raises UsageError when there is none."""
+    ref = JobRef.parse(address)
+    await ViewTarget(ref, None).open_store().plan(ref.job)
     return ref
 
 
@@ -252,10 +264,11 @@ class ViewTarget:
             return self.ref.job
         return f"{self.ref.job}-{self.episode.instance}-{self.episode.sample}"
 
-    @property
-    def address(self) -> str:
-        """Return the address of the job, as the command line takes it."""
-        return f"{self.ref.store_uri}/{self.ref.job}"
+    def open_store(self) -> Store:
+        """Open the store that holds it."""
+        from swe_rollout.store.store import Store
+
+        return Store.open(self.ref.store_uri)
 
 
 async def find_target(address: str, location: JobLocation) -> ViewTarget:
@@ -269,6 +282,29 @@ async def find_target(address: str, location: JobLocation) -> ViewTarget:
         else:
             return ViewTarget(ref, EpisodeId(ref.job, match[2], int(match[3])))
     return ViewTarget(await find_ref(address, location), None)
+
+
+@dataclass(frozen=True, slots=True)
+class LogFilter:
+    """Selects all lines of a job's workers, or those that name one episode."""
+
+    job: str
+    """`demo` or `ns/demo`."""
+    episode: str | None
+    """`INSTANCE/SAMPLE`."""
+
+    @classmethod
+    def parse(cls, address: str) -> Self:
+        """Parse `demo`, `ns/demo`, `demo/INSTANCE/SAMPLE` or `ns/demo/INSTANCE/SAMPLE`."""
+        match = re.fullmatch(r"(.+?)/([^/]+/[0-9]+)", address)
+        return cls(match[1], match[2]) if match else cls(address, None)
+
+    def matches(self, text: str) -> bool:
+        """Whether the line is selected: it names an episode by its whole address."""
+        if self.episode is None:
+            return True
+        address = re.escape(f"{self.job.rpartition('/')[2]}/{self.episode}")
+        return re.search(rf"(?<![^\s=\"'(]){address}(?![^\s\"'),:;])", text) is not None
 
 
 async def find_targets(addresses: Sequence[str], location: JobLocation) -> list[ViewTarget]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
+from swe_rollout.cli.interrupt import run_async
+from swe_rollout.cli.job_address import JobLocation, open_job
 from swe_rollout.cli.options import Context, JobName, Namespace, option
+from swe_rollout.cli.output import say, write_lines
 
 if TYPE_CHECKING:
-    from swe_rollout.cli.job_address import JobLocation
     from swe_rollout.cluster.job_objects import JobObject
 
 NoWait = Annotated[bool, option("--no-wait", help="Don't wait until the job's pods are gone.")]
@@ -22,12 +24,9 @@ def cancel(
 
     swe-rollout cancel rollouts/demo --no-wait
     """
-    from swe_rollout.cli.interrupt import run_async
-    from swe_rollout.cli.job_address import JobLocation
-    from swe_rollout.cli.output import say, write_lines
-
-    location = JobLocation(namespace, context)
-    cancelled = run_async(_cancel(job, location, wait=not no_wait), on_note=say)
+    cancelled = run_async(
+        _cancel(job, JobLocation(namespace, context), wait=not no_wait), on_note=say
+    )
     write_lines([f"rolloutjob/{cancelled.name}"])
     store = f"{cancelled.spec.store.uri}/{cancelled.name}"
     say(f"committed episodes stay; list them with: swe-rollout status {store}")
@@ -40,9 +39,6 @@ def suspend(job: JobName, namespace: Namespace = None, context: Context = None) 
 
     swe-rollout suspend demo -n rollouts
     """
-    from swe_rollout.cli.job_address import JobLocation
-    from swe_rollout.cli.output import say
-
     found = _set_suspended(job, JobLocation(namespace, context), suspended=True)
     say(f"continue with: swe-rollout resume {found.namespace}/{found.name}")
 
@@ -54,20 +50,14 @@ def resume(job: JobName, namespace: Namespace = None, context: Context = None) -
 
     swe-rollout resume rollouts/demo
     """
-    from swe_rollout.cli.job_address import JobLocation
-
     _set_suspended(job, JobLocation(namespace, context), suspended=False)
 
 
 async def _cancel(address: str, location: JobLocation, *, wait: bool) -> JobObject:
-    from swe_rollout.cli.job_address import parse_job_name
-    from swe_rollout.cli.output import say
     from swe_rollout.launcher import remote
     from swe_rollout.launcher.launched_job import CANCEL_S
 
-    wanted = parse_job_name(address, location)
-    async with remote.open_jobs(location.context) as jobs:
-        job = await jobs.get(wanted.namespace or jobs.namespace, wanted.name)
+    async with open_job(address, location) as (jobs, job):
         if wait:
             say("waiting until the job's pods are gone; ^C leaves the cleanup to the cluster")
             await remote.cancel(jobs, job, timeout_s=CANCEL_S)
@@ -76,18 +66,10 @@ async def _cancel(address: str, location: JobLocation, *, wait: bool) -> JobObje
     return job
 
 
-def _set_suspended(job: str, location: JobLocation, *, suspended: bool) -> JobObject:
-    from swe_rollout.cli.interrupt import run_async
-    from swe_rollout.cli.job_address import parse_job_name
-    from swe_rollout.cli.output import say, write_lines
-    from swe_rollout.launcher.remote import open_jobs
-
-    wanted = parse_job_name(job, location)
-
+def _set_suspended(address: str, location: JobLocation, *, suspended: bool) -> JobObject:
     async def work() -> JobObject:
-        async with open_jobs(location.context) as jobs:
-            namespace = wanted.namespace or jobs.namespace
-            return await jobs.set_suspended(namespace, wanted.name, suspended=suspended)
+        async with open_job(address, location) as (jobs, job):
+            return await jobs.set_suspended(job.namespace, job.name, suspended=suspended)
 
     found = run_async(work(), on_note=say)
     write_lines([f"rolloutjob/{found.name}"])

@@ -46,21 +46,14 @@ def in_sandbox(job: RolloutJob, kind: SandboxKind) -> RolloutJob:
     """The job with sandboxes of `kind`: as its file describes them, otherwise with defaults."""
     if getattr(job.spec.sandbox, kind) is not None:
         return job
-    spec = job.spec.model_copy(update={"sandbox": default_sandbox(kind)})
-    return job.model_copy(update={"spec": spec})
+    return job.with_spec(sandbox=default_sandbox(kind))
 
 
 def default_sandbox(kind: SandboxKind) -> SandboxSpec:
     """A sandbox of `kind` with defaults throughout."""
-    from swe_rollout.spec.sandbox import KodoSandbox, LocalSandbox, PodSandbox, SandboxSpec
+    from swe_rollout.spec.sandbox import SandboxSpec
 
-    match kind:
-        case SandboxKind.LOCAL:
-            return SandboxSpec(local=LocalSandbox())
-        case SandboxKind.POD:
-            return SandboxSpec(pod=PodSandbox())
-        case SandboxKind.KODO:
-            return SandboxSpec(kodo=KodoSandbox())
+    return SandboxSpec.model_validate({kind.value: {}})
 
 
 FieldPath = Annotated[

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from swe_rollout.cli.options import OutputFormat
-from swe_rollout.cli.output import say, write_lines, write_table
+from swe_rollout.cli.output import say, write_data, write_lines, write_table
 from swe_rollout.text.escaping import one_line
 from swe_rollout.text.formatting import format_masked, format_mean, format_number
 from swe_rollout.types.episode import EpisodeId
@@ -15,6 +15,15 @@ if TYPE_CHECKING:
     from swe_rollout.cluster.job_objects import JobObject
     from swe_rollout.store.damage import DamagedRecord
     from swe_rollout.store.summary import JobSummary
+
+
+def write_result(summary: JobSummary, output: OutputFormat) -> None:
+    """Print the state of a job in a store, and on stderr what its counts leave out."""
+    if output.is_data:
+        write_data(summary.to_dict(), output)
+    else:
+        write_summary(summary, output)
+    write_left_out(summary.damaged, summary.strays)
 
 
 def write_summary(summary: JobSummary, output: OutputFormat = OutputFormat.TABLE) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from swe_rollout.cli.interrupt import InterruptMessages, run_async
 from swe_rollout.cli.job_address import JobLocation, find_either
 from swe_rollout.cli.job_file import overrides_of
-from swe_rollout.cli.job_tables import write_left_out, write_summary
+from swe_rollout.cli.job_tables import write_result
 from swe_rollout.cli.options import (
     Context,
     DisplayKind,
@@ -65,8 +65,7 @@ def launch(
     swe-rollout launch job.yaml -n rollouts --detach
     """
     from swe_rollout.cli.job_display import follow_job
-    from swe_rollout.launcher.bundles import pack_bundles
-    from swe_rollout.launcher.uploads import read_file
+    from swe_rollout.launcher.uploads import pack_bundles, read_file
     from swe_rollout.spec.load import load_job
 
     overrides = overrides_of(sets, store=store, name=name, skip_bad_rows=skip_bad_rows)
@@ -121,12 +120,7 @@ def _watch_stored(ref: JobRef, *, display: DisplayKind, output: OutputFormat) ->
 
     messages = InterruptMessages("detached; whatever runs the job goes on", "")
     work = follow_stored(ref, display=display, console=stderr_console())
-    summary = run_async(work, on_note=say, messages=messages)
-    if output.is_data:
-        write_data(summary.to_dict(), output)
-    else:
-        write_summary(summary, output)
-    write_left_out(summary.damaged, summary.strays)
+    write_result(run_async(work, on_note=say, messages=messages), output)
 
 
 async def _submit(

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from swe_rollout.cli.interrupt import InterruptMessages, run_async
+from swe_rollout.cli.job_address import JobLocation, LogFilter, find_target, open_job
 from swe_rollout.cli.options import (
     Context,
     Form,
@@ -16,10 +18,11 @@ from swe_rollout.cli.options import (
     complete_address,
     option,
 )
+from swe_rollout.cli.output import say, write_data, write_lines, write_log, write_table
+from swe_rollout.errors import UsageError
+from swe_rollout.text.escaping import one_line
 
 if TYPE_CHECKING:
-    from swe_rollout.cli.job_address import JobLocation
-    from swe_rollout.cli.log_address import LogFilter
     from swe_rollout.cluster.objects import KubernetesEvent
     from swe_rollout.cluster.worker_logs import LogLine
 
@@ -32,8 +35,6 @@ LogAddress = Annotated[
     ),
 ]
 Following = Annotated[bool, option("--follow", "-f", help="Keep printing new lines.")]
-
-
 Tests = Annotated[bool, option("--tests", help="The log of the episode's tests.")]
 
 
@@ -56,35 +57,26 @@ def logs(
 
     swe-rollout logs runs/demo/sqlparse-0.5.2/0 --tests
     """
-    from swe_rollout.cli.interrupt import InterruptMessages, run_async
-    from swe_rollout.cli.job_address import JobLocation
-    from swe_rollout.cli.output import say
-
+    location = JobLocation(namespace, context)
     if tests:
-        asyncio.run(_print_test_log(address, JobLocation(namespace, context)))
+        asyncio.run(_print_test_log(address, location))
         return
-    work = _print_either(address, JobLocation(namespace, context), follow=follow)
+    work = _print_either(address, location, follow=follow)
     run_async(work, on_note=say, messages=InterruptMessages("stopped", ""))
 
 
 async def _print_either(address: str, location: JobLocation, *, follow: bool) -> None:
     """Print the log of a job in a store, and otherwise of the one on the cluster."""
-    from swe_rollout.cli.log_address import parse_log_filter
     from swe_rollout.cli.stored_logs import find_stored, print_stored
 
     found = None if location.given else await find_stored(address)
     if found is not None:
         await print_stored(found, follow=follow)
     else:
-        await _print_logs(parse_log_filter(address), location, follow=follow)
+        await _print_logs(LogFilter.parse(address), location, follow=follow)
 
 
 async def _print_test_log(address: str, location: JobLocation) -> None:
-    from swe_rollout.cli.job_address import find_target
-    from swe_rollout.cli.output import write_log
-    from swe_rollout.errors import UsageError
-    from swe_rollout.store.store import Store
-
     target = await find_target(address, location)
     if target.episode is None:
         raise UsageError(
@@ -92,23 +84,17 @@ async def _print_test_log(address: str, location: JobLocation) -> None:
             why="a job has a test log for each of its episodes",
             fix="write JOB/INSTANCE/SAMPLE, such as runs/demo/sqlparse-0.5.2/0",
         )
-    write_log(await Store.open(target.ref.store_uri).read_log(target.episode))
+    write_log(await target.open_store().read_log(target.episode))
 
 
 async def _print_logs(wanted: LogFilter, location: JobLocation, *, follow: bool) -> None:
-    from swe_rollout.cli.job_address import parse_job_name
-    from swe_rollout.cli.output import say, write_lines
     from swe_rollout.cluster.worker_logs import follow_logs, read_logs
-    from swe_rollout.launcher.remote import open_jobs
-    from swe_rollout.text.escaping import one_line
 
     def write(line: LogLine) -> None:
         if wanted.matches(line.text):
             write_lines([one_line(line.text, limit=16000)])
 
-    named = parse_job_name(wanted.job, location)
-    async with open_jobs(location.context) as jobs:
-        job = await jobs.get(named.namespace or jobs.namespace, named.name)
+    async with open_job(wanted.job, location) as (jobs, job):
         if not await jobs.workers(job.namespace, job.name):
             say("the job has no worker pods at the moment")
         if follow:
@@ -131,9 +117,6 @@ def events(
 
     swe-rollout events rollouts/demo -o yaml
     """
-    from swe_rollout.cli.job_address import JobLocation
-    from swe_rollout.cli.output import write_data, write_table
-
     found = asyncio.run(_read_events(job, JobLocation(namespace, context)))
     rows: list[dict[str, str | int]] = [
         {
@@ -155,10 +138,5 @@ def events(
 
 
 async def _read_events(address: str, location: JobLocation) -> tuple[KubernetesEvent, ...]:
-    from swe_rollout.cli.job_address import parse_job_name
-    from swe_rollout.launcher.remote import open_jobs
-
-    wanted = parse_job_name(address, location)
-    async with open_jobs(location.context) as jobs:
-        job = await jobs.get(wanted.namespace or jobs.namespace, wanted.name)
+    async with open_job(address, location) as (jobs, job):
         return await jobs.events(job)

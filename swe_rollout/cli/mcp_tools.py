@@ -11,12 +11,7 @@ from mcp_types import Tool
 
 from swe_rollout.cli.interrupt import run_async
 from swe_rollout.cli.job_file import in_sandbox, overrides_of
-from swe_rollout.cli.options import (
-    File,
-    SandboxChoice,
-    Sets,
-    SkipBadRows,
-)
+from swe_rollout.cli.options import File, SandboxChoice, Sets, SkipBadRows
 from swe_rollout.cli.output import say, write_lines
 from swe_rollout.errors import UnreachableError, UsageError
 from swe_rollout.types.episode import EpisodeId
@@ -111,7 +106,6 @@ async def _listed(options: McpOptions, job: RolloutJob, base_dir: Path) -> tuple
 async def _listed_in_sandbox(
     options: McpOptions, job: RolloutJob, base_dir: Path
 ) -> tuple[Tool, ...]:
-
     from swe_rollout.agent.tools.mcp.stdio import StdioServer
     from swe_rollout.datasets.base import load
     from swe_rollout.sandbox.base import Role, SandboxRequest

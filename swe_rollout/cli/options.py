@@ -110,7 +110,6 @@ def _stored_jobs(incomplete: str) -> list[str]:
 
 
 async def _list_names(namespace: str | None, context: str | None) -> list[str]:
-
     from swe_rollout.launcher.remote import open_jobs
 
     async with asyncio.timeout(_COMPLETION_S), open_jobs(context) as jobs:

@@ -56,11 +56,6 @@ def write_data(value: object, output: OutputFormat = OutputFormat.JSON) -> None:
     sys.stdout.write(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True))
 
 
-def write_json(value: object) -> None:
-    """Print one value on stdout as JSON."""
-    write_data(value)
-
-
 def write_log(data: bytes) -> None:
     """Print a log on stdout: byte for byte into a file or pipe, made visible on a terminal."""
     if sys.stdout.isatty():

@@ -10,8 +10,7 @@ import typer
 
 from swe_rollout.cli.files import writing
 from swe_rollout.cli.interrupt import run_async
-from swe_rollout.cli.job_address import JobLocation, find_target
-from swe_rollout.cli.job_tables import write_left_out
+from swe_rollout.cli.job_address import JobLocation
 from swe_rollout.cli.options import (
     Context,
     Form,
@@ -25,11 +24,11 @@ from swe_rollout.cli.options import (
     option,
 )
 from swe_rollout.cli.output import say, write_data, write_lines, write_table
-from swe_rollout.cli.stored_work import WorkOptions, open_work, targeted
+from swe_rollout.cli.stored_work import WorkOptions, open_work
 from swe_rollout.errors import TaskError
 
 if TYPE_CHECKING:
-    from swe_rollout.store.damage import DamagedRecord
+    from swe_rollout.types.instance import Instance
     from swe_rollout.types.trajectory import Trajectory
     from swe_rollout.worker.regrade import Regrading
     from swe_rollout.worker.regrade_report import RegradeReport
@@ -86,11 +85,8 @@ async def _regrade(
 ) -> None:
     from swe_rollout.grading.grader import Grader
     from swe_rollout.worker.regrade import Regrader, Regrading
-    from swe_rollout.worker.stored_tasks import for_each
 
-    target = await find_target(address, location)
-    damaged: list[DamagedRecord] = []
-    async with open_work(target, options) as work:
+    async with open_work(address, location, options) as work:
         spec = work.tasks.job.spec
         grading = spec.grading
         grader = Grader(
@@ -101,23 +97,19 @@ async def _regrade(
         )
         regrader = Regrader(grader, report.times, spec.retry)
 
-        async def one(trajectory: Trajectory) -> None:
-            try:
-                instance = work.tasks.task_of(trajectory)
-            except TaskError as error:
-                result = Regrading(trajectory.episode, None, failures=(str(error),))
+        async def one(trajectory: Trajectory, task: Instance | TaskError) -> None:
+            if isinstance(task, TaskError):
+                result = Regrading(trajectory.episode, None, failures=(str(task),))
             else:
-                result = await regrader.regrade(trajectory, instance)
+                result = await regrader.regrade(trajectory, task)
             report.found.append(result)
             say(f"{result.episode}: {_result(result)}")
 
-        await for_each(targeted(work.store, target, damaged), one, parallelism=parallelism)
+        await work.on_each(one, parallelism=parallelism)
     report.complete = True
-    write_left_out(damaged)
 
 
 def _write(report: RegradeReport, path: Path | None, output: OutputFormat) -> None:
-
     if path is not None:
         part = path.with_name(f"{path.name}.part")
         with writing(path):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import typer
 
 from swe_rollout.cli.interrupt import run_async
-from swe_rollout.cli.job_address import JobLocation, find_target
-from swe_rollout.cli.job_tables import write_left_out
+from swe_rollout.cli.job_address import JobLocation
 from swe_rollout.cli.options import (
     Context,
     Form,
@@ -21,11 +21,11 @@ from swe_rollout.cli.options import (
     WithFiles,
 )
 from swe_rollout.cli.output import say, write_data, write_table
-from swe_rollout.cli.stored_work import WorkOptions, open_work, targeted
+from swe_rollout.cli.stored_work import WorkOptions, open_work
 from swe_rollout.errors import TaskError
 
 if TYPE_CHECKING:
-    from swe_rollout.store.damage import DamagedRecord
+    from swe_rollout.types.instance import Instance
     from swe_rollout.types.trajectory import Trajectory
     from swe_rollout.worker.replay import Replay
 
@@ -73,37 +73,26 @@ async def _replay(
 ) -> list[Replay]:
     from swe_rollout.agent.tools import toolbox
     from swe_rollout.worker.replay import Replay, Replayer
-    from swe_rollout.worker.stored_tasks import for_each
 
-    target = await find_target(address, location)
     found: list[Replay] = []
-    damaged: list[DamagedRecord] = []
-    async with open_work(target, options) as work:
+    async with open_work(address, location, options) as work:
         spec = work.tasks.job.spec
         if spec.agent.use != "loop":
             say(f"the agent {spec.agent.use} may have done more than its turns tell")
         replayer = Replayer(work.sandboxes, toolbox(spec.agent.tools), spec.limits)
 
-        async def one(trajectory: Trajectory) -> None:
-            try:
-                instance = work.tasks.task_of(trajectory)
-            except TaskError as error:
-                result = Replay(trajectory.episode, 0, failure=str(error))
+        async def one(trajectory: Trajectory, task: Instance | TaskError) -> None:
+            if isinstance(task, TaskError):
+                result = Replay(trajectory.episode, 0, failure=str(task))
             else:
-                result = await replayer.replay(trajectory, instance)
+                result = await replayer.replay(trajectory, task)
             found.append(result)
-            _show(result)
+            say(f"{result.episode}: {_result(result)}")
+            if result.difference is not None:
+                say(result.difference.diff)
 
-        await for_each(targeted(work.store, target, damaged), one, parallelism=parallelism)
-    write_left_out(damaged)
+        await work.on_each(one, parallelism=parallelism)
     return sorted(found, key=lambda each: (each.episode.instance, each.episode.sample))
-
-
-def _show(replay: Replay) -> None:
-
-    say(f"{replay.episode}: {_result(replay)}")
-    if replay.difference is not None:
-        say(replay.difference.diff)
 
 
 def _result(replay: Replay) -> str:
@@ -113,17 +102,10 @@ def _result(replay: Replay) -> str:
 
 
 def _record(replay: Replay) -> dict[str, object]:
-    found = replay.difference
-    difference = found and {
-        "turn": found.turn,
-        "call": found.call,
-        "what": found.what,
-        "diff": found.diff,
-    }
     return {
         "episode": str(replay.episode),
         "same": replay.same,
         "calls": replay.calls,
-        "difference": difference,
+        "difference": replay.difference and asdict(replay.difference),
         "failure": replay.failure or None,
     }

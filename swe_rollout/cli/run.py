@@ -67,8 +67,7 @@ def run(
 
     swe-rollout run job.yaml --with my_tools.py
     """
-    from swe_rollout.launcher.bundles import pack_bundles
-    from swe_rollout.launcher.uploads import name_files, read_file
+    from swe_rollout.launcher.uploads import name_files, pack_bundles, read_file
     from swe_rollout.spec.load import load_job
 
     overrides = overrides_of(sets, store=store, name=name, skip_bad_rows=skip_bad_rows)

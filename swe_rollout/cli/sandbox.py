@@ -69,16 +69,14 @@ def run(
 
     swe-rollout sandbox run --image my/image:1 --workdir /testbed -- 'ls | head'
     """
-    wanted = _Wanted(
-        image,
-        workdir,
-        tuple(command),
+    given = _Command(
+        command[0] if len(command) == 1 else tuple(command),
         _pairs("--env", env or ()),
         timeout_s,
         sys.stdin.buffer.read() if stdin else b"",
     )
     spec = _spec(sandbox, namespace, context, _pairs("--node-selector", node_selector or ()))
-    result = run_async(_run(spec, wanted), on_note=say)
+    result = run_async(_run(spec, image, workdir, given), on_note=say)
     _print(result)
     if result.timed_out:
         say(f"ended after {timeout_s:g} s: the time was over")
@@ -87,10 +85,11 @@ def run(
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
-    image: str
-    workdir: str
-    command: tuple[str, ...]
+class _Command:
+    """A command, and how it is run."""
+
+    command: str | tuple[str, ...]
+    """A shell script, or a program with its arguments."""
     env: Mapping[str, str]
     timeout_s: float
     stdin: bytes
@@ -143,23 +142,17 @@ def _spec(
     )
 
 
-async def _run(spec: SandboxSpec, wanted: _Wanted) -> ExecResult:
+async def _run(spec: SandboxSpec, image: str, workdir: str, given: _Command) -> ExecResult:
     from swe_rollout.worker.standalone import Wanted, open_sandbox
 
-    asked = Wanted(
-        wanted.image,
-        wanted.workdir,
-        lifetime_s=wanted.timeout_s + _START_S,
-        # The command is the user's own, who may do all of it without a sandbox.
-        harmless=True,
-    )
-    async with open_sandbox(spec, asked, on_note=say) as sandbox:
-        command = wanted.command[0] if len(wanted.command) == 1 else wanted.command
+    # The command is the user's own, who may do all of it without a sandbox.
+    wanted = Wanted(image, workdir, lifetime_s=given.timeout_s + _START_S, harmless=True)
+    async with open_sandbox(spec, wanted, on_note=say) as sandbox:
         return await sandbox.exec(
-            command,
-            env=wanted.env,
-            stdin=wanted.stdin,
-            timeout_s=wanted.timeout_s,
+            given.command,
+            env=given.env,
+            stdin=given.stdin,
+            timeout_s=given.timeout_s,
             max_output=OUTPUT_BYTES,
         )
 

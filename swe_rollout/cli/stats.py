@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -46,17 +47,15 @@ def stats(
 async def _count(address: str, location: JobLocation) -> tuple[JobStatistics, list[DamagedRecord]]:
     from swe_rollout.export.statistics import JobStatistics
     from swe_rollout.store.damage import DamagedRecord
-    from swe_rollout.store.store import Store
 
     target = await find_target(address, location)
     found, damaged = JobStatistics(), list[DamagedRecord]()
-    async for trajectory in targeted(Store.open(target.ref.store_uri), target, damaged):
+    async for trajectory in targeted(target.open_store(), target, damaged):
         found.add(trajectory)
     return found, damaged
 
 
 def _write_tables(found: JobStatistics, output: OutputFormat) -> None:
-
     write_table(
         ["PER EPISODE", "MEAN#", "P50#", "P95#", "MAX#", "TOTAL#", "MIN#+", "STD#+"],
         [_quantity(name, each) for name, each in found.episodes.items()],
@@ -88,7 +87,6 @@ def _write_tables(found: JobStatistics, output: OutputFormat) -> None:
 
 
 def _say_totals(found: JobStatistics) -> None:
-
     outcomes, reward, cached = found.outcomes, found.rewards, found.cached_share
     say(
         f"{outcomes.committed} episodes · {outcomes.resolved} resolved · "
@@ -136,12 +134,8 @@ def _tool(name: str, tool: ToolStatistics) -> list[str]:
     ]
 
 
-def _statuses(found: JobStatistics) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for tool in found.tools.values():
-        for status, count in tool.statuses.items():
-            counts[status] = counts.get(status, 0) + count
-    return counts
+def _statuses(found: JobStatistics) -> Counter[str]:
+    return sum((Counter(tool.statuses) for tool in found.tools.values()), Counter())
 
 
 def _counts(what: str, counts: Mapping[str, int]) -> list[list[str]]:

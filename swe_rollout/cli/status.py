@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from swe_rollout.cli.job_address import JobLocation, find_either
-from swe_rollout.cli.job_tables import write_job, write_jobs, write_left_out, write_summary
+from swe_rollout.cli.job_tables import write_job, write_jobs, write_result
 from swe_rollout.cli.options import (
     LOCAL_RUNS,
     Context,
@@ -63,11 +63,7 @@ def _write_state(state: JobSummary | JobObject, output: OutputFormat) -> None:
     from swe_rollout.store.summary import JobSummary
 
     if isinstance(state, JobSummary):
-        if output.is_data:
-            write_data(state.to_dict(), output)
-        else:
-            write_summary(state, output)
-        write_left_out(state.damaged, state.strays)
+        write_result(state, output)
     elif output.is_data:
         from swe_rollout.launcher.job_result import summary_of
 

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from swe_rollout.cli import stored_display
-from swe_rollout.cli.log_address import parse_log_filter
+from swe_rollout.cli.job_address import LogFilter, ViewTarget, find_in_store
 from swe_rollout.cli.output import say, write_lines
 from swe_rollout.cli.run_display import episode_line
 from swe_rollout.errors import UsageError
@@ -22,51 +19,35 @@ from swe_rollout.store.summary import JobTally
 from swe_rollout.text.escaping import one_line
 from swe_rollout.text.formatting import logfmt
 from swe_rollout.types.episode import EpisodeId
-from swe_rollout.types.turn import CallStatus
-
-if TYPE_CHECKING:
-    from swe_rollout.types.trajectory import Trajectory
-    from swe_rollout.types.turn import Turn
+from swe_rollout.types.turn import CallStatus, Turn
 
 
-@dataclass(frozen=True, slots=True)
-class StoredLog:
-    """A job in a store, or one of its episodes."""
-
-    ref: JobRef
-    episode: EpisodeId | None
-
-
-async def find_stored(address: str) -> StoredLog | None:
+async def find_stored(address: str) -> ViewTarget | None:
     """Find a job or an episode in a store; None: a cluster may have it.
 
     Raises UsageError for an address with a scheme that names none.
     """
-    wanted = parse_log_filter(address)
-    try:
-        return StoredLog(await _existing(address), None)
-    except UsageError:
-        if wanted.episode is None and "://" in address:
-            raise
-    if wanted.episode is None:
-        return None
-    try:
-        ref = await _existing(wanted.job)
-    except UsageError:
-        if "://" in address:
-            raise
-        return None
-    instance, _, sample = wanted.episode.rpartition("/")
-    return StoredLog(ref, EpisodeId(ref.job, instance, int(sample)))
+    wanted = LogFilter.parse(address)
+    for job in dict.fromkeys((address, wanted.job)):
+        try:
+            ref = await find_in_store(job)
+        except UsageError:
+            if job == wanted.job and "://" in address:
+                raise
+        else:
+            instance, _, sample = (wanted.episode or "").rpartition("/")
+            episode = EpisodeId(ref.job, instance, int(sample)) if job != address else None
+            return ViewTarget(ref, episode)
+    return None
 
 
-async def print_stored(log: StoredLog, *, follow: bool) -> None:
+async def print_stored(log: ViewTarget, *, follow: bool) -> None:
     """Print a line for each episode, in the order in which they ended, or the turns of one.
 
     With `follow`, go on until every planned episode, or the one, is committed. Raises UsageError
     for an episode that is not there.
     """
-    store = Store.open(log.ref.store_uri)
+    store = log.open_store()
     if log.episode is not None:
         await _print_episode(store, log.episode, follow=follow)
         return
@@ -109,12 +90,6 @@ def at_time(time_: str, line: str) -> str:
     return f"{one_line(time_)} {line}" if time_ else line
 
 
-async def _existing(address: str) -> JobRef:
-    ref = JobRef.parse(address)
-    await Store.open(ref.store_uri).plan(ref.job)
-    return ref
-
-
 async def _print_episode(store: Store, episode: EpisodeId, *, follow: bool) -> None:
     while (found := await store.find(episode)) is None:
         if not follow:
@@ -124,13 +99,8 @@ async def _print_episode(store: Store, episode: EpisodeId, *, follow: bool) -> N
                 fix="-f waits for it",
             )
         await _rest(JobRef(store.uri, episode.job), 0.0)
-    write_lines(_episode_lines(found))
-
-
-def _episode_lines(trajectory: Trajectory) -> Iterator[str]:
-    for turn in trajectory.turns:
-        yield turn_line(trajectory.episode, turn)
-    yield at_time(trajectory.finished_at, episode_line(trajectory))
+    write_lines(turn_line(episode, turn) for turn in found.turns)
+    write_lines([at_time(found.finished_at, episode_line(found))])
 
 
 async def _rest(ref: JobRef, took_s: float) -> None:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from swe_rollout.cli.job_address import ViewTarget
+from swe_rollout.cli.job_address import JobLocation, ViewTarget, find_target
 from swe_rollout.cli.job_file import in_sandbox
+from swe_rollout.cli.job_tables import write_left_out
 from swe_rollout.cli.options import SandboxKind
 from swe_rollout.cli.output import say
+from swe_rollout.errors import TaskError
 
 if TYPE_CHECKING:
     from swe_rollout.sandbox.base import SandboxProvider
-    from swe_rollout.spec.job import RolloutJob
     from swe_rollout.store.damage import DamagedRecord
     from swe_rollout.store.store import Store
+    from swe_rollout.types.instance import Instance
     from swe_rollout.types.trajectory import Trajectory
     from swe_rollout.worker.stored_tasks import OtherDataset, StoredTasks
 
@@ -37,25 +39,52 @@ class WorkOptions:
 class StoredWork:
     """What work on stored trajectories needs."""
 
-    store: Store
+    target: ViewTarget
     tasks: StoredTasks
     sandboxes: SandboxProvider
 
+    async def on_each(
+        self,
+        work: Callable[[Trajectory, Instance | TaskError], Awaitable[None]],
+        *,
+        parallelism: int,
+    ) -> None:
+        """Do the work on each record, with its task, or with the reason why there is none.
+
+        Damaged records are left out, and named at the end.
+        """
+        from swe_rollout.worker.stored_tasks import for_each
+
+        damaged: list[DamagedRecord] = []
+
+        async def one(trajectory: Trajectory) -> None:
+            task: Instance | TaskError
+            try:
+                task = self.tasks.task_of(trajectory)
+            except TaskError as error:
+                task = error
+            await work(trajectory, task)
+
+        records = targeted(self.target.open_store(), self.target, damaged)
+        await for_each(records, one, parallelism=parallelism)
+        write_left_out(damaged)
+
 
 @asynccontextmanager
-async def open_work(target: ViewTarget, options: WorkOptions) -> AsyncIterator[StoredWork]:
+async def open_work(
+    address: str, location: JobLocation, options: WorkOptions
+) -> AsyncIterator[StoredWork]:
     """Open the job's tasks and sandboxes while the block runs; all of them are closed at its end.
 
     Raises what opening a job raises: UsageError, PrerequisiteError, UnreachableError.
     """
-    from swe_rollout.extension import import_file
-    from swe_rollout.store.store import Store
+    from swe_rollout.cli.dataset_argument import import_files
     from swe_rollout.worker.sandboxes import SandboxSetup, open_sandboxes
     from swe_rollout.worker.stored_tasks import open_tasks, stored_job
 
-    for path in options.with_files:
-        import_file(path.absolute())
-    store = Store.open(target.ref.store_uri)
+    target = await find_target(address, location)
+    import_files(options.with_files)
+    store = target.open_store()
     job = await stored_job(store, target.ref.job)
     if options.sandbox is not None:
         job = in_sandbox(job, options.sandbox)
@@ -68,9 +97,10 @@ async def open_work(target: ViewTarget, options: WorkOptions) -> AsyncIterator[S
             [each for each in tasks.instances.values() if each.instance_id in needed],
             job.metadata.name,
             say,
-            harmless=_is_harmless(job),
+            # Otherwise a model wrote the commands of its episodes.
+            harmless=job.spec.policy.scripted is not None,
         )
-        yield StoredWork(store, tasks, open_sandboxes(job.spec.sandbox, setup, stack))
+        yield StoredWork(target, tasks, open_sandboxes(job.spec.sandbox, setup, stack))
 
 
 def named_other(name: str | None) -> OtherDataset | None:
@@ -93,8 +123,3 @@ async def targeted(
         return
     async for trajectory in store.trajectories(target.ref.job, on_damage=damaged.append):
         yield trajectory
-
-
-def _is_harmless(job: RolloutJob) -> bool:
-    """Whether no model wrote the commands of the job's episodes."""
-    return job.spec.policy.scripted is not None

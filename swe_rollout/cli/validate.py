@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from swe_rollout.cli.interrupt import run_async
-from swe_rollout.cli.job_file import default_sandbox
 from swe_rollout.cli.options import (
     DatasetName,
     Form,
@@ -81,12 +80,11 @@ def validate(
     swe-rollout validate rows.jsonl --workdir flask --python venv/bin/python
     """
     from swe_rollout.cli.dataset_argument import named_dataset
-    from swe_rollout.extension import import_file
 
-    for path in with_files or ():
-        import_file(path.absolute())
     wanted = [*(include or ()), *(instance or ())]
-    named = named_dataset(dataset, include=wanted, skip_bad_rows=skip_bad_rows)
+    named = named_dataset(
+        dataset, include=wanted, skip_bad_rows=skip_bad_rows, with_files=with_files
+    )
     chosen = _sandbox(named, sandbox, workdir, python)
     diff = None if patch is None else _read_patch(patch)
     checking = _validate(named, chosen, workdir=workdir, diff=diff, parallelism=parallelism)
@@ -105,9 +103,7 @@ def _sandbox(
 ) -> SandboxSpec:
     from swe_rollout.spec.sandbox import CheckoutSpec, LocalSandbox, SandboxSpec
 
-    chosen = (default_sandbox(kind) if kind else named.sandbox) or default_sandbox(
-        SandboxKind.LOCAL
-    )
+    chosen = named.sandbox_of(kind)
     if workdir is None and python is None:
         return chosen
     if workdir is None or python is None:

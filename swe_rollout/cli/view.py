@@ -63,12 +63,12 @@ def view(
     swe-rollout view runs/before runs/after --serve
     """
     addresses = [address] if other is None else [address, other]
-    work = ViewWork(addresses, JobLocation(namespace, context), tokenizer)
+    location = JobLocation(namespace, context)
     if serve:
         ending = InterruptMessages(stopping="the page is closed", stopped="")
-        run_async(_serve(work, port), on_note=say, messages=ending)
+        run_async(_serve(addresses, location, tokenizer, port), on_note=say, messages=ending)
         return
-    targets, page = run_async(_render(work), on_note=say)
+    targets, page = run_async(_render(addresses, location, tokenizer), on_note=say)
     out = output_file or Path(f"{'-'.join(target.name for target in targets)}.html")
     require_page(out)
     with writing(out):
@@ -77,27 +77,19 @@ def view(
     write_lines([str(out)])
 
 
-@dataclass(frozen=True, slots=True)
-class ViewWork:
-    """What the command line says."""
-
-    addresses: list[str]
-    """One, or two to compare."""
-    location: JobLocation
-    tokenizer: str | None
-
-
-async def _render(work: ViewWork) -> tuple[list[ViewTarget], str]:
+async def _render(
+    addresses: list[str], location: JobLocation, tokenizer: str | None
+) -> tuple[list[ViewTarget], str]:
     from swe_rollout.store.summary import JobTally
     from swe_rollout.viewer.page import Page
 
-    targets = await find_targets(work.addresses, work.location)
+    targets = await find_targets(addresses, location)
     page = Page()
     jobs: dict[JobRef, PageJob] = {}
     for target in targets:
-        opened = await _open(target, work.tokenizer)
+        opened = await _open(target, tokenizer)
         if target.ref not in jobs:
-            jobs[target.ref] = page.add_job(target.ref.job, target.address, opened.plan)
+            jobs[target.ref] = page.add_job(target.ref.job, str(target.ref), opened.plan)
         job = jobs[target.ref]
         if target.episode is not None:
             trajectory = await opened.store.read(target.episode)
@@ -112,18 +104,20 @@ async def _render(work: ViewWork) -> tuple[list[ViewTarget], str]:
     return targets, page.html(episodes=[each.episode for each in targets if each.episode])
 
 
-async def _serve(work: ViewWork, port: int) -> None:
+async def _serve(
+    addresses: list[str], location: JobLocation, tokenizer: str | None, port: int
+) -> None:
     from swe_rollout.export.job_comparison import JobSide
     from swe_rollout.viewer.page import PageJob, start_at, tools_of
     from swe_rollout.viewer.served import PageServer, ServedJob
 
-    targets = await find_targets(work.addresses, work.location)
+    targets = await find_targets(addresses, location)
     jobs: dict[JobRef, ServedJob] = {}
     for target in targets:
         if target.ref not in jobs:
-            opened = await _open(target, work.tokenizer)
+            opened = await _open(target, tokenizer)
             name, tools = target.ref.job, tools_of(opened.plan)
-            page = PageJob(name, target.address, [], tools=tools, complete=False)
+            page = PageJob(name, str(target.ref), [], tools=tools, complete=False)
             side = JobSide(opened.plan)
             jobs[target.ref] = ServedJob(
                 opened.store, page, opened.texts, number=len(jobs), side=side
@@ -156,8 +150,6 @@ class _Opened:
 
 
 async def _open(target: ViewTarget, tokenizer: str | None) -> _Opened:
-    from swe_rollout.store.store import Store
-
-    store = Store.open(target.ref.store_uri)
+    store = target.open_store()
     plan = await store.plan(target.ref.job)
     return _Opened(store, plan.job, tokenizer)

@@ -1,6 +1,6 @@
 """Removal: delete every RolloutJob of a cluster and wait until nothing of them is left.
 
-`swe_rollout.cli.uninstall` uses it before it prints what `kubectl delete` removes. kubectl alone
+`swe_rollout.cli.install` uses it before it prints what `kubectl delete` removes. kubectl alone
 would not ask, nor say which job waits for whose finalizer, and leaves the NetworkPolicies of
 namespaces that had jobs. Kubernetes itself deletes what jobs own, so no operator has to run.
 """

@@ -3,41 +3,41 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Protocol, TypedDict, TypeVar
+from typing import Any, Final, TypedDict, TypeVar
 
 from swe_rollout.agent.program import AGENTS
 from swe_rollout.agent.tools import TOOLS
 from swe_rollout.datasets import DATASETS
 from swe_rollout.engine.chat.function import CHAT_ENGINES
 from swe_rollout.errors import UsageError
-from swe_rollout.extension import ExtensionError
+from swe_rollout.extension import ExtensionError, ExtensionPoint
 from swe_rollout.grading.parsers import LOG_PARSERS
 from swe_rollout.grading.rewards import REWARD_TERMS
 from swe_rollout.spec.agent import AgentSpec, ToolUse
 from swe_rollout.spec.dataset import Dataset
 from swe_rollout.spec.grading import RewardUse
+from swe_rollout.spec.job import RolloutJob
 from swe_rollout.spec.model import REFERENCE, Use
 from swe_rollout.spec.policy import Policy
 from swe_rollout.spec.sandbox import SandboxSpec
 from swe_rollout.worker.engines import ENGINES
 from swe_rollout.worker.sandboxes import SANDBOXES
 
-if TYPE_CHECKING:
-    from swe_rollout.extension import ExtensionPoint
-    from swe_rollout.spec.job import RolloutJob
-
 T = TypeVar("T")
 U = TypeVar("U", bound=Use)
-
-
-class Locality(Protocol):
-    """The part of an extension point that does not depend on its kind."""
-
-    def is_local(self, use: str) -> bool:
-        """Whether the name means something in this process alone."""
-        ...
+_POINTS: Final[Mapping[str, tuple[str, ExtensionPoint[Any]]]] = {
+    "agent.use": ("agent", AGENTS),
+    "agent.tools": ("tool", TOOLS),
+    "grading.reward": ("reward term", REWARD_TERMS),
+    "grading.reward.with.chat": ("judge", CHAT_ENGINES),
+    "grading.logParser": ("log parser", LOG_PARSERS),
+    "dataset.source": ("dataset source", DATASETS),
+    "policy.engine": ("engine", ENGINES),
+    "policy.chat": ("chat engine", CHAT_ENGINES),
+}
+"""Fields whose extensions a worker has to find, by their names in `extension_names`."""
 
 
 class Extensions(TypedDict, total=False):
@@ -98,7 +98,7 @@ def bring(job: RolloutJob, given: Extensions) -> RolloutJob:
     if (log_parser := given.get("log_parser")) is not None:
         grading["log_parser"] = _use(LOG_PARSERS, Use, log_parser)
     changed |= {"grading": spec.grading.model_copy(update=grading)} if grading else {}
-    return job.model_copy(update={"spec": spec.model_copy(update=changed)})
+    return job.with_spec(**changed)
 
 
 def _tools(given: Sequence[object]) -> list[ToolUse]:
@@ -111,33 +111,15 @@ def _tools(given: Sequence[object]) -> list[ToolUse]:
 
 def require_shippable(job: RolloutJob) -> None:
     """Raise UsageError for an extension that only this process knows: no worker can load it."""
-    for field, point, use in _uses(job):
-        if point.is_local(use):
+    for field, use in job.spec.extension_names():
+        found = _POINTS.get(re.sub(r"\[\d+\]", "", field))
+        if found is not None and found[1].is_local(use):
             raise UsageError(
-                f"{field} {use} exists in this process alone",
+                f"the {found[0]} {use} exists in this process alone",
                 why="a worker on the cluster imports extensions by name",
                 fix="define it in a file such as my_extensions.py, import it from there, and "
                 'launch with files=["my_extensions.py"], or install it in the workers\' image',
             )
-
-
-def _uses(job: RolloutJob) -> Iterator[tuple[str, Locality, str]]:
-    spec = job.spec
-    yield "the agent", AGENTS, spec.agent.use
-    for tool in spec.agent.tools:
-        yield "the tool", TOOLS, tool.use
-    for term in spec.grading.reward:
-        yield "the reward term", REWARD_TERMS, term.use
-        if (chat := term.chat) is not None:
-            yield "the judge", CHAT_ENGINES, chat.use
-    if spec.grading.log_parser is not None:
-        yield "the log parser", LOG_PARSERS, spec.grading.log_parser.use
-    if spec.dataset.source is not None:
-        yield "the dataset source", DATASETS, spec.dataset.source.use
-    if spec.policy.engine is not None:
-        yield "the engine", ENGINES, spec.policy.engine.use
-    if spec.policy.chat is not None:
-        yield "the chat engine", CHAT_ENGINES, spec.policy.chat.use
 
 
 def _use(point: ExtensionPoint[T], kind: type[U], value: object) -> U:

@@ -16,21 +16,21 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 import structlog
 from pydantic import PrivateAttr
 
+from swe_rollout.launcher.group_stream import GroupStream
 from swe_rollout.launcher.logged_progress import LoggedProgress
 from swe_rollout.launcher.sync import run_sync
 from swe_rollout.spec import job as models
 from swe_rollout.spec.load import load_job, parse_job
+from swe_rollout.text.cards import card
 from swe_rollout.text.logs import log_to_stderr
 
 if TYPE_CHECKING:
     from swe_rollout.engine.base import TokenEngine
     from swe_rollout.export.frame import FrameLibrary
     from swe_rollout.launcher.bring import Extensions
-    from swe_rollout.launcher.group_stream import GroupStream
     from swe_rollout.launcher.launched_job import LaunchedJob
     from swe_rollout.launcher.notebook import NotebookProgress
-    from swe_rollout.launcher.run_result import RunResult
-    from swe_rollout.launcher.stored_job import StoredJob
+    from swe_rollout.launcher.stored_job import RunResult, StoredJob
     from swe_rollout.launcher.uploads import LocalFile, LocalRows
     from swe_rollout.observer import Observer
     from swe_rollout.progress import Progress
@@ -59,8 +59,6 @@ class RolloutJob(models.RolloutJob):
 
     def _repr_html_(self) -> str:
         """Show the job as a card in a notebook; nothing is read."""
-        from swe_rollout.text.cards import card
-
         spec, limits = self.spec, self.spec.limits
         facts = {
             "tasks": f"{_chosen(spec.dataset)} × {spec.samples} samples",
@@ -135,27 +133,21 @@ class RolloutJob(models.RolloutJob):
         from swe_rollout.launcher import remote, uploads
 
         found = uploads.rows_of(rows, store_uri=self.spec.store.uri)
-        copy = self._with(remote.with_dataset(self, found))
-        copy._rows = found  # noqa: SLF001 - its own class
-        return copy
+        return self._with(remote.with_dataset(self, found), rows=found)
 
     def with_files(self, files: Sequence[str | Path]) -> Self:
         """The same job with files of user code; raises UsageError for one that can't travel."""
         from swe_rollout.launcher.uploads import name_files, read_file
 
         found = tuple(read_file(Path(file)) for file in files)
-        copy = self._with(name_files(self, found))
-        copy._files = (*self._files, *found)  # noqa: SLF001 - its own class
-        return copy
+        return self._with(name_files(self, found), files=found)
 
     def _with_bundles(self) -> Self:
-        """The same job with the bundles of tools that it names by their folders."""
-        from swe_rollout.launcher.bundles import pack_bundles
+        """Return the job with the bundles of tools that it names by their folders."""
+        from swe_rollout.launcher.uploads import pack_bundles
 
         job, found = pack_bundles(self, base_dir=self._base_dir)
-        copy = self._with(job)
-        copy._files = (*self._files, *found)  # noqa: SLF001 - its own class
-        return copy
+        return self._with(job, files=found)
 
     def launch(self, namespace: str | None = None, context: str | None = None) -> LaunchedJob:
         """Create the job on the cluster, or update it if it exists: committed episodes stay.
@@ -258,7 +250,6 @@ class RolloutJob(models.RolloutJob):
                 train(group.samples, group.advantages())
                 groups.ack(group)
         """
-        from swe_rollout.launcher.group_stream import GroupStream
         from swe_rollout.store.claims import Claimant
         from swe_rollout.worker.live_groups import StreamOptions
 
@@ -302,7 +293,7 @@ class RolloutJob(models.RolloutJob):
         self, progress: Progress, observer: Observer | None, *, rerun_damaged: bool
     ) -> RunResult:
         from swe_rollout.launcher.notebook import NotebookProgress
-        from swe_rollout.launcher.run_result import RunResult
+        from swe_rollout.launcher.stored_job import RunResult
         from swe_rollout.worker.job import run_job
 
         await self._put()
@@ -324,21 +315,23 @@ class RolloutJob(models.RolloutJob):
         for file in self._files:
             await file.put(self.spec.store.uri)
 
-    def _with(self, job: models.RolloutJob) -> Self:
+    def _with(
+        self,
+        job: models.RolloutJob,
+        *,
+        rows: LocalRows | None = None,
+        files: Sequence[LocalFile] = (),
+    ) -> Self:
+        """Return the job with another spec, and with more that its start writes to the store."""
         copy = self._of(job, base_dir=self._base_dir)
-        copy._rows, copy._files = self._rows, self._files  # noqa: SLF001 - its own class
+        copy._rows = rows or self._rows  # noqa: SLF001 - its own class
+        copy._files = (*self._files, *files)  # noqa: SLF001 - its own class
         return copy
 
     @classmethod
     def _of(cls, job: models.RolloutJob, *, base_dir: Path) -> Self:
-        """The same job as this class; fields that its file leaves unset stay unset."""
-        copy = cls.model_construct(
-            job.model_fields_set,
-            api_version=job.api_version,
-            kind=job.kind,
-            metadata=job.metadata,
-            spec=job.spec,
-        )
+        """Return the job as this class; fields that its file leaves unset stay unset."""
+        copy = cls.model_construct(job.model_fields_set, **dict(job))
         copy._base_dir = base_dir  # noqa: SLF001 - its own class
         return copy
 

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from swe_rollout.cluster.job_objects import JobObject
 from swe_rollout.errors import SweRolloutError, UsageError
-from swe_rollout.spec.status import ConditionType
+from swe_rollout.spec.status import Condition, ConditionType
 from swe_rollout.store.summary import JobSummary
-
-if TYPE_CHECKING:
-    from swe_rollout.cluster.job_objects import JobObject
-    from swe_rollout.spec.status import Condition
 
 
 class JobFailedError(SweRolloutError):

@@ -6,21 +6,21 @@ from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from swe_rollout.cluster.job_objects import JobObject
+from swe_rollout.cluster.jobs import Jobs
 from swe_rollout.launcher import remote
 from swe_rollout.launcher.job_result import summary_of
 from swe_rollout.launcher.notebook import open_cell
 from swe_rollout.launcher.stored_job import StoredJob
 from swe_rollout.launcher.sync import run_sync
 from swe_rollout.launcher.watched_job import WatchedJob, job_snapshot
+from swe_rollout.spec.status import RolloutJobStatus
+from swe_rollout.store.summary import JobSummary
 from swe_rollout.text.cards import card
+from swe_rollout.types.trajectory import Trajectory
 
 if TYPE_CHECKING:
-    from swe_rollout.cluster.job_objects import JobObject
-    from swe_rollout.cluster.jobs import Jobs
     from swe_rollout.export.frame import FrameLibrary
-    from swe_rollout.spec.status import RolloutJobStatus
-    from swe_rollout.store.summary import JobSummary
-    from swe_rollout.types.trajectory import Trajectory
 
 T = TypeVar("T")
 CANCEL_S = 120.0

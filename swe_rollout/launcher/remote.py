@@ -9,22 +9,23 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tenacity import AsyncRetrying, retry_if_result, wait_fixed
 
+from swe_rollout.cluster.job_objects import JobObject
 from swe_rollout.cluster.jobs import Jobs
 from swe_rollout.errors import UsageError
 from swe_rollout.launcher.job_result import JobFailedError, JobTimeoutError, is_complete
-from swe_rollout.launcher.uploads import local_rows, name_files, quarantine_in_file
+from swe_rollout.launcher.uploads import (
+    LocalFile,
+    LocalRows,
+    local_rows,
+    name_files,
+    quarantine_in_file,
+)
 from swe_rollout.spec.dataset import SwebenchDataset
+from swe_rollout.spec.job import RolloutJob
 from swe_rollout.spec.sandbox import PodSandbox, SandboxSpec
-
-if TYPE_CHECKING:
-    from swe_rollout.cluster.job_objects import JobObject
-    from swe_rollout.launcher.uploads import LocalFile, LocalRows
-    from swe_rollout.spec.job import RolloutJob
-
 
 _POLL_S = 0.5
 
@@ -60,16 +61,15 @@ async def submit(
     rows = await local_rows(swebench, base_dir=base_dir, store_uri=store) if swebench else None
     if rows is not None:
         submitted = with_dataset(submitted, rows)
-        if not dry_run:
-            await rows.put()
-            on_note(f"rows written to {rows.uri}")
-    if (uri := submitted.spec.dataset.quarantine) is not None:
-        quarantine = quarantine_in_file(uri, base_dir=base_dir, store_uri=store)
-        if quarantine is not None:
-            submitted = with_quarantine(submitted, quarantine)
-            if not dry_run:
-                await quarantine.put()
-                on_note(f"quarantine written to {quarantine.uri}")
+    uri = submitted.spec.dataset.quarantine
+    bad_rows = uri and quarantine_in_file(uri, base_dir=base_dir, store_uri=store)
+    if bad_rows:
+        named = submitted.spec.dataset.model_copy(update={"quarantine": bad_rows.uri})
+        submitted = submitted.with_spec(dataset=named)
+    for what, found in (("rows", rows), ("quarantine", bad_rows)):
+        if found and not dry_run:
+            await found.put()
+            on_note(f"{what} written to {found.uri}")
     submitted = name_files(submitted, files)
     if not dry_run:
         for file in files:
@@ -151,15 +151,8 @@ def with_dataset(job: RolloutJob, rows: LocalRows) -> RolloutJob:
     """The job with those rows as its dataset; its selection of instances stays."""
     before = job.spec.dataset.swebench or SwebenchDataset(uri=rows.uri)
     swebench = before.model_copy(update={"uri": rows.uri, "split": ""})
-    found = job.spec.dataset.model_copy(update={"swebench": swebench, "release_pairs": None})
-    spec = job.spec.model_copy(update={"dataset": found})
-    return job.model_copy(update={"spec": spec})
-
-
-def with_quarantine(job: RolloutJob, file: LocalRows) -> RolloutJob:
-    """The job with that quarantine file."""
-    found = job.spec.dataset.model_copy(update={"quarantine": file.uri})
-    return job.model_copy(update={"spec": job.spec.model_copy(update={"dataset": found})})
+    changes = {"swebench": swebench, "release_pairs": None}
+    return job.with_spec(dataset=job.spec.dataset.model_copy(update=changes))
 
 
 def for_cluster(job: RolloutJob, *, on_note: Callable[[str], None]) -> RolloutJob:
@@ -177,5 +170,4 @@ def for_cluster(job: RolloutJob, *, on_note: Callable[[str], None]) -> RolloutJo
             "spec.sandbox.local and .kodo are for runs in one process; on the cluster, sandboxes "
             "are pods"
         )
-    spec = job.spec.model_copy(update={"sandbox": SandboxSpec(pod=PodSandbox())})
-    return job.model_copy(update={"spec": spec})
+    return job.with_spec(sandbox=SandboxSpec(pod=PodSandbox()))

@@ -1,4 +1,5 @@
-"""Read stores from Python: `open_store("s3://rollouts")`, `read_trajectories("runs/demo")`.
+"""Read stores from Python: `open_store("s3://rollouts")`, `read_trajectories("runs/demo")`, and the
+result of a run in this process.
 
 Synchronous, in scripts and in notebooks. Needs the store alone: no cluster, no engine.
 """
@@ -13,22 +14,21 @@ import structlog
 
 from swe_rollout.launcher.group_stream import Groups
 from swe_rollout.launcher.sync import run_sync
-from swe_rollout.store.claims import Claimant
+from swe_rollout.store.claims import Claim, Claimant, Claims
 from swe_rollout.store.damage import DamagedRecord
 from swe_rollout.store.layout import JobRef, store_uri
 from swe_rollout.store.store import Store
-from swe_rollout.store.summary import summarise
+from swe_rollout.store.summary import JobSummary, summarise
+from swe_rollout.text.cards import card
 from swe_rollout.training.group_source import Handout, Watch
-from swe_rollout.training.sample_bounds import MAX_FAILED_FRACTION, FailureRate
+from swe_rollout.training.sample_bounds import MAX_FAILED_FRACTION, FailureRate, Staleness
 from swe_rollout.training.stored_groups import StoredGroups
 from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from swe_rollout.export.frame import FrameLibrary
-    from swe_rollout.store.claims import Claim, Claims
-    from swe_rollout.store.summary import JobSummary
-    from swe_rollout.training.sample_bounds import Staleness
-    from swe_rollout.types.trajectory import Trajectory
+    from swe_rollout.worker.job import RunSummary
 
 log = structlog.get_logger()
 _READ_BATCH = 32
@@ -49,8 +49,6 @@ class StoredJob:
 
     def _repr_html_(self) -> str:
         """Show where the job is, as a card in a notebook; the store is not read."""
-        from swe_rollout.text.cards import card
-
         read = "summary() counts, frame() tabulates, trajectories() and groups() iterate"
         return card(f"StoredJob {self.name}", {"store": self.store_uri, "read": read})
 
@@ -160,6 +158,48 @@ class JobStore:
 
     def __iter__(self) -> Iterator[StoredJob]:
         return iter(self.jobs())
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """What `RolloutJob.run` did, and the job's trajectories. Iterating over it reads them."""
+
+    run: RunSummary
+    stored: StoredJob
+
+    def __iter__(self) -> Iterator[Trajectory]:
+        return self.trajectories()
+
+    def trajectories(self) -> Iterator[Trajectory]:
+        """Read the job's trajectories from its store while you iterate, earlier runs' included."""
+        return self.stored.trajectories()
+
+    def frame(self, library: FrameLibrary | None = None) -> Any:
+        """Return the job's episodes as a data frame, as `StoredJob.frame`."""
+        return self.stored.frame(library)
+
+    @property
+    def summary(self) -> JobSummary:
+        """The counts and means of all its episodes, as the store held them when the run ended."""
+        return self.run.job
+
+    @property
+    def already_committed(self) -> int:
+        """Episodes that were committed before this run, and did not run again."""
+        return self.run.earlier
+
+    @property
+    def ran(self) -> int:
+        """Episodes that this run rolled out."""
+        return self.run.ran
+
+    def __repr__(self) -> str:
+        return f"<RunResult {self.summary!r}; {self.run}>"
+
+    def _repr_html_(self) -> str:
+        """Show the summary as a card in a notebook."""
+        store = f"{self.stored.store_uri}/{self.stored.name}"
+        return self.summary.card(f"Job {self.stored.name}", run=str(self.run), store=store)
 
 
 def open_store(uri: str) -> JobStore:

@@ -1,4 +1,4 @@
-"""Upload what only this machine has to the job's store: rows, and files of user code.
+"""Upload what only this machine has to the job's store: rows, files of user code, bundles of tools.
 
 Objects are named by their content, so launching the same job again reuses them.
 """
@@ -11,22 +11,20 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from pydantic import ValidationError
 
 from swe_rollout.errors import DatasetError, Problem, UsageError, why_missing
-from swe_rollout.spec.job import ExtensionFile
+from swe_rollout.spec.agent import ToolUse
+from swe_rollout.spec.dataset import SwebenchDataset
+from swe_rollout.spec.job import ExtensionFile, RolloutJob
 from swe_rollout.store.bucket import create_object
 from swe_rollout.store.layout import dataset_key, extension_key
 
-if TYPE_CHECKING:
-    from swe_rollout.spec.dataset import SwebenchDataset
-    from swe_rollout.spec.job import RolloutJob
-
 MAX_FILE_BYTES = 1 << 20
 _LOCAL = "file://"
+_BUNDLE = "bundle"
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,5 +193,55 @@ def name_files(job: RolloutJob, files: Sequence[LocalFile]) -> RolloutJob:
     names = {file.entry.name for file in files}
     kept = tuple(entry for entry in job.spec.extensions if entry.name not in names)
     entries = (*kept, *(file.entry for file in files))
-    spec = job.spec.model_copy(update={"extensions": entries})
-    return job.model_copy(update={"spec": spec})
+    return job.with_spec(extensions=entries)
+
+
+def pack_bundles(job: RolloutJob, *, base_dir: Path) -> tuple[RolloutJob, tuple[LocalFile, ...]]:
+    """Pack each folder that a tool `{use: bundle, with: {path: …}}` names, from `base_dir` on.
+
+    Returns the job with the digests of what was packed, and the files to put into its store. A
+    job that has a digest already keeps it where there is no such folder. Raises UsageError for a
+    folder that is no bundle.
+    """
+    packed: dict[str, LocalFile] = {}
+    tools = tuple(_packed(use, base_dir, packed) for use in job.spec.agent.tools)
+    if not packed:
+        return job, ()
+    named = job.with_spec(agent=job.spec.agent.model_copy(update={"tools": tools}))
+    files = tuple(packed.values())
+    return name_files(named, files), files
+
+
+def _packed(use: ToolUse, base_dir: Path, packed: dict[str, LocalFile]) -> ToolUse:
+    path = use.with_.get("path")
+    if use.use != _BUNDLE or not isinstance(path, str):
+        return use
+    from swe_rollout.agent.tools.bundle.archive import SUFFIX, pack
+
+    folder = (base_dir / Path(path).expanduser()).resolve()
+    if not folder.is_dir():
+        if "sha256" in use.with_:
+            return use
+        raise UsageError(
+            f"there is no bundle of tools at {path}",
+            why=f"{folder} is no folder",
+            fix=f"relative paths start at {base_dir}",
+        )
+    data = pack(folder)
+    sha256 = hashlib.sha256(data).hexdigest()
+    name = f"{folder.name}{SUFFIX}"
+    if packed.get(name, LocalFile(_entry(name, sha256), data)).entry.sha256 != sha256:
+        raise UsageError(
+            f"two bundles of tools are named {folder.name}", fix="rename one of the folders"
+        )
+    packed[name] = LocalFile(_entry(name, sha256), data)
+    return use.model_copy(update={"with_": {**use.with_, "sha256": sha256}})
+
+
+def _entry(name: str, sha256: str) -> ExtensionFile:
+    try:
+        return ExtensionFile(name=name, sha256=sha256)
+    except ValueError as error:
+        raise UsageError(
+            f"a bundle can't be named {name}", fix="name its folder with letters, digits, - and _"
+        ) from error

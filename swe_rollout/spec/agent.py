@@ -8,12 +8,8 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field, StringConstraints, field_validator
 
-from swe_rollout.spec.bounds import (
-    Seconds,
-    ShortText,
-    Text,
-)
-from swe_rollout.spec.model import Model, Reference, ShortUse
+from swe_rollout.spec.bounds import Seconds, ShortText, Text
+from swe_rollout.spec.model import Model, Reference, ShortUse, unset
 from swe_rollout.spec.tool_format import TextFormat
 
 _ALONE = """\
@@ -106,19 +102,16 @@ def preset_of(use: object) -> AgentPreset:
     return PRESETS.get(use, PRESETS["loop"]) if isinstance(use, str) else PRESETS["loop"]
 
 
-_UNSET: Final = Field(default=None, exclude_if=lambda value: value is None)
-
-
 class ToolUse(ShortUse):
     """A tool or toolset: its name, or `{use: module:attr, with: {…}}`, and how it is offered."""
 
-    name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")] | None = _UNSET
+    name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")] | None = unset()
     """What the policy calls it; none: its own name. Not for a toolset."""
-    description: Text | None = _UNSET
+    description: Text | None = unset()
     """What the policy reads about it; none: its own description. Not for a toolset."""
-    timeout_seconds: Seconds | None = _UNSET
+    timeout_seconds: Seconds | None = unset()
     """Limit for one call; none: `limits.toolSeconds`."""
-    output_bytes: Annotated[int, Field(ge=256, le=2**24)] | None = _UNSET
+    output_bytes: Annotated[int, Field(ge=256, le=2**24)] | None = unset()
     """Limit for one result; none: `limits.toolOutputBytes`."""
 
 
@@ -159,7 +152,7 @@ class AgentSpec(Model):
         dict[str, Text], Field(max_length=64, exclude_if=lambda variables: not variables)
     ] = Field(default_factory=dict)
     """Further `{name}`s of both prompts, and what is filled in for them."""
-    prompts_file: Annotated[ShortText | None, Field(exclude_if=lambda path: path is None)] = None
+    prompts_file: ShortText | None = unset()
     """A file of prompts beside the job's: YAML with `systemPrompt` and `instancePrompt`, or a text,
     which is the system prompt. Read when the job file is; what the job says itself wins."""
 

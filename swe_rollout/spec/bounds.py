@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from functools import partial
 from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, StringConstraints
@@ -56,19 +57,7 @@ def check_amount(resource: str, text: str) -> str:
     return text
 
 
-def _cpu(text: str) -> str:
-    return check_amount("cpu", text)
-
-
-def _memory(text: str) -> str:
-    return check_amount("memory", text)
-
-
-def _storage(text: str) -> str:
-    return check_amount("ephemeral-storage", text)
-
-
 _TEXT = StringConstraints(max_length=32)
-Cpu = Annotated[str, _TEXT, AfterValidator(_cpu)]
-Memory = Annotated[str, _TEXT, AfterValidator(_memory)]
-Storage = Annotated[str, _TEXT, AfterValidator(_storage)]
+Cpu = Annotated[str, _TEXT, AfterValidator(partial(check_amount, "cpu"))]
+Memory = Annotated[str, _TEXT, AfterValidator(partial(check_amount, "memory"))]
+Storage = Annotated[str, _TEXT, AfterValidator(partial(check_amount, "ephemeral-storage"))]

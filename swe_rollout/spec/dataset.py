@@ -10,7 +10,7 @@ from pydantic import Field, StringConstraints, field_validator
 
 from swe_rollout.spec.addresses import ObjectUrl
 from swe_rollout.spec.bounds import Globs, ShortText
-from swe_rollout.spec.model import Model, OneOf, Use, added_variant, variant
+from swe_rollout.spec.model import Model, OneOf, Use, added_variant, unset, variant
 
 
 class RowFormat(StrEnum):
@@ -73,7 +73,7 @@ class Dataset(OneOf):
     """Tasks made of two releases of a project."""
     source: Use | None = added_variant()
     """A source of your own: a function or class that yields instances."""
-    images: Annotated[Images | None, Field(exclude_if=lambda images: images is None)] = None
+    images: Images | None = unset()
     """Where to pull the tasks' images from; none: from where the rows say."""
     include: Globs = ()
     """Instance ids or globs to take, such as `django__*`; empty: all."""
@@ -81,7 +81,7 @@ class Dataset(OneOf):
     """Instance ids or globs to leave out."""
     slice: Annotated[str, StringConstraints(max_length=64)] = ""
     """A Python slice over what is left, such as `0:40` or `::10`."""
-    quarantine: Annotated[ObjectUrl | None, Field(exclude_if=lambda uri: uri is None)] = None
+    quarantine: ObjectUrl | None = unset()
     """A file of rows that `swe-rollout audit` has found to be bad: a path (relative to the job
     file), `file://` or `s3://`. They are left out of what is left, unless they have changed."""
     skip_bad_rows: bool = False

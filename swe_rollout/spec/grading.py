@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from swe_rollout.spec.bounds import Seconds
-from swe_rollout.spec.model import Model, ShortUse, Use
+from swe_rollout.spec.model import Model, ShortUse, Use, unset
 from swe_rollout.spec.reward_terms import OPTIONS, JudgeOptions, read_options
 
 
@@ -58,7 +58,7 @@ class GradingSpec(Model):
     ] = (RewardUse(use="resolved"),)
     """Terms of the reward (docs/reference/rewards.md): `resolved`, 1 when the tests resolve the
     task, else 0; `fraction`, `reward_file`, `length`, `turns`, `format`, `judge`; or your own."""
-    log_parser: Annotated[Use | None, Field(exclude_if=lambda parser: parser is None)] = None
+    log_parser: Use | None = unset()
     """Reads the test log; none: the parser that each instance names."""
     integrity: Annotated[
         Integrity, Field(exclude_if=lambda integrity: integrity is Integrity.STRICT)

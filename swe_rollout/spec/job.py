@@ -12,24 +12,12 @@ from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from swe_rollout.spec.addresses import ObjectUrl
 from swe_rollout.spec.agent import AgentSpec
-from swe_rollout.spec.bounds import (
-    MAX_JOB_SECONDS,
-    MAX_SAMPLES,
-    ShortText,
-)
+from swe_rollout.spec.bounds import MAX_JOB_SECONDS, MAX_SAMPLES, ShortText
 from swe_rollout.spec.dataset import Dataset
 from swe_rollout.spec.grading import GradingSpec
 from swe_rollout.spec.limits import FailureBudget, Limits, Resume, RetrySpec
-from swe_rollout.spec.model import (
-    Model,
-    Name,
-)
-from swe_rollout.spec.pod_template import (
-    Labels,
-    NodeLabels,
-    PullSecret,
-    Toleration,
-)
+from swe_rollout.spec.model import Model, Name, unset
+from swe_rollout.spec.pod_template import Labels, NodeLabels, PullSecret, Toleration
 from swe_rollout.spec.policy import LARGEST_MASK, Policy, Sampling
 from swe_rollout.spec.sandbox import LocalSandbox, Resources, SandboxSpec
 from swe_rollout.spec.tool_format import ToolFormat
@@ -167,7 +155,7 @@ class RolloutJobSpec(Model):
     """When to stop a job whose infrastructure fails."""
     workers: WorkersSpec = WorkersSpec()
     """The pods that run episodes, on a cluster."""
-    fork: Annotated[ForkSpec | None, Field(exclude_if=lambda fork: fork is None)] = None
+    fork: ForkSpec | None = unset()
     """Begin all episodes from a turn of another job's episode; none: from the task. Policy, agent,
     limits, extensions and sampling, except its seed, have to be those of the other job."""
     extensions: Annotated[
@@ -269,6 +257,10 @@ class RolloutJob(Model):
     """The kind of object."""
     metadata: Metadata
     spec: RolloutJobSpec
+
+    def with_spec(self, **fields: object) -> Self:
+        """Return the job with other values of these fields of its spec, which are not checked."""
+        return self.model_copy(update={"spec": self.spec.model_copy(update=fields)})
 
     def to_yaml_dict(self) -> dict[str, object]:
         """The resolved job, camelCase, defaults filled in; the same file runs it again."""

@@ -11,7 +11,7 @@ from typing import Annotated, Final, Self
 from pydantic import Field, model_validator
 
 from swe_rollout.spec.bounds import BUDGET_FLOOR, Seconds
-from swe_rollout.spec.model import Model
+from swe_rollout.spec.model import Model, unset
 
 _LEAST_CONTEXT: Final = 16
 """Tokens."""
@@ -49,10 +49,7 @@ class Limits(Model):
     """Consecutive turns whose calls all failed to parse."""
     repeated_turns: Annotated[int, Field(ge=2, le=100_000)] | None = None
     """Consecutive turns with identical calls; none: not checked."""
-    compact_at: Annotated[
-        Annotated[float, Field(gt=0, le=2**24)] | None,
-        Field(exclude_if=lambda bound: bound is None),
-    ] = None
+    compact_at: Annotated[float, Field(gt=0, le=2**24)] | None = unset()
     """A log longer than this is replaced by the policy's own summary, in a new branch: a share of
     `contextTokens` (below 1) or a number of tokens; none: never."""
 

@@ -221,7 +221,7 @@ def with_prompts_file(job: RolloutJob, folder: Path) -> RolloutJob:
         if (text := getattr(found, name)) is not None and name not in agent.model_fields_set
     }
     changed = agent.model_copy(update={**texts, "prompts_file": None})
-    return job.model_copy(update={"spec": job.spec.model_copy(update={"agent": changed})})
+    return job.with_spec(agent=changed)
 
 
 def read_prompts(path: Path) -> PromptTexts:

@@ -99,12 +99,17 @@ class OneOf(Model):
         )
 
 
-def variant() -> Any:  # as pydantic types Field itself
+def unset() -> Any:  # as pydantic types Field itself
+    """A field that is younger than stored digests: while it is unset, it is not written."""
+    return Field(default=None, exclude_if=lambda value: value is None)
+
+
+def variant() -> Any:
     """A member that is one of several."""
     return Field(default=None, json_schema_extra={"x-variant": True})
 
 
-def added_variant() -> Any:  # as pydantic types Field itself
+def added_variant() -> Any:
     """A variant that is younger than stored digests: while unset, it is not written."""
     return Field(
         default=None, json_schema_extra={"x-variant": True}, exclude_if=lambda value: value is None

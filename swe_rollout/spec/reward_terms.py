@@ -17,10 +17,7 @@ from pydantic_core import ErrorDetails
 
 from swe_rollout.spec.bounds import Seconds, Text
 from swe_rollout.spec.model import Model, OneOf, Use, variant
-from swe_rollout.spec.policy import (
-    AnthropicPolicy,
-    OpenaiPolicy,
-)
+from swe_rollout.spec.policy import AnthropicPolicy, OpenaiPolicy
 
 _VARIABLE: Final = r"[A-Za-z_][A-Za-z0-9_]*"
 T = TypeVar("T", bound=Model)

@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from swe_rollout.spec.bounds import Cpu, Memory, Seconds, ShortText, Storage
-from swe_rollout.spec.model import Model, OneOf, Use, added_variant, variant
+from swe_rollout.spec.model import Model, OneOf, Use, added_variant, unset, variant
 from swe_rollout.spec.pod_template import NodeLabels, PodTemplate
 
 _UNITS: Final = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
@@ -60,7 +60,7 @@ class LocalSandbox(Model):
     network: Network = Field(default="none", exclude_if=lambda value: value == "none")
     """requested: sandboxes of tasks that ask for it share this machine's network, with all that
     listens on it; none: no sandbox does."""
-    checkout: CheckoutSpec | None = Field(default=None, exclude_if=lambda value: value is None)
+    checkout: CheckoutSpec | None = unset()
     """For one task whose image is not here; none: images."""
 
     @model_validator(mode="after")

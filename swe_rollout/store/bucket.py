@@ -41,7 +41,7 @@ from swe_rollout.store.faults import (
     is_transient,
     reason,
 )
-from swe_rollout.store.objects import FolderObjects, Objects, StorageObjects
+from swe_rollout.store.objects import FolderObjects, StorageObjects
 
 T = TypeVar("T")
 
@@ -107,10 +107,10 @@ _PROBE_BYTES = 1 << 20
 class Bucket:
     """A flat map from keys to bytes at an address. Calls that may succeed later are retried."""
 
-    def __init__(self, uri: str, objects: Objects) -> None:
+    def __init__(self, uri: str, objects: FolderObjects | StorageObjects) -> None:
         self.uri = uri
         self._objects = objects
-        self._listener: CallListener = _unheard
+        self._listener: CallListener = lambda *_: None
 
     @classmethod
     def open(cls, uri: str) -> Self:
@@ -246,10 +246,6 @@ async def create_object(uri: str, data: bytes) -> bool:
     """
     bucket, key = _split(uri)
     return await bucket.create(key, data)
-
-
-def _unheard(verb: str, error: UnreachableError | None) -> None:
-    del verb, error
 
 
 def _split(uri: str) -> tuple[Bucket, str]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import msgspec
 
 from swe_rollout.errors import StoreError
+from swe_rollout.store.bucket import Bucket
 from swe_rollout.types.episode import EpisodeId
 
+T = TypeVar("T")
 UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for an object that is not what it should be."""
 RERUN = "`swe-rollout run JOB.yaml --rerun-damaged` moves it aside and rolls it out again"
@@ -38,6 +41,19 @@ class DamagedRecordError(StoreError):
             retryable=False,
         )
         self.record = record
+
+
+async def read_value(bucket: Bucket, key: str, kind: type[T], *, fix: str) -> T | None:
+    """Return the JSON at `key` as a value of that type; none where there is no such object.
+
+    Raises StoreError, with that fix, for an object that is something else.
+    """
+    try:
+        return msgspec.json.decode(await bucket.get(key), type=kind)
+    except FileNotFoundError:
+        return None
+    except UNDECODABLE as error:
+        raise damaged_file(f"{bucket.uri}/{key}", error, fix=fix) from error
 
 
 def damaged_file(address: str, error: Exception, *, fix: str) -> StoreError:

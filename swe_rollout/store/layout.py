@@ -28,25 +28,18 @@ from swe_rollout.types.episode import EpisodeId
 
 TRAJECTORY = "trajectory.json.zst"
 
-_SEGMENT = re.compile(r"[A-Za-z0-9._+-]+")
-_EPISODE_KEY = re.compile(
-    r"(?P<job>[^/]+)/episodes/(?P<instance>[A-Za-z0-9._+-]+)/(?P<sample>0|[1-9][0-9]{0,8})/"
-    + re.escape(TRAJECTORY)
-)
+_NAME = r"[A-Za-z0-9._+-]+"
+_COUNT = r"(?:0|[1-9][0-9]{0,8})"
+_NUMBER = r"[1-9][0-9]{0,8}"
+_SAMPLE = rf"(?P<instance>{_NAME})/(?P<sample>{_COUNT})"
+_EPISODE_KEY = re.compile(rf"(?P<job>[^/]+)/episodes/{_SAMPLE}/{re.escape(TRAJECTORY)}")
 _CHUNK_KEY = re.compile(
-    r"[^/]+/journals/(?P<instance>[A-Za-z0-9._+-]+)/(?P<sample>0|[1-9][0-9]{0,8})/"
-    r"(?P<journal>[1-9][0-9]{0,8})/(?P<chunk>0|[1-9][0-9]{0,8})\.msgpack\.zst"
+    rf"[^/]+/journals/{_SAMPLE}/(?P<journal>{_NUMBER})/(?P<chunk>{_COUNT})\.msgpack\.zst"
 )
-_LOG_KEY = re.compile(
-    r"[^/]+/episodes/[A-Za-z0-9._+-]+/(?:0|[1-9][0-9]{0,8})/test-[0-9a-f]{16}\.log\.zst"
-)
-_KEPT_KEY = re.compile(
-    r"[^/]+/episodes/[A-Za-z0-9._+-]+/(?:0|[1-9][0-9]{0,8})/journal-[0-9a-f]{16}\.msgpack\.zst"
-)
-_CLAIM_KEY = re.compile(
-    r"[^/]+/consumed/[^/]+/(?P<instance>[A-Za-z0-9._+-]+)/(?P<number>[1-9][0-9]{0,8})\.json"
-)
-_PLAN_KEY = re.compile(r"[^/]+/plans/(?P<revision>[1-9][0-9]{0,8})\.json")
+_LOG_KEY = re.compile(rf"[^/]+/episodes/{_SAMPLE}/test-[0-9a-f]{{16}}\.log\.zst")
+_KEPT_KEY = re.compile(rf"[^/]+/episodes/{_SAMPLE}/journal-[0-9a-f]{{16}}\.msgpack\.zst")
+_CLAIM_KEY = re.compile(rf"[^/]+/consumed/[^/]+/(?P<instance>{_NAME})/(?P<number>{_NUMBER})\.json")
+_PLAN_KEY = re.compile(rf"[^/]+/plans/(?P<revision>{_NUMBER})\.json")
 
 
 class ChunkKey(NamedTuple):
@@ -60,17 +53,19 @@ class ChunkKey(NamedTuple):
 
 def segment(name: str) -> str:
     """Return `name` if it is one safe path segment. Raises UsageError for anything else."""
-    if not _SEGMENT.fullmatch(name) or name in (".", ".."):
+    if not re.fullmatch(_NAME, name) or name in (".", ".."):
+        better = re.sub(r"[^A-Za-z0-9._+-]+", "-", name).strip(".-") or "my-name"
         raise UsageError(
             f"{name!r} can't be the name of a folder in a store",
             why="such names consist of letters, digits and . _ + -",
-            fix=f"rename it, such as to {_slug(name)}",
+            fix=f"rename it, such as to {better}",
         )
     return name
 
 
-def _slug(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._+-]+", "-", name).strip(".-") or "my-name"
+def _folder(episode: EpisodeId, kind: str) -> str:
+    """Return the folder of what is kept of that kind of an episode."""
+    return f"{segment(episode.job)}/{kind}/{segment(episode.instance)}/{episode.sample}"
 
 
 def job_key(job: str) -> str:
@@ -106,14 +101,20 @@ def episodes_prefix(job: str) -> str:
 
 def trajectory_key(episode: EpisodeId) -> str:
     """Return the key under which the episode is committed."""
-    prefix = episodes_prefix(episode.job)
-    return f"{prefix}/{segment(episode.instance)}/{episode.sample}/{TRAJECTORY}"
+    return f"{_folder(episode, 'episodes')}/{TRAJECTORY}"
+
+
+def parse_trajectory_key(key: str) -> EpisodeId | None:
+    """Return the episode that is committed at `key`; none for every other object."""
+    match = _EPISODE_KEY.fullmatch(key)
+    if match is None or match["instance"] in (".", ".."):
+        return None
+    return EpisodeId(match["job"], match["instance"], int(match["sample"]))
 
 
 def log_key(episode: EpisodeId, sha256: str) -> str:
     """Return the key of the log of a test run with that content, beside the episode's record."""
-    prefix = f"{episodes_prefix(episode.job)}/{segment(episode.instance)}/{episode.sample}"
-    return f"{prefix}/test-{sha256[:16]}.log.zst"
+    return f"{_folder(episode, 'episodes')}/test-{sha256[:16]}.log.zst"
 
 
 def is_log_key(key: str) -> bool:
@@ -123,8 +124,7 @@ def is_log_key(key: str) -> bool:
 
 def kept_journal_key(episode: EpisodeId, sha256: str) -> str:
     """Return the key of a journal with that content, beside the record of its episode."""
-    prefix = f"{episodes_prefix(episode.job)}/{segment(episode.instance)}/{episode.sample}"
-    return f"{prefix}/journal-{sha256[:16]}.msgpack.zst"
+    return f"{_folder(episode, 'episodes')}/journal-{sha256[:16]}.msgpack.zst"
 
 
 def is_kept_journal_key(key: str) -> bool:
@@ -134,8 +134,13 @@ def is_kept_journal_key(key: str) -> bool:
 
 def damaged_key(episode: EpisodeId, unique: str) -> str:
     """Return a key for a damaged trajectory of the episode, out of the way of its next one."""
-    folder = f"{segment(episode.job)}/damaged/{segment(episode.instance)}/{episode.sample}"
-    return f"{folder}/{segment(unique)}-{TRAJECTORY}"
+    return f"{_folder(episode, 'damaged')}/{segment(unique)}-{TRAJECTORY}"
+
+
+def damaged_chunk_key(episode: EpisodeId, unique: str, journal: int, chunk: int) -> str:
+    """Return a key for a chunk of a journal that can't be read, out of the way."""
+    name = f"{segment(unique)}-journal-{journal}-{chunk}.msgpack.zst"
+    return f"{_folder(episode, 'damaged')}/{name}"
 
 
 def journals_prefix(job: str) -> str:
@@ -143,14 +148,14 @@ def journals_prefix(job: str) -> str:
     return f"{segment(job)}/journals"
 
 
+def journals_of(episode: EpisodeId) -> str:
+    """Return the folder of the journals of an episode."""
+    return _folder(episode, "journals")
+
+
 def chunk_key(episode: EpisodeId, journal: int, chunk: int) -> str:
     """Return the key of a chunk (from 0) of an episode's journal (from 1)."""
     return f"{journals_of(episode)}/{journal}/{chunk}.msgpack.zst"
-
-
-def journals_of(episode: EpisodeId) -> str:
-    """Return the folder of the journals of an episode."""
-    return f"{journals_prefix(episode.job)}/{segment(episode.instance)}/{episode.sample}"
 
 
 def parse_chunk_key(key: str) -> ChunkKey | None:
@@ -161,12 +166,6 @@ def parse_chunk_key(key: str) -> ChunkKey | None:
     return ChunkKey(
         match["instance"], int(match["sample"]), int(match["journal"]), int(match["chunk"])
     )
-
-
-def damaged_chunk_key(episode: EpisodeId, unique: str, journal: int, chunk: int) -> str:
-    """Return a key for a chunk of a journal that can't be read, out of the way."""
-    folder = f"{segment(episode.job)}/damaged/{segment(episode.instance)}/{episode.sample}"
-    return f"{folder}/{segment(unique)}-journal-{journal}-{chunk}.msgpack.zst"
 
 
 def refills_key(job: str) -> str:
@@ -198,14 +197,6 @@ def dataset_key(sha256: str, suffix: str) -> str:
 def extension_key(sha256: str, name: str) -> str:
     """Return the key of a file of user code with that content."""
     return f"extensions/{sha256}/{segment(name)}"
-
-
-def parse_trajectory_key(key: str) -> EpisodeId | None:
-    """Return the episode that is committed at `key`; none for every other object."""
-    match = _EPISODE_KEY.fullmatch(key)
-    if match is None or match["instance"] in (".", ".."):
-        return None
-    return EpisodeId(match["job"], match["instance"], int(match["sample"]))
 
 
 def store_uri(address: str) -> str:

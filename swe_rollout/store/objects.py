@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import obstore
 from obstore.exceptions import AlreadyExistsError
@@ -28,53 +28,26 @@ _STAGED = re.compile(r"#[0-9]+$")
 """The ending of a file that obstore has not finished."""
 
 
-class Objects(Protocol):
-    """Bytes under keys."""
-
-    conditional: bool
-    """Whether `create` is known never to replace an object."""
-
-    def read(self, key: str) -> bytes:
-        """Return the bytes of an object."""
-        ...
-
-    def create(self, key: str, data: bytes) -> bool:
-        """Write an object unless there is one; return whether it was written."""
-        ...
-
-    def keys(self, prefix: str) -> list[str]:
-        """Return the keys under the folder `prefix`."""
-        ...
-
-    def folders(self) -> list[str]:
-        """Return the names of the folders at the top."""
-        ...
-
-    def move(self, key: str, to: str) -> None:
-        """Give an object another key."""
-        ...
-
-    def delete(self, keys: Sequence[str]) -> None:
-        """Delete objects; those that are missing are no error."""
-        ...
-
-
 class FolderObjects:
     """Files. Unlike obstore's listing, this one has files of any name."""
 
     conditional = True
+    """Whether `create` is known never to replace an object."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     def read(self, key: str) -> bytes:
+        """Return the bytes of an object."""
         return (self._root / key).read_bytes()
 
     def create(self, key: str, data: bytes) -> bool:
+        """Write an object unless there is one; return whether it was written."""
         self._root.mkdir(parents=True, exist_ok=True)
         return _create(LocalStore(prefix=self._root), key, data)
 
     def keys(self, prefix: str) -> list[str]:
+        """Return the keys under the folder `prefix`."""
         top = self._root / prefix
         if not top.is_dir():
             return []
@@ -86,19 +59,21 @@ class FolderObjects:
         ]
 
     def folders(self) -> list[str]:
+        """Return the names of the folders at the top."""
         if not self._root.is_dir():
             return []
         return [entry.name for entry in self._root.iterdir() if entry.is_dir()]
 
     def move(self, key: str, to: str) -> None:
+        """Give an object another key."""
         target = self._root / to
         target.parent.mkdir(parents=True, exist_ok=True)
         (self._root / key).rename(target)
 
     def delete(self, keys: Sequence[str]) -> None:
+        """Delete objects; those that are missing are no error."""
         for key in keys:
-            path = self._root / key
-            path.unlink(missing_ok=True)
+            (self._root / key).unlink(missing_ok=True)
         for folder in {(self._root / key).parent for key in keys}:
             self._remove_empty(folder)
 
@@ -120,7 +95,7 @@ class FolderObjects:
 
 
 class StorageObjects:
-    """Objects in object storage."""
+    """Objects in object storage, with the calls of `FolderObjects`."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store

@@ -120,7 +120,7 @@ class Plan:
         if self._digest != wanted.spec_digest:
             raise another_job(address, self._differences(wanted))
         known = {instance.id: instance for instance in self.instances}
-        changed = [new.id for new in wanted.instances if _is_changed(known.get(new.id), new)]
+        changed = [new.id for new in wanted.instances if known.get(new.id, new).is_changed(new)]
         if changed:
             raise _other_tasks(address, changed)
         new = {instance.id: instance for instance in wanted.instances}
@@ -182,10 +182,6 @@ def _other_tasks(address: str, changed: Sequence[str]) -> UsageError:
         why=f"{count} another content now, such as {min(changed)}",
         fix=f"{_OTHER_JOB}, or bring back the rows that it was begun with",
     )
-
-
-def _is_changed(there: PlannedInstance | None, now: PlannedInstance) -> bool:
-    return there is not None and there.is_changed(now)
 
 
 def _leaves(job: RolloutJob) -> Iterator[tuple[str, str]]:

@@ -14,7 +14,7 @@ import msgspec
 from swe_rollout.errors import UsageError
 from swe_rollout.store import layout
 from swe_rollout.store.bucket import Bucket
-from swe_rollout.store.damage import UNDECODABLE, damaged_file
+from swe_rollout.store.damage import damaged_file, read_value
 from swe_rollout.store.plan import Plan, PlannedInstance
 from swe_rollout.types.trajectory import Trajectory
 
@@ -29,14 +29,9 @@ async def newest_plan(bucket: Bucket, job: str) -> tuple[int, Plan | None]:
     keys = bucket.keys(layout.plans_prefix(job))
     found = [n async for key in keys if (n := layout.parse_plan_key(key)) is not None]
     revision = max(found, default=1)
-    key = layout.plan_key(job, revision)
-    try:
-        return revision, msgspec.json.decode(await bucket.get(key), type=Plan)
-    except FileNotFoundError:
-        return 0, None
-    except UNDECODABLE as error:
-        fix = f"another version wrote it, or it is damaged; {_MOVE_PLAN}"
-        raise damaged_file(f"{bucket.uri}/{key}", error, fix=fix) from error
+    fix = f"another version wrote it, or it is damaged; {_MOVE_PLAN}"
+    plan = await read_value(bucket, layout.plan_key(job, revision), Plan, fix=fix)
+    return (0 if plan is None else revision), plan
 
 
 def extended_plan(bucket: Bucket, name: str, there: Plan, wanted: Plan) -> Plan:
@@ -101,26 +96,10 @@ class Owner:
         return f"namespace {self.namespace} of cluster {self.cluster}"
 
 
-def owned_by_another(address: str, owner: Owner, now: Owner) -> UsageError:
-    """Return the error for a job that the workers of another namespace have begun."""
-    return UsageError(
-        f"{address} belongs to a job of {owner}",
-        why=f"this job is of {now}, and would take its episodes for its own",
-        fix="give this job another metadata.name, or another store.uri; to hand the episodes over "
-        f"to this namespace, delete {address}/owner.json first",
-    )
-
-
 async def read_owner(bucket: Bucket, job: str) -> Owner | None:
     """Return the owner of the job; none when no cluster has run it."""
-    key = layout.owner_key(job)
-    try:
-        return msgspec.json.decode(await bucket.get(key), type=Owner)
-    except FileNotFoundError:
-        return None
-    except UNDECODABLE as error:
-        fix = "restore it, or delete it if you know whose job it is"
-        raise damaged_file(f"{bucket.uri}/{key}", error, fix=fix) from error
+    fix = "restore it, or delete it if you know whose job it is"
+    return await read_value(bucket, layout.owner_key(job), Owner, fix=fix)
 
 
 async def claim_job(bucket: Bucket, job: str, owner: Owner | None) -> tuple[str, ...]:
@@ -133,5 +112,10 @@ async def claim_job(bucket: Bucket, job: str, owner: Owner | None) -> tuple[str,
     if owner is None:
         return () if there is None else (f"{address} is a job of {there}; this run joins it",)
     if there is not None and there != owner:
-        raise owned_by_another(address, there, owner)
+        raise UsageError(
+            f"{address} belongs to a job of {there}",
+            why=f"this job is of {owner}, and would take its episodes for its own",
+            fix="give this job another metadata.name, or another store.uri; to hand the episodes "
+            f"over to this namespace, delete {address}/owner.json first",
+        )
     return ()

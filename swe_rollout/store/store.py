@@ -20,12 +20,7 @@ from swe_rollout.errors import StoreError, UnreachableError, UsageError, gather_
 from swe_rollout.store import layout
 from swe_rollout.store.bucket import Bucket, CallListener
 from swe_rollout.store.claims import Claimant, Claims
-from swe_rollout.store.damage import (
-    UNDECODABLE,
-    DamagedRecord,
-    DamagedRecordError,
-    damaged_file,
-)
+from swe_rollout.store.damage import DamagedRecord, DamagedRecordError, read_value
 from swe_rollout.store.faults import OF_ONE_FILE
 from swe_rollout.store.journals import Journals
 from swe_rollout.store.kept import keep_journal, keep_log, pack, read_journal, read_log, unpack
@@ -164,12 +159,7 @@ class Store:
     async def refills(self, job: str) -> int:
         """Return how often a failed sample of the job is replaced; 0 where nobody does."""
         key = layout.refills_key(job)
-        try:
-            return msgspec.json.decode(await self._bucket.get(key), type=int)
-        except FileNotFoundError:
-            return 0
-        except UNDECODABLE as error:
-            raise damaged_file(f"{self.uri}/{key}", error, fix="restore or delete it") from error
+        return await read_value(self._bucket, key, int, fix="restore or delete it") or 0
 
     def claims(self, job: str, claimant: Claimant) -> Claims:
         """Return what a trainer did with the groups of the job. Nothing is read yet."""

@@ -77,7 +77,7 @@ async def stored_job(store: Store, name: str) -> RolloutJob:
             fix="another version wrote it; use that one",
         ) from error
     moved = job.spec.store.model_copy(update={"uri": store.uri})
-    return job.model_copy(update={"spec": job.spec.model_copy(update={"store": moved})})
+    return job.with_spec(store=moved)
 
 
 async def open_tasks(

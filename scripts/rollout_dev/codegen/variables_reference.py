@@ -8,7 +8,7 @@ from typing import Any
 
 from rollout_dev.codegen.pages import table
 from swe_rollout.cli.main import build_command
-from swe_rollout.cli.variables import name_variables
+from swe_rollout.cli.verbs import name_variables
 
 
 def variable_blocks() -> dict[str, Iterable[str]]:

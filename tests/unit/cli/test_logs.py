@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from swe_rollout.cli import stored_display
-from swe_rollout.cli.job_address import JobLocation, parse_job_name
-from swe_rollout.cli.log_address import parse_log_filter
+from swe_rollout.cli.job_address import JobLocation, LogFilter, parse_job_name
 from swe_rollout.cli.stored_logs import find_stored, print_stored
 from swe_rollout.errors import UsageError
 from swe_rollout.store.store import Store
@@ -34,7 +33,7 @@ from unit.cli.store_parts import EPISODES, stored
 def test_logs_of_an_episode_are_the_lines_with_its_whole_address(
     address: str, line: str, *, matches: bool
 ) -> None:
-    wanted = parse_log_filter(address)
+    wanted = LogFilter.parse(address)
 
     assert parse_job_name(wanted.job, JobLocation()).name == "demo"
     assert wanted.matches(line) is matches

@@ -109,9 +109,9 @@ def test_a_sandbox_that_breaks_is_closed(
 
 async def test_a_cancelled_command_closes_its_sandbox(provider: OneSandbox) -> None:
     sandbox = told(provider, asyncio.CancelledError())
-    wanted = verb._Wanted("i", "/", ("x",), {}, 1.0, b"")
+    command = verb._Command("x", {}, 1.0, b"")
     with pytest.raises(asyncio.CancelledError):
-        await verb._run(verb._spec(SandboxKind.LOCAL, None, None, {}), wanted)
+        await verb._run(verb._spec(SandboxKind.LOCAL, None, None, {}), "i", "/", command)
     assert sandbox.closed == 1
 
 

@@ -53,7 +53,7 @@ def printed_by(
     async def deleted_jobs(*_: object, **__: object) -> bool:
         return is_shared
 
-    module = importlib.import_module("swe_rollout.cli.uninstall")
+    module = importlib.import_module("swe_rollout.cli.install")
     monkeypatch.setattr(module, "_uninstall", deleted_jobs)
     assert run_cli(monkeypatch, "uninstall", *arguments) == 0
     return list(yaml.safe_load_all(capsys.readouterr().out))

@@ -10,7 +10,7 @@ import pytest
 from swe_rollout import RolloutJob
 from swe_rollout.agent.tools import toolbox
 from swe_rollout.errors import PrerequisiteError, UsageError
-from swe_rollout.launcher.bundles import pack_bundles
+from swe_rollout.launcher.uploads import pack_bundles
 from swe_rollout.spec.load import parse_job
 from swe_rollout.spec.template import template
 from swe_rollout.worker.extensions import import_extensions
