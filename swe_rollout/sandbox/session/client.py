@@ -2,14 +2,13 @@
 
 Every request has a number, by which it is repeated after its stream was lost: the supervisor lists
 the requests it knows, sends results that did not arrive once more, and is sent again only what it
-never began. `reader` reads responses, `sender` writes requests, `reconnect` replaces the stream.
+never began. `reader` reads responses, `sender` writes requests.
 """
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack, nullcontext, suppress
-from dataclasses import dataclass
 from typing import Self
 
 import structlog
@@ -29,8 +28,6 @@ from swe_rollout.sandbox.session.connection import (
     replace_connection,
 )
 from swe_rollout.sandbox.session.frames import (
-    Bare,
-    Greeting,
     Request,
     RequestKind,
     acknowledge_frame,
@@ -42,7 +39,7 @@ from swe_rollout.sandbox.session.pending import (
     copy_of,
     unresponsive_error,
 )
-from swe_rollout.sandbox.session.reader import Acknowledgements, ResultReader
+from swe_rollout.sandbox.session.reader import Acknowledgements, read_results
 from swe_rollout.sandbox.session.seal import Frame
 from swe_rollout.sandbox.session.sender import BackgroundTasks, RequestSender
 from swe_rollout.types.deadline import CLOCK
@@ -66,25 +63,12 @@ class SupervisorClient:
     ) -> None:
         """Use `SupervisorClient.open`."""
         self._opener = opener
+        self._handshake = handshake
         self._tasks = BackgroundTasks()
         self._pending = PendingRequests(last_number)
         self._current = CurrentConnection(connection, self._pending)
         self._acknowledgements = Acknowledgements(self._acknowledge)
         self._sender = RequestSender(self._current)
-        self._reader = ResultReader(self._pending, self._acknowledgements)
-        self._reconnect = (
-            None
-            if opener is None
-            else Reconnect(
-                opener,
-                handshake,
-                current=self._current,
-                pending=self._pending,
-                sender=self._sender,
-                acknowledgements=self._acknowledgements,
-                tasks=self._tasks,
-            )
-        )
 
     @classmethod
     async def open(
@@ -107,14 +91,14 @@ class SupervisorClient:
             stack.pop_all()
         client = cls(connection, handshake, opener, last_number=life.first)
         client._tasks.start(client._serve())
-        if life.number and client._reconnect is not None:
-            client._tasks.start(client._reconnect.resume(connection))
+        if life.number and opener is not None:
+            client._tasks.start(client._resume(connection))
         return client
 
     @property
-    def greeting(self) -> Greeting:
-        """The greeting of the supervisor that runs now."""
-        return self._current.connection.greeting
+    def shell(self) -> str:
+        """The program that runs scripts in this sandbox."""
+        return self._current.connection.shell
 
     async def request(self, request: Request, *, timeout_s: float) -> ExecResult:
         """Send a request and return its result; after `timeout_s` the supervisor counts as hung.
@@ -124,9 +108,8 @@ class SupervisorClient:
         if self._current.lost is not None:
             raise copy_of(self._current.lost)
         pending = PendingRequest(self._pending.next_number(), request)
-        frames = request.frames(pending.number, self.greeting)
-        self._pending.add(pending)
-        self._tasks.start(self._sender.send(pending, frames))
+        self._pending[pending.number] = pending
+        self._tasks.start(self._sender.send(pending))
         try:
             with self._current.clocks.waiting(CLOCK.get()):
                 return await self._result(pending, timeout_s)
@@ -151,7 +134,7 @@ class SupervisorClient:
         except TimeoutError:
             if not clock.expired():
                 raise
-        await self.request(Bare(RequestKind.PING), timeout_s=_PING_S)
+        await self.request(Request(RequestKind.PING), timeout_s=_PING_S)
         return ExecResult(_KILLED, b"", b"", timed_out=True)
 
     async def close(self) -> None:
@@ -189,74 +172,63 @@ class SupervisorClient:
         """Read responses for as long as the sandbox lives, from one stream after the other."""
         try:
             while True:
+                connection = self._current.connection
                 error = await self._current.read_until_lost(
-                    self._reader.read(self._current.connection)
+                    read_results(connection, self._pending, self._acknowledgements)
                 )
                 if self._current.lost is not None:
                     return
-                if self._reconnect is None or not isinstance(error, StreamLostError):
+                if self._opener is None or not isinstance(error, StreamLostError):
                     raise error
-                await self._reconnect.replace(error)
+                await self._replace(connection, self._opener, error)
         except SandboxError as error:
             self._current.lose(error)
 
-
-@dataclass(frozen=True, slots=True)
-class Reconnect:
-    """Replace the lost stream of a session and repeat what did not arrive."""
-
-    opener: StreamOpener
-    handshake: Handshake
-    current: CurrentConnection
-    pending: PendingRequests
-    sender: RequestSender
-    acknowledgements: Acknowledgements
-    tasks: BackgroundTasks
-
-    async def replace(self, error: StreamLostError) -> None:
+    async def _replace(
+        self, before: SupervisorConnection, opener: StreamOpener, error: StreamLostError
+    ) -> None:
         """Replace the stream that was lost with `error`; SandboxError when that is impossible.
 
         A background task then repeats what did not arrive.
         """
-        before = self.current.connection
         log.warning("stream_lost", why=str(error))
         began = asyncio.get_running_loop().time()
-        self.current.settled.clear()
+        self._current.settled.clear()
         before.states.cancel()
         with suppress(SandboxError):
             await before.channel.close()
         # What ended in the sandbox may have been ended there: that is the episode's time.
         is_own = isinstance(error, RelayEndedError)
-        with nullcontext() if is_own else self.current.clocks.stopped():
-            connection = await replace_connection(self.opener, self.handshake, error)
-        self.current.connection = connection
-        self.current.settled.set()
-        self.tasks.start(self.resume(connection))
+        with nullcontext() if is_own else self._current.clocks.stopped():
+            connection = await replace_connection(opener, self._handshake, error)
+        self._current.connection = connection
+        self._current.settled.set()
+        self._tasks.start(self._resume(connection))
         after_s = round(asyncio.get_running_loop().time() - began, 3)
         log.info("stream_attached", after_s=after_s)
 
-    async def resume(self, connection: SupervisorConnection) -> None:
+    async def _resume(self, connection: SupervisorConnection) -> None:
         """Ask the supervisor which requests it knows, and repeat the others.
 
         Results that nobody waits for, such as those of an earlier process, are dropped there.
         """
-        async with self.sender.lock:
-            connection.list_number = self.pending.next_number()
+        async with self._sender.lock:
+            connection.list_number = self._pending.next_number()
             asked = Frame(connection.list_number, RequestKind.LIST)
-            if not await self.sender.write(connection, [asked]):
+            if not await self._sender.write(connection, [asked]):
                 return
             try:
                 states = await connection.states
             except asyncio.CancelledError:
                 return
-            for pending in self.pending.all():
+            for pending in tuple(self._pending.values()):
                 if pending.sent and not await self._repeat(
                     connection, pending, has_ended=states.get(pending.number)
                 ):
                     return
             for number, has_ended in states.items():
-                if has_ended and self.pending.get(number) is None:
-                    self.acknowledgements.add(number, 0)
+                if has_ended and number not in self._pending:
+                    self._acknowledgements.add(number, 0)
 
     async def _repeat(
         self, connection: SupervisorConnection, pending: PendingRequest, *, has_ended: bool | None
@@ -270,13 +242,13 @@ class Reconnect:
                 return True
             case True:
                 frame = Frame(pending.number, RequestKind.AGAIN)
-                return await self.sender.write(connection, [frame])
+                return await self._sender.write(connection, [frame])
             case None if pending.result.done():
                 # Its caller gave up before it began.
-                self.pending.remove(pending.number)
+                self._pending.pop(pending.number, None)
                 return True
             case None:
-                for frame in pending.request.frames(pending.number, connection.greeting):
-                    if not await self.sender.write(connection, [frame]):
+                for frame in pending.request.frames(pending.number):
+                    if not await self._sender.write(connection, [frame]):
                         return False
                 return True

@@ -25,7 +25,7 @@ from swe_rollout.sandbox.session.channel import (
     StreamLostError,
     StreamOpener,
 )
-from swe_rollout.sandbox.session.frames import FrameReader, Greeting, RequestKind
+from swe_rollout.sandbox.session.frames import FrameReader, RequestKind
 from swe_rollout.sandbox.session.keys import SessionLife
 from swe_rollout.sandbox.session.pending import PendingRequests
 from swe_rollout.sandbox.session.seal import KEY_BYTES, Frame, FrameSeal
@@ -50,7 +50,8 @@ class SupervisorConnection:
     channel: Channel
     reader: FrameReader
     seal: FrameSeal
-    greeting: Greeting
+    shell: str
+    """Program that runs scripts."""
     states: asyncio.Future[dict[int, bool]] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )

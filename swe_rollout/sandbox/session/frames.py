@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, Protocol
+from typing import Final
 
 from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.session.bootstrap import PROTOCOL
@@ -23,7 +23,6 @@ _SCRIPT_BYTES: Final = 100_000
 """Linux refuses a single argument above 128 KiB; longer scripts are run from a file."""
 _LINE_BYTES: Final = 4096
 _RUN: Final = struct.Struct("<IQII")
-_RESULT: Final = struct.Struct("<IIQQQQ")
 _STATE: Final = struct.Struct("<QB")
 _DONE: Final = struct.Struct("<QI")
 _MOST_MS: Final = (1 << 32) - 1
@@ -61,26 +60,6 @@ class ResponseKind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Greeting:
-    """What a supervisor says of itself on a new stream."""
-
-    shell: str
-    """Program that runs scripts: bash where the image has it."""
-
-
-@dataclass(frozen=True, slots=True)
-class ResultValues:
-    """The last frame of a result."""
-
-    exit_code: int
-    timed_out: bool
-    out: int
-    out_total: int
-    err: int
-    err_total: int
-
-
-@dataclass(frozen=True, slots=True)
 class SupervisorState:
     """How much a supervisor has done for its session."""
 
@@ -90,109 +69,70 @@ class SupervisorState:
     """Requests that have no result yet."""
 
 
-class Request(Protocol):
+@dataclass(frozen=True, slots=True)
+class Request:
     """A request that has a result."""
 
-    def frames(self, number: int, greeting: Greeting) -> Iterable[Frame]:
-        """Return the frames to send, in order; ValueError, at once, when it can't be encoded."""
-        ...
-
-    @property
-    def max_stream_bytes(self) -> int:
-        """Largest number of bytes that one output stream of the result can have."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Run a command."""
-
-    command: str | Sequence[str]
-    cwd: str
-    env: Mapping[str, str]
-    stdin: bytes
-    timeout_s: float
-    max_output: int
-
-    @property
-    def max_stream_bytes(self) -> int:
-        return self.max_output
-
-    def frames(self, number: int, greeting: Greeting) -> Iterable[Frame]:
-        """Send script and stdin first, where they need frames of their own, then the command."""
-        script = b""
-        if not isinstance(self.command, str):
-            arguments = [word(each) for each in self.command]
-        else:
-            script = encoded(self.command)
-            # An argument can't contain NUL. From a file, the shell itself reports the problem.
-            if len(script) > _SCRIPT_BYTES or b"\0" in script:
-                arguments = [word(greeting.shell)]
-            else:
-                arguments, script = [word(greeting.shell), b"-c\0", script + b"\0"], b""
-        if not arguments:
-            raise ValueError("a command needs at least one argument")
-        pairs = [word(f"{_variable(name)}={value}") for name, value in self.env.items()]
-        timeout_ms = min(_MOST_MS, max(1, round(self.timeout_s * 1000)))
-        head = _RUN.pack(timeout_ms, self.max_output, len(pairs), len(arguments))
-        body = b"".join([head, word(self.cwd), *pairs, *arguments])
-        return self._frames(number, script, body)
-
-    def _frames(self, number: int, script: bytes, body: bytes) -> Iterator[Frame]:
-        yield from put(number, RequestKind.PUT, self.stdin)
-        yield from put(number, RequestKind.SCRIPT, script)
-        yield Frame(number, RequestKind.RUN, body)
-
-
-@dataclass(frozen=True, slots=True)
-class Read:
-    """Read at most `max_stream_bytes` bytes of a file."""
-
-    path: str
-    max_stream_bytes: int
-
-    def frames(self, number: int, _: Greeting) -> Iterable[Frame]:
-        head = struct.pack("<Q", self.max_stream_bytes)
-        return [Frame(number, RequestKind.READ, head + word(self.path))]
-
-
-@dataclass(frozen=True, slots=True)
-class Write:
-    """Create or replace a file."""
-
-    path: str
-    data: bytes
-    mode: int
-    max_stream_bytes: int = CHUNK_BYTES
-
-    def frames(self, number: int, _: Greeting) -> Iterable[Frame]:
-        body = struct.pack("<I", self.mode & 0o7777) + word(self.path)
-        return self._frames(number, body)
-
-    def _frames(self, number: int, body: bytes) -> Iterator[Frame]:
-        yield from put(number, RequestKind.PUT, self.data)
-        yield Frame(number, RequestKind.WRITE, body)
-
-
-@dataclass(frozen=True, slots=True)
-class Bare:
-    """A request of a kind alone: `PING`, or `CLEAR`."""
-
     kind: RequestKind
+    body: bytes = b""
+    inputs: tuple[tuple[RequestKind, bytes], ...] = ()
+    """Data that is sent before the request itself, in parts."""
     max_stream_bytes: int = 4096
+    """Largest number of bytes that one output stream of the result can have."""
 
-    def frames(self, number: int, _: Greeting) -> Iterable[Frame]:
-        return [Frame(number, self.kind)]
+    def frames(self, number: int) -> Iterator[Frame]:
+        """Yield the frames to send, in order."""
+        for kind, data in self.inputs:
+            for start in range(0, len(data), CHUNK_BYTES):
+                yield Frame(number, kind, data[start : start + CHUNK_BYTES])
+        yield Frame(number, self.kind, self.body)
+
+
+def run_request(
+    command: str | Sequence[str],
+    *,
+    shell: str,
+    cwd: str,
+    env: Mapping[str, str],
+    stdin: bytes,
+    timeout_s: float,
+    max_output: int,
+) -> Request:
+    """Ask for a command; `shell` runs scripts. ValueError when it can't be encoded."""
+    script = b""
+    if not isinstance(command, str):
+        arguments = [word(each) for each in command]
+    else:
+        script = encoded(command)
+        # An argument can't contain NUL. From a file, the shell itself reports the problem.
+        if len(script) > _SCRIPT_BYTES or b"\0" in script:
+            arguments = [word(shell)]
+        else:
+            arguments, script = [word(shell), b"-c\0", script + b"\0"], b""
+    if not arguments:
+        raise ValueError("a command needs at least one argument")
+    pairs = [word(f"{_variable(name)}={value}") for name, value in env.items()]
+    timeout_ms = min(_MOST_MS, max(1, round(timeout_s * 1000)))
+    head = _RUN.pack(timeout_ms, max_output, len(pairs), len(arguments))
+    body = b"".join([head, word(cwd), *pairs, *arguments])
+    inputs = ((RequestKind.PUT, stdin), (RequestKind.SCRIPT, script))
+    return Request(RequestKind.RUN, body, inputs, max_output)
+
+
+def read_request(path: str, max_bytes: int) -> Request:
+    """Ask for at most `max_bytes` bytes of a file."""
+    body = struct.pack("<Q", max_bytes) + word(path)
+    return Request(RequestKind.READ, body, max_stream_bytes=max_bytes)
+
+
+def write_request(path: str, data: bytes, mode: int) -> Request:
+    """Ask that a file is created or replaced."""
+    body = struct.pack("<I", mode & 0o7777) + word(path)
+    return Request(RequestKind.WRITE, body, ((RequestKind.PUT, data),), CHUNK_BYTES)
 
 
 BYE: Final = Frame(0, RequestKind.BYE)
 """The orderly end: the supervisor does not wait for another stream."""
-
-
-def put(number: int, kind: RequestKind, data: bytes) -> Iterator[Frame]:
-    """Return the frames that carry an input of a request."""
-    for start in range(0, len(data), CHUNK_BYTES):
-        yield Frame(number, kind, data[start : start + CHUNK_BYTES])
 
 
 def acknowledge_frame(numbers: Iterable[int]) -> Frame:
@@ -213,14 +153,6 @@ def encoded(text: str) -> bytes:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
         return text.encode("utf-8", "replace")
-
-
-def parse_result(body: bytes) -> ResultValues:
-    """Read the values of a result; SandboxError when they are no values."""
-    if len(body) != _RESULT.size:
-        raise protocol_error(f"the values of a result have {len(body)} bytes")
-    code, late, *sizes = _RESULT.unpack(body)
-    return ResultValues(code, bool(late), *sizes)
 
 
 def parse_states(body: bytes) -> dict[int, bool]:
@@ -264,12 +196,15 @@ class FrameReader:
             raise forged_error("a frame on it has not been sealed by the supervisor")
         return Frame(header.number, header.kind, body)
 
-    async def greeting(self, seal: FrameSeal) -> Greeting:
-        """Return what the supervisor says of itself, once it has accepted the stream."""
+    async def greeting(self, seal: FrameSeal) -> str:
+        """Return the program that runs scripts, once the supervisor has accepted the stream.
+
+        It is bash where the image has it.
+        """
         frame = await self.frame(seal)
         if frame.kind != ResponseKind.READY:
             raise protocol_error(f"a stream begins with a frame of kind {frame.kind}")
-        return Greeting(frame.body.decode("utf-8", "surrogateescape"))
+        return frame.body.decode("utf-8", "surrogateescape")
 
     async def _line(self) -> bytes:
         while (end := self._buffer.find(b"\n")) < 0:

@@ -33,12 +33,12 @@ class PendingRequest:
             self.result.set_exception(error)
 
 
-class PendingRequests:
+class PendingRequests(dict[int, PendingRequest]):
     """The requests of one session that have no result yet, by number; numbers are never reused."""
 
     def __init__(self, last_number: int = 0) -> None:
-        """`last_number`: the one before that of the first request."""
-        self._requests: dict[int, PendingRequest] = {}
+        """`last_number` is the one before that of the first request."""
+        super().__init__()
         self._last_number = last_number
 
     def next_number(self) -> int:
@@ -46,25 +46,10 @@ class PendingRequests:
         self._last_number += 1
         return self._last_number
 
-    def add(self, request: PendingRequest) -> None:
-        self._requests[request.number] = request
-
-    def get(self, number: int) -> PendingRequest | None:
-        """Return the request of this number, if it still has no result."""
-        return self._requests.get(number)
-
-    def remove(self, number: int) -> None:
-        """Stop waiting for a result; unknown numbers are ignored."""
-        self._requests.pop(number, None)
-
-    def all(self) -> tuple[PendingRequest, ...]:
-        """Return every pending request, oldest first."""
-        return tuple(self._requests.values())
-
     def fail_all(self, error: SandboxError) -> None:
         """Raise a copy of `error` in every caller."""
-        while self._requests:
-            self._requests.popitem()[1].fail(copy_of(error))
+        while self:
+            self.popitem()[1].fail(copy_of(error))
 
 
 def copy_of(error: SandboxError) -> SandboxError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import Callable
 
 from swe_rollout.errors import SandboxError, boundary
@@ -11,13 +12,13 @@ from swe_rollout.sandbox.session.connection import SupervisorConnection
 from swe_rollout.sandbox.session.frames import (
     CHUNK_BYTES,
     ResponseKind,
-    parse_result,
     parse_states,
     protocol_error,
 )
 from swe_rollout.sandbox.session.pending import PendingRequest, PendingRequests
 from swe_rollout.sandbox.session.seal import Frame
 
+_RESULT = struct.Struct("<IIQQQQ")
 _BATCH = 16
 _WITHIN_S = 1.0
 """Longest time an arrived result stays unacknowledged."""
@@ -56,41 +57,33 @@ class Acknowledgements:
         self._send(numbers)
 
 
-class ResultReader:
-    """Deliver responses to the requests they belong to, and acknowledge results."""
-
-    def __init__(self, pending: PendingRequests, acknowledgements: Acknowledgements) -> None:
-        self._pending = pending
-        self._acknowledgements = acknowledgements
-
-    async def read(self, connection: SupervisorConnection) -> SandboxError:
-        """Deliver responses until the stream ends; return why it ended."""
-        output = _Output()
-        try:
-            async with boundary(SandboxError, "reading from the sandbox"):
-                while True:
-                    frame = await connection.reader.frame(connection.seal)
-                    self._deliver(frame, connection, output)
-        except SandboxError as error:
-            return error
-
-    def _deliver(self, frame: Frame, connection: SupervisorConnection, output: _Output) -> None:
-        match frame.kind, self._pending.get(frame.number):
-            case ResponseKind.STATES, None if frame.number == connection.list_number:
-                if not connection.states.done():
-                    connection.states.set_result(parse_states(frame.body))
-            case ResponseKind.OUTPUT, request if request is not None:
-                output.add(frame, request)
-            case ResponseKind.RESULT, request if request is not None:
-                request.resolve(output.take(frame))
-                self._acknowledgements.add(frame.number, output.size)
-                self._pending.remove(frame.number)
-            case ResponseKind.PONG, request if request is not None:
-                request.resolve(ExecResult(exit_code=0, stdout=frame.body, stderr=b""))
-                self._pending.remove(frame.number)
-            case _:
-                # Also a second result: a request has one, and it is never skipped in silence.
-                raise protocol_error(f"kind {frame.kind} of request {frame.number} is unexpected")
+async def read_results(
+    connection: SupervisorConnection, pending: PendingRequests, acknowledgements: Acknowledgements
+) -> SandboxError:
+    """Deliver responses to the requests they belong to until the stream ends; return why it did."""
+    output = _Output()
+    try:
+        async with boundary(SandboxError, "reading from the sandbox"):
+            while True:
+                frame = await connection.reader.frame(connection.seal)
+                match frame.kind, pending.get(frame.number):
+                    case ResponseKind.STATES, None if frame.number == connection.list_number:
+                        if not connection.states.done():
+                            connection.states.set_result(parse_states(frame.body))
+                    case ResponseKind.OUTPUT, request if request is not None:
+                        output.add(frame, request)
+                    case ResponseKind.RESULT, request if request is not None:
+                        request.resolve(output.take(frame))
+                        acknowledgements.add(frame.number, output.size)
+                        del pending[frame.number]
+                    case ResponseKind.PONG, request if request is not None:
+                        request.resolve(ExecResult(exit_code=0, stdout=frame.body, stderr=b""))
+                        del pending[frame.number]
+                    case kind, _:
+                        # Also a second result: a request has one, and it is never skipped.
+                        raise protocol_error(f"kind {kind} of request {frame.number} is unexpected")
+    except SandboxError as error:
+        return error
 
 
 class _Output:
@@ -113,16 +106,18 @@ class _Output:
 
     def take(self, frame: Frame) -> ExecResult:
         """Return the result that `frame` completes."""
-        values = parse_result(frame.body)
+        if len(frame.body) != _RESULT.size:
+            raise protocol_error(f"the values of a result have {len(frame.body)} bytes")
+        code, late, out, out_total, err, err_total = _RESULT.unpack(frame.body)
         data = b"".join(self._chunks)
-        if (data and frame.number != self._number) or values.out + values.err != len(data):
+        if (data and frame.number != self._number) or out + err != len(data):
             raise protocol_error(f"the result of request {frame.number} lacks output")
         self._chunks, self.size = [], len(data)
         return ExecResult(
-            exit_code=values.exit_code,
-            stdout=data[: values.out],
-            stderr=data[values.out :],
-            timed_out=values.timed_out,
-            stdout_bytes=values.out_total,
-            stderr_bytes=values.err_total,
+            exit_code=code,
+            stdout=data[:out],
+            stderr=data[out:],
+            timed_out=bool(late),
+            stdout_bytes=out_total,
+            stderr_bytes=err_total,
         )

@@ -48,12 +48,12 @@ class RequestSender:
         self.lock = asyncio.Lock()
         """Held while frames that belong together are written."""
 
-    async def send(self, pending: PendingRequest, frames: Iterable[Frame]) -> None:
-        """Send a request as `frames`, until its caller gives up."""
+    async def send(self, pending: PendingRequest) -> None:
+        """Send a request, until its caller gives up."""
         async with self.lock:
             connection, pending.sent = self._current.connection, True
             waiting: list[Frame] = []
-            for frame in frames:
+            for frame in pending.request.frames(pending.number):
                 if pending.result.done():
                     return
                 waiting.append(frame)

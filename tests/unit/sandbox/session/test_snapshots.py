@@ -12,9 +12,8 @@ import pytest
 from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.base import ExecResult
 from swe_rollout.sandbox.session.client import SupervisorClient
-from swe_rollout.sandbox.session.frames import RequestKind
-from swe_rollout.sandbox.session.session import SessionSnapshots
-from swe_rollout.sandbox.session.walk import Walk
+from swe_rollout.sandbox.session.frames import Request, RequestKind
+from swe_rollout.sandbox.session.walk import SessionSnapshots
 
 _TRACK, _CHANGES, _RESTORE = RequestKind.TRACK, RequestKind.CHANGES, RequestKind.RESTORE
 _DONE = ExecResult(0, b"E", struct.pack("<QQQQQ", 1, 0, 1, 0, 0), stdout_bytes=1)
@@ -29,9 +28,9 @@ class _Client:
         self.may_answer = asyncio.Event()
         self.may_answer.set()
 
-    async def request_within(self, request: Walk, *, timeout_s: float) -> ExecResult:
+    async def request_within(self, request: Request, *, timeout_s: float) -> ExecResult:
         assert timeout_s > 0
-        self.asked.append((request.kind, request.number))
+        self.asked.append((request.kind, *struct.unpack_from("<Q", request.body)))
         await self.may_answer.wait()
         return self.results.pop(0) if self.results else _DONE
 
@@ -65,8 +64,8 @@ async def test_each_delta_follows_the_last_one(
     client: _Client, snapshots: SessionSnapshots
 ) -> None:
     snapshots.track()
-    assert [(await snapshots.changes(None)).number for _ in range(2)] == [1, 2]
-    assert (await snapshots.changes(1)).number == 2
+    assert [(await snapshots.changes()).number for _ in range(2)] == [1, 2]
+    assert (await snapshots.changes(since=1)).number == 2
     assert client.asked == [(_TRACK, 0), (_CHANGES, 1), (_CHANGES, 2), (_CHANGES, 2)]
 
 
@@ -75,12 +74,12 @@ async def test_after_a_delta_is_applied_its_moment_is_recorded_before_the_next_c
 ) -> None:
     other = SessionSnapshots(cast("SupervisorClient", _Client()), None)
     other.track()
-    for delta in [await other.changes(None) for _ in range(3)]:
+    for delta in [await other.changes() for _ in range(3)]:
         await snapshots.apply(delta)
     assert client.asked == [(_RESTORE, 0)] * 3
     await snapshots.ready()
     await snapshots.ready()
-    assert (await snapshots.changes(None)).number == 4
+    assert (await snapshots.changes()).number == 4
     assert client.asked[3:] == [(_TRACK, 3), (_CHANGES, 4)]
 
 
@@ -91,7 +90,7 @@ async def test_a_delta_that_is_applied_first_takes_the_place_of_the_hand_out(
     other = SessionSnapshots(cast("SupervisorClient", _Client()), None)
     other.track()
     snapshots.track()
-    await snapshots.apply(await other.changes(None))
+    await snapshots.apply(await other.changes())
     await snapshots.ready()
     assert client.asked == [(_RESTORE, 0), (_TRACK, 1)]
 
@@ -114,12 +113,12 @@ async def test_a_killed_walk_is_repeated_and_then_said_to_have_failed(
     await snapshots.ready()
     killed = ExecResult(137, b"", b"")
     client.results = [killed]
-    assert (await snapshots.changes(None)).number == 1
+    assert (await snapshots.changes()).number == 1
     client.results = [killed] * 3
-    refused = await snapshots.changes(None)
+    refused = await snapshots.changes()
     assert (refused.number, bool(refused)) == (1, False)
     assert refused.unsaved
-    assert (await snapshots.changes(None)).number == 2
+    assert (await snapshots.changes()).number == 2
 
 
 async def test_a_hand_out_that_could_not_be_recorded_is_said(
@@ -127,7 +126,7 @@ async def test_a_hand_out_that_could_not_be_recorded_is_said(
 ) -> None:
     client.results = [ExecResult(errno.EFBIG, b"", b"it has too many files")]
     snapshots.track()
-    assert (await snapshots.changes(None)).unsaved == ("/: it has too many files",)
+    assert (await snapshots.changes()).unsaved == ("/: it has too many files",)
 
 
 async def test_a_moment_that_is_not_kept_is_an_error(
@@ -135,7 +134,7 @@ async def test_a_moment_that_is_not_kept_is_an_error(
 ) -> None:
     client.results = [ExecResult(errno.ESTALE, b"", b"")]
     with pytest.raises(SandboxError) as caught:
-        await snapshots.changes(3)
+        await snapshots.changes(since=3)
     assert "number 3" in caught.value.what
 
 
@@ -143,4 +142,4 @@ async def test_without_a_recorded_hand_out_there_is_nothing_to_compare_with(
     snapshots: SessionSnapshots,
 ) -> None:
     with pytest.raises(SandboxError):
-        await snapshots.changes(None)
+        await snapshots.changes()

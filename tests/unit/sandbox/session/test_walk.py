@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.base import ExecResult, SandboxDelta
 from swe_rollout.sandbox.session import walk
-from swe_rollout.sandbox.session.frames import CHUNK_BYTES, Greeting, RequestKind
-from swe_rollout.sandbox.session.walk import Walk
+from swe_rollout.sandbox.session.frames import CHUNK_BYTES, RequestKind
 
 _MAGIC = b"swe-delta\x01"
 
@@ -103,8 +102,8 @@ def test_a_delta_that_says_it_is_huge_is_refused_before_it_is_read() -> None:
 
 
 def test_a_restoration_sends_its_records_in_parts() -> None:
-    request = Walk(RequestKind.RESTORE, {"/a": "/x/0"}, 0, bytes(CHUNK_BYTES + 1))
-    frames = list(request.frames(7, Greeting("sh")))
+    request = walk.walk_request(RequestKind.RESTORE, {"/a": "/x/0"}, 0, bytes(CHUNK_BYTES + 1))
+    frames = list(request.frames(7))
     assert [frame.kind for frame in frames] == [RequestKind.PUT, RequestKind.PUT, 16]
     assert frames[-1].body.endswith(struct.pack("<I", 2) + b"/a\0/x/0\0")
 
