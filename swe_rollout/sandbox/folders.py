@@ -13,11 +13,11 @@ import re
 import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 
 from swe_rollout.errors import SandboxError, TaskError, first_error, gather_all
 from swe_rollout.sandbox.base import ExecResult, Sandbox
 from swe_rollout.sandbox.delta import Entry, Kind, write
+from swe_rollout.sandbox.script import read_script
 from swe_rollout.types.instance import FolderTask, TaskFile
 
 TESTS = "/tests"
@@ -115,12 +115,12 @@ async def diff(sandbox: Sandbox, base: FolderState) -> str | NoDelta:
 
 async def remove(sandbox: Sandbox, *paths: str) -> None:
     """Remove what lies at these paths. Mounts stay, empty. Raises SandboxError."""
-    await _run(sandbox, _command("remove_folders.sh", *paths))
+    await _run(sandbox, _command("remove_folders", *paths))
 
 
 async def make_empty(sandbox: Sandbox, *paths: str) -> None:
     """Make these folders, with nothing in them. Raises SandboxError."""
-    await _run(sandbox, _command("clear_folders.sh", *paths))
+    await _run(sandbox, _command("clear_folders", *paths))
 
 
 async def make(sandbox: Sandbox, *paths: str) -> None:
@@ -234,7 +234,7 @@ async def _read(sandbox: Sandbox, changed: Mapping[str, _File]) -> list[Entry]:
 
 async def _list(sandbox: Sandbox, roots: Iterable[str]) -> ExecResult:
     return await sandbox.exec(
-        _command("list_files.sh", *roots),
+        _command("list_files", *roots),
         cwd="/",
         timeout_s=_LIST_S,
         max_output=_MAX_LISTING_BYTES,
@@ -242,8 +242,7 @@ async def _list(sandbox: Sandbox, roots: Iterable[str]) -> ExecResult:
 
 
 def _command(script: str, *arguments: str) -> list[str]:
-    text = (files("swe_rollout.sandbox") / "scripts" / script).read_text()
-    return ["/bin/sh", "-c", text, "sh", *arguments]
+    return ["/bin/sh", "-c", read_script(script), "sh", *arguments]
 
 
 def _state(roots: tuple[str, ...], result: ExecResult) -> FolderState | NoDelta:

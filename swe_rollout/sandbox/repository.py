@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from importlib.resources import files
 
 from swe_rollout.errors import SandboxError, TaskError
 from swe_rollout.sandbox.base import ExecResult, Sandbox
 from swe_rollout.sandbox.patch_text import binary_attributes, is_utf8
+from swe_rollout.sandbox.script import read_script
 from swe_rollout.types.instance import Instance
 
 MAX_PATCH_BYTES = 16 << 20
@@ -69,7 +69,7 @@ async def prepare(sandbox: Sandbox, instance: Instance) -> str:
     if instance.base_patch:
         await _make_base(sandbox, instance)
         base_commit = ""
-    result = await sandbox.exec(_script("prepare.sh"), env={"BASE": base_commit}, timeout_s=STEP_S)
+    result = await sandbox.exec(read_script("prepare"), env={"BASE": base_commit}, timeout_s=STEP_S)
     if result.exit_code in _REFUSALS and not result.timed_out:
         why, fix = _REFUSALS[result.exit_code]
         raise TaskError(
@@ -84,7 +84,7 @@ async def prepare(sandbox: Sandbox, instance: Instance) -> str:
 async def _make_base(sandbox: Sandbox, instance: Instance) -> None:
     """Apply the base patch, and commit the files as they are then without any history."""
     result = await sandbox.exec(
-        _script("make_base.sh"),
+        read_script("make_base"),
         env={"BASE": instance.base_commit or ""},
         stdin=instance.base_patch.encode(errors="replace"),
         timeout_s=STEP_S,
@@ -121,7 +121,7 @@ async def diff(sandbox: Sandbox, base: str) -> Patch:
 
 async def _diff(sandbox: Sandbox, base: str, attributes: bytes) -> ExecResult:
     return await sandbox.exec(
-        _script("diff.sh"),
+        read_script("diff"),
         env={"BASE": base, "MAX_BYTES": str(_MAX_FILE_BYTES)},
         stdin=attributes,
         timeout_s=STEP_S,
@@ -140,7 +140,3 @@ def failure_text(result: ExecResult) -> str:
     output = (result.stderr.strip() or result.stdout.strip()).decode(errors="replace")
     reason = "out of time" if result.timed_out else f"exit code {result.exit_code}"
     return f"{reason}: {output[-500:]}" if output else reason
-
-
-def _script(name: str) -> str:
-    return (files("swe_rollout.sandbox") / "scripts" / name).read_text()

@@ -10,7 +10,6 @@ import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from importlib.resources import files
 from typing import Any
 
 import pytest
@@ -27,6 +26,7 @@ from swe_rollout.sandbox.pods import diagnose, pod_spec
 from swe_rollout.sandbox.pods.isolation import FORBIDDEN_HOSTS, check_isolation
 from swe_rollout.sandbox.pods.provider import PodProvider
 from swe_rollout.sandbox.pods.running import RunningPod
+from swe_rollout.sandbox.script import read_script
 from swe_rollout.spec.sandbox import PodSandbox, Resources
 from swe_rollout.types.episode import EpisodeId
 
@@ -152,7 +152,7 @@ async def test_missing_isolation_is_reported(client: ClusterClient) -> None:
     await asyncio.to_thread(kubectl, "create", "-f", "-", stdin=json.dumps(manifest))
     wait = ("wait", "--for=condition=Ready", "pod/open", "-n", name, "--timeout=60s")
     await asyncio.to_thread(kubectl, *wait)
-    script = files("swe_rollout.sandbox.pods").joinpath("isolation.sh").read_text()
+    script = read_script("isolation")
     run = ("exec", "open", "-n", name, "--", "/bin/sh", "-c", script, "isolation", "10.0.0.1", "1")
     recorded: Any = RecordedOutput((await asyncio.to_thread(kubectl, *run)).encode())
     checks = {check.name: check for check in await check_isolation(recorded)}

@@ -20,6 +20,7 @@ from typing import Final, Protocol, Self, TypeVar
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 from swe_rollout.errors import SandboxDestroyedError, SandboxError, boundary
+from swe_rollout.sandbox.script import read_script
 from swe_rollout.sandbox.session.channel import StreamLostError
 
 PIECE_BYTES: Final = 64 << 10
@@ -38,59 +39,6 @@ _QUICK_S: Final = 2
 """A call polls a hundred times a second for so long, then ten times a second."""
 _LOOKS: Final = _QUICK_S * 100 + (_WAIT_S - _QUICK_S) * 10
 _Parsed = TypeVar("_Parsed")
-
-# `feed` looks for pieces before it waits: a poke that comes before it has opened the pipe is lost.
-_START = """\
-mkdir -p -- @root@ && mkdir -m 700 @folder@ && cd @folder@ && mkdir in out && mkfifo poke || exit 1
-nap() { sleep "$1" 2>/dev/null || sleep 1; }
-feed() {
-    exec 3<>poke
-    n=0
-    while :; do
-        rm -f in/$((n - 1))
-        while [ -e in/$n ]; do cat in/$n && rm -f in/$n; n=$((n + 1)); done
-        read -r word <&3 || break
-    done
-}
-split() {
-    n=0
-    while dd bs=@piece@ count=1 of=part 2>/dev/null && [ -s part ]; do
-        mv part out/$n && n=$((n + 1))
-        while [ -e out/$((n - @ahead@)) ]; do nap 0.01; done
-    done
-    : >out/end
-}
-{ feed | (cd / && exec @command@) | split; } </dev/null >/dev/null 2>&1 &
-echo $! >pump
-"""
-_PUT = f"""\
-cd @folder@ 2>/dev/null || exit {_GONE}
-i=0
-while [ -e in/$((@number@ - @ahead@)) ]; do
-    [ ! -e out/end ] || exit {_GONE}
-    [ $i -lt {_WAIT_S * 100} ] || exit {_FULL}
-    i=$((i + 1)); sleep 0.01 2>/dev/null || sleep 1
-done
-printf %s '@data@' | base64 -d >piece.$$ && mv -f piece.$$ in/@number@ && echo put 1<>poke
-"""
-_TAKE = f"""\
-cd @folder@ 2>/dev/null || exit {_GONE}
-n=$((@number@ - 1)) i=0
-while [ -e out/$n ]; do rm -f out/$n; n=$((n - 1)); done
-read -r pump <pump
-until [ -e out/@number@ ] || [ -e out/end ] || [ $i -ge {_LOOKS} ]; do
-    kill -0 "$pump" || [ -e out/end ] || exit {_GONE}
-    if [ $i -lt {_QUICK_S * 100} ]; then t=0.01; else t=0.1; fi
-    i=$((i + 1)); sleep $t 2>/dev/null || sleep 1
-done
-end=; [ ! -e out/end ] || end=end
-n=@number@
-set --
-while [ -e out/$n ] && [ $# -lt @ahead@ ]; do set -- "$@" out/$n; n=$((n + 1)); done
-[ $# = 0 ] || end=
-echo "$# $(cat /dev/null "$@" | wc -c) $end"
-cat /dev/null "$@" | base64
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +95,16 @@ class ExecChannel:
     ) -> Self:
         """Start a process that runs `command`; `at_end` ends the whole sandbox."""
         folder = posixpath.join(root, f".swe-rollout-stream.{secrets.token_hex(8)}")
-        script = _filled(_START, folder, root=shlex.quote(root), command=shlex.join(command))
+        # `feed` looks for pieces before it waits: a poke that comes before it has opened the pipe
+        # is lost.
+        script = read_script(
+            "stream_start",
+            folder=shlex.quote(folder),
+            root=shlex.quote(root),
+            command=shlex.join(command),
+            piece=PIECE_BYTES,
+            ahead=_AHEAD,
+        )
         result = await execute(script, timeout_s=60)
         if result.exit_code != 0:
             raise SandboxError(
@@ -166,14 +123,18 @@ class ExecChannel:
     async def send(self, data: bytes) -> None:
         for start in range(0, len(data), PIECE_BYTES):
             piece = base64.b64encode(data[start : start + PIECE_BYTES]).decode()
-            script = _filled(_PUT, self._folder, number=self._put, data=piece)
+            script = self._script(
+                "stream_put", full=_FULL, looks=_WAIT_S * 100, number=self._put, data=piece
+            )
             while not await self._run(script, _was_put):
                 pass
             self._put += 1
 
     async def receive(self) -> bytes:
         while True:
-            script = _filled(_TAKE, self._folder, number=self._took)
+            script = self._script(
+                "stream_take", looks=_LOOKS, quick=_QUICK_S * 100, number=self._took
+            )
             taken = await self._run(script, _taken)
             self._took += taken.pieces
             if taken.data or taken.ended:
@@ -188,6 +149,10 @@ class ExecChannel:
     async def _end(self) -> None:
         async with boundary(SandboxError, "removing the sandbox"):
             await self._at_end()
+
+    def _script(self, name: str, **values: object) -> str:
+        folder = shlex.quote(self._folder)
+        return read_script(name, folder=folder, gone=_GONE, ahead=_AHEAD, **values)
 
     async def _run(self, script: str, parse: Callable[[RunnerResult], _Parsed]) -> _Parsed:
         """Run a script and parse its result, repeating calls whose result can't be read."""
@@ -241,14 +206,3 @@ def _unreadable(result: RunnerResult) -> StreamLostError:
         why=f"exit code {result.exit_code}: {result.text[-200:]!r}",
         fix="look at the disk space of the sandbox",
     )
-
-
-def _filled(script: str, folder: str, **values: object) -> str:
-    for name, value in {
-        "folder": shlex.quote(folder),
-        "piece": PIECE_BYTES,
-        "ahead": _AHEAD,
-        **values,
-    }.items():
-        script = script.replace(f"@{name}@", str(value))
-    return script

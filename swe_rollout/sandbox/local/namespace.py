@@ -22,40 +22,8 @@ from swe_rollout.sandbox.local.folder import own_name
 from swe_rollout.sandbox.local.images import LocalImage
 from swe_rollout.sandbox.local.limits import Limits, process_limits
 from swe_rollout.sandbox.local.machine import EMPTY_FILE, EMPTY_FOLDER
+from swe_rollout.sandbox.script import read_script
 
-# Arguments: steps of three words, then `--` and the program. $0: further options of overlays.
-_ENTER = """\
-umask 022
-echo 500 >/proc/self/oom_score_adj
-while [ "$1" != -- ]; do
-    case $1 in
-    join) echo 0 >"$2/cgroup.procs" ;;
-    mount) mount -t tmpfs -o "$3" sandbox "$2" && cd "$2" ;;
-    copy) cp -a "$2/." "$3" ;;
-    overlay)
-        mkdir -p "upper/$3" "work/$3" "$3" &&
-        exec 3<"$2" &&
-        mount -t overlay overlay \
-            -o "lowerdir=/proc/self/fd/3,upperdir=upper/$3,workdir=work/$3$0" "$3" &&
-        exec 3<&-
-        ;;
-    overlay-or-copy)
-        # A folder from elsewhere may lie in a file system that can't be below an overlay.
-        mkdir -p "upper/$3" "work/$3" "$3" &&
-        exec 3<"$2" &&
-        {
-            mount -t overlay overlay \
-                -o "lowerdir=/proc/self/fd/3,upperdir=upper/$3,workdir=work/$3$0" "$3" \
-                2>/dev/null || cp -a "$2/." "$3"
-        } &&
-        exec 3<&-
-        ;;
-    esac || exit 125
-    shift 3
-done
-shift
-exec "$@"
-"""
 _MERGED = "merged"
 _FOLDERS = ("home", "run", "upper", "work", _MERGED)
 _OPEN_FOLDERS = ("tmp", "vartmp", "shm")
@@ -85,7 +53,7 @@ class Namespace:
             *process_limits(self.limits, controllers),
             *new_namespace(),
             # An unprivileged overlay needs attributes of the `user.` namespace.
-            *("/bin/sh", "-c", _ENTER, "" if is_root else ",userxattr"),
+            *("/bin/sh", "-c", read_script("enter_namespace"), "" if is_root else ",userxattr"),
             *joins,
             *("mount", str(self.point), self.limits.file_options),
             *("copy", str(self.content), "."),

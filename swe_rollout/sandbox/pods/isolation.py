@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from importlib.resources import files
 from typing import Final, TypeAlias
 
 from swe_rollout.cluster.client import ClusterClient
@@ -17,6 +16,7 @@ from swe_rollout.cluster.objects import NETWORK_POLICIES, Json
 from swe_rollout.errors import PrerequisiteError, SandboxError
 from swe_rollout.sandbox.base import Role, Sandbox
 from swe_rollout.sandbox.pods.pod_spec import MANAGED_BY, ROLE_LABEL, ROOT_CAPABILITIES
+from swe_rollout.sandbox.script import read_script
 
 _Facts: TypeAlias = defaultdict[str, list[str]]
 """Names with their values, as `isolation.sh` prints them."""
@@ -71,7 +71,7 @@ async def check_isolation(
 
     SandboxError when the script fails in the sandbox.
     """
-    script = files("swe_rollout.sandbox.pods").joinpath("isolation.sh").read_text()
+    script = read_script("isolation")
     arguments = [word for host in hosts for word in host]
     result = await sandbox.exec(
         ["/bin/sh", "-c", script, "isolation", *arguments], cwd="/", timeout_s=_TIMEOUT_S

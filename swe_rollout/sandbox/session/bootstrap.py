@@ -6,12 +6,12 @@ process 1 waits as a shell until the first stream has brought the program, and t
 
 from __future__ import annotations
 
-import shlex
 from functools import cache
 from importlib.resources import files
 from typing import Final
 
 from swe_rollout.errors import SandboxError
+from swe_rollout.sandbox.script import read_script
 
 PROTOCOL: Final = "3"
 ORPHAN_S = 120.0
@@ -26,54 +26,14 @@ _SOCKET: Final = "swe-rollout"
 _BECOMES_SUPERVISOR_MS: Final = 20_000
 _FOLDERS: Final = "/run /var/tmp /tmp /dev/shm"
 
-# Commands may signal process 1 before it is the supervisor: warm pods wait long. Every `sleep`
-# accepts this number, but not `infinity`, and ignores the signals that the shell ignores.
-_IDLE: Final = """\
-trap '' HUP INT QUIT TERM
-become() {
-    for d in @folders@; do
-        [ -x "$d/.swe-rollout/supervisor" ] || continue
-        kill -KILL "$sleeper"
-        exec "$d/.swe-rollout/supervisor" serve relay @orphan@ @socket@
-    done
-}
-trap become USR1
-until sleep 2147483647 & sleeper=$!; wait "$sleeper" || [ $? -lt 128 ]; do :; done
-exit 1
-"""
-# Reads a size and that many bytes. busybox head reads ahead and would take what follows.
-_INSTALL: Final = """\
-own=$1
-shift
-echo "swe-rollout @protocol@ wants $(uname -m)"
-read -r size || exit 70
-if [ "$(printf ab | { head -c 1 >/dev/null; cat; })" = b ]; then
-    take() { head -c "$1"; }
-elif [ "$(printf ab | { dd bs=1 count=1 iflag=fullblock; cat; })" = ab ]; then
-    take() { dd bs="$1" count=1 iflag=fullblock; }
-else
-    take() { dd bs=1 count="$1"; }
-fi 2>/dev/null
-put=
-# A runtime ends the whole exec with its stderr: the program inherits it.
-exec 9>&2 2>/dev/null
-for d in "${own:-/run}" @folders@; do
-    d=$d/.swe-rollout
-    rm -rf -- "$d"
-    mkdir -m 700 -- "$d" || continue
-    if [ -z "$put" ]; then take "$size" >"$d/supervisor"; else mv -- "$put" "$d/supervisor"; fi
-    put=$d/supervisor
-    chmod 700 "$put"
-    ! "$put" check || exec "$put" "$@" 2>&9 9>&-
-done
-echo 'swe-rollout failed: no folder in which a program can be written and run'
-exit 70
-"""
-
 
 def idle_command() -> list[str]:
     """Return what process 1 of a pod runs: nothing, until it becomes the supervisor."""
-    return ["/bin/sh", "-c", _filled(_IDLE)]
+    # Commands may signal it before it is the supervisor: warm pods wait long. Every `sleep` accepts
+    # this number, but not `infinity`, and ignores the signals that the shell ignores.
+    orphan_ms = round(ORPHAN_S * 1000)
+    script = read_script("idle", folders=_FOLDERS, orphan=orphan_ms, socket=_SOCKET)
+    return ["/bin/sh", "-c", script]
 
 
 def attach_command(*, first: bool) -> list[str]:
@@ -83,7 +43,7 @@ def attach_command(*, first: bool) -> list[str]:
     when there is no supervisor, and with `BROKEN` when the stream breaks.
     """
     wait_ms = _BECOMES_SUPERVISOR_MS if first else 0
-    return ["/bin/sh", "-c", _filled(_INSTALL), "sh", "", "attach", _SOCKET, str(wait_ms)]
+    return [*_install(), "", "attach", _SOCKET, str(wait_ms)]
 
 
 def install_command(*, folder: str = "") -> list[str]:
@@ -92,7 +52,7 @@ def install_command(*, folder: str = "") -> list[str]:
     For containers whose process 1 is not ours. The program is put under `folder`, or under the
     first folder in which programs can be run.
     """
-    return ["/bin/sh", "-c", _filled(_INSTALL), "sh", folder, *serve_arguments()]
+    return [*_install(), folder, *serve_arguments()]
 
 
 def serve_arguments(*, orphan_s: float = 0.0, socket: str = "") -> list[str]:
@@ -122,13 +82,7 @@ def program(machine: str) -> bytes:
     return (files("swe_rollout.sandbox.supervisor") / f"supervisor.{name}").read_bytes()
 
 
-def _filled(script: str) -> str:
-    values = {
-        "folders": _FOLDERS,
-        "orphan": str(round(ORPHAN_S * 1000)),
-        "socket": shlex.quote(_SOCKET),
-        "protocol": PROTOCOL,
-    }
-    for name, value in values.items():
-        script = script.replace(f"@{name}@", value)
-    return script
+def _install() -> list[str]:
+    # It reads a size and that many bytes. busybox head reads ahead and would take what follows.
+    script = read_script("install", folders=_FOLDERS, protocol=PROTOCOL)
+    return ["/bin/sh", "-c", script, "sh"]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from checkout import ROOT
 from swe_rollout.errors import SandboxError
+from swe_rollout.sandbox.script import read_script
 from swe_rollout.sandbox.session import bootstrap
 
 SHELLCHECK = Path(sys.executable).with_name("shellcheck")
@@ -18,7 +18,7 @@ SHELLCHECK = Path(sys.executable).with_name("shellcheck")
 def test_shellcheck_finds_nothing_in_the_scripts_that_are_sent(tmp_path: Path) -> None:
     idle = bootstrap.idle_command()[2]
     install = bootstrap.install_command()[2]
-    look = (ROOT / "swe_rollout/sandbox/pods" / "isolation.sh").read_text()
+    look = read_script("isolation")
     for number, text in enumerate((idle, install, look)):
         (script := tmp_path / f"{number}.sh").write_text("# shellcheck shell=sh\n" + text, "utf-8")
         # `sleeper` is set when the trap runs, and `take` is called by the loop.
