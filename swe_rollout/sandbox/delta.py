@@ -16,11 +16,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from swe_rollout.sandbox.patch_text import quoted, unquoted
+
 _NO_NEWLINE = "\\ No newline at end of file"
 _CHUNK = 52
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _PLAIN = re.compile(r"[ !#-\[\]-~]+")
-_ESCAPE = re.compile(rb"\\([0-7]{3})")
 _HEAD = re.compile(r'diff --git ("a/.*"|a/.*) ("b/.*"|b/.*)')
 _MAX_FILE_BYTES = 64 << 20
 
@@ -170,7 +171,7 @@ def _of_head(line: str) -> str:
     names = line.removeprefix("diff --git ")
     old, new = names[: len(names) // 2], names[len(names) // 2 + 1 :]
     if old.startswith('"'):
-        old, new = _unquoted(old), _unquoted(new)
+        old, new = (unquoted(e.encode()).decode(errors="surrogateescape") for e in (old, new))
     if old[:2] != "a/" or new[:2] != "b/" or old[2:] != new[2:]:
         raise DeltaError("two paths")
     return old[2:]
@@ -179,11 +180,4 @@ def _of_head(line: str) -> str:
 def _quoted(name: str) -> str:
     if _PLAIN.fullmatch(name):
         return name
-    raw = name.encode(errors="surrogateescape")
-    plain = bytes(range(32, 127)).replace(b'"', b"").replace(b"\\", b"")
-    return '"' + "".join(chr(b) if b in plain else f"\\{b:03o}" for b in raw) + '"'
-
-
-def _unquoted(name: str) -> str:
-    raw = _ESCAPE.sub(lambda match: bytes([int(match[1], 8) & 0xFF]), name[1:-1].encode())
-    return raw.decode(errors="surrogateescape")
+    return quoted(name.encode(errors="surrogateescape")).decode()

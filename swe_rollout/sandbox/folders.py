@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from swe_rollout.errors import SandboxError, TaskError, first_error, gather_all
 from swe_rollout.sandbox.base import ExecResult, Sandbox
 from swe_rollout.sandbox.delta import Entry, Kind, write
+from swe_rollout.sandbox.repository import Patch
 from swe_rollout.sandbox.script import read_script
 from swe_rollout.types.instance import FolderTask, TaskFile
 
@@ -52,13 +53,6 @@ class FolderState:
     files: Mapping[str, _File]
 
 
-@dataclass(frozen=True, slots=True)
-class NoDelta:
-    """Why the changes could not be taken: the policy's doing, not a failure."""
-
-    why: str
-
-
 async def prepare(sandbox: Sandbox, task: FolderTask) -> FolderState:
     """Lay out the task's files, remove tests and solutions of the image, and list what there is.
 
@@ -68,10 +62,10 @@ async def prepare(sandbox: Sandbox, task: FolderTask) -> FolderState:
     await lay_out(sandbox, task.start)
     listing = await _list(sandbox, task.kept)
     state = _state(task.kept, listing)
-    if isinstance(state, NoDelta):
+    if isinstance(state, str):
         raise TaskError(
             "the files of the image can't be listed",
-            why=state.why,
+            why=state,
             fix="use an image with find and stat, and keep fewer paths",
             retryable=False,
         )
@@ -82,15 +76,15 @@ async def prepare(sandbox: Sandbox, task: FolderTask) -> FolderState:
     return state
 
 
-async def diff(sandbox: Sandbox, base: FolderState) -> str | NoDelta:
-    """Return the delta since `base`. First every process that is left running is ended.
+async def diff(sandbox: Sandbox, base: FolderState) -> Patch:
+    """Return the changes since `base` as a delta. First every process left running is ended.
 
     Raises SandboxError only when the sandbox is lost.
     """
     await sandbox.end_processes()
     now = _state(base.roots, await _list(sandbox, base.roots))
-    if isinstance(now, NoDelta):
-        return now
+    if isinstance(now, str):
+        return Patch(problem=now)
     changed = {path: file for path, file in now.files.items() if base.files.get(path) != file}
     changed = {path: file for path, file in changed.items() if not _same_folder(base, path, file)}
     # A folder in the place of a file: the file goes first.
@@ -98,19 +92,17 @@ async def diff(sandbox: Sandbox, base: FolderState) -> str | NoDelta:
     gone = [path for path in base.files if path not in now.files or path in replaced]
     size = sum(file.size for file in changed.values() if stat.S_ISREG(file.mode))
     if size > MAX_DELTA_BYTES or len(changed) + len(gone) > _MOST_CHANGED:
-        return NoDelta(
-            f"{len(changed) + len(gone)} files have changed, {size >> 20} MiB; "
-            f"{_MOST_CHANGED} and {MAX_DELTA_BYTES >> 20} MiB are taken"
-        )
+        problem = f"{len(changed) + len(gone)} files have changed, {size >> 20} MiB; "
+        return Patch(problem=f"{problem}{_MOST_CHANGED} and {MAX_DELTA_BYTES >> 20} MiB are taken")
     try:
         entries = await _read(sandbox, changed)
     except OSError as error:
-        return NoDelta(f"a changed file can't be read: {error}")
+        return Patch(problem=f"a changed file can't be read: {error}")
     entries += [Entry(path[1:], Kind.GONE) for path in gone]
     text = await asyncio.to_thread(write, entries)
     if len(text.encode()) > MAX_DELTA_BYTES:
-        return NoDelta(f"the changes are larger than {MAX_DELTA_BYTES >> 20} MiB")
-    return text
+        return Patch(problem=f"the changes are larger than {MAX_DELTA_BYTES >> 20} MiB")
+    return Patch(text)
 
 
 async def remove(sandbox: Sandbox, *paths: str) -> None:
@@ -194,7 +186,7 @@ async def _refused(sandbox: Sandbox, command: list[str], stdin: bytes = b"") -> 
     result = await sandbox.exec(command, cwd="/", stdin=stdin, timeout_s=_LIST_S)
     if result.ok:
         return ""
-    return result.stderr.decode(errors="replace").strip()[-500:] or f"exit {result.exit_code}"
+    return result.stderr.decode(errors="replace").strip()[-500:] or f"exit code {result.exit_code}"
 
 
 def _is_inside(entry: Entry, kept: Iterable[str]) -> bool:
@@ -245,18 +237,19 @@ def _command(script: str, *arguments: str) -> list[str]:
     return ["/bin/sh", "-c", read_script(script), "sh", *arguments]
 
 
-def _state(roots: tuple[str, ...], result: ExecResult) -> FolderState | NoDelta:
+def _state(roots: tuple[str, ...], result: ExecResult) -> FolderState | str:
+    """Parse a list of files; return why it is none."""
     if not result.ok or result.truncated:
         text = (result.stderr or result.stdout[-200:]).decode(errors="replace").strip()
         why = "there are too many files" if result.truncated or result.timed_out else text
-        return NoDelta(f"the files can't be listed: {why or f'exit code {result.exit_code}'}")
+        return f"the files can't be listed: {why or f'exit code {result.exit_code}'}"
     found: dict[str, _File] = {}
     name = ""
     file = _File(0, 0, 0, 0, 0)
     for line in result.stdout.split(b"\n")[1:-1]:
         match = _LINE.fullmatch(line)
         if match is None and not name:
-            return NoDelta("the files can't be listed: what find and stat print is no list")
+            return "the files can't be listed: what find and stat print is no list"
         if match is None:
             # The rest of a name with a line break in it.
             found.pop(name, None)
@@ -269,8 +262,6 @@ def _state(roots: tuple[str, ...], result: ExecResult) -> FolderState | NoDelta:
     return FolderState(roots, found)
 
 
-async def _run(sandbox: Sandbox, command: list[str], stdin: bytes = b"") -> None:
-    result = await sandbox.exec(command, cwd="/", stdin=stdin, timeout_s=_LIST_S)
-    if not result.ok:
-        why = result.stderr.decode(errors="replace").strip() or f"exit code {result.exit_code}"
-        raise SandboxError(f"{command[0]} failed in the sandbox", why=why[-500:])
+async def _run(sandbox: Sandbox, command: list[str]) -> None:
+    if why := await _refused(sandbox, command):
+        raise SandboxError(f"{command[0]} failed in the sandbox", why=why)

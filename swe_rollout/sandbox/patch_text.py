@@ -99,7 +99,7 @@ def _paths(section: _Section) -> Iterator[bytes]:
         if kind is None:
             continue
         name = line.removeprefix(kind).partition(b"\t")[0].rstrip(b"\r")
-        path = _unquoted(name)
+        path = unquoted(name)
         if kind in (b"--- ", b"+++ "):
             path = path.partition(b"/")[2] if name != b"/dev/null" else b""
         if path:
@@ -113,13 +113,13 @@ def _paths(section: _Section) -> Iterator[bytes]:
 def _of_git_line(names: bytes) -> Iterator[bytes]:
     """Yield the path of `diff --git a/P b/P`: needed only where both are the same."""
     if names.startswith(b'"') and (token := _TOKEN.match(names)):
-        yield _unquoted(token[0]).partition(b"/")[2]
+        yield unquoted(token[0]).partition(b"/")[2]
     else:
         yield names[: len(names) // 2].partition(b"/")[2]
 
 
-def _unquoted(name: bytes) -> bytes:
-    """Decode a path that git has quoted."""
+def unquoted(name: bytes) -> bytes:
+    """Decode a path that may be quoted."""
     token = _TOKEN.fullmatch(name)
     return _QUOTED.sub(_unescaped, token[1]) if token else name
 
@@ -131,10 +131,14 @@ def _unescaped(match: re.Match[bytes]) -> bytes:
     return bytes([_ESCAPES[code]]) if code in _ESCAPES else code
 
 
-def _pattern(path: bytes) -> bytes:
-    """Return a git pattern, quoted, that matches this path alone."""
-    escaped = b"/" + _GLOB.sub(rb"\\\g<0>", path)
+def quoted(path: bytes) -> bytes:
+    """Quote a path as git does: everything but plain ASCII as octal numbers."""
     return b'"%s"' % b"".join(
         bytes([byte]) if byte in range(32, 127) and byte not in b'"\\' else b"\\%03o" % byte
-        for byte in escaped
+        for byte in path
     )
+
+
+def _pattern(path: bytes) -> bytes:
+    """Return a git pattern, quoted, that matches this path alone."""
+    return quoted(b"/" + _GLOB.sub(rb"\\\g<0>", path))

@@ -32,5 +32,4 @@ async def diff(sandbox: Sandbox, base: Base) -> Patch:
     """
     if isinstance(base, str):
         return await repository.diff(sandbox, base)
-    changed = await folders.diff(sandbox, base)
-    return Patch(problem=changed.why) if isinstance(changed, folders.NoDelta) else Patch(changed)
+    return await folders.diff(sandbox, base)

@@ -1,32 +1,60 @@
 """Limit the memory and the processes of a sandbox with control groups, of either version.
 
 Groups are made below the group of this process, or with version 2, which allows no processes beside
-groups, next to it. Without the right to do so, limits of single processes take their place: see
-`limits`.
+groups, next to it. Where this process may make none, the kernel's limits of single processes are
+set: then the memory of many processes is not bounded, nor the number of root's processes.
 """
 
 from __future__ import annotations
 
 import os
+import platform
 import re
 import secrets
+import shutil
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from swe_rollout.sandbox.local.folder import has_ended, own_name
-from swe_rollout.sandbox.local.limits import Limits
+from swe_rollout.spec.sandbox import LocalSandbox, size_bytes
 
+_BYTES_PER_FILE = 8 << 10
+"""One file's share of the disk; a file also costs the kernel about 1 KiB of memory."""
+_COUNTED_IN_NAMESPACE = (5, 14)
+"""Linux counts processes for each user namespace from this version on."""
 _PREFIX = "swe-rollout-"
 _CONTROLLERS = ("memory", "pids", "cpu")
 """With cpu, all processes of a sandbox together have the weight of one group."""
 _PORTION = 4 << 20
 _END_S = 10.0
 _ROUND_S = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one sandbox may use."""
+
+    memory_bytes: int
+    """Of all processes, and of the files that they write."""
+    processes: int
+    """And threads."""
+    disk_bytes: int
+    """Of the files that they write, which lie in memory."""
+
+    @classmethod
+    def of(cls, spec: LocalSandbox) -> Limits:
+        """Return the limits of a job's local sandboxes."""
+        return cls(size_bytes(spec.memory), spec.processes, size_bytes(spec.disk))
+
+    @property
+    def file_options(self) -> str:
+        """The mount options of the file system that holds all that a sandbox writes."""
+        return f"mode=755,size={self.disk_bytes},nr_inodes={self.disk_bytes // _BYTES_PER_FILE}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +137,23 @@ def orphans(parents: tuple[Parent, ...]) -> Iterator[Path]:
             owner = folder.name.removeprefix(_PREFIX).rpartition("-")[0]
             if has_ended(owner) and not _read(folder / "cgroup.procs").strip():
                 yield folder
+
+
+def process_limits(limits: Limits, controllers: Collection[str]) -> list[str]:
+    """Return the command that limits single processes where no control group does."""
+    words = []
+    if "memory" not in controllers:
+        words.append(f"--data={limits.memory_bytes}")
+    if "pids" not in controllers and os.geteuid() != 0 and _counts_in_namespace():
+        words.append(f"--nproc={limits.processes}")
+    return ["prlimit", *words, "--"] if words and shutil.which("prlimit") else []
+
+
+def _counts_in_namespace() -> bool:
+    numbers = platform.release().split(".")[:2]
+    return all(number.isdigit() for number in numbers) and (
+        tuple(map(int, numbers)) >= _COUNTED_IN_NAMESPACE
+    )
 
 
 def _parents(groups: Path, mounts: Path) -> Iterator[Parent]:

@@ -20,9 +20,8 @@ from typing import Final
 
 from swe_rollout.errors import PrerequisiteError
 from swe_rollout.sandbox.local.environment import Environment
-from swe_rollout.sandbox.local.images import LocalImage, Mount
+from swe_rollout.sandbox.local.images import PATH, LocalImage, Mount
 from swe_rollout.sandbox.local.machine import interpreter_prefix
-from swe_rollout.sandbox.local.prepared import PATH
 
 CONDA: Final = "/opt/miniconda3"
 """Where scripts of SWE-bench look for conda."""

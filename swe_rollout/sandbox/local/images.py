@@ -10,13 +10,17 @@ over a base file system for Kubernetes. Layout of one image folder:
 from __future__ import annotations
 
 import os
+import posixpath
 import re
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from swe_rollout.errors import PrerequisiteError
+from swe_rollout.errors import PrerequisiteError, SandboxError
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,23 @@ class LocalImage:
     mounts: tuple[Mount, ...]
     env: dict[str, str]
     """Environment of every command, like that of an image's configuration."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A sandbox that is ready to start."""
+
+    command: list[str]
+    env: Mapping[str, str]
+    workdir: str
+    """The folder where commands start, as the sandbox sees it."""
+    clean_up: Callable[[], Awaitable[None]]
+    """To be called once, when its process has ended or was not started."""
+    trees: Mapping[str, str] | None = None
+    """The folders that are the sandbox's own, by name; None: every mount it may write to."""
+
+    evidence: Callable[[], str] = str
+    """Says what shows that the sandbox was ended by what ran in it; empty where nothing does."""
 
 
 def cache_dir() -> Path:
@@ -70,3 +91,28 @@ def load_image(name: str, root: Path | None = None) -> tuple[LocalImage, Path]:
             fix="use `sandbox: {pod: {}}` for images of a registry, or prepare the dataset here",
         ) from error
     return msgspec.json.decode(data, type=LocalImage), folder
+
+
+def find_workdir(workdir: str, mounts: Mapping[str, Path]) -> Path | None:
+    """Return where `workdir` lies, by the folders that are mounted at absolute paths.
+
+    None where it lies in none of them; SandboxError where that has no such folder.
+    """
+    path = posixpath.normpath(workdir)
+    for target, folder in sorted(mounts.items(), key=lambda item: -len(item[0])):
+        if path == target or path.startswith(target.rstrip("/") + "/"):
+            found = folder / path[len(target) :].lstrip("/")
+            if not found.is_dir():
+                raise missing_workdir(workdir)
+            return found
+    return None
+
+
+def missing_workdir(workdir: str) -> SandboxError:
+    """Return the error of an image without the folder in which commands are to start."""
+    return SandboxError(
+        f"the image has no folder {workdir}",
+        why="no mount of it holds one",
+        fix="prepare the dataset again, or correct the instance's workdir",
+        retryable=False,
+    )

@@ -17,10 +17,9 @@ from functools import cache
 from pathlib import Path
 
 from swe_rollout.sandbox.local.bubblewrap import PROGRAM_FILE, Bind, new_namespace
-from swe_rollout.sandbox.local.cgroups import Group, Parent
+from swe_rollout.sandbox.local.cgroups import Group, Limits, Parent, process_limits
 from swe_rollout.sandbox.local.folder import own_name
 from swe_rollout.sandbox.local.images import LocalImage
-from swe_rollout.sandbox.local.limits import Limits, process_limits
 from swe_rollout.sandbox.local.machine import EMPTY_FILE, EMPTY_FOLDER
 from swe_rollout.sandbox.script import read_script
 

@@ -18,9 +18,14 @@ from pathlib import Path
 from typing import Final
 
 from swe_rollout.sandbox.local.folder import PROGRAM, ProviderFolder, copy, remove
-from swe_rollout.sandbox.local.images import LocalImage
+from swe_rollout.sandbox.local.images import (
+    PATH,
+    LocalImage,
+    Prepared,
+    find_workdir,
+    missing_workdir,
+)
 from swe_rollout.sandbox.local.machine import interpreter_prefix
-from swe_rollout.sandbox.local.prepared import PATH, Prepared, missing_workdir
 from swe_rollout.sandbox.session.bootstrap import serve_arguments
 
 MARK = "SWE_ROLLOUT_SANDBOX"
@@ -59,8 +64,8 @@ class Plain:
                 paths[posixpath.normpath(mount.target)] = copies[path].resolve()
             for own in copies.values():
                 await asyncio.to_thread(relocate, own, paths)
-            real = _real_path(posixpath.normpath(workdir), paths)
-            if real is None or not real.is_dir():
+            real = find_workdir(workdir, paths)
+            if real is None:
                 raise missing_workdir(workdir)
             env = _env(image, paths, folder)
             stack.pop_all()
@@ -74,13 +79,6 @@ class Plain:
                 **{name: str(folder / name) for name in _OWN_FOLDERS},
             },
         )
-
-
-def _real_path(path: str, paths: dict[str, Path]) -> Path | None:
-    for target, real in sorted(paths.items(), key=lambda item: -len(item[0])):
-        if path == target or path.startswith(target.rstrip("/") + "/"):
-            return real / path[len(target) :].lstrip("/")
-    return None
 
 
 def _env(image: LocalImage, paths: dict[str, Path], folder: Path) -> dict[str, str]:

@@ -14,15 +14,20 @@ import structlog
 from swe_rollout.errors import PrerequisiteError, SandboxError
 from swe_rollout.sandbox.base import SandboxRequest
 from swe_rollout.sandbox.local import bubblewrap, cgroups, machine, namespace
-from swe_rollout.sandbox.local.cgroups import Group
 from swe_rollout.sandbox.local.checkout import Checkout
 from swe_rollout.sandbox.local.folder import PROGRAM, ProviderFolder
-from swe_rollout.sandbox.local.images import LocalImage, cache_dir, image_folder, load_image
-from swe_rollout.sandbox.local.limits import Limits
+from swe_rollout.sandbox.local.images import (
+    PATH,
+    LocalImage,
+    Prepared,
+    cache_dir,
+    find_workdir,
+    image_folder,
+    load_image,
+)
 from swe_rollout.sandbox.local.namespace import Layout, Namespace
 from swe_rollout.sandbox.local.pipe_channel import PipeChannel
 from swe_rollout.sandbox.local.plain import Plain
-from swe_rollout.sandbox.local.prepared import PATH, Kind, Prepared, missing_workdir
 from swe_rollout.sandbox.session.bootstrap import serve_arguments
 from swe_rollout.sandbox.session.session import Session
 from swe_rollout.spec.sandbox import LocalSandbox
@@ -32,7 +37,7 @@ from swe_rollout.types.episode import EpisodeId
 class Isolated:
     """Prepares sandboxes in namespaces. One for each provider."""
 
-    def __init__(self, folder: ProviderFolder, limits: Limits) -> None:
+    def __init__(self, folder: ProviderFolder, limits: cgroups.Limits) -> None:
         """Write what each sandbox starts with; blocks."""
         content, point = folder.path / "content", folder.path / "point"
         point.mkdir()
@@ -51,7 +56,8 @@ class Isolated:
     async def prepare(
         self, image: LocalImage, source: Path, workdir: str, *, networked: bool = False
     ) -> Prepared:
-        _check_workdir(workdir, image, source)
+        mounts = {posixpath.normpath(m.target): source / m.source for m in image.mounts}
+        find_workdir(workdir, mounts)
         layout = Layout.of(image, source, overlaid=self._overlaid)
         group = await self._make_group()
         env = {
@@ -72,7 +78,7 @@ class Isolated:
             evidence=group.evidence,
         )
 
-    async def _make_group(self) -> Group:
+    async def _make_group(self) -> cgroups.Group:
         make = partial(cgroups.Group.make, self._namespace.parents, self._namespace.limits)
         making = asyncio.create_task(asyncio.to_thread(make))
         try:
@@ -90,17 +96,6 @@ class Isolated:
             ) from error
 
 
-def _check_workdir(workdir: str, image: LocalImage, source: Path) -> None:
-    """Check that the folder where commands start exists, if it lies in a mount of the image."""
-    path = posixpath.normpath(workdir)
-    for mount in sorted(image.mounts, key=lambda mount: -len(mount.target)):
-        target = posixpath.normpath(mount.target)
-        if path == target or path.startswith(target.rstrip("/") + "/"):
-            if not (source / mount.source / path[len(target) :].lstrip("/")).is_dir():
-                raise missing_workdir(workdir)
-            return
-
-
 log = structlog.get_logger()
 
 
@@ -109,7 +104,7 @@ class _Ground:
     """What every sandbox of an open provider needs."""
 
     folder: ProviderFolder
-    kind: Kind
+    kind: Isolated | Plain
     checkout: Path | None = None
     """The folder that takes the place of every image."""
 
@@ -135,7 +130,7 @@ class LocalProvider:
                 "sandbox: {local: {isolation: none}}",
             )
         self._isolated = spec.isolation != "none" and not refusal
-        self._limits = Limits.of(spec)
+        self._limits = cgroups.Limits.of(spec)
         self._gives_network = spec.network == "requested"
         self._images = Path(spec.images) if spec.images else None
         self._checkout = checkout

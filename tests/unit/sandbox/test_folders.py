@@ -12,7 +12,6 @@ from harbor_parts import make_image
 from swe_rollout.errors import TaskError
 from swe_rollout.sandbox import delta, folders
 from swe_rollout.sandbox.base import ExecResult, Sandbox
-from swe_rollout.sandbox.folders import NoDelta
 from swe_rollout.sandbox.local import bubblewrap
 from swe_rollout.spec.sandbox import LocalSandbox, SandboxSpec
 from swe_rollout.types.instance import FolderTask, TaskFile
@@ -52,8 +51,8 @@ async def changes(sandbox: Sandbox, script: str, task: FolderTask = TASK) -> str
     result = await sandbox.exec(script)
     assert result.ok, result.stderr
     found = await folders.diff(sandbox, base)
-    assert isinstance(found, str), found
-    return found
+    assert found.usable, found
+    return found.text
 
 
 @needs_namespaces
@@ -111,11 +110,10 @@ class TestFolders:
         base = await folders.prepare(sandbox, TASK)
         await sandbox.exec("truncate -s 17M large")
         found = await folders.diff(sandbox, base)
-        assert isinstance(found, NoDelta)
-        assert "17 MiB" in found.why
+        assert "17 MiB" in found.problem
         await sandbox.exec("rm large; seq 9 | while read n; do >$n; done")
         monkeypatch.setattr(folders, "_MOST_CHANGED", 8)
-        assert isinstance(await folders.diff(sandbox, base), NoDelta)
+        assert not (await folders.diff(sandbox, base)).usable
 
     async def test_programs_that_lie_are_a_problem_of_the_policy(self, sandbox: Sandbox) -> None:
         base = await folders.prepare(sandbox, TASK)
@@ -128,9 +126,9 @@ class TestFolders:
             sandbox.exec = lie  # type: ignore[method-assign]
             found = await folders.diff(sandbox, base)
             sandbox.exec = checked  # type: ignore[method-assign]
-            if isinstance(found, str):
-                refusal = await folders.apply(sandbox, delta.parse(found), TASK)
-                assert refusal or "new file" not in found
+            if found.usable:
+                refusal = await folders.apply(sandbox, delta.parse(found.text), TASK)
+                assert refusal or "new file" not in found.text
 
     async def test_an_image_without_find_is_refused(self, sandbox: Sandbox) -> None:
         checked = sandbox.exec

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from swe_rollout.sandbox.local import cgroups
-from swe_rollout.sandbox.local.cgroups import Group, Parent, find_parents, remove_orphans
+from swe_rollout.sandbox.local.cgroups import Group, Limits, Parent, find_parents, remove_orphans
 from swe_rollout.sandbox.local.folder import own_name
-from swe_rollout.sandbox.local.limits import Limits
 
 pytestmark = pytest.mark.threat(point=6)
 LIMITS = Limits(memory_bytes=1 << 30, processes=100, disk_bytes=1 << 20)
@@ -105,7 +104,7 @@ def test_a_group_ends_its_processes_and_is_removed() -> None:
 def test_groups_of_dead_processes_are_removed_and_those_of_live_ones_kept() -> None:
     make = (
         "from swe_rollout.sandbox.local.cgroups import *\n"
-        "from swe_rollout.sandbox.local.limits import Limits\n"
+        "from swe_rollout.sandbox.local.cgroups import Limits\n"
         "print(*Group.make(find_parents(), Limits(1 << 30, 100, 1 << 20)).folders, sep='\\n')"
     )
     made = subprocess.run([sys.executable, "-c", make], capture_output=True, text=True, check=True)

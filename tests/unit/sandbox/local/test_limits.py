@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from swe_rollout.sandbox.local.limits import Limits, process_limits
+from swe_rollout.sandbox.local.cgroups import Limits, process_limits
 from swe_rollout.spec.sandbox import LocalSandbox
 
 pytestmark = pytest.mark.threat(point=6)

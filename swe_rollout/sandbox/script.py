@@ -1,0 +1,19 @@
+"""Shell scripts that run in sandboxes, or bring them up: the files of `scripts`."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+
+
+def read_script(name: str, **values: object) -> str:
+    """Return the script `scripts/NAME.sh`, with its `@name@`s replaced by the values."""
+    text = _text(name)
+    for key, value in values.items():
+        text = text.replace(f"@{key}@", str(value))
+    return text
+
+
+@cache
+def _text(name: str) -> str:
+    return (files("swe_rollout.sandbox") / "scripts" / f"{name}.sh").read_text()
