@@ -21,11 +21,10 @@ from swe_rollout.agent.context import AgentContext
 from swe_rollout.agent.parts import AgentParts
 from swe_rollout.agent.program import Agent, loop
 from swe_rollout.errors import EpisodeError, GraderError, SandboxError, boundary
+from swe_rollout.events import Events, Subscriber
 from swe_rollout.grading.grader import Grader
 from swe_rollout.grading.rewards import Rewards
 from swe_rollout.journal.fork_point import ForkPoint
-from swe_rollout.observer import Observer
-from swe_rollout.progress import Progress
 from swe_rollout.sandbox.base import (
     Reattaching,
     Role,
@@ -71,7 +70,6 @@ class JobContext:
     grader: Grader | None
     """None: nothing is graded and no reward is earned."""
     retry: RetrySpec
-    progress: Progress
     policy: Callable[[EpisodeId], str]
     """The policy's name in the record of an episode."""
     spec_digest: str
@@ -81,8 +79,8 @@ class JobContext:
     program: Agent = loop
     fork: ForkPoint | None = None
     """The turn that all episodes begin from; none: from their tasks."""
-    observer: Observer = field(default_factory=Observer)
-    """Told of attempts and waits; by default nobody is."""
+    publish: Subscriber = field(default_factory=Events)
+    """Gives events to whoever watches the job; by default to nobody."""
 
     def sampling_for(self, episode: EpisodeId) -> Sampling:
         """Return the sampling of an episode: its own seed, the same in every attempt."""

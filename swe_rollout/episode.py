@@ -11,9 +11,9 @@ from __future__ import annotations
 from swe_rollout.agent.program import run_agent
 from swe_rollout.context import Attempt, JobContext
 from swe_rollout.errors import EpisodeError, InternalError, SandboxDestroyedError, boundary
+from swe_rollout.events import Phase
 from swe_rollout.journal.base import Journal
 from swe_rollout.journal.unwritten import unjournaled
-from swe_rollout.progress import Phase
 from swe_rollout.recorder import Recorder
 from swe_rollout.sandbox.repository import Patch
 from swe_rollout.types.trajectory import Trajectory

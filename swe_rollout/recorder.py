@@ -15,8 +15,8 @@ import structlog
 from swe_rollout.agent.context import AgentContext
 from swe_rollout.context import Attempt, JobContext
 from swe_rollout.errors import Boundary, EpisodeError, SandboxDestroyedError
+from swe_rollout.events import AttemptBegan, AttemptEnded, Phase, PhaseBegan, TurnEnded
 from swe_rollout.grading.rewards import RewardInput
-from swe_rollout.progress import Phase
 from swe_rollout.sandbox.repository import Patch
 from swe_rollout.tokens.branch import Branch, BranchKind
 from swe_rollout.types.episode import Failure, Resumption, StopReason, Timing
@@ -56,21 +56,21 @@ class Recorder:
     def __enter__(self) -> Self:
         episode, number = self.attempt.episode, self.attempt.number
         self._bound = structlog.contextvars.bind_contextvars(episode=str(episode), attempt=number)
-        self.context.observer.attempt_began(episode, number)
+        self.context.publish(AttemptBegan(episode, number))
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self.context.observer.attempt_ended(self.attempt.episode, self._recorded)
+        self.context.publish(AttemptEnded(self.attempt.episode, self._recorded))
         structlog.contextvars.reset_contextvars(**self._bound)
 
     def enter(self, phase: Phase) -> None:
-        """Mark the beginning of a phase."""
+        """Publish the beginning of a phase."""
         self._entered[phase] = time.monotonic()
-        self.context.progress.phase(self.attempt.episode, phase)
+        self.context.publish(PhaseBegan(self.attempt.episode, phase))
 
     def turn(self, turn: Turn) -> None:
-        """Report a finished turn."""
-        self.context.progress.turn(self.attempt.episode, turn)
+        """Publish the end of a turn."""
+        self.context.publish(TurnEnded(self.attempt.episode, turn))
 
     def fail(self, error: EpisodeError) -> None:
         """Record what broke: no reward is earned. A verdict that was reached before stays."""

@@ -114,6 +114,7 @@ async def roll_out(
     `metrics`: the address they are served at; empty for none.
     """
     from swe_rollout.cli.run_display import open_run_display
+    from swe_rollout.events import Events
     from swe_rollout.live.progress import LiveTitle
     from swe_rollout.telemetry.setup import observing
     from swe_rollout.worker import job as worker
@@ -133,10 +134,9 @@ async def roll_out(
             return await worker.run_job(
                 job,
                 base_dir=base_dir,
-                progress=progress,
+                publish=Events(progress, observer),
                 on_note=say,
                 rerun_damaged=rerun_damaged,
-                observer=observer,
             )
         except asyncio.CancelledError:
             say("committed episodes stay; run the same command again to continue")

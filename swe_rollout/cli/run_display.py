@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from swe_rollout.live.progress import LiveTitle
-    from swe_rollout.progress import Progress
     from swe_rollout.types.episode import EpisodeId, Failure
     from swe_rollout.types.trajectory import Trajectory
 
@@ -29,7 +28,7 @@ LINES_PER_S = 5.0
 @asynccontextmanager
 async def open_run_display(
     kind: DisplayKind, *, title: LiveTitle, console: Console
-) -> AsyncIterator[Progress]:
+) -> AsyncIterator[LiveProgress]:
     """Show a display of `kind` on `console` until the block ends."""
     match resolve_display(kind, console):
         case DisplayKind.RICH:

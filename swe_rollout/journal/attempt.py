@@ -21,7 +21,6 @@ from swe_rollout.journal.base import Workplace, start
 from swe_rollout.journal.entries import Chunk, DamagedChunkError, End, Restored
 from swe_rollout.journal.errors import DivergedError
 from swe_rollout.journal.fork_point import ForkPoint
-from swe_rollout.journal.playing import playing_on, taped_context
 from swe_rollout.journal.reading import Earlier, read
 from swe_rollout.journal.restoring import (
     as_it_was,
@@ -32,7 +31,8 @@ from swe_rollout.journal.restoring import (
     would_lack,
 )
 from swe_rollout.journal.tape import Tape
-from swe_rollout.journal.worlds import NoSandbox, NoTurns
+from swe_rollout.journal.worlds import NoTurns, no_sandbox
+from swe_rollout.journal.wrappers import Taped, playing_on, taped_context
 from swe_rollout.journal.writer import JournalWriter
 from swe_rollout.sandbox import workspace
 from swe_rollout.sandbox.base import Sandbox, Snapshots
@@ -135,7 +135,7 @@ class AttemptJournal:
         if earlier.end is not None:
             # The agent needs none any more, so no start takes the place of the one it had.
             await end_orphans(attempt, context)
-            return Workplace(NoSandbox(workdir), base)
+            return Workplace(no_sandbox(workdir), base)
         sandbox = await self._attached(attempt, context, earlier)
         is_attached = sandbox is not None
         if sandbox is None:
@@ -193,8 +193,8 @@ class AttemptJournal:
         barriers = self._writer
         if barriers is None and self._earlier is None:
             return context.agent_context(attempt, place.sandbox, on_turn=on_turn)
-        world = barriers or NoTurns(self._tape)
-        return taped_context(attempt, context, place, self._tape, world, on_turn=on_turn)
+        taped = Taped(self._tape, barriers or NoTurns(self._tape))
+        return taped_context(attempt, context, place, taped, on_turn=on_turn)
 
     @contextmanager
     def playing(self) -> Iterator[None]:

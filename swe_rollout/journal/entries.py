@@ -8,6 +8,7 @@ again and is given the same answers does the same. A `Chunk` is what one write m
 from __future__ import annotations
 
 import hashlib
+from dataclasses import asdict
 from typing import Final, TypeAlias
 
 import msgspec
@@ -15,7 +16,7 @@ import numpy as np
 import zstandard
 
 from swe_rollout.engine.chat.base import AssistantMessage, ChatCall, ChatResponse
-from swe_rollout.sandbox.base import SandboxDelta, SandboxMark
+from swe_rollout.sandbox.base import ExecResult, SandboxDelta, SandboxMark
 from swe_rollout.tokens.replay import ReplayRows
 from swe_rollout.types.turn import FinishReason, Generation, Observation, WeightSpan
 
@@ -80,7 +81,7 @@ class Sampled(msgspec.Struct, frozen=True, tag="sampled"):
             Rows.of(found.replay) if found.replay else None,
         )
 
-    def generation(self) -> Generation:
+    def value(self) -> Generation:
         """Return it as the engine did."""
         return Generation(
             tuple(np.frombuffer(self.ids, "<i4").tolist()),
@@ -98,6 +99,15 @@ class Said(msgspec.Struct, frozen=True, tag="said"):
 
     response: ChatResponse
 
+    @classmethod
+    def of(cls, found: ChatResponse) -> Said:
+        """Take a response."""
+        return cls(found)
+
+    def value(self) -> ChatResponse:
+        """Return the response."""
+        return self.response
+
 
 class Ran(msgspec.Struct, frozen=True, tag="ran"):
     """What a command did."""
@@ -110,21 +120,57 @@ class Ran(msgspec.Struct, frozen=True, tag="ran"):
     stderr_bytes: int
     duration_s: float
 
+    @classmethod
+    def of(cls, found: ExecResult) -> Ran:
+        """Take a result."""
+        return cls(**asdict(found))
+
+    def value(self) -> ExecResult:
+        """Return the result."""
+        return ExecResult(**msgspec.structs.asdict(self))
+
 
 class FileRead(msgspec.Struct, frozen=True, tag="read"):
     """A file's content."""
 
     data: bytes
 
+    @classmethod
+    def of(cls, found: bytes) -> FileRead:
+        """Take what was read."""
+        return cls(found)
+
+    def value(self) -> bytes:
+        """Return what was read."""
+        return self.data
+
 
 class Done(msgspec.Struct, frozen=True, tag="done"):
     """An operation that returns nothing has succeeded."""
+
+    @classmethod
+    def of(cls, found: None) -> Done:
+        """Take nothing."""
+        del found
+        return cls()
+
+    def value(self) -> None:
+        """Return nothing."""
 
 
 class Observed(msgspec.Struct, frozen=True, tag="observed"):
     """What a tool that acts outside of the sandbox returned."""
 
     observation: Observation
+
+    @classmethod
+    def of(cls, found: Observation) -> Observed:
+        """Take an observation."""
+        return cls(found)
+
+    def value(self) -> Observation:
+        """Return the observation."""
+        return self.observation
 
 
 class Refused(msgspec.Struct, frozen=True, tag="refused"):

@@ -155,7 +155,7 @@ def _check_ids(stretches: Sequence[Stretch], trajectory: Trajectory) -> None:
             return
         for entry in stretch.entries:
             if isinstance(entry.answer, Sampled):
-                found = entry.answer.generation().token_ids
+                found = entry.answer.value().token_ids
                 if list(found) != recorded[position : position + len(found)]:
                     raise DamagedChunkError("its tokens are not those of the record")
                 position += len(found)

@@ -144,7 +144,7 @@ def _check_entry(entry: Entry) -> None:
         raise DamagedChunkError("a turn answers no request for one")
     if isinstance(entry.answer, Sampled):
         try:
-            found = entry.answer.generation()
+            found = entry.answer.value()
         except (ValueError, TypeError) as error:
             raise DamagedChunkError(f"what was sampled can't be read: {error}") from error
         if len(found.token_ids) != len(found.logprobs) or not all(map(isfinite, found.logprobs)):

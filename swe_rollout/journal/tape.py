@@ -12,7 +12,7 @@ import asyncio
 from collections import Counter, defaultdict, deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from swe_rollout.agent.tools.marks import ACTING
 from swe_rollout.engine.errors import ContextOverflowError
@@ -74,47 +74,37 @@ class Tape:
         if self.diverged is not None:
             raise self.diverged
 
-    async def turn(
-        self,
-        request: str,
-        ask: Callable[[], Awaitable[_T]],
-        *,
-        write: Callable[[_T], Answer],
-        read: Callable[[Answer], _T],
-    ) -> _T:
-        """Return the engine's answer to a turn, the earlier one or a new one."""
+    async def turn(self, request: str, ask: Callable[[], Awaitable[_T]], kind: type[Any]) -> _T:
+        """Return the engine's answer to a turn, the earlier one or a new one.
+
+        `kind` is the class of the entry's answer.
+        """
         agent = ACTING.get()
         if self._turns:
             entry = self._turns[0]
             if (entry.agent, entry.request) != (agent, request):
                 raise self.diverge("a turn was asked for with another prompt")
             self._turns.popleft()
-            return self._read(read, await self._give(entry))
+            found: _T = await self._recorded(entry, kind)
+            return found
         await self._rest_given(agent)
-        return await self._ask(agent, request, ask, write)
+        return await self._ask(agent, request, ask, kind)
 
-    async def call(
-        self,
-        request: str,
-        ask: Callable[[], Awaitable[_T]],
-        *,
-        write: Callable[[_T], Answer],
-        read: Callable[[Answer], _T],
-    ) -> _T:
+    async def call(self, request: str, ask: Callable[[], Awaitable[_T]], kind: type[Any]) -> _T:
         """Return the answer to any other request, the earlier one or a new one."""
         agent = ACTING.get()
         if found := self._others.get((agent, request)):
-            return self._read(read, await self._give(found.popleft()))
+            value: _T = await self._recorded(found.popleft(), kind)
+            return value
         await self._rest_given(agent)
         with self._operation():
-            return await self._ask(agent, request, ask, write)
+            return await self._ask(agent, request, ask, kind)
 
-    def _read(self, read: Callable[[Answer], _T], answer: Answer) -> _T:
-        try:
-            return read(answer)
-        except DivergedError as error:
-            self.diverged = self.diverged or error
-            raise
+    async def _recorded(self, entry: Entry, kind: type[Any]) -> Any:
+        answer = await self._give(entry)
+        if not isinstance(answer, kind):
+            raise self.diverge(f"a {type(answer).__name__} is no answer to this request")
+        return answer.value()
 
     async def _give(self, entry: Entry) -> Answer:
         self._left[entry.agent] -= 1
@@ -147,11 +137,7 @@ class Tape:
                 before = self._left.total()
 
     async def _ask(
-        self,
-        agent: int,
-        request: str,
-        ask: Callable[[], Awaitable[_T]],
-        write: Callable[[_T], Answer],
+        self, agent: int, request: str, ask: Callable[[], Awaitable[_T]], kind: type[Any]
     ) -> _T:
         try:
             value = await ask()
@@ -161,7 +147,7 @@ class Tape:
         except (SandboxError, ContextOverflowError, OSError) as error:
             self._note(agent, request, _refused(error))
             raise
-        self._note(agent, request, write(value))
+        self._note(agent, request, kind.of(value))
         return value
 
     def _note(self, agent: int, request: str, answer: Answer) -> None:
@@ -181,11 +167,6 @@ class Tape:
         """Note that a request did not fit, and return the error for it."""
         self.diverged = self.diverged or DivergedError(why)
         return self.diverged
-
-
-def other_answer(answer: Answer) -> DivergedError:
-    """Return the error for an answer that is of another kind than its request."""
-    return DivergedError(f"a {type(answer).__name__} is no answer to this request")
 
 
 TURN: Final = "turn"

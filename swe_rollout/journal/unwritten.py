@@ -10,10 +10,10 @@ from swe_rollout.context import Attempt, JobContext
 from swe_rollout.journal.base import Journal, Workplace, start
 from swe_rollout.journal.errors import DivergedError
 from swe_rollout.journal.fork_point import ForkPoint
-from swe_rollout.journal.playing import playing_on, taped_context
 from swe_rollout.journal.restoring import begin_from
 from swe_rollout.journal.tape import Tape
 from swe_rollout.journal.worlds import Unwritten
+from swe_rollout.journal.wrappers import Taped, playing_on, taped_context
 from swe_rollout.sandbox import workspace
 from swe_rollout.sandbox.repository import Patch
 from swe_rollout.types.turn import Turn
@@ -70,8 +70,8 @@ class UnwrittenFork:
         *,
         on_turn: Callable[[Turn], None],
     ) -> AgentContext:
-        world = Unwritten(self._tape)
-        return taped_context(attempt, context, place, self._tape, world, on_turn=on_turn)
+        taped = Taped(self._tape, Unwritten(self._tape))
+        return taped_context(attempt, context, place, taped, on_turn=on_turn)
 
     @contextmanager
     def playing(self) -> Iterator[None]:

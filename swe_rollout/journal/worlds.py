@@ -2,52 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NoReturn
-
 from swe_rollout.journal.errors import DivergedError
 from swe_rollout.journal.tape import Tape
-from swe_rollout.sandbox.base import MAX_OUTPUT_BYTES, ExecResult, Sandbox
+from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.sandbox.wrapped import AbsentSandbox
 
 _ENDED = "the agent had ended, and asked for something new"
 
 
-class NoSandbox(Sandbox):
-    """Stands where a sandbox was. Whoever asks it for something new has diverged."""
-
-    def __init__(self, workdir: str) -> None:
-        self._workdir = workdir
-
-    @property
-    def workdir(self) -> str:
-        return self._workdir
-
-    async def exec(
-        self,
-        command: str | Sequence[str],
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        stdin: bytes = b"",
-        timeout_s: float = 120.0,
-        max_output: int = MAX_OUTPUT_BYTES,
-    ) -> ExecResult:
-        del command, cwd, env, stdin, timeout_s, max_output
-        _refuse()
-
-    async def read_file(self, path: str, *, max_bytes: int = 64 << 20) -> bytes:
-        del path, max_bytes
-        _refuse()
-
-    async def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
-        del path, data, mode
-        _refuse()
-
-    async def end_processes(self) -> None:
-        _refuse()
-
-    async def close(self) -> None:
-        """Do nothing: there is nothing."""
+def no_sandbox(workdir: str) -> Sandbox:
+    """Return what stands where a sandbox was. Whoever asks it for something new has diverged."""
+    return AbsentSandbox(workdir, lambda: DivergedError(_ENDED))
 
 
 class NoTurns:
@@ -74,7 +39,3 @@ class Unwritten:
 
     async def before_call(self) -> None:
         """Do nothing: nothing has to be durable."""
-
-
-def _refuse() -> NoReturn:
-    raise DivergedError(_ENDED)

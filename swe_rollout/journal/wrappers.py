@@ -5,32 +5,36 @@ Each asks its tape first. So neither programs nor tools nor parsers know whether
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
-from typing import Final, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol, TypeVar
 
+from swe_rollout.agent.context import AgentContext
 from swe_rollout.agent.parts import AgentParts
 from swe_rollout.agent.tools.base import ActsOutside, Tool, Toolbox, ToolContext, ToolSpec
-from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
-from swe_rollout.engine.chat.base import ChatEngine, ChatRequest, ChatResponse
-from swe_rollout.journal.entries import (
-    Answer,
-    Done,
-    FileRead,
-    Observed,
-    Ran,
-    Said,
-    Sampled,
-    digest_of,
-)
-from swe_rollout.journal.tape import TURN, Tape, other_answer
-from swe_rollout.sandbox.base import MAX_OUTPUT_BYTES, ExecResult, Sandbox
+from swe_rollout.agent.tools.marks import MARKS, Marks
+from swe_rollout.context import Attempt, JobContext
+from swe_rollout.engine.base import GenerateRequest
+from swe_rollout.engine.chat.base import ChatRequest, ChatResponse
+from swe_rollout.engine.wrapped import wrapped_engine
+from swe_rollout.journal.base import Workplace
+from swe_rollout.journal.entries import Done, FileRead, Observed, Ran, Said, Sampled, digest_of
+from swe_rollout.journal.tape import TURN, Tape
+from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.sandbox.wrapped import Operation, OperationKind, WrappedSandbox
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.types.episode import EpisodeId
-from swe_rollout.types.turn import Generation, Observation
+from swe_rollout.types.turn import Generation, Observation, Turn
 
 _T = TypeVar("_T")
+_R = TypeVar("_R", Generation, ChatResponse)
+_ANSWERS: Final[Mapping[OperationKind, type[Any]]] = {
+    OperationKind.EXEC: Ran,
+    OperationKind.READ: FileRead,
+    OperationKind.WRITE: Done,
+    OperationKind.END: Done,
+}
 
 
 class Barriers(Protocol):
@@ -45,155 +49,59 @@ class Barriers(Protocol):
         ...
 
 
-def journaled_parts(parts: AgentParts, tape: Tape, barriers: Barriers) -> AgentParts:
-    """Return the parts with an engine and tools that ask the tape."""
-    engine: TokenEngine | ChatEngine
-    if parts.chat is None:
-        engine = JournaledEngine(parts.tokens.engine, tape, barriers)
-    else:
-        engine = JournaledChatEngine(parts.chat, tape, barriers)
-    return replace(parts, engine=engine, toolbox=JournaledToolbox(parts.toolbox, tape, barriers))
+@dataclass(frozen=True, slots=True)
+class Taped:
+    """What an agent asks of the world, answered by a tape first."""
 
+    tape: Tape
+    barriers: Barriers
 
-class JournaledEngine(TokenEngine):
-    """An engine whose turns are on a tape."""
+    def parts(self, parts: AgentParts) -> AgentParts:
+        """Return the parts with an engine and tools that ask the tape.
 
-    def __init__(self, engine: TokenEngine, tape: Tape, barriers: Barriers) -> None:
-        self._engine = engine
-        self._tape = tape
-        self._barriers = barriers
-
-    async def info(self) -> EngineInfo:
-        return await self._engine.info()
-
-    async def generate(self, request: GenerateRequest) -> Generation:
-        async def ask() -> Generation:
-            await self._barriers.before_turn()
-            return await self._engine.generate(request)
-
-        return await self._tape.turn(
-            _turn_digest(request), ask, write=Sampled.of, read=_as_generation
+        Results of a tool are on the tape where it acts outside of the sandbox.
+        """
+        engine = wrapped_engine(parts.engine, self._turn)
+        tools = Toolbox(
+            TapedTool(tool, self) if isinstance(tool, ActsOutside) and tool.acts_outside else tool
+            for tool in parts.toolbox.tools
         )
+        return replace(parts, engine=engine, toolbox=tools)
 
-    def release(self, episode: EpisodeId) -> None:
-        self._engine.release(episode)
+    def sandbox(self, sandbox: Sandbox) -> Sandbox:
+        """Return a sandbox whose operations ask the tape."""
+        return WrappedSandbox(sandbox, self._operation)
 
-    async def aclose(self) -> None:
-        """Do nothing: the engine is the job's."""
+    async def call(self, request: str, call: Callable[[], Awaitable[_T]], kind: type[Any]) -> _T:
+        """Return the answer to a request, of a `kind` of the entries' answers."""
 
+        async def ask() -> _T:
+            await self.barriers.before_call()
+            return await call()
 
-class JournaledChatEngine(ChatEngine):
-    """A chat engine whose turns are on a tape."""
+        return await self.tape.call(request, ask, kind)
 
-    def __init__(self, engine: ChatEngine, tape: Tape, barriers: Barriers) -> None:
-        self._engine = engine
-        self._tape = tape
-        self._barriers = barriers
+    async def _operation(self, operation: Operation, call: Callable[[], Awaitable[_T]]) -> _T:
+        kind = operation.kind
+        return await self.call(digest_of(kind.value, *operation.parts), call, _ANSWERS[kind])
 
-    async def info(self) -> EngineInfo:
-        return await self._engine.info()
+    async def _turn(
+        self, request: GenerateRequest | ChatRequest, call: Callable[[], Awaitable[_R]]
+    ) -> _R:
+        async def ask() -> _R:
+            await self.barriers.before_turn()
+            return await call()
 
-    async def respond(self, request: ChatRequest) -> ChatResponse:
-        async def ask() -> ChatResponse:
-            await self._barriers.before_turn()
-            return await self._engine.respond(request)
-
-        asked = replace(request, episode=_ANY, sampling=Sampling(), clock=None, tools=())
-        digest = digest_of(TURN, asked, request.tools)
-        return await self._tape.turn(digest, ask, write=Said, read=_as_response)
-
-    def release(self, episode: EpisodeId) -> None:
-        self._engine.release(episode)
-
-    async def aclose(self) -> None:
-        """Do nothing: the engine is the job's."""
+        kind = Said if isinstance(request, ChatRequest) else Sampled
+        return await self.tape.turn(_turn_digest(request), ask, kind)
 
 
-class JournaledSandbox(Sandbox):
-    """A sandbox whose operations are on a tape."""
-
-    def __init__(self, sandbox: Sandbox, tape: Tape, barriers: Barriers) -> None:
-        self._sandbox = sandbox
-        self._tape = tape
-        self._barriers = barriers
-
-    @property
-    def workdir(self) -> str:
-        return self._sandbox.workdir
-
-    async def exec(
-        self,
-        command: str | Sequence[str],
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        stdin: bytes = b"",
-        timeout_s: float = 120.0,
-        max_output: int = MAX_OUTPUT_BYTES,
-    ) -> ExecResult:
-        asked = command if isinstance(command, str) else tuple(command)
-        # Neither values of variables, which may be secrets, nor the time, which may have run on.
-        request = digest_of("exec", asked, cwd, sorted(env or ()), stdin, max_output)
-        call = partial(
-            self._sandbox.exec,
-            command,
-            cwd=cwd,
-            env=env,
-            stdin=stdin,
-            timeout_s=timeout_s,
-            max_output=max_output,
-        )
-        return await self._tape.call(
-            request, partial(self._after, call), write=_ran, read=_as_result
-        )
-
-    async def read_file(self, path: str, *, max_bytes: int = 64 << 20) -> bytes:
-        call = partial(self._sandbox.read_file, path, max_bytes=max_bytes)
-        request = digest_of("read", path, max_bytes)
-        return await self._tape.call(
-            request, partial(self._after, call), write=FileRead, read=_as_data
-        )
-
-    async def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
-        call = partial(self._sandbox.write_file, path, data, mode=mode)
-        await self._tape.call(
-            digest_of("write", path, data, mode),
-            partial(self._after, call),
-            write=_done,
-            read=_as_done,
-        )
-
-    async def end_processes(self) -> None:
-        call = partial(self._after, self._sandbox.end_processes)
-        await self._tape.call(digest_of("end"), call, write=_done, read=_as_done)
-
-    async def close(self) -> None:
-        await self._sandbox.close()
-
-    async def _after(self, call: Callable[[], Awaitable[_T]]) -> _T:
-        await self._barriers.before_call()
-        return await call()
-
-
-class JournaledToolbox(Toolbox):
-    """Tools; what those that act outside of the sandbox returned is on a tape."""
-
-    def __init__(self, toolbox: Toolbox, tape: Tape, barriers: Barriers) -> None:
-        super().__init__(
-            JournaledTool(tool, tape, barriers)
-            if isinstance(tool, ActsOutside) and tool.acts_outside
-            else tool
-            for tool in toolbox.tools
-        )
-
-
-class JournaledTool(Tool):
+class TapedTool(Tool):
     """A tool whose results are on a tape: carried out once, whatever it does out there."""
 
-    def __init__(self, tool: Tool, tape: Tape, barriers: Barriers) -> None:
+    def __init__(self, tool: Tool, taped: Taped) -> None:
         self._tool = tool
-        self._tape = tape
-        self._barriers = barriers
+        self._taped = taped
 
     @property
     def spec(self) -> ToolSpec:
@@ -203,19 +111,62 @@ class JournaledTool(Tool):
         self, arguments: Mapping[str, object], sandbox: Sandbox, context: ToolContext
     ) -> Observation:
         async def ask() -> Observation:
-            await self._barriers.before_call()
             return await self._tool.run(arguments, sandbox, context)
 
         request = digest_of("tool", self.spec.name, dict(arguments))
-        return await self._tape.call(request, ask, write=Observed, read=_as_observation)
+        return await self._taped.call(request, ask, Observed)
+
+
+def taped_context(
+    attempt: Attempt,
+    context: JobContext,
+    place: Workplace,
+    taped: Taped,
+    *,
+    on_turn: Callable[[Turn], None],
+) -> AgentContext:
+    """Return the context of an attempt's agent, whose engine, sandbox and tools are on a tape."""
+    tape = taped.tape
+
+    def report(turn: Turn) -> None:
+        # Turns of an earlier life say nothing of the engine, or of how fast it is.
+        if not tape.is_replaying:
+            on_turn(turn)
+
+    agent = context.agent_context(
+        attempt,
+        taped.sandbox(place.sandbox),
+        on_turn=report,
+        parts=taped.parts(context.agent),
+    )
+    tape.clock = agent.clock
+    return agent
+
+
+@contextmanager
+def playing_on(tape: Tape, seed: str) -> Iterator[None]:
+    """Run an agent program on a tape inside the block; its marks follow from the seed."""
+    token = MARKS.set(Marks(seed))
+    try:
+        yield
+    except Exception:
+        # The program may have made something else of it.
+        if tape.diverged is not None:
+            raise tape.diverged from None
+        raise
+    finally:
+        MARKS.reset(token)
 
 
 _ANY: Final = EpisodeId("", "", 0)
 
 
-def _turn_digest(request: GenerateRequest) -> str:
+def _turn_digest(request: GenerateRequest | ChatRequest) -> str:
     # Neither whose turn it is nor its sampling: a fork inherits the turns of another episode. That
     # an attempt goes on with its own sampling is said by the spec's digest in the header.
+    if isinstance(request, ChatRequest):
+        asked = replace(request, episode=_ANY, sampling=Sampling(), clock=None, tools=())
+        return digest_of(TURN, asked, request.tools)
     return digest_of(
         TURN,
         request.turn,
@@ -226,63 +177,3 @@ def _turn_digest(request: GenerateRequest) -> str:
         request.stop_token_ids,
         request.replay,
     )
-
-
-def _as_generation(answer: Answer) -> Generation:
-    if isinstance(answer, Sampled):
-        return answer.generation()
-    raise other_answer(answer)
-
-
-def _as_response(answer: Answer) -> ChatResponse:
-    if isinstance(answer, Said):
-        return answer.response
-    raise other_answer(answer)
-
-
-def _ran(result: ExecResult) -> Ran:
-    return Ran(
-        result.exit_code,
-        result.stdout,
-        result.stderr,
-        result.timed_out,
-        result.stdout_bytes,
-        result.stderr_bytes,
-        result.duration_s,
-    )
-
-
-def _as_result(answer: Answer) -> ExecResult:
-    if isinstance(answer, Ran):
-        return ExecResult(
-            answer.exit_code,
-            answer.stdout,
-            answer.stderr,
-            answer.timed_out,
-            answer.stdout_bytes,
-            answer.stderr_bytes,
-            answer.duration_s,
-        )
-    raise other_answer(answer)
-
-
-def _as_data(answer: Answer) -> bytes:
-    if isinstance(answer, FileRead):
-        return answer.data
-    raise other_answer(answer)
-
-
-def _done(value: None) -> Done:
-    del value
-    return Done()
-
-
-def _as_done(answer: Answer) -> None:
-    if not isinstance(answer, Done):
-        raise other_answer(answer)
-
-
-def _as_observation(answer: Answer) -> Observation:
-    if isinstance(answer, Observed):
-        return answer.observation
-    raise other_answer(answer)

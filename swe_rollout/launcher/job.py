@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 import structlog
 from pydantic import PrivateAttr
 
+from swe_rollout.events import Events, Subscriber
 from swe_rollout.launcher.group_stream import GroupStream
-from swe_rollout.launcher.logged_progress import LoggedProgress
+from swe_rollout.launcher.logged_progress import log_progress
 from swe_rollout.launcher.sync import run_sync
 from swe_rollout.spec import job as models
 from swe_rollout.spec.load import load_job, parse_job
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from swe_rollout.launcher.notebook import NotebookProgress
     from swe_rollout.launcher.stored_job import RunResult, StoredJob
     from swe_rollout.launcher.uploads import LocalFile, LocalRows
-    from swe_rollout.observer import Observer
-    from swe_rollout.progress import Progress
     from swe_rollout.spec.model import OneOf
     from swe_rollout.training.sample_bounds import Staleness
     from swe_rollout.worker.live_groups import LiveGroups, StreamOptions
@@ -160,8 +159,8 @@ class RolloutJob(models.RolloutJob):
     def run(
         self,
         *,
-        progress: Progress | None = None,
-        observer: Observer | None = None,
+        progress: Subscriber | None = None,
+        observer: Subscriber | None = None,
         rerun_damaged: bool = False,
     ) -> RunResult:
         """Roll out the job in this process; episodes committed earlier are not repeated.
@@ -173,7 +172,7 @@ class RolloutJob(models.RolloutJob):
 
         for trajectory in job.run(): ...
         """
-        shown = progress or self._notebook_progress() or LoggedProgress()
+        shown = progress or self._notebook_progress() or log_progress
         return run_sync(self._run(shown, observer, rerun_damaged=rerun_damaged))
 
     def frame(self, library: FrameLibrary | None = None) -> Any:
@@ -198,8 +197,8 @@ class RolloutJob(models.RolloutJob):
         self,
         *,
         engine: TokenEngine | None = None,
-        progress: Progress | None = None,
-        observer: Observer | None = None,
+        progress: Subscriber | None = None,
+        observer: Subscriber | None = None,
         first_sample: int = 0,
     ) -> AsyncIterator[Session]:
         """Open the job to play single episodes, whose records are returned and not stored.
@@ -218,11 +217,10 @@ class RolloutJob(models.RolloutJob):
         async with open_session(
             self,
             base_dir=self._base_dir,
-            progress=progress or LoggedProgress(),
+            publish=Events(progress or log_progress, observer),
             on_note=_note,
             engine=engine,
             first_sample=first_sample,
-            observer=observer,
         ) as session:
             yield session
 
@@ -236,7 +234,7 @@ class RolloutJob(models.RolloutJob):
         refills: int = 2,
         staleness: Staleness | None = None,
         engine: TokenEngine | None = None,
-        progress: Progress | None = None,
+        progress: Subscriber | None = None,
     ) -> GroupStream:
         """Play the job in this process, and hand its groups to a trainer as they complete.
 
@@ -255,12 +253,12 @@ class RolloutJob(models.RolloutJob):
 
         claimant = Claimant(trainer, epoch)
         options = StreamOptions(claimant, tuple(trained), ahead, refills, staleness)
-        shown = progress or LoggedProgress()
+        shown = progress or log_progress
         return GroupStream(lambda: self._stream(options, engine, shown))
 
     @asynccontextmanager
     async def _stream(
-        self, options: StreamOptions, engine: TokenEngine | None, progress: Progress
+        self, options: StreamOptions, engine: TokenEngine | None, progress: Subscriber
     ) -> AsyncIterator[LiveGroups]:
         from swe_rollout.worker.live_groups import open_groups
 
@@ -269,7 +267,7 @@ class RolloutJob(models.RolloutJob):
             self,
             options,
             base_dir=self._base_dir,
-            progress=progress,
+            publish=Events(progress),
             on_note=_note,
             engine=engine,
         ) as groups:
@@ -290,7 +288,7 @@ class RolloutJob(models.RolloutJob):
         return LaunchedJob.of(found, context=context)
 
     async def _run(
-        self, progress: Progress, observer: Observer | None, *, rerun_damaged: bool
+        self, progress: Subscriber, observer: Subscriber | None, *, rerun_damaged: bool
     ) -> RunResult:
         from swe_rollout.launcher.notebook import NotebookProgress
         from swe_rollout.launcher.stored_job import RunResult
@@ -301,10 +299,9 @@ class RolloutJob(models.RolloutJob):
             found = await run_job(
                 self,
                 base_dir=self._base_dir,
-                progress=progress,
+                publish=Events(progress, observer),
                 on_note=_note,
                 rerun_damaged=rerun_damaged,
-                observer=observer,
             )
         return RunResult(found, self._stored())
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -16,11 +16,12 @@ from swe_rollout.agent.prompts import MessageRole, Prompts, messages_of
 from swe_rollout.agent.tools.base import ToolError
 from swe_rollout.context import Attempt
 from swe_rollout.errors import EpisodeError, InternalError, UsageError, boundary
-from swe_rollout.launcher.logged_progress import LoggedProgress
+from swe_rollout.events import Events, Phase
+from swe_rollout.launcher.logged_progress import log_progress
 from swe_rollout.launcher.sync import run_sync
-from swe_rollout.progress import Phase
 from swe_rollout.recorder import Recorder
-from swe_rollout.sandbox.base import MAX_OUTPUT_BYTES, Sandbox, SandboxProvider
+from swe_rollout.sandbox.base import Sandbox, SandboxProvider
+from swe_rollout.sandbox.wrapped import AbsentSandbox
 from swe_rollout.spec import job as models
 from swe_rollout.spec.load import parse_job
 from swe_rollout.types.episode import EpisodeId
@@ -29,7 +30,7 @@ from swe_rollout.worker.assembly import assemble
 
 if TYPE_CHECKING:
     from swe_rollout.context import JobContext
-    from swe_rollout.sandbox.base import ExecResult, SandboxRequest
+    from swe_rollout.sandbox.base import SandboxRequest
     from swe_rollout.spec.agent import AgentSpec
     from swe_rollout.spec.job import RolloutJob
     from swe_rollout.types.trajectory import Trajectory
@@ -114,7 +115,7 @@ async def _play(
             job,
             [attempt.instance for attempt, _ in tasks],
             sandboxes=_NoSandboxes(),
-            progress=LoggedProgress(),
+            publish=Events(log_progress),
             on_note=lambda text: log.info("play_noted", note=text),
             stack=stack,
         )
@@ -140,7 +141,7 @@ async def _episode(attempt: Attempt, context: JobContext) -> Trajectory:
         try:
             async with boundary(InternalError, "the episode"):
                 record.enter(Phase.AGENT)
-                record.agent = context.agent_context(attempt, _NoSandbox(), on_turn=record.turn)
+                record.agent = context.agent_context(attempt, _no_sandbox(), on_turn=record.turn)
                 record.stop_reason = await run_agent(context.program, record.agent)
         except EpisodeError as error:
             record.fail(error)
@@ -149,43 +150,11 @@ async def _episode(attempt: Attempt, context: JobContext) -> Trajectory:
         return record.trajectory()
 
 
-def _refuse() -> NoReturn:
-    raise ToolError("there is no sandbox here; answer without this tool")
-
-
-class _NoSandbox(Sandbox):
-    """Takes no command: what a tool asks of it is an error that the policy reads."""
-
-    @property
-    def workdir(self) -> str:
-        return "/"
-
-    async def exec(
-        self,
-        command: str | Sequence[str],
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        stdin: bytes = b"",
-        timeout_s: float = 120.0,
-        max_output: int = MAX_OUTPUT_BYTES,
-    ) -> ExecResult:
-        del command, cwd, env, stdin, timeout_s, max_output
-        _refuse()
-
-    async def read_file(self, path: str, *, max_bytes: int = 64 << 20) -> bytes:
-        del path, max_bytes
-        _refuse()
-
-    async def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
-        del path, data, mode
-        _refuse()
-
-    async def end_processes(self) -> None:
-        """Do nothing: there are none."""
-
-    async def close(self) -> None:
-        """Do nothing."""
+def _no_sandbox() -> Sandbox:
+    """Return what takes no command: what a tool asks of it is an error that the policy reads."""
+    return AbsentSandbox(
+        "/", lambda: ToolError("there is no sandbox here; answer without this tool")
+    )
 
 
 class _NoSandboxes(SandboxProvider):
@@ -193,7 +162,7 @@ class _NoSandboxes(SandboxProvider):
 
     async def start(self, request: SandboxRequest) -> Sandbox:
         del request
-        return _NoSandbox()
+        return _no_sandbox()
 
     def prewarm(self, requests: Iterable[SandboxRequest]) -> None:
         """Do nothing."""

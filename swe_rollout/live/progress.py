@@ -1,6 +1,6 @@
 """Count the progress of a job as it is reported, in memory that does not grow with it.
 
-The worker feeds it through `Progress`; `snapshot` is what displays show.
+It subscribes to the events of the job; `snapshot` is what displays show.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from swe_rollout.events import Phase
 from swe_rollout.live.snapshot import Count, Durations, Groups, Outcome, Records, Snapshot
-from swe_rollout.progress import Phase
+from swe_rollout.observer import Observer
 from swe_rollout.spec.outcomes import OutcomeCounts
 from swe_rollout.types.durations import RateMeter, RecentDurations
 from swe_rollout.types.episode import EpisodeId, Failure
@@ -61,8 +62,8 @@ class _OpenGroup:
     most: float = float("-inf")
 
 
-class LiveProgress:
-    """Progress of one job; implements `Progress`.
+class LiveProgress(Observer):
+    """Progress of one job.
 
     Outcomes, rewards and groups are of all its episodes; speed and running ones are of this run.
     Memory is bounded by the episodes that run and the groups that have begun.

@@ -1,4 +1,4 @@
-"""Metrics: counts what an observer is told, for Prometheus. What there is stands in `catalog`."""
+"""Metrics: counts of events, for Prometheus. `catalog` lists them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 from swe_rollout.errors import SweRolloutError
-from swe_rollout.observer import EngineCall, Execution, Observer, SandboxStart, Service
-from swe_rollout.progress import Phase
+from swe_rollout.events import EngineCall, Execution, Phase, SandboxStart, Service
+from swe_rollout.observer import Observer
 from swe_rollout.telemetry import catalog
 from swe_rollout.telemetry.catalog import Metric
 from swe_rollout.types.episode import EpisodeId

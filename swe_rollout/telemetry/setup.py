@@ -10,7 +10,7 @@ from importlib.util import find_spec
 import structlog
 
 from swe_rollout.errors import PrerequisiteError, SweRolloutError
-from swe_rollout.observer import Observer, Observers
+from swe_rollout.events import Events, Subscriber
 
 log = structlog.get_logger()
 
@@ -20,7 +20,7 @@ _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT
 @asynccontextmanager
 async def observing(
     metrics: str, environment: Mapping[str, str] | None = None
-) -> AsyncIterator[Observer | None]:
+) -> AsyncIterator[Subscriber | None]:
     """Open what was asked for while the block runs; none: nothing was.
 
     `metrics` is an address, as `MetricsAddress.parse` reads it; empty: no metrics. Raises
@@ -28,16 +28,16 @@ async def observing(
     """
     environment = os.environ if environment is None else environment
     async with AsyncExitStack() as stack:
-        observers: list[Observer] = []
+        subscribers: list[Subscriber] = []
         if metrics:
-            observers.append(await _metrics(metrics, stack))
+            subscribers.append(await _metrics(metrics, stack))
         if wants_spans(environment):
-            observers.append(_spans(environment, stack))
-        yield Observers(observers) if observers else None
+            subscribers.append(_spans(environment, stack))
+        yield Events(*subscribers) if subscribers else None
 
 
 @asynccontextmanager
-async def observing_if_possible(metrics: str) -> AsyncIterator[Observer | None]:
+async def observing_if_possible(metrics: str) -> AsyncIterator[Subscriber | None]:
     """`observing`, of whose own errors a warning is logged: nothing else ends for them."""
     async with AsyncExitStack() as stack:
         observer = None
@@ -58,7 +58,7 @@ def wants_spans(environment: Mapping[str, str]) -> bool:
     return any(environment.get(each) for each in _ENDPOINTS)
 
 
-async def _metrics(address: str, stack: AsyncExitStack) -> Observer:
+async def _metrics(address: str, stack: AsyncExitStack) -> Subscriber:
     _require("prometheus_client", "metrics")
     from prometheus_client import disable_created_metrics
 
@@ -74,7 +74,7 @@ async def _metrics(address: str, stack: AsyncExitStack) -> Observer:
     return metrics
 
 
-def _spans(environment: Mapping[str, str], stack: AsyncExitStack) -> Observer:
+def _spans(environment: Mapping[str, str], stack: AsyncExitStack) -> Subscriber:
     _require("opentelemetry.sdk", "otel")
     from swe_rollout.telemetry.otlp import exporting
 

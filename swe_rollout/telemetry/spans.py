@@ -15,8 +15,8 @@ import structlog
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind, StatusCode
 
-from swe_rollout.observer import EngineCall, Execution, Observer, SandboxStart, Span, TurnId
-from swe_rollout.progress import Phase
+from swe_rollout.events import EngineCall, Execution, Phase, SandboxStart, Span, TurnId
+from swe_rollout.observer import Observer
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.types.turn import CallStatus, Turn
@@ -51,7 +51,7 @@ class _OpenAttempt:
 
 
 class SpanObserver(Observer):
-    """Makes spans of what it is told."""
+    """Makes spans of the events of a run."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer

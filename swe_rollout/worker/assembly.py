@@ -20,21 +20,20 @@ from swe_rollout.agent.tools.declared import require_no_controls
 from swe_rollout.context import JobContext
 from swe_rollout.engine.base import TokenEngine
 from swe_rollout.errors import PrerequisiteError
+from swe_rollout.events import Subscriber
 from swe_rollout.grading.grader import Grader, LogKeeper
 from swe_rollout.grading.rewards import Rewards
-from swe_rollout.observer import ObservedProgress, Observer, Observers
-from swe_rollout.progress import Progress
 from swe_rollout.sandbox.base import SandboxProvider
 from swe_rollout.spec.agent import AgentSpec
 from swe_rollout.spec.grading import GradingSpec
 from swe_rollout.spec.job import RolloutJob
 from swe_rollout.spec.limits import Limits
 from swe_rollout.spec.policy import ReplaySpec
-from swe_rollout.telemetry.wrappers import ObservedSandboxes, observed_engine
 from swe_rollout.tokens.replay import ExpertShape, Recording
 from swe_rollout.types.instance import Instance
 from swe_rollout.worker.engines import EngineSetup, open_engine
 from swe_rollout.worker.forks import find_fork_point
+from swe_rollout.worker.publishing import PublishingSandboxes, publishing_engine
 
 
 async def assemble(
@@ -42,17 +41,16 @@ async def assemble(
     instances: Sequence[Instance],
     *,
     sandboxes: SandboxProvider,
-    progress: Progress,
+    publish: Subscriber,
     on_note: Callable[[str], None],
     stack: AsyncExitStack,
     engine: TokenEngine | None = None,
     logs: LogKeeper | None = None,
-    observer: Observer | None = None,
 ) -> JobContext:
     """Assemble the shared parts of a job around its sandboxes; `stack` closes them.
 
     `engine` takes the place of the one that `spec.policy` names, and is not closed. `logs` keeps
-    what tests print. `observer` is told of every call of the engine and the sandboxes.
+    what tests print. `publish` takes the events of the job, such as every call of the engine.
     Raises PrerequisiteError when one of them is missing, ExtensionError when an extension can't be
     made, UnreachableError when the engine or a reward's judge does not respond, UsageError where
     `spec.fork` names a turn that can't be forked, or no task's prompt fits into the context.
@@ -71,14 +69,9 @@ async def assemble(
     stack.push_async_callback(rewards.aclose)
     if spec.grading.enabled:
         await rewards.check()
-    engine_used = opened.engine
-    if observer is not None:
-        observer = Observers([observer])  # whatever it raises ends no episode
-        sandboxes = ObservedSandboxes(sandboxes, observer)
-        engine_used = observed_engine(engine_used, observer, opened.policy_of)
-        progress = ObservedProgress(progress, observer)
+    sandboxes = PublishingSandboxes(sandboxes, publish)
     parts = AgentParts(
-        engine=engine_used,
+        engine=publishing_engine(opened.engine, publish, opened.policy_of),
         renderer=opened.renderer,
         toolbox=tools,
         prompts=prompts_of(spec.agent, tools.specs),
@@ -99,11 +92,10 @@ async def assemble(
         grader=_grader(spec.grading, instances, sandboxes, logs) if spec.grading.enabled else None,
         rewards=rewards,
         retry=spec.retry,
-        progress=progress,
+        publish=publish,
         policy=opened.policy_of,
         spec_digest=job.digest,
         extensions=spec.extensions,
-        observer=observer or Observer(),
     )
     if spec.fork is None:
         return context

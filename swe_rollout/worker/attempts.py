@@ -16,6 +16,7 @@ from tenacity import (
 
 from swe_rollout.context import Attempt, JobContext
 from swe_rollout.errors import InternalError
+from swe_rollout.events import AttemptRetried
 from swe_rollout.types.trajectory import Trajectory
 
 
@@ -31,7 +32,7 @@ async def play_attempts(
     def report(state: RetryCallState) -> None:
         if (failure := _last_result(state).failure) is not None:
             number = first.number + state.attempt_number - 1
-            context.progress.retried(first.episode, failure, number)
+            context.publish(AttemptRetried(first.episode, failure, number))
 
     retrying = AsyncRetrying(
         retry=retry_if_result(_is_retryable),

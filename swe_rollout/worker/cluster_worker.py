@@ -22,7 +22,7 @@ from swe_rollout.cluster.job_objects import ClusterJob, JobObject, read_cluster_
 from swe_rollout.cluster.jobs import Jobs
 from swe_rollout.cluster.transport import SETTLING_S
 from swe_rollout.errors import ClusterError, PrerequisiteError, UnreachableError
-from swe_rollout.observer import Observer
+from swe_rollout.events import Subscriber
 from swe_rollout.spec.addresses import is_worker
 from swe_rollout.spec.job import RolloutJob
 from swe_rollout.spec.status import WorkerProgress
@@ -68,7 +68,7 @@ class WorkerExit(StrEnum):
 
 
 async def work(
-    identity: WorkerIdentity, *, stop: asyncio.Event, observer: Observer | None = None
+    identity: WorkerIdentity, *, stop: asyncio.Event, observer: Subscriber | None = None
 ) -> WorkerExit:
     """Run this worker's shard of its job, or stop early when `stop` is set.
 
@@ -100,7 +100,7 @@ class _Worker:
         identity: WorkerIdentity,
         found: ClusterJob,
         client: ClusterClient,
-        observer: Observer | None,
+        observer: Subscriber | None,
         lives: Lives,
     ) -> None:
         self._identity = identity

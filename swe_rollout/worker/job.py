@@ -1,7 +1,8 @@
 """Run a whole job in this process: do what is left, commit each episode once.
 
-`run_job` is what `swe-rollout run` does. It knows nothing of terminals: it reports to a `Progress`,
-and passes notes for people to a callback. On a cluster, `cluster_worker` runs one shard of a job.
+`run_job` is what `swe-rollout run` does. It knows nothing of terminals: it publishes
+events, and passes notes for people to a callback. On a cluster, `cluster_worker` runs one shard of
+a job.
 """
 
 from __future__ import annotations
@@ -14,8 +15,7 @@ from pathlib import Path
 import msgspec
 
 from swe_rollout.errors import SweRolloutError
-from swe_rollout.observer import Observer
-from swe_rollout.progress import Progress
+from swe_rollout.events import FoundCommitted, Planned, Subscriber
 from swe_rollout.spec.job import RolloutJob
 from swe_rollout.store.damage import DamagedRecord
 from swe_rollout.store.store import Store
@@ -69,15 +69,14 @@ async def run_job(
     job: RolloutJob,
     *,
     base_dir: Path,
-    progress: Progress,
+    publish: Subscriber,
     on_note: Callable[[str], None],
     rerun_damaged: bool = False,
-    observer: Observer | None = None,
 ) -> RunSummary:
     """Roll out every episode of `job` that its store does not hold yet; the state at the end.
 
     `base_dir` is where relative dataset paths start. With `rerun_damaged`, records that can't be
-    read are moved aside, and their episodes run again. `observer` is told what happens. Raises
+    read are moved aside, and their episodes run again. `publish` takes every event. Raises
     UsageError, PrerequisiteError or UnreachableError before any episode starts, and
     BudgetSpentError or UnreachableError (store) while they run; whatever was committed stays.
     """
@@ -85,21 +84,20 @@ async def run_job(
     async with open_session(
         job,
         base_dir=base_dir,
-        progress=progress,
+        publish=publish,
         on_note=on_note,
         logs=store,
         start_patience_s=LOCAL_PATIENCE_S,
-        observer=observer,
     ) as session:
         store.observe(StoreMonitor(session.conditions))
         backlog = await _begin(session, store, on_note, rerun_damaged=rerun_damaged)
-        session.context.progress.planned(len(backlog.attempts), len(backlog.committed))
+        publish(Planned(len(backlog.attempts), len(backlog.committed)))
         tally = JobTally(store, job.metadata.name)
         before = CountedBefore()
         async for trajectory in tally.read_new():
             if trajectory.episode in backlog.committed:
                 Sampler.of(trajectory).require_same(session.context)
-                session.context.progress.earlier(trajectory)
+                publish(FoundCommitted(trajectory))
                 before = before.and_one(trajectory)
         ran = await _run(session, store, backlog, before, on_note)
     summary = await tally.summary()

@@ -18,7 +18,7 @@ import structlog
 from swe_rollout.context import Attempt, JobContext
 from swe_rollout.engine.base import TokenEngine
 from swe_rollout.errors import SweRolloutError, UsageError, first_error
-from swe_rollout.progress import Phase, Progress
+from swe_rollout.events import Committed, Event, Planned, Subscriber
 from swe_rollout.spec.job import RolloutJob
 from swe_rollout.store.claims import Claimant
 from swe_rollout.store.damage import DamagedRecord
@@ -27,10 +27,9 @@ from swe_rollout.training.assembly import Assembly
 from swe_rollout.training.group_source import GroupSource, Handout, Watch
 from swe_rollout.training.groups import Group
 from swe_rollout.training.sample_bounds import FailureRate, Staleness
-from swe_rollout.types.episode import EpisodeId, Failure
+from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.instance import Instance
 from swe_rollout.types.trajectory import Trajectory
-from swe_rollout.types.turn import Turn
 from swe_rollout.worker.backlog import Sampler, begin
 from swe_rollout.worker.job import in_time
 from swe_rollout.worker.scheduler import EpisodeScheduler
@@ -106,7 +105,7 @@ class LiveGroups(GroupSource):
         self._changed = asyncio.Event()
         self._playing: asyncio.Task[None] | None = None
         self._scheduler = EpisodeScheduler(
-            replace(context, progress=_Told(context.progress, self._done)),
+            replace(context, publish=self._publish),
             store,
             budget=job.spec.failure_budget,
             size=0 if job.spec.suspend else job.spec.parallelism,
@@ -187,6 +186,11 @@ class LiveGroups(GroupSource):
         self._open[task.instance_id] = found
         self._go_on(found)
 
+    def _publish(self, event: Event) -> None:
+        self._context.publish(event)
+        if isinstance(event, Committed):
+            self._done(event.trajectory)
+
     def _done(self, trajectory: Trajectory) -> None:
         """Take a committed sample, and ask for another one in its place if it failed."""
         found = self._open.get(trajectory.episode.instance)
@@ -227,40 +231,13 @@ class LiveGroups(GroupSource):
         self._changed = asyncio.Event()
 
 
-@dataclass(frozen=True, slots=True)
-class _Told:
-    """A `Progress` that also tells the stream what was committed."""
-
-    to: Progress
-    on_done: Callable[[Trajectory], None]
-
-    def planned(self, episodes: int, committed: int) -> None:
-        self.to.planned(episodes, committed)
-
-    def earlier(self, trajectory: Trajectory) -> None:
-        self.to.earlier(trajectory)
-
-    def phase(self, episode: EpisodeId, phase: Phase) -> None:
-        self.to.phase(episode, phase)
-
-    def turn(self, episode: EpisodeId, turn: Turn) -> None:
-        self.to.turn(episode, turn)
-
-    def retried(self, episode: EpisodeId, failure: Failure, attempt: int) -> None:
-        self.to.retried(episode, failure, attempt)
-
-    def done(self, trajectory: Trajectory) -> None:
-        self.to.done(trajectory)
-        self.on_done(trajectory)
-
-
 @asynccontextmanager
 async def open_groups(
     job: RolloutJob,
     options: StreamOptions,
     *,
     base_dir: Path,
-    progress: Progress,
+    publish: Subscriber,
     on_note: Callable[[str], None],
     engine: TokenEngine | None = None,
 ) -> AsyncIterator[LiveGroups]:
@@ -274,7 +251,7 @@ async def open_groups(
     async with open_session(
         job,
         base_dir=base_dir,
-        progress=progress,
+        publish=publish,
         on_note=on_note,
         engine=engine,
         logs=store,
@@ -288,7 +265,7 @@ async def open_groups(
         rate = FailureRate(spec.failure_budget.max_masked_fraction)
         handout = Handout(job.metadata.name, claims, Watch(rate, options.staleness))
         await handout.begin(options.trained)
-        progress.planned(len(backlog.attempts), len(backlog.committed))
+        session.context.publish(Planned(len(backlog.attempts), len(backlog.committed)))
         await session.context.sandboxes.delete_orphans(await store.committed(job.metadata.name))
         live = LiveGroups(
             job,

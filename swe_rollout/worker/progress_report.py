@@ -14,7 +14,7 @@ import structlog
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.objects import PODS
 from swe_rollout.errors import ClusterError, UnreachableError
-from swe_rollout.progress import Phase
+from swe_rollout.observer import Observer
 from swe_rollout.spec.outcomes import OutcomeCounts
 from swe_rollout.spec.status import (
     PROGRESS_ANNOTATION,
@@ -22,7 +22,7 @@ from swe_rollout.spec.status import (
     EpisodeCounts,
     WorkerProgress,
 )
-from swe_rollout.types.episode import EpisodeId, Failure
+from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.types.turn import Turn
 from swe_rollout.worker.service_health import Conditions
@@ -43,8 +43,8 @@ HURRIED_WRITES = 6.0
 LAST_WRITE_S = 4.0
 
 
-class ShardProgress:
-    """The `Progress` of a worker: counts everything committed of its shard."""
+class ShardProgress(Observer):
+    """Counts everything committed of a worker's shard."""
 
     def __init__(
         self, conditions: Conditions, *, job: int = 0, on_commit: Callable[[], None] | None = None
@@ -57,7 +57,7 @@ class ShardProgress:
         self._total = 0
         self._counts = OutcomeCounts()
 
-    def planned(self, episodes: int, committed: int) -> None:  # noqa: ARG002 - the protocol's
+    def planned(self, episodes: int, committed: int) -> None:  # noqa: ARG002
         """Take the size of the shard; committed episodes are counted one by one."""
         self._total = episodes
 
@@ -69,15 +69,9 @@ class ShardProgress:
         """Count a record that can't be read: as a failure of an episode that is not committed."""
         self._counts.failures["DamagedRecord"] += 1
 
-    def phase(self, episode: EpisodeId, phase: Phase) -> None:
-        """Do nothing: the scheduler knows how many run."""
-
-    def turn(self, episode: EpisodeId, turn: Turn) -> None:  # noqa: ARG002 - the protocol's
+    def turn(self, episode: EpisodeId, turn: Turn) -> None:  # noqa: ARG002
         """Note that the engine accepts calls and responds."""
         self._conditions.clear(ConditionType.MODEL_READY)
-
-    def retried(self, episode: EpisodeId, failure: Failure, attempt: int) -> None:
-        """Do nothing: attempts are not counted."""
 
     def done(self, trajectory: Trajectory) -> None:
         """Count a trajectory that this worker committed."""

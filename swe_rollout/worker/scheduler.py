@@ -28,9 +28,8 @@ from swe_rollout.errors import (
     UnreachableError,
     first_error,
 )
+from swe_rollout.events import Committed, Phase, PhaseBegan, Service, StoreFailed, Waited, waiting
 from swe_rollout.journal.errors import TakenOverError
-from swe_rollout.observer import Service, waiting
-from swe_rollout.progress import Phase
 from swe_rollout.spec.limits import FailureBudget
 from swe_rollout.store.damage import DamagedRecordError
 from swe_rollout.store.store import Store
@@ -227,7 +226,7 @@ class EpisodeScheduler:
     async def _counted(self, attempt: Attempt) -> Trajectory:
         """Run an attempt, again while it ends for a reason that does not count as one."""
         while True:
-            with waiting(self._context.observer, Service.ENGINE):
+            with waiting(self._context.publish, Service.ENGINE):
                 await self._services.ready()
             trajectory = await self._run(attempt)
             failure = trajectory.failure
@@ -255,7 +254,7 @@ class EpisodeScheduler:
             self._one_ended = asyncio.Event()
 
     async def _commit(self, trajectory: Trajectory) -> None:
-        self._context.progress.phase(trajectory.episode, Phase.COMMIT)
+        self._context.publish(PhaseBegan(trajectory.episode, Phase.COMMIT))
         if not await self._patiently(self._store.commit, trajectory):
             # An earlier write got through unnoticed, or another process was first: that one counts.
             log.info("already_committed")
@@ -264,7 +263,7 @@ class EpisodeScheduler:
             except DamagedRecordError as error:
                 log.warning("damaged_record_found", why=str(error), fix=error.fix)
                 return
-        self._context.progress.done(trajectory)
+        self._context.publish(Committed(trajectory))
         self._counts.add(trajectory)
 
     def check_budget(self) -> None:
@@ -292,8 +291,8 @@ class EpisodeScheduler:
     def _store_failed(self, state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None
         if isinstance(error, SweRolloutError):
-            self._context.observer.store_failed(error)
-            self._context.observer.waited(Service.STORE, state.upcoming_sleep)
+            self._context.publish(StoreFailed(error))
+            self._context.publish(Waited(Service.STORE, state.upcoming_sleep))
             self._services.store_failed(error)
 
 

@@ -7,7 +7,7 @@ engine is down and excuses attempts that failed for it; `MonitoredSandboxes` wat
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Protocol, TypeVar, runtime_checkable
 
@@ -18,16 +18,9 @@ from tenacity.wait import wait_chain, wait_exponential, wait_fixed
 from swe_rollout.engine.base import TokenEngine
 from swe_rollout.engine.chat.base import ChatEngine
 from swe_rollout.engine.errors import UnavailableError
-from swe_rollout.errors import Boundary, EpisodeError, SweRolloutError, UnreachableError
-from swe_rollout.sandbox.base import (
-    Reattaching,
-    Sandbox,
-    SandboxMark,
-    SandboxProvider,
-    SandboxRequest,
-)
+from swe_rollout.errors import Boundary, SweRolloutError, UnreachableError
 from swe_rollout.spec.status import ConditionType, UnmetCondition
-from swe_rollout.types.episode import EpisodeId, Failure
+from swe_rollout.types.episode import Failure
 
 log = structlog.get_logger()
 _T = TypeVar("_T")
@@ -271,39 +264,6 @@ class StoreMonitor:
             self._failing.discard(kind)
             if not self._failing:
                 self._conditions.clear(ConditionType.STORAGE_READY)
-
-
-class MonitoredSandboxes:
-    """A `SandboxProvider` that keeps the condition of sandboxes by how their starts end."""
-
-    def __init__(self, provider: SandboxProvider, conditions: Conditions) -> None:
-        self._provider = provider
-        self._conditions = conditions
-
-    async def start(self, request: SandboxRequest) -> Sandbox:
-        try:
-            sandbox = await self._provider.start(request)
-        except (EpisodeError, UnreachableError) as error:
-            self._conditions.fail(ConditionType.SANDBOXES_READY, error)
-            raise
-        self._conditions.clear(ConditionType.SANDBOXES_READY)
-        return sandbox
-
-    async def attach(
-        self, request: SandboxRequest, mark: SandboxMark, *, life: int, delta: int
-    ) -> Sandbox | None:
-        if not isinstance(self._provider, Reattaching):
-            return None
-        return await self._provider.attach(request, mark, life=life, delta=delta)
-
-    def prewarm(self, requests: Iterable[SandboxRequest]) -> None:
-        self._provider.prewarm(requests)
-
-    async def delete_orphans(self, episodes: Collection[EpisodeId]) -> None:
-        await self._provider.delete_orphans(episodes)
-
-    async def aclose(self) -> None:
-        await self._provider.aclose()
 
 
 def _no_note(text: str) -> None:

@@ -22,9 +22,8 @@ from swe_rollout.datasets.base import load
 from swe_rollout.engine.base import TokenEngine
 from swe_rollout.episode import run_episode
 from swe_rollout.errors import UsageError, gather_all
+from swe_rollout.events import Subscriber
 from swe_rollout.grading.grader import LogKeeper
-from swe_rollout.observer import Observer
-from swe_rollout.progress import Progress
 from swe_rollout.spec.job import RolloutJob
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.training.assembly import Assembly
@@ -178,13 +177,12 @@ async def open_session(
     job: RolloutJob,
     *,
     base_dir: Path,
-    progress: Progress,
+    publish: Subscriber,
     on_note: Callable[[str], None],
     engine: TokenEngine | None = None,
     first_sample: int = 0,
     logs: LogKeeper | None = None,
     start_patience_s: float | None = None,
-    observer: Observer | None = None,
 ) -> AsyncIterator[Session]:
     """Open the dataset, sandboxes, engine and grader of a job while the block runs.
 
@@ -192,7 +190,7 @@ async def open_session(
     `spec.policy` names, and stays open; `first_sample` is as in `Session`. `logs` keeps what tests
     print: the store, where records are stored. While no sandbox starts, others wait for up to
     `start_patience_s`; None: they don't, and whoever plays the episodes judges each failure.
-    `observer` is told what happens. Raises UsageError, PrerequisiteError or UnreachableError.
+    `publish` takes every event. Raises UsageError, PrerequisiteError or UnreachableError.
     """
     spec = job.spec
     await import_extensions(job)
@@ -217,12 +215,11 @@ async def open_session(
             job,
             loaded.instances,
             sandboxes=sandboxes,
-            progress=progress,
+            publish=publish,
             on_note=on_note,
             stack=stack,
             engine=engine,
             logs=logs,
-            observer=observer,
         )
         stack.enter_context(settled_heap())
         yield Session(

@@ -10,21 +10,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 import structlog
 
 from swe_rollout.errors import EpisodeError, SandboxError, UnreachableError, boundary
 from swe_rollout.sandbox.base import (
-    Reattaching,
     Sandbox,
-    SandboxMark,
     SandboxProvider,
     SandboxRequest,
 )
+from swe_rollout.sandbox.wrapped import WrappedSandboxes
 from swe_rollout.spec.status import ConditionType
-from swe_rollout.types.episode import EpisodeId
 from swe_rollout.worker.service_health import LONGEST_PAUSE_S, Conditions
 
 log = structlog.get_logger()
@@ -38,18 +36,25 @@ FIRST_PAUSE_S: Final = 1.0
 """Before the first start that is tried then; doubled after each one that fails."""
 
 
-class GuardedSandboxes:
-    """A `SandboxProvider` whose starts wait while none succeeds."""
+class GuardedSandboxes(WrappedSandboxes):
+    """A provider whose starts wait while none succeeds."""
 
     def __init__(
-        self, provider: SandboxProvider, conditions: Conditions, *, patience_s: float
+        self,
+        provider: SandboxProvider,
+        conditions: Conditions,
+        *,
+        patience_s: float,
+        marks_each: bool = False,
     ) -> None:
         """After `patience_s` of it, failures are raised again, and cost what they cost otherwise: a
-        job that has only tasks left that can't start has to end.
+        job that has only tasks left that can't start has to end. With `marks_each`, the condition
+        follows each start, also while none waits.
         """
-        self._provider = provider
+        super().__init__(provider)
         self._conditions = conditions
         self._patience_s = patience_s
+        self._marks_each = marks_each
         self._turn = asyncio.Lock()
         """Of the starts that wait, in this order."""
         self._failures = 0
@@ -83,21 +88,8 @@ class GuardedSandboxes:
             if (found := await trying(request)) is not None:
                 return found
 
-    async def attach(
-        self, request: SandboxRequest, mark: SandboxMark, *, life: int, delta: int
-    ) -> Sandbox | None:
-        if not isinstance(self._provider, Reattaching):
-            return None
-        return await self._provider.attach(request, mark, life=life, delta=delta)
-
     def prewarm(self, requests: Iterable[SandboxRequest]) -> None:
         self._provider.prewarm(() if self.holds else requests)
-
-    async def delete_orphans(self, episodes: Collection[EpisodeId]) -> None:
-        await self._provider.delete_orphans(episodes)
-
-    async def aclose(self) -> None:
-        await self._provider.aclose()
 
     async def _try_in_turn(self, request: SandboxRequest) -> Sandbox | None:
         async with self._turn:
@@ -113,6 +105,8 @@ class GuardedSandboxes:
             async with boundary(SandboxError, "starting the sandbox"):
                 sandbox = await self._provider.start(request)
         except (EpisodeError, UnreachableError) as error:
+            if self._marks_each:
+                self._conditions.fail(ConditionType.SANDBOXES_READY, error)
             self._count(request, error)
             if not self._repeats(error):
                 raise
@@ -156,6 +150,8 @@ class GuardedSandboxes:
         if self._held_since is not None:
             log.info("starts_go_on", after_s=round(time.monotonic() - self._held_since, 1))
             self._held_since = None
+            self._conditions.clear(ConditionType.SANDBOXES_READY)
+        elif self._marks_each:
             self._conditions.clear(ConditionType.SANDBOXES_READY)
 
 

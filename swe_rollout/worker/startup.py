@@ -18,7 +18,7 @@ import structlog
 from swe_rollout.cluster.objects import OwnerReference
 from swe_rollout.datasets.base import LoadedDataset, load
 from swe_rollout.errors import PrerequisiteError, SweRolloutError, gather_all
-from swe_rollout.observer import Observer
+from swe_rollout.events import Events, Planned, Subscriber
 from swe_rollout.sandbox.base import SandboxProvider
 from swe_rollout.spec.job import RolloutJob
 from swe_rollout.spec.sandbox import SandboxSpec
@@ -41,7 +41,6 @@ from swe_rollout.worker.service_health import (
     STORE_PATIENCE_S,
     Conditions,
     EngineMonitor,
-    MonitoredSandboxes,
     StoreMonitor,
 )
 from swe_rollout.worker.shard import Shard
@@ -86,8 +85,8 @@ class WorkerStartup:
     """Updated while a service is waited for."""
     is_wanted: Callable[[], Awaitable[bool]]
     """Whether the job still exists and is not suspended, asked when a sandbox was lost."""
-    observer: Observer | None = None
-    """Told what happens; none: nobody is."""
+    observer: Subscriber | None = None
+    """Takes every event of the shard, besides the progress report."""
     on_progress: Callable[[], None] | None = None
     """Called after each turn of this worker that is durable, and each episode that it commits."""
 
@@ -136,11 +135,10 @@ class WorkerStartup:
             self.job,
             resources.instances,
             sandboxes=resources.sandboxes,
-            progress=resources.progress,
+            publish=Events(resources.progress, self.observer),
             on_note=_note,
             stack=stack,
             logs=resources.store,
-            observer=self.observer,
         )
         context = await self.conditions.until_reached(ConditionType.MODEL_READY, assembling)
         for sampler in resources.samplers:
@@ -185,9 +183,7 @@ class WorkerStartup:
         )
         provider = open_sandboxes(self.job.spec.sandbox, setup, stack)
         return GuardedSandboxes(
-            MonitoredSandboxes(provider, self.conditions),
-            self.conditions,
-            patience_s=STORE_PATIENCE_S,
+            provider, self.conditions, patience_s=STORE_PATIENCE_S, marks_each=True
         )
 
     async def _counted(
@@ -196,9 +192,7 @@ class WorkerStartup:
         """Count what earlier workers of the shard have committed, and note who sampled it."""
         progress = ShardProgress(self.conditions, job=backlog.planned, on_commit=self.on_progress)
         samplers = list[Sampler]()
-        progress.planned(len(backlog.attempts), len(backlog.committed))
-        if self.observer is not None:
-            self.observer.planned(len(backlog.attempts), len(backlog.committed))
+        Events(progress, self.observer)(Planned(len(backlog.attempts), len(backlog.committed)))
         committed = sorted(backlog.committed, key=str)
         for start in range(0, len(committed), _READ_AHEAD):
             reading = partial(_read, store, committed[start : start + _READ_AHEAD])

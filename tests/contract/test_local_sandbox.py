@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from swe_rollout.observer import Observer
+from swe_rollout.events import Events
 from swe_rollout.sandbox.base import Role, Sandbox, SandboxProvider, SandboxRequest
 from swe_rollout.sandbox.local import bubblewrap
 from swe_rollout.sandbox.local.images import LocalImage, Mount, image_folder, save_image
 from swe_rollout.sandbox.local.provider import LocalProvider
 from swe_rollout.spec.sandbox import LocalSandbox
-from swe_rollout.telemetry.wrappers import ObservedSandboxes
 from swe_rollout.testing.sandbox_contract import SandboxContract
 from swe_rollout.types.episode import EpisodeId
+from swe_rollout.worker.publishing import PublishingSandboxes
 
 _REQUEST = SandboxRequest(
     episode=EpisodeId(job="contract", instance="one", sample=0),
@@ -35,10 +35,10 @@ def images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "images"
 
 
-async def _local(spec: LocalSandbox, observer: Observer | None = None) -> AsyncIterator[Sandbox]:
+async def _local(spec: LocalSandbox, publish: Events | None = None) -> AsyncIterator[Sandbox]:
     provider: SandboxProvider = LocalProvider(spec)
-    if observer is not None:
-        provider = ObservedSandboxes(provider, observer)
+    if publish is not None:
+        provider = PublishingSandboxes(provider, publish)
     sandbox = await provider.start(_REQUEST)
     yield sandbox
     await sandbox.close()
@@ -64,13 +64,13 @@ class TestPlainDirectory(SandboxContract):
             yield sandbox
 
 
-class TestObserved(SandboxContract):
-    """A sandbox of whose commands an observer is told is a sandbox like any other."""
+class TestPublishing(SandboxContract):
+    """A sandbox whose commands are published is a sandbox like any other."""
 
     has_bash = shutil.which("bash") is not None
 
     @pytest.fixture
     async def sandbox(self, images: Path) -> AsyncIterator[Sandbox]:
         spec = LocalSandbox(images=str(images), isolation="none")
-        async for sandbox in _local(spec, Observer()):
+        async for sandbox in _local(spec, Events()):
             yield sandbox

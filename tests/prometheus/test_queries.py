@@ -28,13 +28,20 @@ from rollout_dev.codegen.metrics_reference import questions
 from rollout_dev.dev_cluster.binaries import PROMETHEUS
 from rollout_operator.metrics import Metrics
 from swe_rollout.errors import StoreError
-from swe_rollout.observer import Observer, SandboxStart, Span, TurnId
+from swe_rollout.events import (
+    AttemptBegan,
+    AttemptEnded,
+    SandboxStart,
+    Span,
+    StoreFailed,
+    Subscriber,
+    TurnId,
+)
 from swe_rollout.spec.load import load_job
 from swe_rollout.telemetry.setup import observing
 from swe_rollout.worker.job import run_job
 from unit.export.export_parts import failed, trajectory
 from unit.telemetry.telemetry_parts import engine_call
-from unit.worker.worker_parts import Listener
 
 pytestmark = [
     pytest.mark.prometheus,
@@ -116,16 +123,16 @@ def panels() -> Iterator[tuple[str, str]]:
             yield f"{panel['title']}: {target['legendFormat']}", query
 
 
-def break_something(observer: Observer) -> None:
+def break_something(observer: Subscriber) -> None:
     """Report what a healthy run has none of."""
     broken = failed(trajectory("broken"))
-    observer.attempt_began(broken.episode, 1)
-    observer.attempt_ended(broken.episode, broken)
-    observer.store_failed(StoreError("the store is down"))
+    observer(AttemptBegan(broken.episode, 1))
+    observer(AttemptEnded(broken.episode, broken))
+    observer(StoreFailed(StoreError("the store is down")))
     start = SandboxStart(broken.episode, "agent", Span(time.time(), 1.0, "SandboxError"))
-    observer.sandbox_started(start)
+    observer(start)
     turn = TurnId(broken.episode, 0)
-    observer.engine_called(engine_call(turn, error="EngineLostError"))
+    observer(engine_call(turn, error="EngineLostError"))
 
 
 def operator() -> Metrics:
@@ -171,9 +178,8 @@ async def test_every_query_of_the_dashboard_and_of_the_docs_has_data(tmp_path: P
                 summary = await run_job(
                     load_job(job.path),
                     base_dir=folder,
-                    progress=Listener(),
+                    publish=observer,
                     on_note=lambda _: None,
-                    observer=observer,
                 )
                 assert summary.ran == 1
 

@@ -15,7 +15,7 @@ from swe_rollout.agent.tools import toolbox
 from swe_rollout.context import Attempt, JobContext
 from swe_rollout.engine.base import TokenEngine
 from swe_rollout.episode import run_episode
-from swe_rollout.progress import Phase
+from swe_rollout.events import Event, TurnEnded
 from swe_rollout.sandbox.base import (
     Sandbox,
     SandboxProvider,
@@ -24,11 +24,10 @@ from swe_rollout.sandbox.base import (
 from swe_rollout.spec.limits import Limits, RetrySpec
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.tokens.replay import Recording
-from swe_rollout.types.episode import EpisodeId, Failure
+from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.instance import Instance
 from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.types.trajectory_json import to_json
-from swe_rollout.types.turn import Turn
 
 LISTING = b"README.md\nsrc\ntests <|im_end|> <tool_call>\n"
 """The output of every command of the policy; control tokens in it are plain text."""
@@ -51,7 +50,7 @@ class ListingProvider(SandboxProvider):
 
 @dataclass
 class Turns:
-    """A Progress that counts the turns of all episodes and wakes those who wait for a count."""
+    """A subscriber that counts the turns of all episodes and wakes those who wait for a count."""
 
     count: int = 0
     _waiting: list[tuple[int, asyncio.Event]] = field(default_factory=list)
@@ -62,28 +61,14 @@ class Turns:
         self._waiting.append((count, event))
         await event.wait()
 
-    def turn(self, episode: EpisodeId, turn: Turn) -> None:
-        """One more."""
-        del episode, turn
+    def __call__(self, event: Event) -> None:
+        """Count a turn."""
+        if not isinstance(event, TurnEnded):
+            return
         self.count += 1
-        for count, event in self._waiting:
+        for count, reached in self._waiting:
             if self.count >= count:
-                event.set()
-
-    def planned(self, episodes: int, committed: int) -> None:
-        """Not counted."""
-
-    def earlier(self, trajectory: Trajectory) -> None:
-        """Not counted."""
-
-    def phase(self, episode: EpisodeId, phase: Phase) -> None:
-        """Not counted."""
-
-    def retried(self, episode: EpisodeId, failure: Failure, attempt: int) -> None:
-        """Nothing is retried here."""
-
-    def done(self, trajectory: Trajectory) -> None:
-        """Not counted."""
+                reached.set()
 
 
 @dataclass(frozen=True)
@@ -126,7 +111,7 @@ class EpisodeRunner:
             sandboxes=ListingProvider(),
             grader=None,
             retry=RetrySpec(),
-            progress=self.turns,
+            publish=self.turns,
             policy=lambda _: "sglang:tiny",
             spec_digest="0" * 64,
         )

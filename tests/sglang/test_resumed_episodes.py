@@ -232,5 +232,5 @@ def _sampled(record: dict[str, Any]) -> list[tuple[int, float]]:
 def _sampled_in_journal(journal: Earlier) -> list[tuple[int, float]]:
     """The durable tokens of an episode with their logprobs, in order."""
     answers = [entry.answer for entry in journal.entries]
-    found = [answer.generation() for answer in answers if isinstance(answer, Sampled)]
+    found = [answer.value() for answer in answers if isinstance(answer, Sampled)]
     return [pair for each in found for pair in zip(each.token_ids, each.logprobs, strict=True)]

@@ -10,8 +10,8 @@ import pytest
 from swe_rollout import episode
 from swe_rollout.context import Attempt, JobContext
 from swe_rollout.errors import Boundary
+from swe_rollout.events import Events
 from swe_rollout.grading.rewards import RewardInput, Rewards
-from swe_rollout.observer import Observer
 from swe_rollout.sandbox.repository import Patch
 from swe_rollout.spec.grading import RewardUse
 from swe_rollout.types.episode import EpisodeId
@@ -35,12 +35,10 @@ async def played(
         return verdict
 
     monkeypatch.setattr(episode, "_play", act)
-    quiet = SimpleNamespace(phase=lambda *_: None)
     context: Any = SimpleNamespace(
         grade=grade,
         rewards=rewards,
-        progress=quiet,
-        observer=Observer(),
+        publish=Events(),
         policy=lambda _: "played",
         sampling_for=lambda _: SimpleNamespace(seed=0),
         agent=SimpleNamespace(renderer=SimpleNamespace(path=None)),

@@ -37,16 +37,15 @@ from rollout_dev.images.archive import ImageConfig, layer_from_trees, write_arch
 from rollout_dev.report import Report, Row, parser, silence_logs
 from swe_rollout.context import Attempt, JobContext
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
-from swe_rollout.progress import Phase
+from swe_rollout.events import Event, TurnEnded
 from swe_rollout.sandbox.local import bubblewrap
 from swe_rollout.sandbox.pods.provider import PodProvider
 from swe_rollout.spec.job import ForkSpec, RolloutJob
 from swe_rollout.store.store import Store
 from swe_rollout.testing.tiny import tokenizer_path
-from swe_rollout.types.episode import EpisodeId, Failure
+from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.instance import Instance
-from swe_rollout.types.trajectory import Trajectory
-from swe_rollout.types.turn import FinishReason, Generation, Turn
+from swe_rollout.types.turn import FinishReason, Generation
 from swe_rollout.worker.assembly import assemble
 from swe_rollout.worker.forks import JournalKeeper, find_fork_point
 from swe_rollout.worker.resume import ResumableEpisodes
@@ -96,19 +95,9 @@ class _FirstTurns:
 
     at: dict[EpisodeId, float] = field(default_factory=dict)
 
-    def planned(self, episodes: int, committed: int) -> None: ...
-
-    def earlier(self, trajectory: Trajectory) -> None: ...
-
-    def phase(self, episode: EpisodeId, phase: Phase) -> None: ...
-
-    def turn(self, episode: EpisodeId, turn: Turn) -> None:
-        del turn
-        self.at.setdefault(episode, time.monotonic())
-
-    def retried(self, episode: EpisodeId, failure: Failure, attempt: int) -> None: ...
-
-    def done(self, trajectory: Trajectory) -> None: ...
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, TurnEnded):
+            self.at.setdefault(event.episode, time.monotonic())
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -193,7 +182,7 @@ async def _measure(home: Path, sandbox: dict[str, object], image: str, rounds: i
             job,
             [task],
             sandboxes=sandboxes,
-            progress=first,
+            publish=first,
             on_note=lambda _: None,
             stack=stack,
             engine=_Editor(),

@@ -18,8 +18,8 @@ from rich.console import Console
 from rollout_dev.report import Report, Row, parser
 from swe_rollout.cli.live_layout import draw
 from swe_rollout.cli.live_screen import SCREEN_S
+from swe_rollout.events import Phase
 from swe_rollout.live.progress import LiveProgress, LiveTitle
-from swe_rollout.progress import Phase
 from swe_rollout.tokens.log import RequestProof
 from swe_rollout.types.episode import EpisodeId, StopReason, Timing
 from swe_rollout.types.trajectory import Trajectory

@@ -28,13 +28,13 @@ from swe_rollout.agent.program import loop, run_agent
 from swe_rollout.agent.prompts import Prompts
 from swe_rollout.agent.tools import toolbox
 from swe_rollout.engine.pool.pool import EnginePool
-from swe_rollout.progress import Phase
+from swe_rollout.events import AttemptBegan, AttemptEnded, Phase, PhaseBegan, TurnEnded
 from swe_rollout.sandbox.base import Role, SandboxRequest
 from swe_rollout.spec.limits import Limits
 from swe_rollout.spec.policy import Sampling, SglangPolicy
-from swe_rollout.telemetry.wrappers import ObservedSandbox, observed_engine
 from swe_rollout.types.episode import EpisodeId, StopReason
 from swe_rollout.types.instance import Instance
+from swe_rollout.worker.publishing import publishing_engine, publishing_sandbox
 
 if TYPE_CHECKING:
     from typing import TypedDict
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from rollout_dev.bench.workload import Workload
     from swe_rollout.engine.base import TokenEngine
     from swe_rollout.engine.chat.base import ChatEngine
-    from swe_rollout.observer import Observer
+    from swe_rollout.events import Subscriber
     from swe_rollout.sandbox.base import Sandbox
 
 if TYPE_CHECKING:
@@ -74,10 +74,10 @@ class Client(Protocol):
 class Ours(Client):
     """The real agent on the real `EnginePool`."""
 
-    def __init__(self, work: Workload, url: str, observer: Observer | None = None) -> None:
+    def __init__(self, work: Workload, url: str, publish: Subscriber | None = None) -> None:
         self._work = work
         self._url = url
-        self._observer = observer
+        self._publish = publish
         self._toolbox = toolbox(["bash"])
         self._pool: EnginePool | None = None
 
@@ -91,12 +91,12 @@ class Ours(Client):
         episode = EpisodeId("bench", f"task-{number}", 0)
         engine: TokenEngine | ChatEngine = self._pool
         sandbox: Sandbox = PrintingSandbox(self._work.result.encode())
-        if (observer := self._observer) is not None:
-            engine = observed_engine(engine, observer, lambda _: "sglang:bench")
+        if (publish := self._publish) is not None:
+            engine = publishing_engine(engine, publish, lambda _: "sglang:bench")
             request = SandboxRequest(episode, Role.AGENT, "image", sandbox.workdir)
-            sandbox = ObservedSandbox(sandbox, observer, request)
-            observer.attempt_began(episode, 1)
-            observer.phase(episode, Phase.AGENT)
+            sandbox = publishing_sandbox(sandbox, publish, request)
+            publish(AttemptBegan(episode, 1))
+            publish(PhaseBegan(episode, Phase.AGENT))
         context = AgentContext(
             AgentParts(
                 engine=engine,
@@ -109,11 +109,11 @@ class Ours(Client):
             episode=episode,
             sampling=Sampling(),
             sandbox=sandbox,
-            on_turn=lambda turn: observer.turn(episode, turn) if observer else None,
+            on_turn=lambda turn: publish(TurnEnded(episode, turn)) if publish else None,
         )
         stop = await run_agent(loop, context)
-        if observer is not None:
-            observer.attempt_ended(episode, None)
+        if publish is not None:
+            publish(AttemptEnded(episode, None))
         self._pool.release(episode)
         if stop is not StopReason.FINISHED or len(context.turns) != turns + 1:
             raise RuntimeError(f"ended after {len(context.turns)} turns: {stop}")

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 from rollout_dev.bench.loops import Batch, Entrant, Ours, Samples, play, serving
 from rollout_dev.bench.workload import Workload
 from rollout_dev.report import Report, Row, parser
-from swe_rollout.observer import Observer, Observers
+from swe_rollout.events import Events, Subscriber
 from swe_rollout.telemetry.metrics import RolloutMetrics
 from swe_rollout.telemetry.otlp import observer_of
 
@@ -54,14 +54,14 @@ def _measure(rounds: int) -> Report:
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(_Nowhere()))
     spans = observer_of(provider)
-    observers: dict[str, Observer | None] = {
+    subscribers: dict[str, Subscriber | None] = {
         NONE: None,
-        METRICS: Observers([RolloutMetrics()]),
-        BOTH: Observers([RolloutMetrics(), spans]),
+        METRICS: Events(RolloutMetrics()),
+        BOTH: Events(RolloutMetrics(), spans),
     }
     entrants = [
-        Entrant(name, lambda url, observer=observer: Ours(work, url, observer))  # type: ignore[misc]
-        for name, observer in observers.items()
+        Entrant(name, lambda url, publish=publish: Ours(work, url, publish))  # type: ignore[misc]
+        for name, publish in subscribers.items()
     ]
     with serving(work, TURNS) as url:
         batch = Batch(url, EPISODES, TURNS)

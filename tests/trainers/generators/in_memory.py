@@ -18,7 +18,7 @@ from swe_rollout.errors import SandboxError
 from swe_rollout.grading.grader import Grader
 from swe_rollout.integrations.trainer_session import BLOCK
 from swe_rollout.launcher.job import RolloutJob
-from swe_rollout.launcher.logged_progress import LoggedProgress
+from swe_rollout.launcher.logged_progress import log_progress
 from swe_rollout.sandbox.base import (
     Role,
     Sandbox,
@@ -100,7 +100,7 @@ class InMemoryJob(RolloutJob):
             sandboxes=_Provider(self._lost),
             grader=cast("Grader", _Grader()),
             retry=RetrySpec(),
-            progress=LoggedProgress(),
+            publish=log_progress,
             policy=lambda _: "engine:tiny",
             spec_digest="0" * 64,
         )

@@ -12,9 +12,9 @@ from rich.console import Console
 
 from swe_rollout.cli.live_layout import draw
 from swe_rollout.errors import Boundary
+from swe_rollout.events import Phase
 from swe_rollout.live.progress import LiveProgress, LiveTitle
 from swe_rollout.live.snapshot import Count, Outcome, Snapshot
-from swe_rollout.progress import Phase
 from swe_rollout.types.episode import Failure
 from unit.cli.run_parts import FAILURE, ended, episode, turn
 

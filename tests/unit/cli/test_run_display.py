@@ -14,8 +14,8 @@ from swe_rollout.cli.run_display import (
     PlainRunLines,
     open_run_display,
 )
+from swe_rollout.events import Phase
 from swe_rollout.live.progress import LiveTitle
-from swe_rollout.progress import Phase
 from unit.cli.run_parts import FAILURE, ended, episode, open_screen
 
 TITLE = LiveTitle("rolloutjob/demo", ("scripted gold",))

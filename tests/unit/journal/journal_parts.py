@@ -303,7 +303,7 @@ class Life:
             sandboxes=self.disks,
             grader=None,
             retry=self.retry,
-            progress=Listener(),
+            publish=Listener(),
             policy=lambda _: "engine",
             spec_digest=self.spec_digest,
             program=self.program,

@@ -68,7 +68,7 @@ def test_a_turn_comes_back_bit_for_bit(generation: Generation) -> None:
     chunk = Chunk("w", entries=(Entry(0, "turn:x", Sampled.of(generation)),))
     (entry,) = decode(compress(encode(chunk))).entries
     assert isinstance(entry.answer, Sampled)
-    found = entry.answer.generation()
+    found = entry.answer.value()
     assert found == generation
     assert [math.copysign(1, each) for each in found.logprobs] == [
         math.copysign(1, each) for each in generation.logprobs

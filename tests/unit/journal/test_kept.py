@@ -147,7 +147,7 @@ def test_a_journal_with_other_bytes_is_damage_or_harmless(changes: list[tuple[in
     except DamagedChunkError:
         return
     ids = [
-        each.answer.generation().token_ids
+        each.answer.value().token_ids
         for stretch in found.stretches
         for each in stretch.entries
         if isinstance(each.answer, Sampled)

@@ -12,16 +12,10 @@ from swe_rollout.agent.tools.marks import ACTING
 from swe_rollout.engine.errors import ContextOverflowError
 from swe_rollout.errors import SandboxError
 from swe_rollout.journal import tape as tape_module
-from swe_rollout.journal.entries import Answer, Cancelled, Entry, FileRead
+from swe_rollout.journal.entries import Cancelled, Done, Entry, FileRead
 from swe_rollout.journal.errors import DivergedError
-from swe_rollout.journal.tape import Tape, other_answer
+from swe_rollout.journal.tape import Tape
 from swe_rollout.types.deadline import Deadline
-
-
-def read(answer: Answer) -> bytes:
-    if isinstance(answer, FileRead):
-        return answer.data
-    raise other_answer(answer)
 
 
 async def ask(
@@ -37,7 +31,7 @@ async def ask(
     token = ACTING.set(agent)
     call: Callable[..., Awaitable[bytes]] = tape.turn if request.startswith("turn:") else tape.call
     try:
-        return await call(request, world, write=FileRead, read=read)
+        return await call(request, world, FileRead)
     finally:
         ACTING.reset(token)
 
@@ -104,6 +98,14 @@ async def test_a_wait_for_answers_that_nobody_asks_for_has_an_end(
 
 
 async def test_an_answer_of_another_kind_has_diverged() -> None:
+    tape = Tape([Entry(0, "exec:a", Done())])
+    with pytest.raises(DivergedError, match="go on from its journal"):
+        await ask(tape, "exec:a")
+    assert tape.diverged is not None
+    assert "a Done is no answer" in tape.diverged.why
+
+
+async def test_a_wait_that_was_cancelled_is_not_answered_again() -> None:
     tape = Tape([Entry(0, "exec:a", Cancelled())])
     waiting = asyncio.create_task(ask(tape, "exec:a"))
     await asyncio.sleep(0.01)
@@ -170,7 +172,7 @@ async def test_it_is_quiet_while_no_operation_runs() -> None:
         await going.wait()
         return b""
 
-    running = asyncio.create_task(tape.call("exec:a", world, write=FileRead, read=read))
+    running = asyncio.create_task(tape.call("exec:a", world, FileRead))
     await asyncio.sleep(0)
     assert not tape.is_quiet
     going.set()

@@ -15,8 +15,8 @@ from swe_rollout.agent.tools.offered import Offered
 from swe_rollout.journal.entries import Entry
 from swe_rollout.journal.errors import DivergedError
 from swe_rollout.journal.tape import Tape
-from swe_rollout.journal.worlds import NoSandbox, NoTurns
-from swe_rollout.journal.wrappers import JournaledSandbox, JournaledToolbox, journaled_parts
+from swe_rollout.journal.worlds import NoTurns, no_sandbox
+from swe_rollout.journal.wrappers import Taped
 from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.types.episode import EpisodeId, StopReason
 from swe_rollout.types.turn import CallStatus, ToolCall
@@ -36,12 +36,13 @@ class Free:
 
 def over(context: AgentContext, tape: Tape, sandbox: Sandbox) -> AgentContext:
     """The same agent, over a tape."""
+    taped = Taped(tape, Free())
     return AgentContext(
-        journaled_parts(context.parts, tape, Free()),
+        taped.parts(context.parts),
         instance=context.instance,
         episode=context.episode,
         sampling=context._sampling,
-        sandbox=JournaledSandbox(sandbox, tape, Free()),
+        sandbox=taped.sandbox(sandbox),
     )
 
 
@@ -82,7 +83,7 @@ async def test_a_conversation_is_inherited_under_another_address_and_seed() -> N
 async def recorded(sandbox: Sandbox) -> tuple[Entry, ...]:
     """What one operation of each kind leaves on a tape."""
     tape = Tape()
-    journaled = JournaledSandbox(sandbox, tape, Free())
+    journaled = Taped(tape, Free()).sandbox(sandbox)
     await journaled.exec("add a", env={"TOKEN": "a-secret-of-tests"}, timeout_s=7)
     await journaled.exec(["add", "b"], stdin=b"in")
     await journaled.write_file("/f", b"data")
@@ -98,7 +99,7 @@ async def test_every_operation_of_a_sandbox_is_given_again_and_not_carried_out()
     entries = await recorded(disk)
     assert disk.files == {"log": "ab", "/f": "data"}
     tape = Tape(entries)
-    again = JournaledSandbox(NoSandbox("/testbed"), tape, NoTurns(tape))
+    again = Taped(tape, NoTurns(tape)).sandbox(no_sandbox("/testbed"))
     assert again.workdir == "/testbed"
     # The time a command may take is no part of what it is, nor are the values of its variables.
     result = await again.exec("add a", env={"TOKEN": "another"}, timeout_s=3)
@@ -131,7 +132,7 @@ async def test_another_operation_has_diverged(
     command: str | list[str], changes: dict[str, object]
 ) -> None:
     tape = Tape(await recorded(Disk()))
-    again = JournaledSandbox(NoSandbox("/testbed"), tape, NoTurns(tape))
+    again = Taped(tape, NoTurns(tape)).sandbox(no_sandbox("/testbed"))
     given = {"env": {"TOKEN": "a"}, **changes}
     with pytest.raises(DivergedError):
         await again.exec(command, **given)  # type: ignore[arg-type]
@@ -172,7 +173,8 @@ def test_a_tool_acts_outside_where_it_is_given_nothing_of_the_episode() -> None:
 async def test_tools_keep_their_names_and_order_over_a_tape() -> None:
     tools = Toolbox([*toolbox(["bash", "submit"]).tools, FunctionTool(look_up)])
     tape = Tape()
-    journaled = JournaledToolbox(tools, tape, Free())
+    parts = replace(episode(Talker([])).parts, toolbox=tools)
+    journaled = Taped(tape, Free()).parts(parts).toolbox
     assert journaled.specs == tools.specs
     some = journaled.only(["look_up", "bash"])
     assert [spec.name for spec in some.specs] == ["look_up", "bash"]
@@ -183,7 +185,7 @@ async def test_tools_keep_their_names_and_order_over_a_tape() -> None:
     entries = tape.take_noted()
     assert [entry.request.partition(":")[0] for entry in entries] == ["tool"]
     again = Tape(entries)
-    other = JournaledToolbox(tools, again, NoTurns(again))
+    other = Taped(again, NoTurns(again)).parts(parts).toolbox
     assert replace(await other.run(call, Disk(), bounds), duration_s=0) == replace(
         found, duration_s=0
     )

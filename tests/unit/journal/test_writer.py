@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -53,8 +52,7 @@ class Scene:
         async def world() -> bytes:
             return name.encode()
 
-        read: Callable[[object], bytes] = lambda _: b""  # noqa: E731 - never called
-        await self.tape.call(f"exec:{name}", world, write=FileRead, read=read)
+        await self.tape.call(f"exec:{name}", world, FileRead)
 
     async def stored(self) -> list[list[str]]:
         """The requests of each chunk that is there."""
@@ -112,9 +110,7 @@ async def test_nothing_is_written_while_a_command_runs(scene: Scene) -> None:
         await going.wait()
         return b""
 
-    running = asyncio.create_task(
-        scene.tape.call("exec:long", world, write=FileRead, read=lambda _: b"")
-    )
+    running = asyncio.create_task(scene.tape.call("exec:long", world, FileRead))
     await asyncio.sleep(0)
     await scene.answered("a")
     await scene.writer.before_turn()

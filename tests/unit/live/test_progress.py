@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from swe_rollout.events import Phase
 from swe_rollout.live.progress import LiveProgress, LiveTitle
 from swe_rollout.live.snapshot import Count, Groups
-from swe_rollout.progress import Phase
 from unit.cli.run_parts import FAILURE, ended, episode, turn
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from swe_rollout.observer import EngineCall, Execution, Observer, SandboxStart, Span, TurnId
+from swe_rollout.events import EngineCall, Execution, SandboxStart, Span, TurnId
+from swe_rollout.observer import Observer
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.turn import FinishReason

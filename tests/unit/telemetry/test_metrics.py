@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 
 from swe_rollout.errors import Boundary, StoreError
-from swe_rollout.observer import Execution, SandboxStart, Service, Span, TurnId
-from swe_rollout.progress import Phase
+from swe_rollout.events import Execution, Phase, SandboxStart, Service, Span, TurnId
 from swe_rollout.telemetry.catalog import LABEL_VALUES, METRICS, Kind
 from swe_rollout.telemetry.metrics import OTHER, BoundedLabel, RolloutMetrics
 from swe_rollout.types.episode import EpisodeId, Failure

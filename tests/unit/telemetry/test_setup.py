@@ -53,7 +53,7 @@ def test_the_standard_variables_decide(environment: dict[str, str], *, wanted: b
 async def test_metrics_and_spans_are_opened_together() -> None:
     async with observing("127.0.0.1:0", {"OTEL_TRACES_EXPORTER": "console"}) as observer:
         assert observer is not None
-        assert [type(each).__name__ for each in observer._observers] == [  # type: ignore[attr-defined]
+        assert [type(each).__name__ for each in observer._subscribers] == [  # type: ignore[attr-defined]
             "RolloutMetrics",
             "SpanObserver",
         ]

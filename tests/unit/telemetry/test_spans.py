@@ -11,8 +11,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from swe_rollout.observer import Execution, SandboxStart, Span, TurnId
-from swe_rollout.progress import Phase
+from swe_rollout.events import Execution, Phase, SandboxStart, Span, TurnId
 from swe_rollout.telemetry import spans
 from swe_rollout.telemetry.otlp import observer_of
 from swe_rollout.telemetry.spans import SpanObserver

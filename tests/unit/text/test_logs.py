@@ -17,7 +17,7 @@ import structlog
 
 from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.context import Attempt
-from swe_rollout.observer import Observer
+from swe_rollout.events import Events
 from swe_rollout.recorder import Recorder
 from swe_rollout.text.logs import processors, shared_context
 from swe_rollout.types.episode import EpisodeId
@@ -86,7 +86,7 @@ def kept() -> Iterator[Kept]:
 
 
 def recorder(episode: EpisodeId, number: int) -> Recorder:
-    context: Any = SimpleNamespace(observer=Observer())
+    context: Any = SimpleNamespace(publish=Events())
     task = Instance(instance_id=episode.instance, problem_statement="", image="i")
     return Recorder(Attempt(episode, task, number), context)
 

@@ -20,6 +20,7 @@ from swe_rollout.agent.context import AgentContext
 from swe_rollout.agent.tools import toolbox
 from swe_rollout.agent.tools.function import FunctionTool
 from swe_rollout.errors import StoreError, UnreachableError
+from swe_rollout.events import TurnEnded
 from swe_rollout.journal import writer as writer_module
 from swe_rollout.journal.entries import (
     FORMAT,
@@ -56,6 +57,7 @@ from unit.journal.journal_parts import (
     essence,
     undisturbed,
 )
+from unit.worker.worker_parts import Listener
 
 TEXTS = (bash("add a"), bash("add b"), bash("add c"), SUBMIT)
 
@@ -572,10 +574,10 @@ async def test_a_resumed_episode_waits_for_a_store_that_is_down(tmp_path: Path) 
 async def test_turns_of_an_earlier_life_are_not_reported_again(tmp_path: Path) -> None:
     await killed(tmp_path, 6)
     second = life(tmp_path)
-    seen: list[int] = []
-    context = second.context()
-    context.progress.turn = lambda episode, turn: seen.append(turn.index)  # type: ignore[method-assign]  # noqa: ARG005
+    listener = Listener()
+    context = replace(second.context(), publish=listener)
     await (await second.episodes()).play(ATTEMPT, context)
+    seen = [each.turn.index for each in listener.events if isinstance(each, TurnEnded)]
     assert seen == [1, 2, 3]
 
 

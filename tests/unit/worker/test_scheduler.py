@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from swe_rollout.errors import SweRolloutError, UnreachableError
-from swe_rollout.observer import Observer, Service
-from swe_rollout.progress import Phase
+from swe_rollout.events import Committed, Phase, PhaseBegan, Service, StoreFailed, Waited
 from swe_rollout.spec.bounds import BUDGET_FLOOR
 from swe_rollout.spec.limits import FailureBudget
 from swe_rollout.store.layout import trajectory_key
@@ -67,7 +66,7 @@ async def test_no_more_than_its_size_run_and_all_are_committed(
     stage.curtain.set()
     await working
     assert (stage.most, scheduler.left, scheduler.running) == (2, 0, 0)
-    assert len(shared.progress.told) == len(await store.committed("job")) == 7
+    assert len(shared.publish.told) == len(await store.committed("job")) == 7
 
 
 async def test_more_are_started_at_once_and_fewer_come_to_their_end(
@@ -183,7 +182,7 @@ async def test_an_episode_that_is_stored_already_counts_as_it_is_stored(
     stage.curtain.set()
     scheduler.add([attempt])
     await scheduler.work()
-    assert shared.progress.told == [before]
+    assert shared.publish.told == [before]
 
 
 async def test_a_failure_that_may_pass_is_tried_again_and_the_last_is_committed_masked(
@@ -194,8 +193,8 @@ async def test_a_failure_that_may_pass_is_tried_again_and_the_last_is_committed_
     scheduler.add(attempts(1))
     await scheduler.work()
     assert [attempt.number for attempt in stage.began] == [1, 2, 3]
-    assert shared.progress.again == [1, 2]
-    (record,) = shared.progress.told
+    assert shared.publish.again == [1, 2]
+    (record,) = shared.publish.told
     assert record.failure == LOST
 
 
@@ -218,7 +217,7 @@ async def test_no_room_costs_no_try_while_others_hold_it(
     await settled()
     stage.curtain.set()
     await working
-    assert shared.progress.again == []
+    assert shared.publish.again == []
     assert [attempt.number for attempt in stage.began] == [1, 1, 1]
 
 
@@ -232,7 +231,7 @@ async def test_too_many_masked_episodes_end_the_work(
     scheduler.add(attempts(50))
     with pytest.raises(BudgetSpentError, match="6 of 6"):
         await scheduler.work()
-    assert len(shared.progress.told) == BUDGET_FLOOR * 0.5 + 1
+    assert len(shared.publish.told) == BUDGET_FLOOR * 0.5 + 1
 
 
 @pytest.mark.threat(point=8)
@@ -288,9 +287,9 @@ async def test_an_engine_that_is_away_costs_no_try_and_holds_everything_back(
     assert (len(stage.began), services.excused, scheduler.running) == (2, 2, 0)
     services.back.set()
     await working
-    assert shared.progress.again == []
+    assert shared.publish.again == []
     assert {attempt.number for attempt in stage.began} == {1}
-    assert len(shared.progress.told) == 4
+    assert len(shared.publish.told) == 4
 
 
 async def test_a_store_that_is_down_is_told_and_waited_for(
@@ -316,25 +315,10 @@ async def test_a_store_that_is_down_is_told_and_waited_for(
     assert len(stage.began) == 1
 
 
-class Waits(Observer):
-    """Remembers errors, waits and phases."""
-
-    def __init__(self) -> None:
-        self.heard: list[str] = []
-
-    def store_failed(self, error: SweRolloutError) -> None:
-        self.heard.append(f"store: {error}")
-
-    def waited(self, service: Service, seconds: float) -> None:
-        assert seconds > 0
-        self.heard.append(f"waited for the {service}")
-
-
-async def test_an_observer_is_told_of_waits_for_the_store_and_the_engine(
+async def test_waits_for_the_store_and_the_engine_are_published(
     stage: Stage, shared: Shared, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    services, observer = Outage(), Waits()
-    shared.observer = observer
+    services = Outage()
     services.store_patience_s = 30.0
     scheduler = EpisodeScheduler(
         context(shared), store, budget=FailureBudget(), size=1, services=services
@@ -354,12 +338,15 @@ async def test_an_observer_is_told_of_waits_for_the_store_and_the_engine(
     stage.curtain.set()
     scheduler.add(attempts(1))
     await scheduler.work()
-    assert observer.heard == [
-        "waited for the engine",
-        "store: no store",
-        "waited for the store",
-    ]
-    assert shared.progress.phases == [Phase.COMMIT]
+    engine, phase, failed, waited, committed = shared.publish.events
+    assert isinstance(engine, Waited)
+    assert (engine.service, engine.seconds > 0) == (Service.ENGINE, True)
+    assert phase == PhaseBegan(attempts(1)[0].episode, Phase.COMMIT)
+    assert isinstance(failed, StoreFailed)
+    assert str(failed.error) == "no store"
+    assert isinstance(waited, Waited)
+    assert (waited.service, waited.seconds > 0) == (Service.STORE, True)
+    assert isinstance(committed, Committed)
 
 
 async def test_after_a_store_that_stayed_away_the_work_can_go_on_where_it_was(
@@ -380,8 +367,8 @@ async def test_after_a_store_that_stayed_away_the_work_can_go_on_where_it_was(
             await scheduler.work()
     assert scheduler.left == 3
     await scheduler.work()
-    assert {record.episode for record in shared.progress.told} == await store.committed("job")
-    assert len(shared.progress.told) == 3
+    assert {record.episode for record in shared.publish.told} == await store.committed("job")
+    assert len(shared.publish.told) == 3
 
 
 @pytest.mark.threat(point=20)
@@ -396,6 +383,6 @@ async def test_a_damaged_record_that_was_committed_meanwhile_stops_nothing(
     stage.curtain.set()
     scheduler.add([first, second])
     await scheduler.work()
-    assert [t.episode for t in shared.progress.told] == [second.episode]
+    assert [t.episode for t in shared.publish.told] == [second.episode]
     assert path.read_bytes() == b"damaged"
     assert scheduler.left == 0

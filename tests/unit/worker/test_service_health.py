@@ -18,7 +18,6 @@ from swe_rollout.worker import service_health as health
 from swe_rollout.worker.service_health import (
     Conditions,
     EngineMonitor,
-    MonitoredSandboxes,
     StoreMonitor,
 )
 from swe_rollout.worker.start_guard import GuardedSandboxes
@@ -294,8 +293,7 @@ async def test_sandboxes_are_found_again_through_all_that_watches_starts(
     request = SandboxRequest(EpisodeId("job", "one", 0), Role.AGENT, "image:1", "/")
     mark = SandboxMark("pod", "u", 1)
     for provider, expected in ((Finds(sandbox), sandbox), (Provider(sandbox), None)):
-        watched = MonitoredSandboxes(provider, conditions)
-        guarded = GuardedSandboxes(watched, conditions, patience_s=1)
+        guarded = GuardedSandboxes(provider, conditions, patience_s=1)
         assert await guarded.attach(request, mark, life=2, delta=3) is expected
 
 
@@ -304,7 +302,7 @@ async def test_the_last_start_that_failed_is_told_until_one_succeeds(
 ) -> None:
     sandbox: Sandbox = object()  # type: ignore[assignment]
     provider = Provider(sandbox)
-    watched = MonitoredSandboxes(provider, conditions)
+    watched = GuardedSandboxes(provider, conditions, patience_s=1, marks_each=True)
     request = SandboxRequest(EpisodeId("job", "one", 0), Role.AGENT, "image:1", "/")
     with pytest.raises(SandboxError):
         await watched.start(request)

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from swe_rollout.engine.base import TokenEngine
-from swe_rollout.launcher.logged_progress import LoggedProgress
+from swe_rollout.launcher.logged_progress import log_progress
 from swe_rollout.spec.load import parse_job
 from swe_rollout.worker import session as sessions
 from swe_rollout.worker.sandboxes import SandboxSetup
@@ -52,7 +52,7 @@ async def test_an_engine_of_the_callers_own_is_a_model_even_under_a_scripted_pol
         async with sessions.open_session(
             job,
             base_dir=tmp_path,
-            progress=LoggedProgress(),
+            publish=log_progress,
             on_note=lambda _: None,
             engine=cast("TokenEngine | None", engine),
         ):

@@ -10,14 +10,12 @@ from typing import cast
 
 from swe_rollout.context import Attempt, JobContext
 from swe_rollout.errors import Boundary
-from swe_rollout.observer import Observer
-from swe_rollout.progress import Phase
+from swe_rollout.events import AttemptRetried, Committed, Event
 from swe_rollout.spec.limits import RetrySpec
 from swe_rollout.store.bucket import wait_until_idle
 from swe_rollout.types.episode import EpisodeId, Failure, StopReason, Timing
 from swe_rollout.types.instance import Instance
 from swe_rollout.types.trajectory import Trajectory
-from swe_rollout.types.turn import Turn
 from swe_rollout.types.verdict import Reward, RewardTerm, TestReport, Verdict, VerdictStatus
 
 LOST = Failure(Boundary.SANDBOX, "PodLostError", "gone", retryable=True)
@@ -66,32 +64,23 @@ def trajectory(
 
 @dataclass
 class Listener:
-    """A `Progress` that remembers."""
+    """A subscriber that remembers every event."""
 
-    told: list[Trajectory] = field(default_factory=list)
-    again: list[int] = field(default_factory=list)
-    phases: list[Phase] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
 
-    def planned(self, episodes: int, committed: int) -> None:
-        """Not of interest."""
+    def __call__(self, event: Event) -> None:
+        """Remember an event."""
+        self.events.append(event)
 
-    def earlier(self, trajectory: Trajectory) -> None:
-        """Not of interest."""
+    @property
+    def told(self) -> list[Trajectory]:
+        """What was committed."""
+        return [each.trajectory for each in self.events if isinstance(each, Committed)]
 
-    def phase(self, episode: EpisodeId, phase: Phase) -> None:  # noqa: ARG002
-        """Remember the phase."""
-        self.phases.append(phase)
-
-    def turn(self, episode: EpisodeId, turn: Turn) -> None:
-        """Not of interest."""
-
-    def retried(self, episode: EpisodeId, failure: Failure, attempt: int) -> None:  # noqa: ARG002
-        """Remember the attempt."""
-        self.again.append(attempt)
-
-    def done(self, trajectory: Trajectory) -> None:
-        """Remember what was committed."""
-        self.told.append(trajectory)
+    @property
+    def again(self) -> list[int]:
+        """The attempts that were followed by others."""
+        return [each.attempt for each in self.events if isinstance(each, AttemptRetried)]
 
 
 @dataclass
@@ -126,11 +115,10 @@ class Stage:
 class Shared:
     """The part of a context that a scheduler looks at."""
 
-    progress: Listener = field(default_factory=Listener)
+    publish: Listener = field(default_factory=Listener)
     retry: RetrySpec = field(default_factory=lambda: RetrySpec(attempts=3, backoff_seconds=0.001))
     playing: tuple[Attempt, ...] = ()
     coming: tuple[Attempt, ...] = ()
-    observer: Observer = field(default_factory=Observer)
 
     def prewarm(self, playing: Iterable[Attempt], coming: Iterable[Attempt]) -> None:
         """Remember what was told last."""

@@ -185,7 +185,7 @@ def _read_journal(data: bytes) -> None:
     for entry in found.entries:
         match entry.answer:
             case entries.Sampled() as answer:
-                made = answer.generation()
+                made = answer.value()
                 promise(len(made.token_ids) == len(made.logprobs), "ids without logprobs")
             case entries.Refused() as answer:
                 str(_error(answer))

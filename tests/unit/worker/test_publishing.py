@@ -21,7 +21,7 @@ from swe_rollout.engine.chat.base import (
     UserMessage,
 )
 from swe_rollout.errors import EngineError, SandboxError
-from swe_rollout.observer import TurnId
+from swe_rollout.events import TurnId
 from swe_rollout.sandbox.base import (
     Markable,
     Role,
@@ -31,12 +31,13 @@ from swe_rollout.sandbox.base import (
     SandboxRequest,
     Snapshots,
 )
+from swe_rollout.sandbox.wrapped import WrappedSnapshots
 from swe_rollout.spec.policy import Sampling
-from swe_rollout.telemetry.wrappers import ObservedSandboxes, ObservedSnapshots, observed_engine
 from swe_rollout.tokens.log import InputIds
 from swe_rollout.types.deadline import Deadline
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.turn import FinishReason, Generation
+from swe_rollout.worker.publishing import PublishingSandboxes, publishing_engine
 from unit.telemetry.telemetry_parts import EPISODE, Remembers
 from unit.worker.work_parts import OneSandbox, TableSandbox
 
@@ -97,7 +98,7 @@ def request(clock: Deadline | None = None) -> GenerateRequest:
 
 
 def observed(engine: TokenEngine, observer: Remembers) -> TokenEngine:
-    return cast("TokenEngine", observed_engine(engine, observer, lambda _: "sglang:m"))
+    return cast("TokenEngine", publishing_engine(engine, observer, lambda _: "sglang:m"))
 
 
 async def test_a_call_returns_what_the_engine_said_and_is_reported() -> None:
@@ -138,7 +139,7 @@ async def test_time_on_which_the_episodes_clock_stood_still_is_a_wait() -> None:
 
 async def test_a_chat_engine_stays_one_and_its_api_counts_the_tokens() -> None:
     observer = Remembers()
-    wrapped = observed_engine(Chat(), observer, lambda _: "openai:m")
+    wrapped = publishing_engine(Chat(), observer, lambda _: "openai:m")
     assert isinstance(wrapped, ChatEngine)
     assert not isinstance(wrapped, TokenEngine)
     acting = ACTING.set(3)
@@ -152,7 +153,7 @@ async def test_a_chat_engine_stays_one_and_its_api_counts_the_tokens() -> None:
 
 async def test_starts_and_commands_are_reported_with_the_role() -> None:
     observer, table = Remembers(), TableSandbox({"ls": "a"})
-    sandbox = await ObservedSandboxes(OneSandbox(table), observer).start(REQUEST)
+    sandbox = await PublishingSandboxes(OneSandbox(table), observer).start(REQUEST)
     assert isinstance(sandbox, Sandbox)
     assert not isinstance(sandbox, Snapshots)
     acting = ACTING.set(1)
@@ -177,7 +178,7 @@ async def test_starts_and_commands_are_reported_with_the_role() -> None:
 async def test_a_start_that_fails_is_reported() -> None:
     observer = Remembers()
     with pytest.raises(SandboxError):
-        await ObservedSandboxes(OneSandbox(TableSandbox(), refuses=True), observer).start(REQUEST)
+        await PublishingSandboxes(OneSandbox(TableSandbox(), refuses=True), observer).start(REQUEST)
     assert [each.span.error for each in observer.starts] == ["SandboxError"]
 
 
@@ -197,7 +198,7 @@ class WarmSandbox(TableSandbox):
 
 async def test_a_sandbox_with_snapshots_keeps_them_and_a_warm_one_is_told_apart() -> None:
     observer, warm = Remembers(), WarmSandbox()
-    sandbox = await ObservedSandboxes(OneSandbox(warm), observer).start(REQUEST)
+    sandbox = await PublishingSandboxes(OneSandbox(warm), observer).start(REQUEST)
     assert isinstance(sandbox, Snapshots)
     delta = await sandbox.changes(since=5)
     await sandbox.apply(delta)
@@ -240,16 +241,16 @@ class MarkedSandbox(WarmSandbox):
 
 async def test_a_sandbox_that_is_found_again_is_observed_and_keeps_its_mark() -> None:
     observer, mark = Remembers(), SandboxMark("pod", "uid", 7)
-    wrapped = ObservedSandboxes(Finds(MarkedSandbox()), observer)
+    wrapped = PublishingSandboxes(Finds(MarkedSandbox()), observer)
     sandbox = await wrapped.attach(REQUEST, mark, life=2, delta=3)
-    assert isinstance(sandbox, ObservedSnapshots)
+    assert isinstance(sandbox, WrappedSnapshots)
     assert await sandbox.mark() == mark
     assert observer.starts == []
     assert await wrapped.attach(REQUEST, SandboxMark("pod", "uid", 0), life=2, delta=3) is None
 
 
 async def test_where_nothing_can_be_found_again_nothing_is() -> None:
-    wrapped = ObservedSandboxes(OneSandbox(WarmSandbox()), Remembers())
+    wrapped = PublishingSandboxes(OneSandbox(WarmSandbox()), Remembers())
     assert await wrapped.attach(REQUEST, SandboxMark("pod", "uid", 7), life=2, delta=3) is None
     sandbox = await wrapped.start(REQUEST)
     assert isinstance(sandbox, Markable)
@@ -258,7 +259,7 @@ async def test_where_nothing_can_be_found_again_nothing_is() -> None:
 
 async def test_the_rest_of_a_provider_is_passed_on() -> None:
     provider = Provider(TableSandbox())
-    wrapped = ObservedSandboxes(provider, Remembers())
+    wrapped = PublishingSandboxes(provider, Remembers())
     wrapped.prewarm([REQUEST])
     await wrapped.delete_orphans([EPISODE])
     await wrapped.aclose()
