@@ -14,8 +14,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from swe_rollout.datasets import DATASETS
+from swe_rollout.datasets.bad_rows import Quarantine
 from swe_rollout.datasets.images import ImageRules
-from swe_rollout.datasets.quarantine import Quarantine
 from swe_rollout.datasets.source import NamedSource
 from swe_rollout.errors import DatasetError, InternalError, Problem
 from swe_rollout.spec.dataset import Dataset, ReleasePairsDataset, SwebenchDataset

@@ -5,7 +5,6 @@ What can't be honoured is a problem of the task, never left out: a grade would m
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import posixpath
 import re
@@ -18,7 +17,8 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from swe_rollout.datasets.harbor_files import CONFIG, TaskFolder, read_tasks
-from swe_rollout.datasets.source import AT_A_TIME, is_instance_id
+from swe_rollout.datasets.row_fields import WrongRowError, wrong
+from swe_rollout.datasets.source import is_instance_id, paced
 from swe_rollout.errors import DatasetError, Problem
 from swe_rollout.types.instance import Evaluation, FolderTask, Instance, Rule, TaskFile
 
@@ -76,12 +76,6 @@ class _Config(_Part):
     artifacts: list[str | _Artifact] = Field(default_factory=list)
 
 
-class _FaultError(Exception):
-    def __init__(self, name: str, message: str) -> None:
-        super().__init__(message)
-        self.name = name
-
-
 def instance_of(task: TaskFolder, *, image: str, keep: Sequence[str]) -> Instance | Problem:
     """Return the task's instance, or what prevents it.
 
@@ -89,18 +83,19 @@ def instance_of(task: TaskFolder, *, image: str, keep: Sequence[str]) -> Instanc
     """
     try:
         return _instance(task, image, keep)
-    except _FaultError as fault:
-        return Problem(task.name, fault.name, str(fault))
+    except WrongRowError as error:
+        [fault] = error.faults
+        return Problem(task.name, fault.field, fault.message)
 
 
 def _instance(task: TaskFolder, image: str, keep: Sequence[str]) -> Instance:
     if not is_instance_id(task.name):
-        raise _FaultError("", "its folder's name can't name a task: letters, digits and ._+-")
+        raise wrong("", "its folder's name can't name a task: letters, digits and ._+-")
     config = _config(task)
     _check_supported(task, config)
     named = config.environment.docker_image or image.replace("{name}", task.name.lower())
     if not named:
-        raise _FaultError(
+        raise wrong(
             "environment.docker_image",
             "is missing: build environment/Dockerfile, and name the images with `image` "
             "({name} is the task's)",
@@ -108,7 +103,7 @@ def _instance(task: TaskFolder, image: str, keep: Sequence[str]) -> Instance:
     dockerfile = _text(task, "environment/Dockerfile", optional=True)
     workdir = config.environment.workdir or workdir_of(dockerfile) or DEFAULT_WORKDIR
     if not _is_path(workdir):
-        raise _FaultError("environment.workdir", f"{workdir[:80]!r} is no absolute path below /")
+        raise wrong("environment.workdir", f"{workdir[:80]!r} is no absolute path below /")
     wanted = [each if isinstance(each, str) else each.source for each in config.artifacts]
     artifacts = [posixpath.normpath(path) for path in wanted if _is_path(path)]
     agent_s = config.solution.timeout_sec or config.agent.timeout_sec or 1800.0
@@ -142,30 +137,28 @@ def _config(task: TaskFolder) -> _Config:
     try:
         return _Config.model_validate(tomllib.loads(_text(task, CONFIG)))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise _FaultError(CONFIG, f"is no TOML: {error}") from error
+        raise wrong(CONFIG, f"is no TOML: {error}") from error
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        raise _FaultError(".".join(map(str, first["loc"])), first["msg"]) from error
+        raise wrong(".".join(map(str, first["loc"])), first["msg"]) from error
 
 
 def _check_supported(task: TaskFolder, config: _Config) -> None:
     if config.steps:
-        raise _FaultError("steps", "tasks of several steps are not supported")
+        raise wrong("steps", "tasks of several steps are not supported")
     if config.environment.os.lower() != "linux":
-        raise _FaultError("environment.os", "only linux is supported")
+        raise wrong("environment.os", "only linux is supported")
     if config.environment.gpus:
-        raise _FaultError("environment.gpus", "tasks with GPUs are not supported")
+        raise wrong("environment.gpus", "tasks with GPUs are not supported")
     if config.environment.env:
-        raise _FaultError("environment.env", "is not supported: set it in the image (ENV)")
+        raise wrong("environment.env", "is not supported: set it in the image (ENV)")
     if config.verifier.environment is not None or config.verifier.environment_mode == "separate":
-        raise _FaultError("verifier.environment", "an image for the tests alone is not supported")
+        raise wrong("verifier.environment", "an image for the tests alone is not supported")
     for name in ("docker-compose.yaml", "docker-compose.yml"):
         if f"environment/{name}" in task.files and not config.environment.docker_image:
-            raise _FaultError(
-                f"environment/{name}", "tasks of several containers are not supported"
-            )
+            raise wrong(f"environment/{name}", "tasks of several containers are not supported")
     if "tests/test.sh" not in task.files:
-        raise _FaultError("tests/test.sh", "is missing")
+        raise wrong("tests/test.sh", "is missing")
 
 
 def workdir_of(dockerfile: str) -> str:
@@ -199,13 +192,13 @@ def _text(task: TaskFolder, name: str, *, optional: bool = False) -> str:
     if file is None:
         if optional:
             return ""
-        raise _FaultError(name, "is missing")
+        raise wrong(name, "is missing")
     try:
         text = file.data.decode()
     except UnicodeDecodeError as error:
-        raise _FaultError(name, "is no UTF-8") from error
+        raise wrong(name, "is no UTF-8") from error
     if len(text) > _MAX_INSTRUCTION_CHARS:
-        raise _FaultError(name, f"has more than {_MAX_INSTRUCTION_CHARS:,} characters")
+        raise wrong(name, f"has more than {_MAX_INSTRUCTION_CHARS:,} characters")
     return text
 
 
@@ -213,9 +206,9 @@ def _exports(where: str, env: Mapping[str, str]) -> list[str]:
     """Return shell commands that set variables. Values of this machine's are not filled in."""
     for name, value in env.items():
         if not _VARIABLE.fullmatch(name) or "\0" in value:
-            raise _FaultError(where, f"{name[:80]!r} is no name of a variable")
+            raise wrong(where, f"{name[:80]!r} is no name of a variable")
         if "${" in value:
-            raise _FaultError(where, f"{name} asks for a variable of this machine: not supported")
+            raise wrong(where, f"{name} asks for a variable of this machine: not supported")
     return [f"export {name}={shlex.quote(value)}" for name, value in env.items()]
 
 
@@ -249,12 +242,8 @@ async def load(
         problems = [Problem("dataset", "keep", f"{path!r} is no absolute path") for path in refused]
         raise DatasetError("`keep` takes absolute paths below /", problems)
     tasks = await read_tasks(uri, base_dir=base_dir)
-    results: list[Instance | Problem] = []
-    for number, task in enumerate(tasks):
-        if number % AT_A_TIME == 0:
-            await asyncio.sleep(0)
-        if not isinstance(task, Problem):
-            results.append(instance_of(task, image=image, keep=keep))
-        else:
-            results.append(task)
+    results = [
+        task if isinstance(task, Problem) else instance_of(task, image=image, keep=keep)
+        async for task in paced(tasks)
+    ]
     return tuple(results)

@@ -6,99 +6,33 @@ Rows are untrusted, so they can only choose among these; a job names a parser of
 
 from __future__ import annotations
 
+from swe_rollout.types.instance import BUILTIN_LOG_PARSERS
+
 _OFFICIAL = "parse_log_"
 _SAME_AS = {
-    "astroid": "pytest",
-    "dvc": "pytest",
-    "flask": "pytest",
-    "marshmallow": "pytest",
-    "pvlib": "pytest",
-    "pydantic": "pytest",
-    "pyvista": "pytest",
-    "sqlfluff": "pytest",
-    "xarray": "pytest",
-    "pydicom": "pytest_options",
-    "requests": "pytest_options",
-    "pylint": "pytest_options",
-    "astropy": "pytest_v2",
-    "scikit": "pytest_v2",
-    "sphinx": "pytest_v2",
-    "gradle_custom": "gradle",
-    "jq": "automake",
-    "micropython_test": "micropython",
-    "rspec_transformed_json": "rspec_lines",
-    "carbon": "jest_files",
-    "emotion": "jest_files",
-    "grommet": "jest_files",
-    "prettier": "jest_files",
-    "react_pdf": "jest_files",
-    "scratch_gui": "jest_files",
-    "next": "fusion_next",
-    "prismjs": "mocha_json",
+    name: parser
+    for parser, names in {
+        "pytest": "astroid dvc flask marshmallow pvlib pydantic pyvista sqlfluff xarray",
+        "pytest_options": "pydicom requests pylint",
+        "pytest_v2": "astropy scikit sphinx",
+        "gradle": "gradle_custom",
+        "automake": "jq",
+        "micropython": "micropython_test",
+        "rspec_lines": "rspec_transformed_json",
+        "jest_files": "carbon emotion grommet prettier react_pdf scratch_gui",
+        "fusion_next": "next",
+        "mocha_json": "prismjs",
+    }.items()
+    for name in names.split()
 }
 _BY_INSTANCE = {
     ("immutable_js", "immutable-js__immutable-js-2005"): "jest_json",
     ("immutable_js", "immutable-js__immutable-js-2006"): "jest",
-    ("jekyll", "jekyll__jekyll-8047"): "minitest",
-    ("jekyll", "jekyll__jekyll-8167"): "minitest",
-    ("jekyll", "jekyll__jekyll-9141"): "minitest",
-    ("jekyll", "jekyll__jekyll-8761"): "cucumber",
-    ("jekyll", "jekyll__jekyll-8771"): "cucumber",
+    **{("jekyll", f"jekyll__jekyll-{each}"): "minitest" for each in (8047, 8167, 9141)},
+    **{("jekyll", f"jekyll__jekyll-{each}"): "cucumber" for each in (8761, 8771)},
 }
 """Official parsers that are another one for each instance."""
 _LIGHTHOUSE_MOCHA = ("9.5", "10.0", "10.2")
-PARSERS = (
-    "pytest",
-    "pytest_options",
-    "pytest_v2",
-    "django",
-    "sympy",
-    "seaborn",
-    "matplotlib",
-    "swesmith",
-    "unittest",
-    "r2e",
-    "junit_xml",
-    "json_results",
-    "gotest",
-    "gotest_json",
-    "cargo",
-    "maven",
-    "surefire",
-    "gradle",
-    "ant",
-    "ctest",
-    "googletest",
-    "doctest",
-    "automake",
-    "redis",
-    "micropython",
-    "jest",
-    "jest_json",
-    "jest_files",
-    "vitest",
-    "mocha",
-    "mocha_json",
-    "karma",
-    "tap",
-    "phpunit",
-    "minitest",
-    "ruby_unit",
-    "rspec",
-    "rspec_lines",
-    "cucumber",
-    "bpmn_js",
-    "calypso",
-    "chart_js",
-    "eslint",
-    "fusion_next",
-    "highlightjs",
-    "lighthouse_mocha",
-    "marked",
-    "openlayers",
-    "p5js",
-)
-"""The parsers that rows can name."""
 
 
 def parser_of(name: str, *, instance_id: str = "", version: str = "") -> str | None:
@@ -109,14 +43,18 @@ def parser_of(name: str, *, instance_id: str = "", version: str = "") -> str | N
     if name == "parse_combined_test_reports":
         return "junit_xml"
     if not name.startswith(_OFFICIAL):
-        return name if name in PARSERS else None
+        return name if name in BUILTIN_LOG_PARSERS else None
     project = name.removeprefix(_OFFICIAL)
     if project == "lighthouse":
         return _lighthouse(version)
     if project == "next" and version == "1.27":
         return None
     by_instance = _BY_INSTANCE.get((project, instance_id))
-    return by_instance or _SAME_AS.get(project) or (project if project in PARSERS else None)
+    return (
+        by_instance
+        or _SAME_AS.get(project)
+        or (project if project in BUILTIN_LOG_PARSERS else None)
+    )
 
 
 def _lighthouse(version: str) -> str | None:
@@ -130,4 +68,4 @@ def _lighthouse(version: str) -> str | None:
 
 def official_name(parser: str) -> str | None:
     """The name of a parser in rows, such as `parse_log_pytest`; none when rows can't name it."""
-    return _OFFICIAL + parser if parser in PARSERS else None
+    return _OFFICIAL + parser if parser in BUILTIN_LOG_PARSERS else None

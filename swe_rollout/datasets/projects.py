@@ -5,6 +5,7 @@ Rows of the second generation name all three. Used by `swebench`.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shlex
 from dataclasses import dataclass
@@ -120,3 +121,11 @@ def test_arguments(patch: str) -> list[str]:
 
 def _module(file: str) -> str:
     return file.removesuffix(".py").removeprefix("tests/").replace("/", ".")
+
+
+def here_document(target: str, text: str) -> str:
+    """Return the command that writes `text` to the quoted path `target`."""
+    # Nobody can choose a text that holds its own hash.
+    mark = f"END_{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:24]}"
+    ending = "" if text.endswith("\n") else "\n"
+    return f"cat >{target} <<'{mark}'\n{text}{ending}{mark}"

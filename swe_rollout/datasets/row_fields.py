@@ -11,7 +11,7 @@ import json
 import math
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Annotated, TypeAlias, TypeVar
@@ -19,11 +19,12 @@ from typing import Annotated, TypeAlias, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
-from swe_rollout.datasets.official_parsers import PARSERS, parser_of
+from swe_rollout.datasets.official_parsers import parser_of
 from swe_rollout.datasets.row_files import MAX_ROW_BYTES, Row
 from swe_rollout.datasets.source import is_instance_id
 from swe_rollout.errors import Problem
 from swe_rollout.text.escaping import visible
+from swe_rollout.types.instance import BUILTIN_LOG_PARSERS, Evaluation, Expected, Instance
 
 MAX_STATEMENT_BYTES = 1 << 20
 MAX_TESTS = 100_000
@@ -31,12 +32,38 @@ _MAX_REPO = 200
 _SHOWN = 80
 _MOST_PARTS = 4
 """Of the path to a wrong value, such as `install_config.test_cmd`."""
+_DIFF = re.compile(r"^(diff --git |--- )", re.MULTILINE)
 _DEEPEST = 50
 """Levels of lists and objects that are kept of a column that is not read."""
 _ITEM = re.compile(
     r"""\s*+('(?:[^'\\\n]|\\.)*+'|"(?:[^"\\\n]|\\.)*+")\s*+(?:,|(?=[\])]\Z))""", re.DOTALL
 )
 """One text of a Python list, and the comma after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A wrong field of a row."""
+
+    field: str
+    message: str
+
+
+class WrongRowError(Exception):
+    """A row that makes no task: every fault that was found in it."""
+
+    def __init__(self, *faults: Fault) -> None:
+        super().__init__(*faults)
+        self.faults = faults
+
+
+def wrong(field: str, message: str) -> WrongRowError:
+    """Return the error of a row with one wrong field."""
+    return WrongRowError(Fault(field, message))
+
+
+Columns: TypeAlias = dict[str, object]
+"""A row's columns that have a value."""
 
 
 def clean(text: str) -> str:
@@ -49,31 +76,15 @@ def clean(text: str) -> str:
     return text
 
 
-def _instance_id(text: str) -> str:
-    if not is_instance_id(text):
-        raise ValueError(
-            "expected 1 to 200 letters, digits and `._+-`, no leading dot and no `..`, because it "
-            f"names a folder; found {shown(text)}"
-        )
-    return text
+def _must(holds: Callable[[str], object], expected: str) -> AfterValidator:
+    """Return the check of a text, whose error says what was `expected`."""
 
+    def check(text: str) -> str:
+        if not holds(text):
+            raise ValueError(f"expected {expected}; found {shown(text)}")
+        return text
 
-def _repo(text: str) -> str:
-    if not text.strip() or len(text) > _MAX_REPO:
-        raise ValueError(f"expected 1 to {_MAX_REPO} characters; found {shown(text)}")
-    return text
-
-
-def _commit(text: str) -> str:
-    if not re.fullmatch(r"[0-9a-f]{7,64}", text):
-        raise ValueError(f"expected a commit id in hexadecimal; found {shown(text)}")
-    return text
-
-
-def _diff(text: str) -> str:
-    if text.strip() and not re.search(r"^(diff --git |--- )", text, re.MULTILINE):
-        raise ValueError(f"expected a diff; found {shown(text)}")
-    return text
+    return AfterValidator(check)
 
 
 def _statement(text: str) -> str:
@@ -84,18 +95,23 @@ def _statement(text: str) -> str:
     return text
 
 
-def _test_ids(value: object) -> object:
-    expected = "expected a list of test ids or its JSON string"
+def _test_ids(value: object) -> tuple[str, ...]:
     ids = _literal(value) if isinstance(value, str) else value
+    expected = "expected a list of test ids or its JSON string"
     if not isinstance(ids, list | tuple):
         raise ValueError(f"{expected}; found {shown(value)}")  # noqa: TRY004 - pydantic's protocol
     if len(ids) > MAX_TESTS:
         raise ValueError(f"has {len(ids)} test ids; at most {MAX_TESTS} are taken")
-    for test_id in ids:
-        if not isinstance(test_id, str) or not test_id.strip():
-            raise ValueError(f"{expected}; found {shown(test_id)} in the list")
-        clean(test_id)
-    return tuple(dict.fromkeys(ids))
+    return tuple(dict.fromkeys(texts(ids, expected, where=" in the list")))
+
+
+def texts(values: Sequence[object], expected: str, *, where: str = "") -> tuple[str, ...]:
+    """Return a list's texts, of which none is empty. Raises ValueError, with what is wrong."""
+    for value in values:
+        if not isinstance(value, str) or not value.strip():
+            raise ValueError(f"{expected}; found {shown(value)}{where}")
+        clean(value)
+    return tuple(map(str, values))
 
 
 def json_value(value: object) -> object:
@@ -142,53 +158,57 @@ def _python_text(quoted: str) -> str:
         return str(ast.literal_eval(quoted))
 
 
-def _commands(value: object) -> object:
+def _commands(value: object) -> tuple[str, ...]:
     commands = [value] if isinstance(value, str) else value
+    expected = "expected a command or a list of them"
     if not isinstance(commands, list) or not commands:
-        raise ValueError(f"expected a command or a list of them; found {shown(value)}")
-    for command in commands:
-        if not isinstance(command, str) or not command.strip():
-            raise ValueError(f"expected a command or a list of them; found {shown(command)}")
-        clean(command)
-    return tuple(commands)
+        raise ValueError(f"{expected}; found {shown(value)}")
+    return texts(commands, expected)
 
 
-def log_parser(name: str, *, instance_id: str, version: str = "") -> str | Fault:
-    """Return the parser that a row names, or what is wrong with the name."""
+def log_parser(name: str, *, instance_id: str, version: str = "", field: str = "log_parser") -> str:
+    """Return the parser that a row names in `field`. Raises WrongRowError for an unknown one."""
     found = parser_of(name, instance_id=instance_id, version=version)
     if found is not None:
         return found
-    near = difflib.get_close_matches(name[:_MAX_REPO].removeprefix("parse_log_"), PARSERS, n=1)
+    known = BUILTIN_LOG_PARSERS
+    near = difflib.get_close_matches(name[:_MAX_REPO].removeprefix("parse_log_"), known, n=1)
     hint = f"did you mean {near[0]}? " if near else ""
-    return Fault(
-        "log_parser",
+    raise wrong(
+        field,
         f"there is no parser {shown(name)}; {hint}docs/how-to/datasets.md lists them, and "
         "says how a job brings its own",
     )
 
 
-def _workdir(text: str) -> str:
-    if not text.startswith("/") or ".." in text.split("/"):
-        raise ValueError(f"expected an absolute path; found {shown(text)}")
-    return text
-
-
-def _image(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,511}", text):
-        raise ValueError(f"expected the name of an image; found {shown(text)}")
-    return text
-
-
 Text = Annotated[str, AfterValidator(clean)]
 TestIds = Annotated[tuple[str, ...], BeforeValidator(_test_ids)]
 Commands = Annotated[tuple[str, ...], BeforeValidator(_commands)]
-Image = Annotated[Text, AfterValidator(_image)]
-Diff = Annotated[Text, AfterValidator(_diff)]
-InstanceId = Annotated[Text, AfterValidator(_instance_id)]
-Repo = Annotated[Text, AfterValidator(_repo)]
-Commit = Annotated[Text, AfterValidator(_commit)]
+Image = Annotated[
+    Text,
+    _must(re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,511}").fullmatch, "the name of an image"),
+]
+Diff = Annotated[Text, _must(lambda text: not text.strip() or _DIFF.search(text), "a diff")]
+InstanceId = Annotated[
+    Text,
+    _must(
+        is_instance_id,
+        "1 to 200 letters, digits and `._+-`, no leading dot and no `..`, because it names a "
+        "folder",
+    ),
+]
+Repo = Annotated[
+    Text,
+    _must(lambda text: text.strip() and len(text) <= _MAX_REPO, f"1 to {_MAX_REPO} characters"),
+]
+Commit = Annotated[
+    Text, _must(re.compile(r"[0-9a-f]{7,64}").fullmatch, "a commit id in hexadecimal")
+]
 Statement = Annotated[Text, AfterValidator(_statement)]
-Workdir = Annotated[Text, AfterValidator(_workdir)]
+Workdir = Annotated[
+    Text,
+    _must(lambda text: text.startswith("/") and ".." not in text.split("/"), "an absolute path"),
+]
 Version = Annotated[str, BeforeValidator(lambda value: str(value)[:_MAX_REPO])]
 
 
@@ -211,20 +231,45 @@ class TaskRow(RowModel):
     problem_statement: Statement
     test_patch: Diff
     patch: Diff = ""
+    fail_to_pass: TestIds = Field(alias="FAIL_TO_PASS")
+    pass_to_pass: TestIds = Field(alias="PASS_TO_PASS")
+    # Names of the image in copies of the dataset.
+    image_name: Image | None = None
+    docker_image: Image | None = None
+    test_timeout_s: Seconds = 1800.0
+
+    def task(
+        self, columns: Columns, *, source: str, image: str, commands: Sequence[str], read: str = ""
+    ) -> Instance:
+        """Return the instance of these columns; the format sets what else it has.
+
+        `read` are the names of further columns that the format reads.
+        """
+        return Instance(
+            instance_id=self.instance_id,
+            source=source,
+            repo=self.repo,
+            problem_statement=self.problem_statement,
+            image=image,
+            base_commit=self.base_commit,
+            gold_patch=self.patch,
+            test_patch=self.test_patch,
+            evaluation=Evaluation(commands=tuple(commands), timeout_s=self.test_timeout_s),
+            expected=Expected(self.fail_to_pass, self.pass_to_pass),
+            extra=extra(columns, type(self), *read.split()),
+        )
 
 
 RowT = TypeVar("RowT", bound=RowModel)
-Columns: TypeAlias = dict[str, object]
-"""A row's columns that have a value."""
 
 
-def checked(row: Row, model: type[RowT], columns: Columns) -> RowT | Problem:
-    """Return the row's checked fields, or one problem that names every wrong one."""
+def checked(model: type[RowT], columns: Columns) -> RowT:
+    """Return the checked fields of a row. Raises WrongRowError, which names every wrong one."""
     try:
         return model.model_validate(columns)
     except ValidationError as error:
         details = error.errors(include_url=False)
-        return problem_of(row, [_meant(_fault(each), columns) for each in details])
+        raise WrongRowError(*(_meant(_fault(each), columns) for each in details)) from None
 
 
 def _meant(fault: Fault, columns: Columns) -> Fault:
@@ -237,18 +282,18 @@ def _meant(fault: Fault, columns: Columns) -> Fault:
     return Fault(fault.field, f"missing{hint}")
 
 
-def columns_of(row: Row) -> Columns | Problem:
-    """Return the row's columns; a problem when it is no object, or a huge one.
+def columns_of(content: object) -> Columns:
+    """Return a row's columns. Raises WrongRowError when it is no object, or a huge one.
 
     A column without a value is an absent column: Parquet has no other way to leave one out.
     """
-    if not isinstance(row.content, dict):
-        hint = "; a file of one list is named .json" if isinstance(row.content, list) else ""
-        return Problem(row.place, "", f"expected an object; found {shown(row.content)}{hint}")
-    size = sum(_size(value) for value in row.content.values())
+    if not isinstance(content, dict):
+        hint = "; a file of one list is named .json" if isinstance(content, list) else ""
+        raise wrong("", f"expected an object; found {shown(content)}{hint}")
+    size = sum(_size(value) for value in content.values())
     if size > MAX_ROW_BYTES:
-        return Problem(row.place, "", f"a row of {size} characters; at most {MAX_ROW_BYTES}")
-    return {str(name): value for name, value in row.content.items() if value is not None}
+        raise wrong("", f"a row of {size} characters; at most {MAX_ROW_BYTES}")
+    return {str(name): value for name, value in content.items() if value is not None}
 
 
 def extra(columns: Columns, model: type[RowModel], *read: str) -> Columns:
@@ -285,14 +330,6 @@ def _size(value: object, depth: int = 0) -> int:
             return sum(len(str(key)) + _size(item, depth + 1) for key, item in value.items())
         case _:
             return 1
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """A wrong field of a row."""
-
-    field: str
-    message: str
 
 
 def problem_of(row: Row, faults: Sequence[Fault]) -> Problem:

@@ -22,6 +22,7 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -31,8 +32,8 @@ from swe_rollout.types.instance import Instance
 
 MAX_TASKS = 1_000_000
 """A source that returns more probably never ends."""
-AT_A_TIME = 100
-"""Tasks checked before anything else may run, such as the handling of ^C."""
+_AT_A_TIME = 100
+ItemT = TypeVar("ItemT")
 _WORDS = {"array": "a list", "str": "text", "null": "nothing", "object": "an object"}
 """JSON's names of types, as msgspec's messages have them, in words for Python's."""
 
@@ -74,9 +75,9 @@ class NamedSource:
 
     async def _checked(self, found: Sequence[object]) -> AsyncIterator[Instance | Problem]:
         places: dict[str, str] = {}
-        for number, value in enumerate(found, start=1):
-            if number % AT_A_TIME == 0:
-                await asyncio.sleep(0)
+        number = 0
+        async for value in paced(found):
+            number += 1
             place = f"{self.name}: task {number}"
             result = value if isinstance(value, Problem) else _checked(value, place)
             if not isinstance(result, Problem):
@@ -99,6 +100,14 @@ class NamedSource:
                 [Problem(self.name, "", f"{type(error).__name__}: {error}")],
                 fix="run its contract tests (docs/how-to/extend/datasets.md)",
             ) from error
+
+
+async def paced(items: Iterable[ItemT]) -> AsyncIterator[ItemT]:
+    """Yield items, and let others run in between, such as the handling of ^C."""
+    for number, item in enumerate(items):
+        if number % _AT_A_TIME == 0:
+            await asyncio.sleep(0)
+        yield item
 
 
 async def _listed(returned: object) -> list[object]:

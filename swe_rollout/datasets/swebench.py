@@ -5,15 +5,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from swe_rollout.datasets.formats import FORMATS, recognised
-from swe_rollout.datasets.row_fields import Fault, columns_of, problem_of
+from swe_rollout.datasets.row_fields import Fault, WrongRowError, columns_of, problem_of
 from swe_rollout.datasets.row_files import Row, read_rows
-from swe_rollout.datasets.source import AT_A_TIME
+from swe_rollout.datasets.source import paced
 from swe_rollout.errors import DatasetError, Problem
 from swe_rollout.types.instance import Instance
 
@@ -43,9 +42,7 @@ async def load(
     rows = await read_rows(uri, base_dir=base_dir, split=split, on_progress=on_progress)
     places: dict[str, str] = {}
     results: list[Instance | Problem] = []
-    for number, row in enumerate(rows):
-        if number % AT_A_TIME == 0:
-            await asyncio.sleep(0)
+    async for row in paced(rows):
         result = row if isinstance(row, Problem) else instance_of(row, format, log_parser)
         if isinstance(row, Row) and isinstance(result, Instance):
             first = places.setdefault(result.instance_id, row.place)
@@ -58,16 +55,14 @@ async def load(
 
 def instance_of(row: Row, name: str = AUTO, log_parser: str | None = None) -> Instance | Problem:
     """Make the instance of a row, by the named format or that of its columns."""
-    columns = columns_of(row)
-    if isinstance(columns, Problem):
-        return columns
-    if log_parser is not None:
-        columns = _without_parser(columns)
-    make = FORMATS[name if name != AUTO else recognised(columns)]
-    result = make(row, columns)
-    if log_parser is not None and isinstance(result, Instance):
-        return replace(result, log_parser=log_parser)
-    return result
+    try:
+        columns = columns_of(row.content)
+        if log_parser is not None:
+            columns = _without_parser(columns)
+        made = FORMATS[name if name != AUTO else recognised(columns)](columns)
+    except WrongRowError as error:
+        return problem_of(row, error.faults)
+    return made if log_parser is None else replace(made, log_parser=log_parser)
 
 
 def _without_parser(columns: dict[str, object]) -> dict[str, object]:

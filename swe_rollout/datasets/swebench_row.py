@@ -6,38 +6,30 @@ generation: the row names them (`image, eval_script, log_parser, eval_type`).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
-
-from pydantic import Field
 
 from swe_rollout.datasets import projects
 from swe_rollout.datasets.official_parsers import official_name
 from swe_rollout.datasets.row_fields import (
     Columns,
     Commands,
-    Fault,
     Image,
-    Seconds,
     TaskRow,
-    TestIds,
     Text,
     Version,
     Workdir,
     checked,
-    extra,
     log_parser,
-    problem_of,
+    wrong,
 )
-from swe_rollout.datasets.row_files import Row
-from swe_rollout.errors import Problem, UsageError
-from swe_rollout.types.instance import Evaluation, Expected, Instance, Rule
+from swe_rollout.errors import UsageError
+from swe_rollout.types.instance import Instance, Rule
 
 
 class SwebenchRow(TaskRow):
     """A row of either generation, and the columns that users' own rows may add."""
 
-    fail_to_pass: TestIds = Field(alias="FAIL_TO_PASS")
-    pass_to_pass: TestIds = Field(alias="PASS_TO_PASS")
     version: Version = ""
 
     # The second generation.
@@ -46,63 +38,45 @@ class SwebenchRow(TaskRow):
     log_parser: Text | None = None
     eval_type: Literal["pass_and_fail", "fail_only"] = "pass_and_fail"
 
-    # Other names of the image in copies of the first generation.
-    image_name: Image | None = None
-    docker_image: Image | None = None
-
     # Own rows.
     test_cmd: Commands | None = None
-    test_timeout_s: Seconds = 1800.0
     workdir: Workdir = "/testbed"
     allow_internet: bool | None = None
 
 
-def instance(row: Row, columns: Columns) -> Instance | Problem:
-    """Make the instance of a row, or one problem that names every wrong field."""
-    record = checked(row, SwebenchRow, columns)
-    if isinstance(record, Problem):
-        return record
+def instance(columns: Columns) -> Instance:
+    """Make the instance of a row. Raises WrongRowError, which names every wrong field."""
+    record = checked(SwebenchRow, columns)
     # One official row has tests to keep passing alone.
     if not (record.fail_to_pass or record.pass_to_pass):
-        return problem_of(row, [Fault("FAIL_TO_PASS", "expected at least one test id; found none")])
+        raise wrong("FAIL_TO_PASS", "expected at least one test id; found none")
     parser = projects.project_of(record.repo).log_parser
-    if record.log_parser is not None:
-        named = log_parser(
-            record.log_parser, instance_id=record.instance_id, version=record.version
-        )
-        if isinstance(named, Fault):
-            return problem_of(row, [named])
-        parser = named
-    commands = () if record.eval_script is not None else _commands(record)
-    if isinstance(commands, Fault):
-        return problem_of(row, [commands])
+    if (named := record.log_parser) is not None:
+        parser = log_parser(named, instance_id=record.instance_id, version=record.version)
     image = record.image or record.image_name or record.docker_image
-    return Instance(
-        instance_id=record.instance_id,
+    task = record.task(
+        columns,
         source="swebench" if record.eval_script is None else "swebench_v5",
-        repo=record.repo,
-        problem_statement=record.problem_statement,
         image=image or projects.image_of(record.instance_id, record.repo),
-        base_commit=record.base_commit,
+        commands=_commands(record) if record.eval_script is None else (),
+    )
+    return replace(
+        task,
         workdir=record.workdir,
         wants_network=record.allow_internet,
-        gold_patch=record.patch,
-        test_patch=record.test_patch,
-        evaluation=Evaluation(record.eval_script, commands, record.test_timeout_s),
+        evaluation=replace(task.evaluation, script=record.eval_script),
         log_parser=parser,
         rule=Rule.FAIL_ONLY if record.eval_type == "fail_only" else Rule.F2P_P2P,
-        expected=Expected(record.fail_to_pass, record.pass_to_pass),
-        extra=extra(columns, SwebenchRow),
     )
 
 
-def _commands(record: SwebenchRow) -> tuple[str, ...] | Fault:
+def _commands(record: SwebenchRow) -> tuple[str, ...]:
     """Choose the commands that run the tests of a row without a script."""
     if record.test_cmd is not None:
         return record.test_cmd
     command = projects.test_command(record.repo, record.test_patch)
     if command is None:
-        return Fault("test_patch", "touches no file; add `test_cmd` or `eval_script`")
+        raise wrong("test_patch", "touches no file; add `test_cmd` or `eval_script`")
     return (command,)
 
 

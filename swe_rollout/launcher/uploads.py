@@ -90,7 +90,7 @@ def quarantine_in_file(uri: str, *, base_dir: Path, store_uri: str) -> LocalRows
 
     Raises DatasetError when the file can't be read, with each line that is none.
     """
-    from swe_rollout.datasets.quarantine import Quarantine
+    from swe_rollout.datasets.bad_rows import Quarantine
 
     field = "spec.dataset.quarantine"
     found = rows_in_file(uri, base_dir=base_dir, store_uri=store_uri, field=field)

@@ -15,6 +15,20 @@ from typing import Final, TypeAlias
 
 from swe_rollout.types.verdict import TestStatus
 
+LOG_PARSER_FAMILIES: Final = {
+    "python_log": "pytest pytest_options pytest_v2 django sympy seaborn matplotlib swesmith "
+    "unittest r2e",
+    "reports": "junit_xml json_results",
+    "native_log": "gotest gotest_json cargo ctest googletest doctest automake redis micropython",
+    "jvm_log": "maven surefire gradle ant",
+    "node_log": "jest jest_json jest_files vitest mocha mocha_json karma tap",
+    "script_log": "phpunit minitest ruby_unit rspec rspec_lines cucumber",
+    "browser_log": "bpmn_js calypso chart_js eslint fusion_next highlightjs lighthouse_mocha "
+    "marked openlayers p5js",
+}
+"""The names of the built-in log parsers, by the module of `grading.parsers` that holds them."""
+BUILTIN_LOG_PARSERS: Final = tuple(" ".join(LOG_PARSER_FAMILIES.values()).split())
+
 
 class Rule(StrEnum):
     """How test statuses become a verdict."""

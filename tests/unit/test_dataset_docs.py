@@ -13,9 +13,8 @@ import yaml
 
 from checkout import ROOT
 from swe_rollout.datasets.formats import FORMATS
-from swe_rollout.datasets.official_parsers import PARSERS
 from swe_rollout.spec.dataset import Dataset, RowFormat
-from swe_rollout.types.instance import Rule
+from swe_rollout.types.instance import BUILTIN_LOG_PARSERS, Rule
 
 PAGE = (ROOT / "docs" / "how-to" / "datasets.md").read_text("utf-8")
 
@@ -41,7 +40,9 @@ def test_every_rule_is_in_the_page() -> None:
 def test_every_parser_is_in_the_page() -> None:
     listed = PAGE.partition("or by these:\n\n")[2].partition("\n\n")[0]
     names = re.sub(r"\([^)]*\)", ",", listed).replace("·", ",").replace("\n", " ")
-    assert sorted(filter(None, (name.strip() for name in names.split(",")))) == sorted(PARSERS)
+    assert sorted(filter(None, (name.strip() for name in names.split(",")))) == sorted(
+        BUILTIN_LOG_PARSERS
+    )
 
 
 @pytest.mark.parametrize("text", blocks("yaml"))

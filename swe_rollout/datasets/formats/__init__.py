@@ -15,12 +15,10 @@ from swe_rollout.datasets.formats import (
     swe_smith,
 )
 from swe_rollout.datasets.row_fields import Columns
-from swe_rollout.datasets.row_files import Row
-from swe_rollout.errors import Problem
 from swe_rollout.types.instance import Instance
 
-RowFormat: TypeAlias = Callable[[Row, Columns], Instance | Problem]
-"""Makes the instance of a row, or one problem that names every wrong field."""
+RowFormat: TypeAlias = Callable[[Columns], Instance]
+"""Makes the instance of a row. Raises WrongRowError, which names every wrong field."""
 
 FORMATS: dict[str, RowFormat] = {
     "swe-bench": swebench_row.instance,

@@ -24,45 +24,35 @@ from swe_rollout.datasets.row_fields import (
     Seconds,
     Statement,
     Text,
+    WrongRowError,
     checked,
-    clean,
     extra,
     json_value,
     log_parser,
-    problem_of,
     shown,
+    texts,
+    wrong,
 )
-from swe_rollout.datasets.row_files import Row
-from swe_rollout.errors import Problem
 from swe_rollout.types.instance import Evaluation, Expected, Instance, Rule
 
 _NAME = r"[A-Za-z0-9][\w.-]{0,99}"
 _HIDDEN: Final = ("fix.patch", "test.patch", "test-run.sh", "fix-run.sh")
 _PARSERS = {
-    "alibaba/fastjson2": "surefire",
-    "anuraghazra/github-readme-stats": "jest",
-    "apache/dubbo": "surefire",
-    "axios/axios": "mocha",
-    "catchorg/catch2": "ctest",
-    "darkreader/darkreader": "jest",
-    "elastic/logstash": "gradle",
-    "expressjs/express": "mocha",
-    "facebook/zstd": "automake",
-    "fasterxml/jackson-core": "surefire",
-    "fasterxml/jackson-databind": "surefire",
-    "fasterxml/jackson-dataformat-xml": "surefire",
-    "fmtlib/fmt": "ctest",
-    "google/gson": "surefire",
-    "googlecontainertools/jib": "gradle",
-    "iamkun/dayjs": "jest_files",
-    "jqlang/jq": "automake",
-    "mockito/mockito": "gradle",
-    "mui/material-ui": "mocha",
-    "nlohmann/json": "ctest",
-    "simdjson/simdjson": "ctest",
-    "sveltejs/svelte": "vitest",
-    "vuejs/core": "vitest",
-    "yhirose/cpp-httplib": "googletest",
+    project: parser
+    for parser, projects in {
+        "surefire": "alibaba/fastjson2 apache/dubbo fasterxml/jackson-core "
+        "fasterxml/jackson-databind fasterxml/jackson-dataformat-xml "
+        "google/gson",
+        "jest": "anuraghazra/github-readme-stats darkreader/darkreader",
+        "mocha": "axios/axios expressjs/express mui/material-ui",
+        "ctest": "catchorg/catch2 fmtlib/fmt nlohmann/json simdjson/simdjson",
+        "gradle": "elastic/logstash googlecontainertools/jib mockito/mockito",
+        "automake": "facebook/zstd jqlang/jq",
+        "jest_files": "iamkun/dayjs",
+        "vitest": "sveltejs/svelte vuejs/core",
+        "googletest": "yhirose/cpp-httplib",
+    }.items()
+    for project in projects.split()
 }
 """Of projects whose files do not tell it, or tell another one."""
 _BY_ENDING = {".go": "gotest", ".rs": "cargo", ".java": "surefire", ".kt": "gradle"}
@@ -84,11 +74,7 @@ def _tests(value: object) -> tuple[str, ...]:
         found = list(found)
     if not isinstance(found, list) or len(found) > MAX_TESTS:
         raise ValueError(f"expected an object with at most {MAX_TESTS} tests; found {shown(value)}")
-    for test in found:
-        if not isinstance(test, str) or not test.strip():
-            raise ValueError(f"expected test ids; found {shown(test)}")
-        clean(test)
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(texts(found, "expected test ids")))
 
 
 _Tests = Annotated[tuple[str, ...], BeforeValidator(_tests)]
@@ -117,25 +103,21 @@ class MultiSweRow(RowModel):
     test_timeout_s: Seconds = 1800.0
 
 
-def instance(row: Row, columns: Columns) -> Instance | Problem:
-    """Make the instance of a row, or one problem that names every wrong field."""
-    record = checked(row, MultiSweRow, columns)
-    if isinstance(record, Problem):
-        return record
+def instance(columns: Columns) -> Instance:
+    """Make the instance of a row. Raises WrongRowError, which names every wrong field."""
+    record = checked(MultiSweRow, columns)
     name = record.instance_id or f"{record.org}__{record.repo}-{record.number}"
     fixed = record.f2p_tests + record.s2p_tests + record.n2p_tests or record.fixed_tests
-    faults = list(_faults(record, fixed))
-    parser = _parser(record)
-    if isinstance(parser, Fault):
-        faults.append(parser)
     issue = _issue(record)
-    if not issue:
-        faults.append(Fault("resolved_issues", "expected a text; found nothing"))
-    if faults or isinstance(parser, Fault):
-        return problem_of(row, faults)
-    statement = checked(row, _Issue, {"resolved_issues": issue})
-    if isinstance(statement, Problem):
-        return statement
+    faults = _faults(record, fixed, issue)
+    parser = ""
+    try:
+        parser = _parser(record)
+    except WrongRowError as error:
+        faults += error.faults
+    if faults:
+        raise WrongRowError(*faults)
+    checked(_Issue, {"resolved_issues": issue})
     image = f"mswebench/{record.org}_m_{record.repo}:pr-{record.number}".lower()
     return Instance(
         instance_id=name,
@@ -161,7 +143,7 @@ class _Issue(RowModel):
     resolved_issues: Statement
 
 
-def _faults(record: MultiSweRow, fixed: tuple[str, ...]) -> list[Fault]:
+def _faults(record: MultiSweRow, fixed: tuple[str, ...], issue: str) -> list[Fault]:
     faults = [
         Fault(field, f"is no name: {shown(text)}")
         for field, text in (("org", record.org), ("repo", record.repo))
@@ -169,6 +151,8 @@ def _faults(record: MultiSweRow, fixed: tuple[str, ...]) -> list[Fault]:
     ]
     if not fixed:
         faults.append(Fault("f2p_tests", "expected at least one test in f2p, s2p or n2p_tests"))
+    if not issue:
+        faults.append(Fault("resolved_issues", "expected a text; found nothing"))
     return faults
 
 
@@ -178,8 +162,8 @@ def _issue(record: MultiSweRow) -> str:
     return "\n\n".join(f"{each.title}\n\n{each.body or ''}".strip() for each in texts).strip()
 
 
-def _parser(record: MultiSweRow) -> str | Fault:
-    """Choose the parser that the row names, or the project's, or its language's."""
+def _parser(record: MultiSweRow) -> str:
+    """Return the parser that the row names, or the project's, or its language's."""
     name = f"{record.org}/{record.repo}"
     if record.log_parser is not None:
         return log_parser(record.log_parser, instance_id=name)
@@ -188,6 +172,6 @@ def _parser(record: MultiSweRow) -> str | Fault:
     files = re.findall(r"^diff --git a/.* b/(.*)$", record.test_patch, re.MULTILINE)
     endings = (posixpath.splitext(file)[1] for file in files)
     by_ending = next((_BY_ENDING[ending] for ending in endings if ending in _BY_ENDING), None)
-    return by_ending or Fault(
-        "log_parser", f"missing; it is not known how {shown(name)} prints results"
-    )
+    if by_ending is None:
+        raise wrong("log_parser", f"missing; it is not known how {shown(name)} prints results")
+    return by_ending

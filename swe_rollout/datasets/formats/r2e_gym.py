@@ -6,7 +6,6 @@ agent's sandbox has neither.
 
 from __future__ import annotations
 
-import json
 import posixpath
 import re
 from collections.abc import Iterator
@@ -17,19 +16,17 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from swe_rollout.datasets.row_fields import (
     MAX_TESTS,
     Columns,
-    Fault,
+    Commit,
     Image,
     Repo,
     RowModel,
     Statement,
-    Text,
     checked,
     extra,
-    problem_of,
+    json_value,
     shown,
+    wrong,
 )
-from swe_rollout.datasets.row_files import Row
-from swe_rollout.errors import Problem
 from swe_rollout.types.instance import Evaluation, Expected, Instance, Rule
 from swe_rollout.types.verdict import TestStatus
 
@@ -46,7 +43,7 @@ def _issue(text: str) -> str:
 
 
 def _expected(value: object) -> dict[str, TestStatus]:
-    found = _json(value)
+    found = json_value(value)
     if not isinstance(found, dict) or not found:
         raise ValueError(f"expected an object of test id to status; found {shown(value)}")
     if len(found) > MAX_TESTS:
@@ -59,15 +56,9 @@ def _expected(value: object) -> dict[str, TestStatus]:
     return statuses
 
 
-def _commit(text: str) -> str:
-    if not re.fullmatch(r"[0-9a-f]{7,64}", text):
-        raise ValueError(f"expected a commit id in hexadecimal; found {shown(text)}")
-    return text
-
-
 def _patch(value: object) -> str:
     try:
-        return "".join(_file_diffs(_json(value)))
+        return "".join(_file_diffs(json_value(value)))
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"expected a parsed commit with `file_diffs`; {error!r:.80}") from None
 
@@ -77,7 +68,7 @@ class R2eRow(RowModel):
 
     repo_name: Repo
     docker_image: Image
-    commit_hash: Annotated[Text, AfterValidator(_commit)]
+    commit_hash: Commit
     problem_statement: Annotated[Statement, AfterValidator(_issue)]
     expected: Annotated[dict[str, TestStatus], BeforeValidator(_expected)] = Field(
         alias="expected_output_json"
@@ -86,14 +77,12 @@ class R2eRow(RowModel):
     execution_result_content: object = None
 
 
-def instance(row: Row, columns: Columns) -> Instance | Problem:
-    """Make the instance of a row, or one problem that names every wrong field."""
-    record = checked(row, R2eRow, columns)
-    if isinstance(record, Problem):
-        return record
+def instance(columns: Columns) -> Instance:
+    """Make the instance of a row. Raises WrongRowError, which names every wrong field."""
+    record = checked(R2eRow, columns)
     name = f"{posixpath.basename(record.repo_name)}-{record.commit_hash}"
     if not re.fullmatch(r"[\w.+-]{1,200}", name):
-        return problem_of(row, [Fault("repo_name", f"is no name: {shown(record.repo_name)}")])
+        raise wrong("repo_name", f"is no name: {shown(record.repo_name)}")
     passed = [test for test, s in record.expected.items() if s is TestStatus.PASSED and test]
     before = set(_passed_before(record.execution_result_content))
     fixed = tuple(test for test in passed if before and test not in before)
@@ -117,18 +106,9 @@ def instance(row: Row, columns: Columns) -> Instance | Problem:
     )
 
 
-def _json(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    try:
-        return json.loads(value)
-    except (ValueError, RecursionError):
-        return None
-
-
 def _passed_before(content: object) -> Iterator[str]:
     """Yield the tests that passed without the fix, where the row holds that run's log."""
-    match _json(content):
+    match json_value(content):
         case {"old_commit_res_stdout": str(log)}:
             for line in _COLOUR.sub("", log).partition("short test summary info")[2].split("\n"):
                 if line.startswith("PASSED "):

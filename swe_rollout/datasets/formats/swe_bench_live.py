@@ -7,31 +7,26 @@ can't be graded.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Annotated, Final
 
 from pydantic import BeforeValidator, Field
 
-from swe_rollout.datasets import projects
-from swe_rollout.datasets.formats.scripts import here_document
+from swe_rollout.datasets.projects import here_document, image_of
 from swe_rollout.datasets.row_fields import (
     Columns,
     Commands,
     Diff,
-    Fault,
-    Image,
     Seconds,
     TaskRow,
     TestIds,
     Text,
     Workdir,
     checked,
-    extra,
     log_parser,
-    problem_of,
+    wrong,
 )
-from swe_rollout.datasets.row_files import Row
-from swe_rollout.errors import Problem
-from swe_rollout.types.instance import Evaluation, Expected, Instance, Rule
+from swe_rollout.types.instance import Instance, Rule
 
 _CODE = re.compile(r"^\s*(?:def|import|from)\s", re.MULTILINE)
 _CALL: Final = """
@@ -54,43 +49,32 @@ class LiveRow(TaskRow):
     print_cmds: _OptionalCommands = None
     log_parser: Text = ""
     parser: Text = ""
-    docker_image: Image | None = None
-    image_name: Image | None = None
     workdir: Workdir = "/testbed"
     test_timeout_s: Seconds = 9000.0
 
 
-def instance(row: Row, columns: Columns) -> Instance | Problem:
-    """Make the instance of a row, or one problem that names every wrong field."""
-    record = checked(row, LiveRow, columns)
-    if isinstance(record, Problem):
-        return record
+def instance(columns: Columns) -> Instance:
+    """Make the instance of a row. Raises WrongRowError, which names every wrong field."""
+    record = checked(LiveRow, columns)
     if record.test_cmds and not record.fail_to_pass:
-        return problem_of(row, [Fault("FAIL_TO_PASS", "expected at least one test id; found none")])
+        raise wrong("FAIL_TO_PASS", "expected at least one test id; found none")
     source = record.log_parser or record.parser or "pytest"
     is_code = _CODE.search(source) is not None
-    parser = "json_results" if is_code else log_parser(source, instance_id=record.instance_id)
-    if isinstance(parser, Fault):
-        return problem_of(row, [parser])
-    image = record.docker_image or record.image_name
-    return Instance(
-        instance_id=record.instance_id,
+    task = record.task(
+        columns,
         source="swe_live",
-        repo=record.repo,
-        problem_statement=record.problem_statement,
-        image=image or projects.image_of(record.instance_id, namespace="starryzhang"),
-        base_commit=record.base_commit,
+        image=record.docker_image
+        or record.image_name
+        or image_of(record.instance_id, namespace="starryzhang"),
+        commands=_commands(record, source if is_code else ""),
+    )
+    return replace(
+        task,
         workdir=record.workdir,
-        gold_patch=record.patch,
-        test_patch=record.test_patch,
-        evaluation=Evaluation(
-            commands=_commands(record, source if is_code else ""),
-            timeout_s=record.test_timeout_s,
-        ),
-        log_parser=parser,
+        log_parser="json_results"
+        if is_code
+        else log_parser(source, instance_id=record.instance_id),
         rule=Rule.NO_NEW_FAILURES,
-        expected=Expected(record.fail_to_pass, record.pass_to_pass),
-        extra=extra(columns, LiveRow),
     )
 
 

@@ -8,26 +8,24 @@ from __future__ import annotations
 
 import re
 import shlex
+from dataclasses import replace
 from typing import Final
 
 from pydantic import AliasChoices, Field
 
-from swe_rollout.datasets.formats.scripts import here_document
+from swe_rollout.datasets.projects import here_document
 from swe_rollout.datasets.row_fields import (
     Columns,
     Fault,
-    Image,
     Seconds,
     TaskRow,
     TestIds,
     Text,
+    WrongRowError,
     checked,
-    extra,
-    problem_of,
+    wrong,
 )
-from swe_rollout.datasets.row_files import Row
-from swe_rollout.errors import Problem
-from swe_rollout.types.instance import Evaluation, Expected, Instance, Rule
+from swe_rollout.types.instance import Instance, Rule
 
 _IMAGES: Final = "jefzda/sweap-images"
 _LONGEST_TAG: Final = 128
@@ -47,7 +45,6 @@ class ProRow(TaskRow):
     pass_to_pass: TestIds = Field(validation_alias=AliasChoices("pass_to_pass", "PASS_TO_PASS"))
     test_files: TestIds = Field((), validation_alias="selected_test_files_to_run")
     dockerhub_tag: Text | None = None
-    image_name: Image | None = None
     run_script: Text = ""
     parser_script: Text = ""
     requirements: Text = ""
@@ -55,35 +52,31 @@ class ProRow(TaskRow):
     test_timeout_s: Seconds = 3600.0
 
 
-_READ: Final = ("fail_to_pass", "pass_to_pass", "FAIL_TO_PASS", "PASS_TO_PASS")
+_READ: Final = "fail_to_pass pass_to_pass FAIL_TO_PASS PASS_TO_PASS selected_test_files_to_run"
 
 
-def instance(row: Row, columns: Columns) -> Instance | Problem:
-    """Make the instance of a row, or one problem that names every wrong field."""
-    record = checked(row, ProRow, columns)
-    if isinstance(record, Problem):
-        return record
+def instance(columns: Columns) -> Instance:
+    """Make the instance of a row. Raises WrongRowError, which names every wrong field."""
+    record = checked(ProRow, columns)
     scripts = (("run_script", record.run_script), ("parser_script", record.parser_script))
     if missing := [Fault(name, f"missing; {_HOW}") for name, text in scripts if not text.strip()]:
-        return problem_of(row, missing)
+        raise WrongRowError(*missing)
     tag = record.dockerhub_tag or _tag(record)
     if not re.fullmatch(r"\w[\w.-]{0,127}", tag):
-        return problem_of(row, [Fault("dockerhub_tag", "expected the tag of an image")])
-    return Instance(
-        instance_id=record.instance_id,
+        raise wrong("dockerhub_tag", "expected the tag of an image")
+    task = record.task(
+        columns,
         source="swe_pro",
-        repo=record.repo,
-        problem_statement=_statement(record),
         image=record.image_name or f"{_IMAGES}:{tag}",
-        base_commit=record.base_commit,
+        commands=_commands(record),
+        read=_READ,
+    )
+    return replace(
+        task,
+        problem_statement=_statement(record),
         workdir="/app",
-        gold_patch=record.patch,
-        test_patch=record.test_patch,
-        evaluation=Evaluation(commands=_commands(record), timeout_s=record.test_timeout_s),
         log_parser="json_results",
         rule=Rule.PASS_SUPERSET,
-        expected=Expected(record.fail_to_pass, record.pass_to_pass),
-        extra=extra(columns, ProRow, *_READ, "selected_test_files_to_run"),
     )
 
 

@@ -15,11 +15,11 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field
 
+from swe_rollout.datasets.projects import CONDA
 from swe_rollout.datasets.row_fields import (
     Columns,
     Commands,
     Diff,
-    Fault,
     Image,
     InstanceId,
     Repo,
@@ -31,18 +31,13 @@ from swe_rollout.datasets.row_fields import (
     checked,
     extra,
     log_parser,
-    problem_of,
+    wrong,
 )
-from swe_rollout.datasets.row_files import Row
-from swe_rollout.errors import Problem
 from swe_rollout.types.instance import Evaluation, Expected, Instance
 
 MIRRORS: Final = "swesmith/"
 """The organisation of the projects' mirrors, in `repo`."""
 _NAMESPACE: Final = "jyangballin"
-_CONDA: Final = (
-    "if [ -f /opt/miniconda3/bin/activate ]; then . /opt/miniconda3/bin/activate testbed; fi"
-)
 _PYTEST: Final = "pytest --disable-warnings --color=no --tb=no --verbose"
 _HUNK = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
 _INDEX = re.compile(r"index ([0-9a-f]+)\.\.([0-9a-f]+)(.*)", re.DOTALL)
@@ -77,17 +72,13 @@ class SmithRow(RowModel):
     test_timeout_s: Seconds = 600.0
 
 
-def instance(row: Row, columns: Columns) -> Instance | Problem:
-    """Make the instance of a row, or one problem that names every wrong field."""
-    record = checked(row, SmithRow, columns)
-    if isinstance(record, Problem):
-        return record
+def instance(columns: Columns) -> Instance:
+    """Make the instance of a row. Raises WrongRowError, which names every wrong field."""
+    record = checked(SmithRow, columns)
     parser = log_parser(record.log_parser, instance_id=record.instance_id)
-    if isinstance(parser, Fault):
-        return problem_of(row, [parser])
     gold = reversed_diff(record.patch)
     if gold is None:
-        return problem_of(row, [Fault("patch", "holds a binary file, which can't be reversed")])
+        raise wrong("patch", "holds a binary file, which can't be reversed")
     hidden = _files(record.fail_to_pass)
     files = tuple(dict.fromkeys((*hidden, *_files(record.pass_to_pass))))
     return Instance(
@@ -98,7 +89,7 @@ def instance(row: Row, columns: Columns) -> Instance | Problem:
         image=_image(record),
         gold_patch=gold,
         evaluation=Evaluation(
-            commands=record.test_cmd or (_CONDA, f"{_PYTEST} {shlex.join(files)}"),
+            commands=record.test_cmd or (CONDA, f"{_PYTEST} {shlex.join(files)}"),
             timeout_s=record.test_timeout_s,
         ),
         log_parser=parser,

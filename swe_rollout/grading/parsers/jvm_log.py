@@ -7,12 +7,11 @@ from collections import deque
 from collections.abc import Iterator
 
 from swe_rollout.grading.parsers.base import Result
-from swe_rollout.grading.parsers.text import claim, lines, words, worst_wins
+from swe_rollout.grading.parsers.text import claim, each_line, lines, words, worst_wins
 from swe_rollout.types.verdict import TestStatus
 
 _BUILDS = words(passed="SUCCESS", failed="FAILURE")
 _GRADLE = words(passed="PASSED", failed="FAILED", skipped="SKIPPED")
-_ANT = words(passed="PASS", failed="FAIL ERR", skipped="SKIP")
 _COUNTS = re.compile(
     r"Tests run: (\d{1,9}), Failures: (\d{1,9}), Errors: (\d{1,9}), Skipped: (\d{1,9})"
 )
@@ -112,11 +111,8 @@ def gradle(log: str) -> Iterator[Result]:
                     pass
 
 
-@worst_wins
-def ant(log: str) -> Iterator[Result]:
-    """Read `[junit] [PASS] test(Class)`."""
-    for line in lines(log):
-        tag, _, rest = line.strip().partition("]")
-        word, end, name = rest.strip().partition("]")
-        if tag == "[junit" and end and word.startswith("["):
-            yield from claim(name, word[1:], _ANT)
+ant = each_line(
+    "Read `[junit] [PASS] test(Class)`.",
+    r"\s*+\[junit\]\s*+\[(?P<word>[A-Z]+)\](?P<name>.+)",
+    words(passed="PASS", failed="FAIL ERR", skipped="SKIP"),
+)

@@ -9,7 +9,7 @@ from xml.etree.ElementTree import Element
 
 from swe_rollout.grading.parsers.base import Result
 from swe_rollout.grading.parsers.reports import documents
-from swe_rollout.grading.parsers.text import claim, lines, untimed, words, worst_wins
+from swe_rollout.grading.parsers.text import claim, each_line, lines, untimed, words, worst_wins
 from swe_rollout.types.verdict import TestStatus
 
 _CTEST = re.compile(r" *\d{1,9}/\d{1,9} Test +#(\d{1,9}): ")
@@ -22,9 +22,6 @@ _CTEST_WORDS = (
     ("***Not Run", TestStatus.ERROR),
     ("***Skipped", TestStatus.SKIPPED),
 )
-_AUTOMAKE = words(passed="PASS", failed="FAIL", error="ERROR", skipped="SKIP", xfail="XFAIL")
-_REDIS = words(passed="[ok]", failed="[err]", error="[exception]", skipped="[skip] [ignore]")
-_MICROPYTHON = words(passed="pass", failed="FAIL", skipped="skip")
 _GOOGLETEST = words(passed="OK", failed="FAILED", skipped="SKIPPED")
 
 
@@ -70,53 +67,40 @@ def _checked(part: Element) -> TestStatus:
     return TestStatus.PASSED if passed else TestStatus.FAILED
 
 
-@worst_wins
-def automake(log: str) -> Iterator[Result]:
-    """Read `PASS: tests/a`, as `make check` prints it."""
-    for raw in lines(log):
-        word, colon, name = raw.strip().partition(": ")
-        if colon:
-            yield from claim(name, word, _AUTOMAKE)
+def _redis_name(shown: str) -> str:
+    """Cut the duration, and the file that stands behind a failed test's name."""
+    name = untimed(shown)
+    head, found, last = name.rpartition(" in ")
+    return head if found and last.endswith(".tcl") and " " not in last else name
 
 
-@worst_wins
-def redis(log: str) -> Iterator[Result]:
-    """Read `[ok]: name (12 ms)` and `[err]: name in tests/unit/x.tcl`."""
-    for raw in lines(log):
-        word, colon, rest = raw.strip().partition(": ")
-        if not colon or word not in _REDIS:
-            continue
-        name = untimed(rest)
-        if word == "[err]":
-            head, found, last = name.rpartition(" in ")
-            name = head if found and " " not in last else name
-        yield from claim(name, word, _REDIS)
-
-
-@worst_wins
-def micropython(log: str) -> Iterator[Result]:
-    """Read `pass  basics/x.py`."""
-    for raw in lines(log):
-        match raw.split(maxsplit=1):
-            case [word, name]:
-                yield from claim(name, word, _MICROPYTHON)
-            case _:
-                pass
-
-
+automake = each_line(
+    "Read `PASS: tests/a`, as `make check` prints it.",
+    r"\s*+(?P<word>[A-Z]+): (?P<name>.+)",
+    words(passed="PASS", failed="FAIL", error="ERROR", skipped="SKIP", xfail="XFAIL"),
+)
+redis = each_line(
+    "Read `[ok]: name (12 ms)` and `[err]: name in tests/unit/x.tcl`.",
+    r"\s*+\[(?P<word>[a-z]+)\]: (?P<name>.+)",
+    words(passed="ok", failed="err", error="exception", skipped="skip ignore"),
+    named=_redis_name,
+)
+micropython = each_line(
+    "Read `pass  basics/x.py`.",
+    r"\s*+(?P<word>pass|FAIL|skip)\s(?P<name>.+)",
+    words(passed="pass", failed="FAIL", skipped="skip"),
+)
 _GO = words(passed="PASS", failed="FAIL", skipped="SKIP")
-_GO_MARK = re.compile(r"--- (PASS|FAIL|SKIP): ")
-
-
-@worst_wins
-def gotest(log: str) -> Iterator[Result]:
-    """Read `--- PASS: TestX/sub (0.00s)`; names are without their packages."""
-    for raw in lines(log):
-        line = raw.strip()
-        if (mark := _GO_MARK.match(line)) and line.endswith(")"):
-            name, found, _ = line[mark.end() :].rpartition(" (")
-            if found:
-                yield from claim(name, mark[1], _GO)
+gotest = each_line(
+    "Read `--- PASS: TestX/sub (0.00s)`; names are without their packages.",
+    r"\s*+--- (?P<word>PASS|FAIL|SKIP): (?=.*\)\s*\Z)(?P<name>.*) \(",
+    _GO,
+)
+cargo = each_line(
+    "Read `test module::name ... ok`; names with spaces are documentation's, and left out.",
+    r"\s*+test \s*+(?P<name>\S++)\s++\.\.\.\s++(?P<word>ignored,?|ok|FAILED)(?:(?<=,)\s|\s*+\Z)",
+    words(passed="ok", failed="FAILED", skipped="ignored ignored,"),
+)
 
 
 @worst_wins
@@ -132,23 +116,5 @@ def gotest_json(log: str) -> Iterator[Result]:
         match event:
             case {"Action": str(action), "Package": str(package), "Test": str(test)}:
                 yield from claim(f"{package}.{test}", action.upper(), _GO)
-            case _:
-                pass
-
-
-_CARGO = words(passed="ok", failed="FAILED", skipped="ignored")
-
-
-@worst_wins
-def cargo(log: str) -> Iterator[Result]:
-    """Read `test module::name ... ok`; names with spaces are documentation's, and left out."""
-    for line in lines(log):
-        if not line.lstrip().startswith("test "):
-            continue
-        match line.split(maxsplit=5):
-            case ["test", name, "...", word]:
-                yield from claim(name, word, _CARGO)
-            case ["test", name, "...", "ignored,", *_]:
-                yield from claim(name, "ignored", _CARGO)
             case _:
                 pass

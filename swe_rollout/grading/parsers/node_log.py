@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 
 from swe_rollout.grading.parsers.base import Result
-from swe_rollout.grading.parsers.text import claim, depth, lines, untimed, words, worst_wins
+from swe_rollout.grading.parsers.text import (
+    claim,
+    depth,
+    each_line,
+    lines,
+    untimed,
+    words,
+    worst_wins,
+)
 from swe_rollout.types.verdict import TestStatus
 
-_JEST = words(passed="✓", failed="✕", skipped="○")
-_VITEST = words(passed="✓", failed="×", skipped="↓")
 _KARMA = words(passed="✔", failed="✖")
 _MOCHA = words(passed="✓ ✔ √", skipped="-")
-_TAGS = words(passed="[PASSED", failed="[FAILED", skipped="[PENDING [SKIPPED [TODO")
-_FILES = words(passed="PASS", failed="FAIL")
 _VITEST_TIMING = re.compile(r"\s(?:\d{1,12}\s?m?s?|\[skipped\])\Z")
 _TAIL_CHARS = 24
 _NUMBERED = re.compile(r"\d{1,9}\) ")
 _PASSING = re.compile(r"^[ \t]{0,20}\d{1,9} passing\b")
-_TAP = re.compile(r"(ok|not ok) \d{1,12} (.+)", re.DOTALL)
-_TAP_WORDS = {"ok": TestStatus.PASSED, "not ok": TestStatus.FAILED}
 _REPORT = re.compile(r'^\{\s{0,8}"stats"', re.MULTILINE)
 _DEEPEST = 100
 """White space before a line of Mocha's report."""
@@ -30,43 +32,44 @@ _MOST_REPORTS = 20
 """Each may be as long as the log."""
 
 
-@worst_wins
-def jest(log: str) -> Iterator[Result]:
-    """Read `✓ name (12 ms)` of `jest --verbose`; names are without their suites."""
-    for mark, name in _marked(lines(log)):
-        is_skipped = mark == "○"
-        shown = name.removeprefix("skipped ") if is_skipped else name
-        yield from claim(untimed(shown), mark, _JEST)
+def _vitest_name(shown: str) -> str:
+    """Cut the duration; a number at a name's end goes with it, as in the expected lists."""
+    name = shown.rstrip()
+    tail = name[-_TAIL_CHARS:]
+    timing = _VITEST_TIMING.search(tail)
+    return name[: len(name) - len(tail) + timing.start()] if timing else name
 
 
-@worst_wins
-def jest_json(log: str) -> Iterator[Result]:
-    """Read `[PASSED] suite > name`, which official rows make of `jest --json`."""
-    for line in lines(log):
-        tag, found, name = line.strip().partition("] ")
-        if found:
-            yield from claim(name, tag, _TAGS)
-
-
-@worst_wins
-def jest_files(log: str) -> Iterator[Result]:
-    """Read `PASS path/of.test.js (5.1 s)`: one result for each file."""
-    for line in lines(log):
-        word, _, name = line.partition(" ")
-        yield from claim(untimed(name), word, _FILES)
-
-
-@worst_wins
-def vitest(log: str) -> Iterator[Result]:
-    """Read `✓ file > suite > name 12ms` of `vitest --reporter=verbose`.
-
-    A number at a name's end goes with the duration, as in the expected lists.
-    """
-    for mark, name in _marked(lines(log)):
-        tail = name[-_TAIL_CHARS:]
-        timing = _VITEST_TIMING.search(tail)
-        shown = name[: len(name) - len(tail) + timing.start()] if timing else name
-        yield from claim(shown, mark, _VITEST)
+jest = each_line(
+    "Read `✓ name (12 ms)` of `jest --verbose`; names are without their suites.",
+    r"\s*+(?P<word>[✓✕○]) (?:(?<=○ )skipped )?(?P<name>.+)",
+    words(passed="✓", failed="✕", skipped="○"),
+    named=untimed,
+)
+jest_json = each_line(
+    "Read `[PASSED] suite > name`, which official rows make of `jest --json`.",
+    r"\s*+\[(?P<word>[A-Z]+)\] (?P<name>.+)",
+    words(passed="PASSED", failed="FAILED", skipped="PENDING SKIPPED TODO"),
+)
+jest_files = each_line(
+    "Read `PASS path/of.test.js (5.1 s)`: one result for each file.",
+    r"(?P<word>PASS|FAIL) (?P<name>.+)",
+    words(passed="PASS", failed="FAIL"),
+    named=untimed,
+)
+vitest = each_line(
+    "Read `✓ file > suite > name 12ms` of `vitest --reporter=verbose`.",
+    r"\s*+(?P<word>[✓×↓]) (?P<name>.+)",
+    words(passed="✓", failed="×", skipped="↓"),
+    named=_vitest_name,
+)
+# A directive such as `# SKIP` stays in the name, as in the expected lists: a test that is skipped
+# is not the test that was to pass.
+tap = each_line(
+    "Read the Test Anything Protocol: `ok 1 name`, `not ok 2 name`.",
+    r"\s*+(?P<word>ok|not ok) \d{1,12} (?P<name>.+)",
+    {"ok": TestStatus.PASSED, "not ok": TestStatus.FAILED},
+)
 
 
 @worst_wins
@@ -151,23 +154,3 @@ def karma(log: str) -> Iterator[Result]:
         elif 1 < indentation <= deepest and suites:
             deepest = indentation - 1
             suites.pop()
-
-
-@worst_wins
-def tap(log: str) -> Iterator[Result]:
-    """Read the Test Anything Protocol: `ok 1 name`, `not ok 2 name`.
-
-    A directive such as `# SKIP` stays in the name, as in the expected lists: a test that is skipped
-    is not the test that was to pass.
-    """
-    for line in lines(log):
-        if match := _TAP.match(line.strip()):
-            yield from claim(match[2], match[1], _TAP_WORDS)
-
-
-def _marked(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield the mark and the name of lines such as `✓ adds`."""
-    for line in texts:
-        mark, _, name = line.strip().partition(" ")
-        if len(mark) == 1 and name:
-            yield mark, name

@@ -6,26 +6,35 @@ import re
 from collections.abc import Iterator
 
 from swe_rollout.grading.parsers.base import Result
-from swe_rollout.grading.parsers.text import Headings, claim, depth, lines, words, worst_wins
+from swe_rollout.grading.parsers.text import (
+    Headings,
+    claim,
+    depth,
+    each_line,
+    lines,
+    words,
+    worst_wins,
+)
 from swe_rollout.types.verdict import TestStatus
 
-_LETTERS = words(passed=".", failed="F", error="E", skipped="S")
 _UNIT = words(passed=".", failed="F E", skipped="O P")
-_RSPEC = words(passed="passed", failed="failed", skipped="pending")
 _OUTCOME = re.compile(r":\s++(\.|[EFOP]\b)")
 _FAILED = re.compile(r"\(FAILED - \d{1,9}\)\Z")
 _SECTIONS = ("Pending:", "Failures:", "Failed examples:", "Finished in ")
 _CUCUMBER = re.compile(r"\.+(F?)")
 
 
-@worst_wins
-def minitest(log: str) -> Iterator[Result]:
-    """Read `TestThing#test_x = 0.00 s = .`; a full stop at a name's end is not part of it."""
-    for line in lines(log):
-        head, _, letter = line.strip().rpartition(" = ")
-        name, found, seconds = head.rpartition(" = ")
-        if found and seconds.endswith(" s"):
-            yield from claim(name.removesuffix("."), letter, _LETTERS)
+minitest = each_line(
+    "Read `TestThing#test_x = 0.00 s = .`; a full stop at a name's end is not part of it.",
+    r"(?P<name>.*) = (?:(?! = ).)* s = (?P<word>[.FES])\s*\Z",
+    words(passed=".", failed="F", error="E", skipped="S"),
+    named=lambda name: name.removesuffix("."),
+)
+rspec_lines = each_line(
+    "Read `name - passed`, which official rows make of `rspec --format json`.",
+    r"(?P<name>.*) - (?P<word>passed|failed|pending)\s*\Z",
+    words(passed="passed", failed="failed", skipped="pending"),
+)
 
 
 @worst_wins
@@ -37,15 +46,6 @@ def ruby_unit(log: str) -> Iterator[Result]:
         if outcomes:
             last = outcomes[-1]
             yield from claim(line[: last.start()], last[1], _UNIT)
-
-
-@worst_wins
-def rspec_lines(log: str) -> Iterator[Result]:
-    """Read `name - passed`, which official rows make of `rspec --format json`."""
-    for line in lines(log):
-        name, found, word = line.strip().rpartition(" - ")
-        if found:
-            yield from claim(name, word, _RSPEC)
 
 
 @worst_wins

@@ -87,6 +87,28 @@ def untimed(test: str) -> str:
     return name
 
 
+def each_line(
+    about: str,
+    pattern: str,
+    statuses: Mapping[str, TestStatus],
+    *,
+    named: Callable[[str], str] = str,
+) -> Callable[[str], Iterator[Result]]:
+    """Make the parser of a runner that prints one result on a line: a row of a family's table.
+
+    `pattern` has the groups `name` and `word`, and matches from a line's beginning in linear time;
+    `named` takes from a name what does not belong to it, such as a duration.
+    """
+    compiled = re.compile(pattern)
+
+    def read(log: str) -> Iterator[Result]:
+        for match in filter(None, map(compiled.match, lines(log))):
+            yield from claim(named(match["name"]), match["word"], statuses)
+
+    read.__doc__ = about
+    return worst_wins(read)
+
+
 @dataclass(slots=True)
 class Headings:
     """The suites around a line, by indentation."""

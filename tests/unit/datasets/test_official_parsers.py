@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from swe_rollout.datasets.official_parsers import PARSERS, official_name, parser_of
+from swe_rollout.datasets.official_parsers import official_name, parser_of
 from swe_rollout.grading.parsers import LOG_PARSERS
+from swe_rollout.types.instance import BUILTIN_LOG_PARSERS
 
 
 @pytest.mark.parametrize(
@@ -39,12 +40,12 @@ def test_some_official_parsers_depend_on_the_instance_or_its_version() -> None:
     assert parser_of("parse_log_next", version="1.27") is None
 
 
-@pytest.mark.parametrize("parser", PARSERS)
+@pytest.mark.parametrize("parser", BUILTIN_LOG_PARSERS)
 def test_every_parser_has_an_official_name_that_leads_back_to_it(parser: str) -> None:
     assert parser_of(official_name(parser) or "") == parser
     assert parser_of(parser) == parser
 
 
 def test_the_parsers_of_rows_are_the_built_in_ones() -> None:
-    assert set(PARSERS) == set(LOG_PARSERS.names())
+    assert set(BUILTIN_LOG_PARSERS) == set(LOG_PARSERS.names())
     assert official_name("mine:parse") is None

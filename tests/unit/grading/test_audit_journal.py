@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from swe_rollout.datasets.quarantine import Quarantine
+from swe_rollout.datasets.bad_rows import Quarantine
 from swe_rollout.errors import UsageError
 from swe_rollout.grading.audit import Audit
 from swe_rollout.grading.audit_journal import AuditJournal

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from swe_rollout.datasets.bad_rows import Quarantine
 from swe_rollout.datasets.base import LoadedDataset, load
-from swe_rollout.datasets.quarantine import Quarantine
 from swe_rollout.errors import DatasetError
 from swe_rollout.spec.dataset import Dataset
 from swe_rollout.spec.model import Use
