@@ -18,3 +18,17 @@ CLUSTER = [
 ]
 BUSYBOX = "swe-rollout/busybox:local"
 BASE = "swe-rollout/sandbox-base:local"
+
+TIER = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(
+        "KUBECONFIG" not in os.environ, reason="needs the dev cluster: run `make test-cluster`"
+    ),
+]
+"""For tests that drive the cluster by its commands, whose KUBECONFIG `make test-cluster` sets."""
+WITH_STORE = [
+    *TIER,
+    pytest.mark.skipif(
+        "AWS_ENDPOINT_URL" not in os.environ, reason="needs the S3 server: run `make test-cluster`"
+    ),
+]

@@ -154,25 +154,33 @@ class Site:
         found = [c for c in self.status(name).get("conditions", ()) if c["type"] == kind]
         return found[0] if found else {}
 
+    def until(self, name: str, true: Callable[[], bool], *, within_s: float) -> float:
+        """Wait for something of a job; in vain, fail with what `kubectl describe` says of it."""
+        return until(true, within_s=within_s, details=lambda: self.describe(name))
+
+    def until_none(self, kinds: str, selector: str = "", *, within_s: float) -> None:
+        """Wait until no object of these kinds is left."""
+        until(
+            lambda: self.objects(kinds, selector) == [],
+            within_s=within_s,
+            details=lambda: self.kubectl("get", kinds, *(["-l", selector] if selector else [])),
+        )
+
+    def until_no_sandboxes(self, name: str, *, within_s: float) -> None:
+        """Wait until no sandbox of a job is left."""
+        self.until(name, lambda: self.sandboxes(name) == [], within_s=within_s)
+
     def until_complete(self, name: str, *, within_s: float = 120) -> Json:
         """Wait until the job is Complete and return its status."""
         ended = ("Complete", "Failed")
-        until(
-            lambda: self.status(name).get("state") in ended,
-            within_s=within_s,
-            details=lambda: self.describe(name),
-        )
+        self.until(name, lambda: self.status(name).get("state") in ended, within_s=within_s)
         status = self.status(name)
         assert status["state"] == "Complete", self.describe(name)
         return status
 
     def until_committed(self, name: str, count: int, *, within_s: float = 90) -> dict[str, bytes]:
         """Wait until `count` trajectories are stored and return them."""
-        until(
-            lambda: len(self.stored(name)) >= count,
-            within_s=within_s,
-            details=lambda: self.describe(name),
-        )
+        self.until(name, lambda: len(self.stored(name)) >= count, within_s=within_s)
         return self.stored(name)
 
     def describe(self, name: str) -> str:

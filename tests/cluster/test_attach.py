@@ -14,17 +14,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from cluster.needs import TIER
 from cluster.serving_policy import FOLDER
 from cluster.site import ROOT, Json, kubectl, until
 from e2e.records import read_bytes
 from swe_rollout.sandbox.session.keys import VARIABLE
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.skipif(
-        "KUBECONFIG" not in os.environ, reason="needs the dev cluster: run `make test-cluster`"
-    ),
-]
+pytestmark = TIER
 _LOOKS = 'echo 2 >>counted; kill -0 "$(cat /tmp/server)" && echo alive >>counted; true'
 _STAYS = "echo 2 >>counted; touch /tmp/began; sleep 5"
 

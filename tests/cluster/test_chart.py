@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from cluster.needs import TIER
 from cluster.site import (
     RJ,
     ROOT,
@@ -28,15 +29,11 @@ from cluster.site import (
     kubectl,
     opened,
     uninstall,
-    until,
 )
 from rollout_dev.helm import find_helm
 
 pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.skipif(
-        "KUBECONFIG" not in os.environ, reason="needs the dev cluster: run `make test-cluster`"
-    ),
+    *TIER,
     pytest.mark.skipif(
         find_helm() is None,
         reason="needs Helm 3.17 or newer on PATH, or one that `make helm` builds (with network)",
@@ -164,11 +161,7 @@ def test_a_release_runs_jobs_is_upgraded_and_goes_without_them(release: Release)
         own["spec"]["workers"]["image"] = "elsewhere/worker:1"
         place.apply(own)
         place.until_complete("second")
-        until(
-            lambda: "workers.image" in place.describe("third"),
-            within_s=60,
-            details=lambda: place.describe("third"),
-        )
+        place.until("third", lambda: "workers.image" in place.describe("third"), within_s=60)
         assert place.workers("third") == []
 
         release.helm("rollback", RELEASE, "1", "--wait", "--timeout", "180s")
@@ -189,11 +182,7 @@ def test_a_release_runs_jobs_is_upgraded_and_goes_without_them(release: Release)
         place.until_complete("fourth")
         assert place.stored("first") == done
         place.kubectl("delete", RJ, "--all", "--timeout=60s")
-        until(
-            lambda: place.objects("jobs,rolebindings,networkpolicies") == [],
-            within_s=60,
-            details=lambda: place.kubectl("get", "all"),
-        )
+        place.until_none("jobs,rolebindings,networkpolicies", within_s=60)
 
 
 def test_a_release_for_one_namespace_leaves_the_others_alone(release: Release) -> None:
@@ -223,11 +212,7 @@ def test_a_release_for_one_namespace_leaves_the_others_alone(release: Release) -
         release.upgrade(f"watchNamespaces={{{place.namespace},{elsewhere.namespace}}}")
 
         # It has no store there: what counts is that its operator has seen it.
-        until(
-            lambda: elsewhere.status("left-alone") != {},
-            within_s=60,
-            details=lambda: elsewhere.describe("left-alone"),
-        )
+        elsewhere.until("left-alone", lambda: elsewhere.status("left-alone") != {}, within_s=60)
         elsewhere.kubectl("delete", RJ, "--all", "--timeout=60s")
         kubectl("delete", "namespace", elsewhere.namespace, "--wait=false")
 

@@ -10,7 +10,6 @@ their own, in a second checkout.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import os
 import random
@@ -18,64 +17,29 @@ import signal
 import subprocess
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from checkout import ROOT
+from cluster.needs import CLUSTER, KUBECONFIG
+from cluster.pods import running
 from cluster.second_checkout import copy_checkout, script_environment
 from rollout_dev.faults.fault_proxy import AcceptMode, CutMode, FaultProxy, FaultRules
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.objects import PODS
 from swe_rollout.errors import SandboxError
-from swe_rollout.sandbox.base import ExecResult, Role, SandboxRequest
+from swe_rollout.sandbox.base import ExecResult
 from swe_rollout.sandbox.pods import diagnose
 from swe_rollout.sandbox.pods import running as running_pod
-from swe_rollout.sandbox.pods.provider import PodProvider
 from swe_rollout.sandbox.pods.running import RunningPod
-from swe_rollout.spec.sandbox import PodSandbox, Resources
-from swe_rollout.types.episode import EpisodeId
 
-KUBECONFIG = os.environ.get("KUBECONFIG") or str(ROOT / ".dev-cluster" / "kubeconfig")
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.skipif(
-        not Path(KUBECONFIG).exists(), reason="needs a cluster: `scripts/dev-cluster up`"
-    ),
-]
+pytestmark = CLUSTER
 
-BUSYBOX = "swe-rollout/busybox:local"
-JOB = "test-exec-faults"
-SAMPLES = itertools.count()
 TRACED = 'echo "$1" >>/root/trace; sleep "$2"; echo "did $1"'
 """Leaves a line each time it is started."""
-
-
-@asynccontextmanager
-async def running(image: str = BUSYBOX) -> AsyncIterator[RunningPod]:
-    """A sandbox in the cluster of $KUBECONFIG."""
-    spec = PodSandbox(
-        namespace="default",
-        resources=Resources(cpu="50m", memory="128Mi", ephemeral_storage="64Mi"),
-        start_seconds=60.0,
-    )
-    provider = PodProvider(spec, job=JOB)
-    request = SandboxRequest(
-        episode=EpisodeId(JOB, "one__one-1", next(SAMPLES)),
-        role=Role.AGENT,
-        image=image,
-        workdir="/root",
-        deadline_s=900.0,
-    )
-    try:
-        sandbox = await provider.start(request)
-        yield sandbox
-        await sandbox.close()
-    finally:
-        await provider.aclose()
 
 
 def traced(sandbox: RunningPod, name: str, seconds: float) -> Awaitable[ExecResult]:

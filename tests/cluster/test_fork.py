@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -17,17 +16,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cluster.site import BUCKET, RJ, ROOT, Json, Site, installed, job, until
+from cluster.needs import TIER
+from cluster.site import BUCKET, RJ, ROOT, Json, Site, installed, job
 from e2e.command import printed_json, swe_rollout
 from e2e.records import check
 from swe_rollout.store.bucket import Bucket
 
 pytestmark = [
-    pytest.mark.cluster,
+    *TIER,
     pytest.mark.slow,
-    pytest.mark.skipif(
-        "KUBECONFIG" not in os.environ, reason="needs the dev cluster: run `make test-cluster`"
-    ),
 ]
 
 BRANCHING = ROOT / "tests" / "e2e" / "branching.py"
@@ -87,11 +84,7 @@ def journals(name: str) -> list[str]:
 
 def until_failed(site: Site, name: str) -> str:
     """Wait until the job has failed; return what its condition says."""
-    until(
-        lambda: site.status(name).get("state") in ("Failed", "Complete"),
-        within_s=90,
-        details=lambda: site.describe(name),
-    )
+    site.until(name, lambda: site.status(name).get("state") in ("Failed", "Complete"), within_s=90)
     condition = site.condition(name, "Failed")
     assert condition, site.describe(name)
     return str(condition["message"])
@@ -172,11 +165,7 @@ def test_the_command_forks_in_pods_from_a_shell_and_grades_each_fork(site: Site)
     begin_as_the_parent(record, [one, other], turn=last)
     assert (one["reward"], other["reward"]) == (1, 0)
     assert (one["patch"], other["patch"]) == (record["patch"], "")
-    until(
-        lambda: site.sandboxes("from-gold") == [],
-        within_s=20,
-        details=lambda: str(site.sandboxes("from-gold")),
-    )
+    site.until_no_sandboxes("from-gold", within_s=20)
 
 
 @pytest.mark.parametrize(

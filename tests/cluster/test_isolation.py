@@ -3,104 +3,65 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import secrets
-import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
 
 import pytest
 
-from cluster.namespaces import end_namespace, make_namespace, until
-from cluster.needs import BASE, CLUSTER, KUBECONFIG
+from cluster.needs import BASE, CLUSTER
+from cluster.pods import end_namespace, make_namespace, pods, read, request, running, until
+from cluster.site import kubectl
 from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.doctor import CheckLevel
 from swe_rollout.cluster.objects import PODS
 from swe_rollout.errors import PrerequisiteError, SandboxError
-from swe_rollout.sandbox.base import ExecResult, Role, SandboxRequest
+from swe_rollout.sandbox.base import ExecResult
 from swe_rollout.sandbox.pods import diagnose, pod_spec
 from swe_rollout.sandbox.pods.isolation import FORBIDDEN_HOSTS, check_isolation
-from swe_rollout.sandbox.pods.provider import PodProvider
 from swe_rollout.sandbox.pods.running import RunningPod
 from swe_rollout.sandbox.script import read_script
-from swe_rollout.spec.sandbox import PodSandbox, Resources
-from swe_rollout.types.episode import EpisodeId
+from swe_rollout.spec.sandbox import PodSandbox
 
 pytestmark = CLUSTER
-JOB = "test-isolation"
-NAMESPACE = f"swe-rollout-isolation-{secrets.token_hex(3)}"
+Spec: TypeAlias = Callable[..., PodSandbox]
 USER = 1234
-SAMPLES = itertools.count()
 LEVEL = "pod-security.kubernetes.io/enforce"
 SERVE = (
     "import http.server as h; h.HTTPServer(('', 8000), h.SimpleHTTPRequestHandler).serve_forever()"
 )
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _namespace() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("KUBECONFIG", KUBECONFIG)
-        asyncio.run(_with_namespace(make_namespace))
-        yield
-        asyncio.run(_with_namespace(end_namespace))
-
-
-async def _with_namespace(do: Any) -> None:
-    client = await ClusterClient.connect()
-    await do(client, NAMESPACE)
-    await client.aclose()
-
-
 @pytest.fixture
-async def client() -> AsyncIterator[ClusterClient]:
-    client = await ClusterClient.connect()
-    yield client
-    await client.aclose()
-
-
-def spec(*, memory: str = "256Mi", **changes: Any) -> PodSandbox:
-    small = Resources(cpu="50m", memory=memory, ephemeral_storage="64Mi")
-    return PodSandbox(namespace=NAMESPACE, resources=small, start_seconds=60.0).model_copy(
-        update=changes
-    )
-
-
-def request(**changes: Any) -> SandboxRequest:
-    episode = EpisodeId(JOB, "one__one-1", next(SAMPLES))
-    wanted = SandboxRequest(episode, Role.AGENT, BASE, "/tmp", deadline_s=600.0)  # noqa: S108
-    return replace(wanted, **changes)
+def spec(modules_namespace: str) -> Spec:
+    """Make the spec of small pods in a namespace of the module."""
+    return partial(pods, modules_namespace, disk="64Mi")
 
 
 @asynccontextmanager
 async def started(wanted: PodSandbox) -> AsyncIterator[RunningPod]:
-    provider = PodProvider(wanted, job=JOB)
-    try:
-        yield await provider.start(request())
-    finally:
-        await provider.aclose()
-
-
-async def status(client: ClusterClient, name: str) -> dict[str, Any]:
-    """A pod's status, with fields that `ClusterClient` does not decode."""
-    path = PODS.path(NAMESPACE, name)
-    found = json.loads(await client.transport.request("GET", path, doing="read the pod"))
-    decoded: dict[str, Any] = found["status"]
-    return decoded
+    async with running(BASE, wanted, workdir="/tmp", deadline_s=600.0) as sandbox:  # noqa: S108
+        yield sandbox
 
 
 # --- from inside ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("user", [None, USER], ids=["root", "another user"])
-async def test_every_isolation_check_passes(user: int | None, client: ClusterClient) -> None:
+async def test_every_isolation_check_passes(
+    user: int | None, client: ClusterClient, spec: Spec, modules_namespace: str
+) -> None:
     async with started(spec()) as other, started(spec(run_as_user=user)) as sandbox:
         serving = asyncio.create_task(other.exec(["python3", "-c", SERVE]))
-        own, neighbour = await status(client, sandbox.name), await status(client, other.name)
+        own, neighbour = [
+            (await read(client, PODS.path(modules_namespace, each.name)))["status"]
+            for each in (sandbox, other)
+        ]
         hosts = (
             *FORBIDDEN_HOSTS,
             ("10.96.0.10", "53"),
@@ -132,9 +93,9 @@ class RecordedOutput:
         return ExecResult(0, self.output, b"")
 
 
-async def test_missing_isolation_is_reported(client: ClusterClient) -> None:
+async def test_missing_isolation_is_reported(client: ClusterClient, modules_namespace: str) -> None:
     """The same checks in a privileged pod, in a namespace without a policy."""
-    name = f"{NAMESPACE}-open"
+    name = f"{modules_namespace}-open"
     await make_namespace(client, name)
     container = {
         "name": "c",
@@ -163,15 +124,7 @@ async def test_missing_isolation_is_reported(client: ClusterClient) -> None:
     await end_namespace(client, name)
 
 
-def kubectl(*arguments: str, stdin: str = "") -> str:
-    done = subprocess.run(
-        ["kubectl", *arguments], input=stdin, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-async def test_the_cluster_is_not_in_the_environment() -> None:
+async def test_the_cluster_is_not_in_the_environment(spec: Spec) -> None:
     async with started(spec()) as sandbox:
         environment = (await sandbox.exec("env")).stdout
     # The API server's own service is always announced; others would be by service links.
@@ -183,7 +136,7 @@ async def test_the_cluster_is_not_in_the_environment() -> None:
     assert others == []
 
 
-async def test_mounting_raw_sockets_and_devices_are_refused() -> None:
+async def test_mounting_raw_sockets_and_devices_are_refused(spec: Spec) -> None:
     async with started(spec()) as sandbox:
         assert not (await sandbox.exec("mount -t tmpfs none /mnt")).ok
         assert not (await sandbox.exec("mknod disk b 8 0")).ok
@@ -192,7 +145,7 @@ async def test_mounting_raw_sockets_and_devices_are_refused() -> None:
         assert b"PermissionError" in result.stderr
 
 
-async def test_root_may_still_do_what_test_suites_do() -> None:
+async def test_root_may_still_do_what_test_suites_do(spec: Spec) -> None:
     async with started(spec()) as sandbox:
         result = await sandbox.exec("touch f && chown 1000:1000 f && chmod 600 f && cat f")
         assert result.ok, result.stderr
@@ -212,7 +165,7 @@ time.sleep(600)
 """
 
 
-async def test_processes_are_bounded_and_end_with_their_command() -> None:
+async def test_processes_are_bounded_and_end_with_their_command(spec: Spec) -> None:
     # Room for as many as the node allows: without it, memory ends them first.
     async with started(spec(memory="4Gi")) as sandbox:
         result = await sandbox.exec(["python3", "-c", FORKS], timeout_s=15)
@@ -221,7 +174,7 @@ async def test_processes_are_bounded_and_end_with_their_command() -> None:
         assert (await sandbox.exec("echo well")).stdout == b"well\n"
 
 
-async def test_processes_that_use_up_the_memory_end_before_the_supervisor() -> None:
+async def test_processes_that_use_up_the_memory_end_before_the_supervisor(spec: Spec) -> None:
     async with started(spec(memory="128Mi")) as sandbox:
         try:
             await sandbox.exec(["python3", "-c", FORKS], timeout_s=15)
@@ -233,14 +186,16 @@ async def test_processes_that_use_up_the_memory_end_before_the_supervisor() -> N
 
 
 @pytest.mark.slow
-async def test_exceeding_the_disk_request_ends_the_pod_with_a_reason() -> None:
+async def test_exceeding_the_disk_request_ends_the_pod_with_a_reason(spec: Spec) -> None:
     async with started(spec()) as sandbox:
         with pytest.raises(SandboxError, match=r"Evicted|ephemeral"):
             await sandbox.exec("head -c 200000000 /dev/zero >big; sleep 110", timeout_s=120)
 
 
-async def test_a_runtime_class_is_what_runs_the_pod(client: ClusterClient) -> None:
-    name = f"{NAMESPACE}-runc"
+async def test_a_runtime_class_is_what_runs_the_pod(
+    client: ClusterClient, spec: Spec, modules_namespace: str
+) -> None:
+    name = f"{modules_namespace}-runc"
     kind = {
         "apiVersion": "node.k8s.io/v1",
         "kind": "RuntimeClass",
@@ -251,8 +206,7 @@ async def test_a_runtime_class_is_what_runs_the_pod(client: ClusterClient) -> No
     try:
         async with started(spec(runtime_class=name)) as sandbox:
             assert (await sandbox.exec("echo well")).stdout == b"well\n"
-            path = f"/api/v1/namespaces/{NAMESPACE}/pods/{sandbox.name}"
-            found = json.loads(await client.transport.request("GET", path, doing="read the pod"))
+            found = await read(client, PODS.path(modules_namespace, sandbox.name))
             assert found["spec"]["runtimeClassName"] == name
     finally:
         await asyncio.to_thread(kubectl, "delete", "runtimeclass", name)
@@ -266,20 +220,20 @@ async def test_a_runtime_class_is_what_runs_the_pod(client: ClusterClient) -> No
 
 @asynccontextmanager
 async def level(client: ClusterClient, name: str) -> AsyncIterator[str]:
-    namespace = f"{NAMESPACE}-{next(SAMPLES)}"
+    namespace = f"swe-rollout-test-{secrets.token_hex(4)}"
     await make_namespace(client, namespace, **{LEVEL: name})
     yield namespace
     await end_namespace(client, namespace)
 
 
-def manifest(user: int | None) -> Any:
+def manifest() -> Any:
     owner = pod_spec.RunIdentity(run="0" * 12, started="2026-11-21T10:00:00+00:00")
-    return pod_spec.pod_manifest(request(), spec(run_as_user=user), owner)
+    return pod_spec.pod_manifest(request(BASE), pods(), owner)
 
 
 async def test_the_default_pod_passes_baseline(client: ClusterClient) -> None:
     async with level(client, "baseline") as namespace:
-        await client.create(PODS, namespace, manifest(None), strict=True, dry_run=True)
+        await client.create(PODS, namespace, manifest(), strict=True, dry_run=True)
 
 
 async def test_all_that_keeps_the_default_pod_from_restricted_is_root(
@@ -287,7 +241,7 @@ async def test_all_that_keeps_the_default_pod_from_restricted_is_root(
 ) -> None:
     async with level(client, "restricted") as namespace:
         with pytest.raises(ApiError) as caught:
-            await client.create(PODS, namespace, manifest(None), strict=True, dry_run=True)
+            await client.create(PODS, namespace, manifest(), strict=True, dry_run=True)
         found = caught.value.message.partition("restricted:latest")[2]
         assert "unrestricted capabilities" in found
         assert "runAsNonRoot" in found
@@ -297,7 +251,7 @@ async def test_all_that_keeps_the_default_pod_from_restricted_is_root(
 
 async def test_a_user_of_its_own_passes_restricted(client: ClusterClient) -> None:
     async with level(client, "restricted") as namespace:
-        wanted = spec(run_as_user=USER, namespace=namespace)
+        wanted = pods(namespace, run_as_user=USER)
         async with started(wanted) as sandbox:
             assert (await sandbox.exec("id -u; echo x >f; cat f")).stdout == b"%d\nx\n" % USER
             assert not (await sandbox.exec("echo x >/etc/motd")).ok
@@ -310,6 +264,6 @@ async def test_a_user_of_its_own_passes_restricted(client: ClusterClient) -> Non
 async def test_the_refusal_names_the_fix(client: ClusterClient) -> None:
     async with level(client, "restricted") as namespace:
         with pytest.raises(PrerequisiteError) as caught:
-            async with started(spec(namespace=namespace)):
+            async with started(pods(namespace)):
                 pass
         assert "runAsUser" in caught.value.fix

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import secrets
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
 
-from cluster.needs import CLUSTER, KUBECONFIG
+from cluster.needs import CLUSTER
 from cluster.site import kubectl
 from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.base import Role, Sandbox, SandboxRequest
@@ -36,20 +35,10 @@ REQUEST = SandboxRequest(
 )
 
 
-@pytest.fixture(scope="module")
-def namespace() -> Iterator[str]:
-    name = f"swe-rollout-kodo-{secrets.token_hex(3)}"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("KUBECONFIG", KUBECONFIG)
-        kubectl("create", "namespace", name)
-        yield name
-        kubectl("delete", "namespace", name, "--wait=false")
-
-
 @pytest.fixture
-async def provider(namespace: str) -> AsyncIterator[KodoProvider]:
+async def provider(modules_namespace: str) -> AsyncIterator[KodoProvider]:
     small = Resources(cpu="50m", memory="256Mi", ephemeral_storage="256Mi")
-    spec = KodoSandbox(namespace=namespace, resources=small, path=PATH, start_seconds=30.0)
+    spec = KodoSandbox(namespace=modules_namespace, resources=small, path=PATH, start_seconds=30.0)
     provider = KodoProvider(spec)
     yield provider
     await provider.aclose()
@@ -75,29 +64,31 @@ class TestBusybox(_Kodo):
 
 
 async def test_pods_are_gone_when_their_sandboxes_are_closed(
-    provider: KodoProvider, namespace: str
+    provider: KodoProvider, modules_namespace: str
 ) -> None:
     sandboxes = await asyncio.gather(*(provider.start(REQUEST) for _ in range(3)))
     results = await asyncio.gather(*(sandbox.exec("hostname") for sandbox in sandboxes))
     assert len({result.stdout for result in results}) == 3
     await sandboxes[0].close()
     await provider.aclose()
-    left = kubectl("get", "pods", "-n", namespace, "-o", "name")
+    left = kubectl("get", "pods", "-n", modules_namespace, "-o", "name")
     assert [name for name in left.split() if "902860" in name] == []
 
 
-async def test_a_pod_that_is_deleted_is_an_error(provider: KodoProvider, namespace: str) -> None:
+async def test_a_pod_that_is_deleted_is_an_error(
+    provider: KodoProvider, modules_namespace: str
+) -> None:
     sandbox = await provider.start(REQUEST)
     name = (await sandbox.exec("hostname")).stdout.decode().strip()
-    kubectl("delete", "pod", name, "-n", namespace, "--force", "--grace-period=0")
+    kubectl("delete", "pod", name, "-n", modules_namespace, "--force", "--grace-period=0")
     with pytest.raises(SandboxError):
         await asyncio.wait_for(sandbox.exec("echo x; sleep 60"), 60)
 
 
-async def test_a_missing_image_is_an_error(namespace: str) -> None:
-    spec = KodoSandbox(namespace=namespace, start_seconds=5.0)
+async def test_a_missing_image_is_an_error(modules_namespace: str) -> None:
+    spec = KodoSandbox(namespace=modules_namespace, start_seconds=5.0)
     provider = KodoProvider(spec)
     with pytest.raises(SandboxError):
         await provider.start(replace(REQUEST, image="swe-rollout/no-such:1"))
     await provider.aclose()
-    assert "no-such" not in kubectl("get", "pods", "-n", namespace, "-o", "yaml")
+    assert "no-such" not in kubectl("get", "pods", "-n", modules_namespace, "-o", "yaml")

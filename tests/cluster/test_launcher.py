@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 import yaml
 
+from cluster.needs import TIER
 from cluster.site import (
     ROOT,
     SYSTEM,
@@ -39,12 +40,7 @@ from swe_rollout import LaunchedJob, RolloutJob
 from swe_rollout.errors import UsageError
 from swe_rollout.launcher.job_result import JobFailedError, JobRefusedError, JobTimeoutError
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.skipif(
-        "KUBECONFIG" not in os.environ, reason="needs the dev cluster: run `make test-cluster`"
-    ),
-]
+pytestmark = TIER
 
 EXAMPLE = ROOT / "examples" / "02-launch"
 BIN = Path(sys.executable).parent

@@ -23,16 +23,14 @@ from pathlib import Path
 
 import pytest
 
+from cluster.needs import TIER
 from cluster.site import RJ, ROOT, Json, Site, kubectl, small, until
 from rollout_dev.images.archive import ImageConfig, layer_from_trees, write_archive
 from rollout_operator.reconcile import COUNTS_INTERVAL_S
 from rollout_operator.resources import POLICY_NAME, access_name
 
 pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.skipif(
-        "KUBECONFIG" not in os.environ, reason="needs the dev cluster: run `make test-cluster`"
-    ),
+    *TIER,
     pytest.mark.usefixtures("operator"),
 ]
 
@@ -184,7 +182,7 @@ def running_workers(site: Site, name: str, count: int, *, since: Json | None = N
         pods = [p for p in pods if p["metadata"]["name"] != former]
         return [p for p in pods if p["status"].get("phase") == "Running"]
 
-    until(lambda: len(running()) == count, within_s=40, details=lambda: site.describe(name))
+    site.until(name, lambda: len(running()) == count, within_s=40)
     label = "batch.kubernetes.io/job-completion-index"
     return sorted(running(), key=lambda p: int(p["metadata"]["labels"][label]))
 
@@ -198,7 +196,7 @@ def running_workers_of(site: Site, name: str) -> list[Json]:
     def is_running() -> bool:
         return [pod["status"].get("phase") for pod in owned()] == ["Running"]
 
-    until(is_running, within_s=40, details=lambda: site.describe(name))
+    site.until(name, is_running, within_s=40)
     return owned()
 
 
@@ -247,7 +245,7 @@ def until_status(site: Site, name: str, within_s: float = 60, **expected: object
         status = site.status(name)
         return all(status.get(key) == value for key, value in expected.items())
 
-    until(matches, within_s=within_s, details=lambda: site.describe(name))
+    site.until(name, matches, within_s=within_s)
     return site.status(name)
 
 
@@ -260,18 +258,14 @@ def until_condition(
         found = site.condition(name, kind)
         return (found.get("status"), found.get("reason")) == (status, reason)
 
-    until(matches, within_s=within_s, details=lambda: site.describe(name))
+    site.until(name, matches, within_s=within_s)
     return site.condition(name, kind)
 
 
 def deleted(site: Site, name: str) -> None:
     """Delete the job and check that nothing of it is left."""
     site.kubectl("delete", "rj", name, "--timeout=60s")
-    until(
-        lambda: site.objects(OWNED, f"swe-rollout.dev/job={name}") == [],
-        within_s=20,
-        details=lambda: site.kubectl("get", OWNED, "--selector", f"swe-rollout.dev/job={name}"),
-    )
+    site.until_none(OWNED, f"swe-rollout.dev/job={name}", within_s=20)
 
 
 def test_a_job_runs_completes_and_is_deleted(site: Site, name: str) -> None:
@@ -300,11 +294,7 @@ def test_a_job_runs_completes_and_is_deleted(site: Site, name: str) -> None:
     assert status["completionTime"] >= status["startTime"]
     assert "AllCommitted" in site.describe(name)
     deleted(site, name)
-    until(
-        lambda: site.objects("networkpolicies") == [],
-        within_s=20,
-        details=lambda: site.kubectl("get", "networkpolicies"),
-    )
+    site.until_none("networkpolicies", within_s=20)
 
 
 def test_workers_can_do_what_they_need_and_not_more(site: Site, name: str) -> None:
@@ -335,11 +325,7 @@ def test_suspend_stops_everything_and_resume_continues(site: Site, name: str) ->
     sandbox(site, name)
 
     site.patch(name, {"suspend": True})
-    until(
-        lambda: site.objects("pods", f"swe-rollout.dev/job={name}") == [],
-        within_s=30,
-        details=lambda: site.describe(name),
-    )
+    site.until_none("pods", f"swe-rollout.dev/job={name}", within_s=30)
     until_status(site, name, within_s=5, state="Suspended", progress="5/10")
     site.patch(name, {"suspend": False})
     (successor,) = running_workers(site, name, 1)
@@ -373,11 +359,7 @@ def test_a_lost_worker_is_replaced_and_counts_do_not_decrease(site: Site, name: 
 
     now = ["--grace-period=0", "--force", "--wait=false"]
     site.kubectl("delete", "pod", first["metadata"]["name"], *now)
-    until(
-        lambda: first["metadata"]["name"] not in str(site.workers(name)),
-        within_s=20,
-        details=lambda: site.describe(name),
-    )
+    site.until(name, lambda: first["metadata"]["name"] not in str(site.workers(name)), within_s=20)
     publish(site, second, 6)
     replaced, _ = running_workers(site, name, 2)
     written: list[int] = []
@@ -541,11 +523,7 @@ def test_a_worker_that_fails_the_job_gives_the_message(site: Site, name: str) ->
     found = until_condition(site, name, "Failed", "True", reason="WorkerFailed")
     assert found["message"] == words
     until_status(site, name, state="Failed")
-    until(
-        lambda: site.sandboxes(name) == [],
-        within_s=20,
-        details=lambda: site.kubectl("get", "pods"),
-    )
+    site.until_no_sandboxes(name, within_s=20)
     deleted(site, name)
 
 
@@ -584,10 +562,10 @@ def test_worker_pods_are_replaced_when_their_spec_changes(site: Site, name: str)
     until_status(site, name, progress="5/10")
 
     site.patch(name, {"workers": {"labels": {"team": "rl"}}})
-    until(
+    site.until(
+        name,
         lambda: [p["metadata"]["labels"].get("team") for p in site.workers(name)] == ["rl"],
         within_s=30,
-        details=lambda: site.describe(name),
     )
 
     running_workers(site, name, 1)
@@ -603,11 +581,7 @@ def test_a_finished_job_is_deleted_after_its_time_to_live(site: Site, name: str)
     exit_worker(site, worker, 0)
 
     until_status(site, name, state="Complete")
-    until(
-        lambda: not site.kubectl("get", "rj", name, "--ignore-not-found"),
-        within_s=30,
-        details=lambda: site.describe(name),
-    )
+    site.until(name, lambda: not site.kubectl("get", "rj", name, "--ignore-not-found"), within_s=30)
 
 
 def test_a_job_waits_for_its_queue(site: Site, name: str) -> None:
@@ -736,11 +710,7 @@ def test_a_foreign_policy_of_the_name_is_left_alone_and_reported(site: Site, nam
         "spec": {"podSelector": {}, "policyTypes": ["Ingress"], "ingress": [{}]},
     }
     site.kubectl("delete", "rj", "--all", "--timeout=60s")
-    until(
-        lambda: site.objects("networkpolicies") == [],
-        within_s=60,
-        details=lambda: site.kubectl("get", "rj,networkpolicies,pods"),
-    )
+    site.until_none("networkpolicies", within_s=60)
     site.apply(open_policy)
     before = site.objects("networkpolicies")
     site.apply(job(site, name))

@@ -3,96 +3,54 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-import json
-import secrets
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import aiohttp
 import pytest
 
-from cluster.namespaces import end_namespace, make_namespace, until
-from cluster.needs import BASE, BUSYBOX, CLUSTER, KUBECONFIG
+from cluster.needs import BASE, BUSYBOX, CLUSTER
+from cluster.pods import JOB, pods, post, provided, request, running, until
+from cluster.site import kubectl
 from swe_rollout.cluster import doctor
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.objects import NETWORK_POLICIES, PODS
 from swe_rollout.errors import PrerequisiteError, SandboxError
-from swe_rollout.sandbox.base import Role, Sandbox, SandboxRequest
+from swe_rollout.sandbox.base import Sandbox, SandboxRequest
 from swe_rollout.sandbox.pods import diagnose, isolation, pod_spec
 from swe_rollout.sandbox.pods import running as running_pod
-from swe_rollout.sandbox.pods.provider import PodProvider
 from swe_rollout.sandbox.pods.running import RunningPod
 from swe_rollout.sandbox.session.session import Session
-from swe_rollout.spec.sandbox import PodSandbox, Resources
+from swe_rollout.spec.sandbox import PodSandbox
 from swe_rollout.testing.sandbox_contract import SandboxContract
-from swe_rollout.types.episode import EpisodeId
 
 pytestmark = CLUSTER
 
-JOB = "test-pod-sandbox"
-SMALL = PodSandbox(
-    namespace="default",
-    resources=Resources(cpu="50m", memory="256Mi", ephemeral_storage="256Mi"),
-)
-REQUEST = SandboxRequest(
-    episode=EpisodeId(JOB, "one__one-1", 0),
-    role=Role.AGENT,
-    image=BUSYBOX,
-    workdir="/root",
-    deadline_s=600.0,
-)
-
-
-SAMPLES = itertools.count()
-
-
-def request(*, image: str = BUSYBOX, **changes: Any) -> SandboxRequest:
-    """A unique request: an earlier pod of the same name would have to be deleted first."""
-    episode = replace(REQUEST.episode, sample=next(SAMPLES))
-    return replace(REQUEST, image=image, episode=episode, **changes)
-
-
-def provider(spec: PodSandbox = SMALL) -> PodProvider:
-    return PodProvider(spec, job=JOB)
+SMALL = pods()
 
 
 def limited(**resources: str) -> PodSandbox:
-    return SMALL.model_copy(
-        update={"resources": SMALL.resources.model_copy(update=resources), "start_seconds": 60.0}
-    )
+    return SMALL.model_copy(update={"resources": SMALL.resources.model_copy(update=resources)})
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _nothing_is_left() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("KUBECONFIG", KUBECONFIG)
-        yield
-        asyncio.run(_until_nothing_is_left())
+    yield
+    asyncio.run(_until_nothing_is_left())
 
 
 async def _until_nothing_is_left() -> None:
     client = await ClusterClient.connect()
 
     async def empty() -> bool:
-        return not await pods(client)
+        return not await left(client)
 
     await until(empty, within_s=30)
     await client.aclose()
 
 
-async def pods(client: ClusterClient) -> list[str]:
+async def left(client: ClusterClient) -> list[str]:
     found = await client.list(PODS, "default", labels=f"{pod_spec.JOB_LABEL}={JOB}")
     return [item.metadata.name for item in found.items]
-
-
-async def running(image: str, spec: PodSandbox = SMALL) -> AsyncIterator[Sandbox]:
-    starter = provider(spec)
-    sandbox = await starter.start(request(image=image))
-    yield sandbox
-    await sandbox.close()
-    await starter.aclose()
 
 
 class TestBusybox(SandboxContract):
@@ -100,7 +58,7 @@ class TestBusybox(SandboxContract):
 
     @pytest.fixture
     async def sandbox(self) -> AsyncIterator[Sandbox]:
-        async for sandbox in running(BUSYBOX):
+        async with running(BUSYBOX) as sandbox:
             yield sandbox
 
 
@@ -109,7 +67,7 @@ class TestSandboxBase(SandboxContract):
 
     @pytest.fixture
     async def sandbox(self) -> AsyncIterator[Sandbox]:
-        async for sandbox in running(BASE):
+        async with running(BASE) as sandbox:
             yield sandbox
 
 
@@ -118,41 +76,36 @@ class TestSandboxBase(SandboxContract):
 
 async def failure(spec: PodSandbox, wanted: SandboxRequest) -> SandboxError:
     """The error before `start_seconds` are over; later it would be a PodStartError."""
-    starter = provider(spec)
-    try:
+    async with provided(spec) as starter:
         with pytest.raises(SandboxError) as caught:
             await starter.start(wanted)
-    finally:
-        await starter.aclose()
     assert caught.value.why
     assert caught.value.fix
     return caught.value
 
 
-async def test_an_image_that_is_not_on_the_node_and_may_not_be_pulled() -> None:
-    spec = SMALL.model_copy(update={"image_pull_policy": "Never"})
-    error = await failure(spec, request(image="swe-rollout/no-such:1"))
-    assert isinstance(error, diagnose.ImageUnavailableError)
-    assert "ErrImageNeverPull" in error.why
-    assert not error.retryable
-
-
-async def test_an_image_name_that_is_none() -> None:
-    error = await failure(SMALL, request(image="Not A Name"))
-    assert isinstance(error, diagnose.ImageUnavailableError)
-    assert "InvalidImageName" in error.why
-
-
-async def test_more_than_any_node_has() -> None:
-    error = await failure(limited(cpu="1000"), request())
-    assert isinstance(error, diagnose.UnschedulableError)
-    assert "Insufficient cpu" in error.why
-
-
-async def test_a_resource_that_can_not_be_read_is_refused() -> None:
-    error = await failure(limited(memory="much"), request())
-    assert isinstance(error, diagnose.PodRefusedError)
-    assert not error.retryable
+@pytest.mark.parametrize(
+    ("spec", "image", "kind", "words"),
+    [
+        (
+            pods(image_pull_policy="Never"),
+            "swe-rollout/no-such:1",
+            diagnose.ImageUnavailableError,
+            "ErrImageNeverPull",
+        ),
+        (SMALL, "Not A Name", diagnose.ImageUnavailableError, "InvalidImageName"),
+        (limited(cpu="1000"), BUSYBOX, diagnose.UnschedulableError, "Insufficient cpu"),
+        (limited(memory="much"), BUSYBOX, diagnose.PodRefusedError, ""),
+    ],
+)
+async def test_a_start_that_can_not_succeed_fails_soon_with_its_reason(
+    spec: PodSandbox, image: str, kind: type[SandboxError], words: str
+) -> None:
+    error = await failure(spec, request(image))
+    assert isinstance(error, kind)
+    assert words in error.why
+    if kind is not diagnose.UnschedulableError:
+        assert not error.retryable
 
 
 async def test_a_start_that_takes_too_long_reports_what_it_waited_for() -> None:
@@ -162,45 +115,32 @@ async def test_a_start_that_takes_too_long_reports_what_it_waited_for() -> None:
     assert "Unschedulable" in error.why
 
 
-async def test_a_cancelled_start_leaves_no_pod() -> None:
-    starter = provider(limited(cpu="1000"))
+async def test_a_cancelled_start_leaves_no_pod(client: ClusterClient) -> None:
     wanted = request()
     name = pod_spec.pod_name(wanted, pod_spec.RunIdentity("", ""))
-    client = await ClusterClient.connect()
 
     async def there() -> bool:
-        return name in await pods(client)
+        return name in await left(client)
 
     async def gone() -> bool:
-        return name not in await pods(client)
+        return name not in await left(client)
 
-    task = asyncio.create_task(starter.start(wanted))
-    await until(there, within_s=10)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    await until(gone, within_s=10)
-    await client.aclose()
-    await starter.aclose()
+    async with provided(limited(cpu="1000")) as starter:
+        task = asyncio.create_task(starter.start(wanted))
+        await until(there, within_s=10)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await until(gone, within_s=10)
 
 
 # --- sandboxes that are lost ---------------------------------------------------------------------
 
 
 @pytest.fixture
-async def client() -> AsyncIterator[ClusterClient]:
-    client = await ClusterClient.connect()
-    yield client
-    await client.aclose()
-
-
-@pytest.fixture
 async def started() -> AsyncIterator[RunningPod]:
-    starter = provider()
-    sandbox = await starter.start(request(image=BASE))
-    yield sandbox
-    await sandbox.close()
-    await starter.aclose()
+    async with running(BASE) as sandbox:
+        yield sandbox
 
 
 async def test_a_pod_deleted_during_a_command_is_an_error_within_seconds(
@@ -229,7 +169,7 @@ async def test_an_idle_stream_is_kept_alive_by_data(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(running_pod, "KEEPALIVE_S", 0.05)
     monkeypatch.setattr(Session, "ping", counted)
-    async for sandbox in running(BUSYBOX):
+    async with running(BUSYBOX) as sandbox:
         result = await sandbox.exec("sleep 1; head -c 100000 /dev/zero | wc -c")
         assert result.stdout == b"100000\n"
     assert pings >= 5
@@ -255,99 +195,74 @@ async def test_commands_do_not_end_process_1(started: RunningPod) -> None:
 
 
 async def test_a_pod_at_the_end_of_its_lifetime_has_expired() -> None:
-    starter = provider()
-    sandbox = await starter.start(request(deadline_s=4.0))
-    with pytest.raises(diagnose.SandboxExpiredError):
-        await asyncio.wait_for(sandbox.exec("sleep 60"), 30)
-    await sandbox.close()
-    await starter.aclose()
+    async with running(deadline_s=4.0) as sandbox:
+        with pytest.raises(diagnose.SandboxExpiredError):
+            await asyncio.wait_for(sandbox.exec("sleep 60"), 30)
 
 
 async def test_too_much_memory_kills_the_command_or_is_reported() -> None:
-    starter = provider(limited(memory="64Mi"))
-    sandbox = await starter.start(request(image=BASE))
     hog = "x = bytearray(1 << 20); y = [bytes(x) for _ in range(400)]"
-    try:
-        # The kernel kills the whole container where it is one memory group, else the command.
-        result = await sandbox.exec(["python3", "-c", hog], timeout_s=30)
-    except SandboxError as error:
-        assert isinstance(error, diagnose.OutOfMemoryError)  # noqa: PT017 - one of two outcomes
-    else:
-        assert result.exit_code == 137
-        assert not result.timed_out
-    await sandbox.close()
-    await starter.aclose()
+    async with running(BASE, limited(memory="64Mi")) as sandbox:
+        try:
+            # The kernel kills the whole container where it is one memory group, else the command.
+            result = await sandbox.exec(["python3", "-c", hog], timeout_s=30)
+        except SandboxError as error:
+            assert isinstance(error, diagnose.OutOfMemoryError)  # noqa: PT017 - one of two outcomes
+        else:
+            assert result.exit_code == 137
+            assert not result.timed_out
 
 
 # --- one name, one sandbox -----------------------------------------------------------------------
 
 
-async def test_the_same_sandbox_is_not_started_twice(started: RunningPod) -> None:
-    assert started.name
-    starter = provider()
-    wanted = request()
-    first = await starter.start(wanted)
-    with pytest.raises(SandboxError, match="running already"):
-        await starter.start(wanted)
-    assert (await first.exec("echo well")).stdout == b"well\n"
-    await first.close()
-    await starter.aclose()
+async def test_the_same_sandbox_is_not_started_twice() -> None:
+    async with provided(SMALL) as starter:
+        wanted = request()
+        first = await starter.start(wanted)
+        with pytest.raises(SandboxError, match="running already"):
+            await starter.start(wanted)
+        assert (await first.exec("echo well")).stdout == b"well\n"
 
 
 async def test_what_a_killed_run_left_is_replaced() -> None:
-    killed, restarted = provider(), provider()
-    wanted = request()
-    old = await killed.start(wanted)
-    await old.exec("touch mark")
-    new = await restarted.start(wanted)
-    assert new.name == old.name
-    assert (await new.exec("ls")).stdout == b""
-    with pytest.raises(diagnose.PodLostError):
-        await old.exec("true")
-    await old.close()
-    assert (await new.exec("echo well")).stdout == b"well\n"
-    await new.close()
-    await killed.aclose()
-    await restarted.aclose()
+    async with provided(SMALL) as killed, provided(SMALL) as restarted:
+        wanted = request()
+        old = await killed.start(wanted)
+        await old.exec("touch mark")
+        new = await restarted.start(wanted)
+        assert new.name == old.name
+        assert (await new.exec("ls")).stdout == b""
+        with pytest.raises(diagnose.PodLostError):
+            await old.exec("true")
+        await old.close()
+        assert (await new.exec("echo well")).stdout == b"well\n"
 
 
 async def test_the_end_of_a_provider_deletes_what_is_open(client: ClusterClient) -> None:
-    starter = provider()
-    sandbox = await starter.start(request())
-    await starter.aclose()
+    async with provided(SMALL) as starter:
+        sandbox = await starter.start(request())
 
     async def gone() -> bool:
-        return sandbox.name not in await pods(client)
+        return sandbox.name not in await left(client)
 
     await until(gone, within_s=10)
     await sandbox.close()
 
 
 async def test_many_start_at_once() -> None:
-    starter = provider()
-    sandboxes = await asyncio.gather(*(starter.start(request()) for _ in range(8)))
-    results = await asyncio.gather(*(s.exec("hostname") for s in sandboxes))
-    assert {r.stdout.decode().strip() for r in results} == {s.name for s in sandboxes}
-    await asyncio.gather(*(s.close() for s in sandboxes))
-    await starter.aclose()
+    async with provided(SMALL) as starter:
+        sandboxes = await asyncio.gather(*(starter.start(request()) for _ in range(8)))
+        results = await asyncio.gather(*(s.exec("hostname") for s in sandboxes))
+        assert {r.stdout.decode().strip() for r in results} == {s.name for s in sandboxes}
 
 
 # --- the namespace -------------------------------------------------------------------------------
 
 
-@pytest.fixture
-async def namespace(client: ClusterClient) -> AsyncIterator[str]:
-    name = f"swe-rollout-test-{secrets.token_hex(4)}"
-    await make_namespace(client, name)
-    yield name
-    await end_namespace(client, name)
-
-
 async def test_a_full_quota_is_reported_as_one(client: ClusterClient, namespace: str) -> None:
     quota = {"metadata": {"name": "few"}, "spec": {"hard": {"pods": "0"}}}
-    path = f"/api/v1/namespaces/{namespace}/resourcequotas"
-    await client.transport.request("POST", path, doing="create", body=json.dumps(quota).encode())
-    spec = SMALL.model_copy(update={"namespace": namespace})
+    await post(client, f"/api/v1/namespaces/{namespace}/resourcequotas", quota)
 
     async def refused() -> bool:
         try:
@@ -357,28 +272,27 @@ async def test_a_full_quota_is_reported_as_one(client: ClusterClient, namespace:
         await sandbox.close()  # the quota was not yet known to admission
         return False
 
-    starter = provider(spec)
-    await until(refused, within_s=20)
-    await starter.aclose()
+    async with provided(pods(namespace)) as starter:
+        await until(refused, within_s=20)
+
+
+async def stopped(spec: PodSandbox, words: str) -> None:
+    """Check that a start fails by something that somebody has to mend first."""
+    async with provided(spec) as starter:
+        with pytest.raises(PrerequisiteError, match=words):
+            await starter.start(request())
 
 
 async def test_a_namespace_that_does_not_exist_stops_the_job() -> None:
-    starter = provider(SMALL.model_copy(update={"namespace": "no-such-namespace"}))
-    with pytest.raises(PrerequisiteError, match="no-such-namespace"):
-        await starter.start(request())
-    await starter.aclose()
+    await stopped(pods("no-such-namespace"), "no-such-namespace")
 
 
 async def test_the_policy_is_created_once_and_one_that_allows_traffic_is_refused(
     client: ClusterClient, namespace: str
 ) -> None:
-    spec = SMALL.model_copy(update={"namespace": namespace})
-    starter = provider(spec)
-    sandbox = await starter.start(request())
-    await sandbox.close()
-    await starter.aclose()
-    policy = await client.get(NETWORK_POLICIES, namespace, isolation.POLICY_NAME)
-    assert policy.spec.denies_all
+    async with running(spec=pods(namespace)):
+        policy = await client.get(NETWORK_POLICIES, namespace, isolation.POLICY_NAME)
+        assert policy.spec.denies_all
     path = f"/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies"
     made = f"{path}/{isolation.POLICY_NAME}"
     await client.transport.request("DELETE", made, doing="delete")
@@ -386,23 +300,14 @@ async def test_the_policy_is_created_once_and_one_that_allows_traffic_is_refused
         "metadata": {"name": isolation.POLICY_NAME},
         "spec": {"podSelector": {}, "egress": [{}], "policyTypes": ["Egress", "Ingress"]},
     }
-    body = json.dumps(open_policy).encode()
-    await client.transport.request("POST", path, doing="create", body=body)
-    starter = provider(spec)
-    with pytest.raises(PrerequisiteError, match="allows some traffic"):
-        await starter.start(request())
-    await starter.aclose()
+    await post(client, path, open_policy)
+    await stopped(pods(namespace), "allows some traffic")
 
 
-async def test_a_restricted_namespace_stops_the_job_and_the_doctor_knows(
-    client: ClusterClient, namespace: str
-) -> None:
-    label = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
-    await patch(client, f"/api/v1/namespaces/{namespace}", label)
-    starter = provider(SMALL.model_copy(update={"namespace": namespace}))
-    with pytest.raises(PrerequisiteError, match="Pod Security"):
-        await starter.start(request())
-    await starter.aclose()
+async def test_a_restricted_namespace_stops_the_job_and_the_doctor_knows(namespace: str) -> None:
+    level = "pod-security.kubernetes.io/enforce=restricted"
+    await asyncio.to_thread(kubectl, "label", "namespace", namespace, level)
+    await stopped(pods(namespace), "Pod Security")
     (security,) = [
         c for c in await doctor.check_cluster(None, namespace) if c.name == "pod security"
     ]
@@ -421,18 +326,3 @@ async def test_the_doctor_reports_a_missing_context() -> None:
     assert check.level is doctor.CheckLevel.FAIL
     assert "no-such-context" in check.text
     assert check.fix
-
-
-async def patch(client: ClusterClient, path: str, body: object) -> None:
-    transport = client.transport
-    async with aiohttp.ClientSession() as session:
-        response = await session.patch(
-            transport.access.server + path,
-            data=json.dumps(body),
-            ssl=transport.access.tls or True,
-            headers={
-                **await transport.access.credentials.headers(),
-                "Content-Type": "application/merge-patch+json",
-            },
-        )
-        assert response.status == 200, await response.text()

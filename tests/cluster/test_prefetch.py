@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cluster.namespaces import end_namespace, make_namespace, until
 from cluster.needs import BASE, BUSYBOX, CLUSTER, KUBECONFIG
+from cluster.pods import until
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.objects import PODS
 from swe_rollout.sandbox.pods import prefetch as prefetching
@@ -24,22 +22,6 @@ from swe_rollout.spec.sandbox import PodSandbox
 
 pytestmark = CLUSTER
 NOWHERE = "swe-rollout/nowhere:local"
-
-
-@pytest.fixture
-async def client(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ClusterClient]:
-    monkeypatch.setenv("KUBECONFIG", KUBECONFIG)
-    client = await ClusterClient.connect()
-    yield client
-    await client.aclose()
-
-
-@pytest.fixture
-async def namespace(client: ClusterClient) -> AsyncIterator[str]:
-    name = f"swe-rollout-prefetch-{secrets.token_hex(3)}"
-    await make_namespace(client, name)
-    yield name
-    await end_namespace(client, name)
 
 
 async def fetched(

@@ -7,7 +7,6 @@ fixture builds and installs. Every job has a small S3 server in its own namespac
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -17,6 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from cluster.needs import TIER
 from cluster.site import (
     OPERATOR,
     RJ,
@@ -33,12 +33,7 @@ from cluster.site import (
 from e2e.command import job_writer, printed_json, swe_rollout
 from e2e.records import check, committed, read
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.skipif(
-        "KUBECONFIG" not in os.environ, reason="needs the dev cluster: run `make test-cluster`"
-    ),
-]
+pytestmark = TIER
 
 PAIR = "sqlparse"
 REPORTED_WITHIN_S = 60
@@ -115,10 +110,10 @@ def test_scale_is_followed_live_and_deletion_leaves_nothing(site: Site, row: Jso
     site.apply(job("scaled", ["wrong"] * 100, dataset=tasks, parallelism=4))
 
     def running(count: int, *, within_s: float) -> None:
-        until(
+        site.until(
+            "scaled",
             lambda: site.status("scaled").get("episodes", {}).get("running") == count,
             within_s=within_s,
-            details=lambda: site.describe("scaled"),
         )
 
     running(4, within_s=90)
@@ -135,11 +130,7 @@ def test_scale_is_followed_live_and_deletion_leaves_nothing(site: Site, row: Jso
     site.kubectl("delete", RJ, "scaled", "--timeout=60s")
 
     kinds = "pods,jobs,leases,serviceaccounts,roles,rolebindings"
-    until(
-        lambda: site.objects(kinds, "swe-rollout.dev/job=scaled") == [],
-        within_s=60,
-        details=lambda: site.kubectl("get", kinds, "--selector", "swe-rollout.dev/job=scaled"),
-    )
+    site.until_none(kinds, "swe-rollout.dev/job=scaled", within_s=60)
     named = [o["metadata"]["name"] for o in site.objects(f"{kinds},networkpolicies")]
     assert not [name for name in named if name.startswith("scaled")]
 
@@ -154,7 +145,7 @@ def _drains(site: Site, name: str, *, to: int) -> None:
         begun.update(set(site.sandboxes(name, "agent")) - before)
         return bool(site.status(name)["episodes"]["running"] <= to)
 
-    until(drained, within_s=240, details=lambda: site.describe(name))
+    site.until(name, drained, within_s=240)
     # The status lags a little: the next few may have started by now.
     assert len(begun) <= 2 * to, begun
 
@@ -165,16 +156,8 @@ def test_suspend_ends_the_sandboxes_and_resume_repeats_nothing(site: Site) -> No
     site.until_committed("paused", 2)
 
     site.patch("paused", {"suspend": True})
-    until(
-        lambda: site.sandboxes("paused") == [],
-        within_s=30,
-        details=lambda: str(site.sandboxes("paused")),
-    )
-    until(
-        lambda: site.status("paused").get("state") == "Suspended",
-        within_s=10,
-        details=lambda: site.describe("paused"),
-    )
+    site.until_no_sandboxes("paused", within_s=30)
+    site.until("paused", lambda: site.status("paused").get("state") == "Suspended", within_s=10)
     kept = site.stored("paused")
     assert 2 <= len(kept) < 10
     site.patch("paused", {"suspend": False})
@@ -208,7 +191,7 @@ def test_operator_and_worker_killed_in_the_middle_lose_and_repeat_nothing(site: 
         f"hit/episodes/{r['episode'].removeprefix('hit/')}/trajectory.json.zst"
         for r in site.records("hit")
     )
-    until(lambda: site.sandboxes("hit") == [], within_s=20, details=lambda: site.describe("hit"))
+    site.until_no_sandboxes("hit", within_s=20)
 
 
 @pytest.mark.slow
@@ -224,11 +207,7 @@ def test_a_worker_that_is_deleted_in_its_first_second_ends_soon(site: Site, row:
         site.kubectl("delete", "pod", name, "--wait=false")
         # The grace period is 60 s, and a signal that is lost costs nearly all of it. Not the end of
         # the object, which also waits for the Job's controller.
-        until(
-            partial(_is_over, site, name),
-            within_s=30,
-            details=lambda: site.describe("early"),
-        )
+        site.until("early", partial(_is_over, site, name), within_s=30)
 
     site.kubectl("delete", RJ, "early", "--timeout=60s")
 
@@ -238,14 +217,14 @@ def test_a_deadline_of_seconds_ends_the_job_in_seconds(site: Site, row: Json) ->
     tasks = site.put_rows("short", [slow(row, 600)])
     site.apply(job("short", ["wrong"] * 20, dataset=tasks, activeDeadlineSeconds=3))
 
-    until(
+    site.until(
+        "short",
         lambda: site.condition("short", "Failed").get("reason") == "DeadlineExceeded",
         within_s=120,
-        details=lambda: site.describe("short"),
     )
 
     assert site.stored("short") == {}
-    until(lambda: site.sandboxes("short") == [], within_s=20, details=lambda: "sandboxes are left")
+    site.until_no_sandboxes("short", within_s=20)
 
 
 @pytest.mark.threat(point=28)
@@ -253,19 +232,11 @@ def test_a_deleted_job_masks_none_of_the_episodes_that_it_interrupts(site: Site,
     tasks = site.put_rows("halted", [slow(row, 20)])
     document = job("halted", ["wrong"] * 20, dataset=tasks, retry={"attempts": 1})
     site.apply(document)
-    until(
-        lambda: len(site.sandboxes("halted")) >= 4,
-        within_s=90,
-        details=lambda: site.describe("halted"),
-    )
+    site.until("halted", lambda: len(site.sandboxes("halted")) >= 4, within_s=90)
 
     site.kubectl("delete", RJ, "halted")
     everything = "swe-rollout.dev/job=halted"
-    until(
-        lambda: site.objects("pods", everything) == [],
-        within_s=60,
-        details=lambda: site.kubectl("get", "pods", "--selector", everything),
-    )
+    site.until_none("pods", everything, within_s=60)
 
     assert [r["failure"] for r in site.records("halted") if r["failure"]] == []
 
@@ -284,7 +255,7 @@ def _new_worker(site: Site, name: str, seen: set[str]) -> str:
         pods = [p for p in site.workers(name) if p["status"].get("phase") == "Running"]
         return [n for p in pods if (n := p["metadata"]["name"]) not in seen]
 
-    until(lambda: bool(running()), within_s=90, details=lambda: site.describe(name))
+    site.until(name, lambda: bool(running()), within_s=90)
     seen.update(found := running())
     return found[0]
 
@@ -314,9 +285,7 @@ def test_the_last_job_of_a_namespace_takes_its_network_policy_along(site: Site) 
     site.kubectl("delete", RJ, "--all", "--timeout=60s")
 
     kinds = "networkpolicies,jobs,leases,roles,rolebindings"
-    until(
-        lambda: site.objects(kinds) == [], within_s=20, details=lambda: site.kubectl("get", kinds)
-    )
+    site.until_none(kinds, within_s=20)
 
 
 def test_a_full_quota_is_reported_with_reason_and_fix_and_never_reward_0(

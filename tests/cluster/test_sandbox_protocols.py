@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from cluster.needs import BASE, CLUSTER, KUBECONFIG
+from cluster.needs import BASE, CLUSTER
 from sandbox_protocols import Opener, ProtocolContract, RllmFace, SlimeFace
 
 pytestmark = CLUSTER
@@ -16,11 +16,6 @@ SPEC = {
         "resources": {"cpu": "50m", "memory": "256Mi", "ephemeralStorage": "512Mi"},
     }
 }
-
-
-@pytest.fixture(autouse=True)
-def _kubeconfig(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KUBECONFIG", KUBECONFIG)
 
 
 class TestSlimeOverPods(ProtocolContract):

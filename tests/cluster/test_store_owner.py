@@ -14,17 +14,12 @@ from contextlib import contextmanager
 
 import pytest
 
+from cluster.needs import WITH_STORE
 from cluster.site import RJ, ROOT, Json, Site, job, kubectl, until_established
 from e2e.command import COMMAND, swe_rollout
 from swe_rollout import open_store
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.skipif(
-        not {"AWS_ENDPOINT_URL", "KUBECONFIG"} <= os.environ.keys(),
-        reason="needs the dev cluster and the S3 server: run `make test-cluster`",
-    ),
-]
+pytestmark = WITH_STORE
 
 CARRIER = "swe-rollout/busybox:local"
 

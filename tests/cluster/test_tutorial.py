@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from cluster.needs import TIER
 from cluster.site import ROOT, kubectl
 from doc_steps import Reader
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.skipif(
-        "KUBECONFIG" not in os.environ, reason="needs the dev cluster: run `make test-cluster`"
-    ),
-]
+pytestmark = TIER
 PAGE = ROOT / "docs" / "tutorial" / "4-dev-cluster.md"
 
 

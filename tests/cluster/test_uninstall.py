@@ -7,13 +7,13 @@ cluster; the next module installs it again.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import uuid
 from collections.abc import Iterator
 
 import pytest
 
+from cluster.needs import TIER
 from cluster.site import (
     RJ,
     ROOT,
@@ -30,11 +30,8 @@ from cluster.site import (
 from e2e.command import swe_rollout
 
 pytestmark = [
-    pytest.mark.cluster,
+    *TIER,
     pytest.mark.threat(point=28),
-    pytest.mark.skipif(
-        "KUBECONFIG" not in os.environ, reason="needs the dev cluster: run `make test-cluster`"
-    ),
 ]
 
 CRD = "rolloutjobs.swe-rollout.dev"
@@ -54,11 +51,7 @@ def site(image: str) -> Iterator[Site]:
     found = Site(f"uninstall-test-{uuid.uuid4().hex[:6]}")
     kubectl("create", "namespace", found.namespace)
     found.apply(job())
-    until(
-        lambda: len(found.workers("waiting")) == 1,
-        within_s=60,
-        details=lambda: found.describe("waiting"),
-    )
+    found.until("waiting", lambda: len(found.workers("waiting")) == 1, within_s=60)
     yield found
     hold(found, held=False)
     kubectl("delete", "namespace", found.namespace, "--wait=false")
@@ -133,11 +126,7 @@ def test_jobs_may_stay_and_go_on_with_the_next_operator(site: Site, image: str) 
     assert {each["metadata"]["uid"] for each in owned(site)} == before
     install(image)
     site.patch("waiting", {"suspend": True})
-    until(
-        lambda: site.workers("waiting") == [],
-        within_s=60,
-        details=lambda: site.describe("waiting"),
-    )
+    site.until("waiting", lambda: site.workers("waiting") == [], within_s=60)
 
 
 @pytest.mark.slow

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import secrets
 import signal
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
 
-from cluster.namespaces import end_namespace, make_namespace, until
-from cluster.needs import BASE, BUSYBOX, CLUSTER, KUBECONFIG
+from cluster.needs import BASE, BUSYBOX, CLUSTER
+from cluster.pods import (
+    JOB,
+    at_once,
+    end_namespace,
+    make_namespace,
+    pods,
+    post,
+    provided,
+    read,
+    request,
+    until,
+)
 from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.objects import PODS, OwnerReference, Pod
@@ -25,62 +34,37 @@ from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.base import Role, Sandbox, SandboxRequest
 from swe_rollout.sandbox.pods import diagnose, pod_spec, warm_spec
 from swe_rollout.sandbox.pods.provider import PodProvider
-from swe_rollout.spec.sandbox import PodSandbox, Resources, WarmPods
+from swe_rollout.spec.sandbox import PodSandbox, WarmPods
 from swe_rollout.testing.sandbox_contract import SandboxContract
-from swe_rollout.types.episode import EpisodeId
 
 pytestmark = CLUSTER
 
-JOB = "test-warm-pool"
+
 NAMESPACE = f"swe-rollout-warm-{secrets.token_hex(3)}"
-SAMPLES = itertools.count()
 
 
-def spec(*, namespace: str = NAMESPACE, **warm: Any) -> PodSandbox:
-    return PodSandbox(
-        namespace=namespace,
-        resources=Resources(cpu="20m", memory="128Mi", ephemeral_storage="64Mi"),
-        start_seconds=60.0,
-        warm=WarmPods(**{"cap": 2, **warm}),
-    )
-
-
-def request(image: str = BUSYBOX, **changes: Any) -> SandboxRequest:
-    """A unique request."""
-    episode = EpisodeId(JOB, "one__one-1", next(SAMPLES))
-    wanted = SandboxRequest(episode, Role.AGENT, image, "/root", deadline_s=600.0)
-    return replace(wanted, **changes)
+def spec(namespace: str = NAMESPACE, **warm: Any) -> PodSandbox:
+    return pods(namespace, memory="128Mi", disk="64Mi", warm=WarmPods(**{"cap": 2, **warm}))
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _namespace() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("KUBECONFIG", KUBECONFIG)
-        asyncio.run(_begin())
-        yield
-        asyncio.run(_end())
+    async def end(client: ClusterClient) -> None:
+        await until(lambda: nothing_is_left(client))
+        await end_namespace(client, NAMESPACE)
+
+    at_once(lambda client: make_namespace(client, NAMESPACE))
+    yield
+    at_once(end)
 
 
-async def _begin() -> None:
-    client = await ClusterClient.connect()
-    await make_namespace(client, NAMESPACE)
-    await client.aclose()
+async def nothing_is_left(client: ClusterClient) -> bool:
+    return not await jobs_pods(client)
 
 
-async def _end() -> None:
-    client = await ClusterClient.connect()
-    await until(lambda: nothing_is_left(client, NAMESPACE))
-    await end_namespace(client, NAMESPACE)
-    await client.aclose()
-
-
-async def nothing_is_left(client: ClusterClient, namespace: str) -> bool:
-    return not await pods(client, namespace=namespace)
-
-
-async def pods(client: ClusterClient, *, namespace: str = NAMESPACE) -> list[Pod]:
+async def jobs_pods(client: ClusterClient) -> list[Pod]:
     """The job's pods, without those that are being deleted."""
-    found = await client.list(PODS, namespace, labels=f"{pod_spec.JOB_LABEL}={JOB}")
+    found = await client.list(PODS, NAMESPACE, labels=f"{pod_spec.JOB_LABEL}={JOB}")
     return [pod for pod in found.items if pod.metadata.deletion_timestamp is None]
 
 
@@ -88,34 +72,36 @@ async def waiting(client: ClusterClient) -> list[Pod]:
     """The pods that start or wait for an episode."""
     return [
         pod
-        for pod in await pods(client)
+        for pod in await jobs_pods(client)
         if warm_spec.WARM_LABEL in pod.metadata.labels and pod.status.phase != "Succeeded"
     ]
 
 
+async def delete(client: ClusterClient, pod: Pod) -> None:
+    name, uid = pod.metadata.name, pod.metadata.uid
+    await client.delete(PODS, NAMESPACE, name, uid=uid, grace_s=1)
+
+
 @asynccontextmanager
 async def opened(
-    wanted: PodSandbox, owner: OwnerReference | None = None
+    wanted: PodSandbox, *needed: SandboxRequest, warm: int | None = None, **more: Any
 ) -> AsyncIterator[PodProvider]:
-    """A provider that is connected: `prewarm` starts pods at once."""
-    provider = PodProvider(wanted, job=JOB, owner=owner)
-    try:
+    """A provider that is connected, and whose waiting pods are ready for what is needed.
+
+    `warm`: how many have to be; by default all that are needed.
+    """
+    async with provided(wanted, **more) as provider:
         await provider.delete_orphans([])
+        if needed:
+            count = len(needed) if warm is None else warm
+            provider.prewarm(needed)
+            await until(lambda: provider.warm >= count)
         yield provider
-    finally:
-        await provider.aclose()
 
 
-@pytest.fixture
-async def client() -> AsyncIterator[ClusterClient]:
-    client = await ClusterClient.connect()
-    yield client
-    await client.aclose()
-
-
-async def read(client: ClusterClient, name: str) -> dict[str, Any]:
-    path = f"/api/v1/namespaces/{NAMESPACE}/pods/{name}"
-    found: dict[str, Any] = json.loads(await client.transport.request("GET", path, doing="read"))
+async def spec_of(client: ClusterClient, name: str) -> dict[str, Any]:
+    """A pod with all of its fields."""
+    found: dict[str, Any] = await read(client, PODS.path(NAMESPACE, name))
     return found
 
 
@@ -126,10 +112,8 @@ class TestClaimed(SandboxContract):
 
     @pytest.fixture
     async def sandbox(self) -> AsyncIterator[Sandbox]:
-        async with opened(spec(cap=1)) as provider:
-            wanted = request(BASE)
-            provider.prewarm([wanted])
-            await until(lambda: provider.warm == 1)
+        wanted = request(BASE)
+        async with opened(spec(cap=1), wanted) as provider:
             sandbox = await provider.start(wanted)
             assert "-w-" in sandbox.name
             yield sandbox
@@ -142,15 +126,13 @@ class TestClaimed(SandboxContract):
 async def test_a_claimed_pod_is_marked_and_bounded_like_one_made_for_the_episode(
     client: ClusterClient,
 ) -> None:
-    async with opened(spec()) as provider:
-        wanted = request(role=Role.GRADER, deadline_s=300.0)
-        provider.prewarm([request(), wanted])
-        await until(lambda: provider.warm == 2)
+    wanted = request(role=Role.GRADER, deadline_s=300.0)
+    async with opened(spec(), request(), wanted) as provider:
         for pod in await waiting(client):
             assert pod.metadata.labels[pod_spec.ROLE_LABEL] in {"agent", "grader"}  # cut off
             assert pod_spec.EPISODE_LABEL not in pod.metadata.labels
-        claimed = await read(client, (await provider.start(wanted)).name)
-        cold = await read(client, (await provider.start(request(BASE, deadline_s=300.0))).name)
+        claimed = await spec_of(client, (await provider.start(wanted)).name)
+        cold = await spec_of(client, (await provider.start(request(BASE, deadline_s=300.0))).name)
         labels = pod_spec.episode_labels(wanted)
         assert claimed["metadata"]["labels"].keys() == cold["metadata"]["labels"].keys()
         assert labels.items() <= claimed["metadata"]["labels"].items()
@@ -186,16 +168,14 @@ async def test_of_many_claims_on_one_pod_exactly_one_is_granted(client: ClusterC
         assert [warm_spec.is_claimed_by(now, wanted, owner) for wanted in claims] == [
             not isinstance(response, ApiError) for response in responses
         ]
-        await client.delete(PODS, NAMESPACE, pod.metadata.name, uid=pod.metadata.uid, grace_s=1)
+        await delete(client, pod)
     for other in others:
         await other.aclose()
 
 
 async def test_many_claims_at_once_get_pods_of_their_own() -> None:
-    async with opened(spec(cap=3)) as provider:
-        wanted = [request() for _ in range(6)]
-        provider.prewarm(wanted)
-        await until(lambda: provider.warm >= 2)
+    wanted = [request() for _ in range(6)]
+    async with opened(spec(cap=3), *wanted, warm=2) as provider:
         sandboxes = await asyncio.gather(*(provider.start(each) for each in wanted))
         hosts = await asyncio.gather(*(each.exec("hostname; pwd") for each in sandboxes))
         output = {result.stdout.decode() for result in hosts}
@@ -228,28 +208,25 @@ async def test_a_cancelled_claim_leaves_the_pod_to_the_next(client: ClusterClien
         assert "-w-" in (await provider.start(second)).name
 
         async def one_is_left() -> bool:
-            return [each.status.phase for each in await pods(client)].count("Running") == 1
+            return [each.status.phase for each in await jobs_pods(client)].count("Running") == 1
 
         await until(one_is_left)
 
 
 async def test_a_missing_workdir_fails_as_without_a_pool() -> None:
-    async with opened(spec(cap=1)) as provider:
-        wanted = request(workdir="/no/such")
-        provider.prewarm([wanted])
-        await until(lambda: provider.warm == 1)
+    wanted = request(workdir="/no/such")
+    async with opened(spec(cap=1), wanted) as provider:
         with pytest.raises(SandboxError, match="/no/such") as caught:
             await provider.start(wanted)
         assert not caught.value.retryable
 
 
 async def test_a_request_that_outlives_the_pod_gets_another(client: ClusterClient) -> None:
-    async with opened(spec(cap=1, expiry_seconds=60.0)) as provider:
-        provider.prewarm([request(deadline_s=60.0)])
-        await until(lambda: provider.warm == 1)
+    needed = request(deadline_s=60.0)
+    async with opened(spec(cap=1, expiry_seconds=60.0), needed) as provider:
         sandbox = await provider.start(request(deadline_s=3600.0))
         assert "-w-" not in sandbox.name
-        found = await read(client, sandbox.name)
+        found = await spec_of(client, sandbox.name)
         assert found["spec"]["activeDeadlineSeconds"] == 3600
 
 
@@ -279,10 +256,8 @@ async def test_no_more_wait_than_the_bounds_say_and_the_first_needs_come_first(
 async def test_a_pod_that_was_taken_is_replaced_while_one_is_needed(
     client: ClusterClient,
 ) -> None:
-    async with opened(spec(cap=1)) as provider:
-        first, second = request(), request()
-        provider.prewarm([first, second])
-        await until(lambda: provider.warm == 1)
+    first, second = request(), request()
+    async with opened(spec(cap=1), first, second, warm=1) as provider:
         one = await provider.start(first)
         await until(lambda: provider.warm == 1)
         two = await provider.start(second)
@@ -292,9 +267,7 @@ async def test_a_pod_that_was_taken_is_replaced_while_one_is_needed(
 
 
 async def test_pods_that_are_no_longer_needed_are_retired(client: ClusterClient) -> None:
-    async with opened(spec()) as provider:
-        provider.prewarm([request(), request()])
-        await until(lambda: provider.warm == 2)
+    async with opened(spec(), request(), request()) as provider:
         provider.prewarm([])
 
         async def none_waits() -> bool:
@@ -305,9 +278,7 @@ async def test_pods_that_are_no_longer_needed_are_retired(client: ClusterClient)
 
 
 async def test_a_pod_that_waited_too_long_makes_place_for_another(client: ClusterClient) -> None:
-    async with opened(spec(cap=1, expiry_seconds=2.0)) as provider:
-        provider.prewarm([request()])
-        await until(lambda: provider.warm == 1)
+    async with opened(spec(cap=1, expiry_seconds=2.0), request()):
         (old,) = await waiting(client)
 
         async def another() -> bool:
@@ -321,23 +292,19 @@ async def test_a_pod_that_waited_too_long_makes_place_for_another(client: Cluste
 
 
 async def test_a_pod_that_died_while_it_waited_is_not_given_out(client: ClusterClient) -> None:
-    async with opened(spec(cap=1)) as provider:
-        wanted = request()
-        provider.prewarm([wanted])
-        await until(lambda: provider.warm == 1)
+    wanted = request()
+    async with opened(spec(cap=1), wanted) as provider:
         (dead,) = await waiting(client)
-        await client.delete(PODS, NAMESPACE, dead.metadata.name, uid=dead.metadata.uid, grace_s=1)
+        await delete(client, dead)
         sandbox = await provider.start(wanted)  # at once: the pool does not know yet
         assert sandbox.name != dead.metadata.name
         assert (await sandbox.exec("echo well")).stdout == b"well\n"
 
 
 async def test_a_pod_that_died_is_replaced(client: ClusterClient) -> None:
-    async with opened(spec(cap=1)) as provider:
-        provider.prewarm([request()])
-        await until(lambda: provider.warm == 1)
+    async with opened(spec(cap=1), request()) as provider:
         (dead,) = await waiting(client)
-        await client.delete(PODS, NAMESPACE, dead.metadata.name, uid=dead.metadata.uid, grace_s=1)
+        await delete(client, dead)
 
         async def another() -> bool:
             names = {pod.metadata.name for pod in await waiting(client)}
@@ -364,16 +331,13 @@ async def test_waiting_pods_give_way_where_there_is_no_room(client: ClusterClien
     await make_namespace(client, namespace)
     quota = {"metadata": {"name": "one"}, "spec": {"hard": {"pods": "1"}}}
     path = f"/api/v1/namespaces/{namespace}/resourcequotas"
-    await client.transport.request("POST", path, doing="create", body=json.dumps(quota).encode())
+    await post(client, path, quota)
 
     async def counted() -> bool:
-        found = json.loads(await client.transport.request("GET", path + "/one", doing="read"))
-        return "used" in found.get("status", {})
+        return "used" in (await read(client, f"{path}/one")).get("status", {})
 
     await until(counted)
-    async with opened(spec(namespace=namespace, cap=1)) as provider:
-        provider.prewarm([request()])
-        await until(lambda: provider.warm == 1)
+    async with opened(spec(namespace, cap=1), request()) as provider:
         sandbox = await provider.start(request(BASE))
         assert (await sandbox.exec("echo well")).stdout == b"well\n"
         assert provider.warm == 0
@@ -387,28 +351,23 @@ async def test_waiting_pods_give_way_where_there_is_no_room(client: ClusterClien
 async def test_the_end_of_a_provider_ends_what_waits_and_what_starts(
     client: ClusterClient,
 ) -> None:
-    async with opened(spec(cap=3)) as provider:
-        provider.prewarm([request(), request()])
-        await until(lambda: provider.warm == 2)
+    async with opened(spec(cap=3), request(), request()) as provider:
         provider.prewarm([request(), request(), request(BASE)])
         await asyncio.sleep(0.05)
-    await until(lambda: nothing_is_left(client, NAMESPACE), within_s=10)
+    await until(lambda: nothing_is_left(client), within_s=10)
 
 
 async def test_waiting_pods_are_deleted_with_the_job(client: ClusterClient) -> None:
     path = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
-    body = json.dumps({"metadata": {"name": "a-job"}}).encode()
-    made = json.loads(await client.transport.request("POST", path, doing="create", body=body))
+    made = await post(client, path, {"metadata": {"name": "a-job"}})
     owner = OwnerReference("v1", "ConfigMap", "a-job", made["metadata"]["uid"])
-    async with opened(spec(cap=1), owner) as provider:
-        provider.prewarm([request()])
-        await until(lambda: provider.warm == 1)
+    async with opened(spec(cap=1), request(), owner=owner) as provider:
         (pod,) = await waiting(client)
         provider.prewarm([])  # none takes its place
         await client.transport.request("DELETE", f"{path}/a-job", doing="delete")
 
         async def gone() -> bool:
-            return pod.metadata.uid not in {each.metadata.uid for each in await pods(client)}
+            return pod.metadata.uid not in {each.metadata.uid for each in await jobs_pods(client)}
 
         await until(gone)
 
@@ -460,4 +419,4 @@ async def test_pods_of_a_killed_worker_end_by_themselves_and_are_deleted(
 
     await until(ended)
     async with opened(spec()):
-        await until(lambda: nothing_is_left(client, NAMESPACE), within_s=10)
+        await until(lambda: nothing_is_left(client), within_s=10)

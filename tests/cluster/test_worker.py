@@ -22,19 +22,14 @@ from typing import Self
 
 import pytest
 
+from cluster.needs import WITH_STORE
 from cluster.site import RJ, ROOT, Json, Site, kubectl, small, until
 from cluster.site import job as job_of
 from e2e.command import COMMAND, swe_rollout
 from e2e.records import check
 from swe_rollout.sandbox.session.bootstrap import ORPHAN_S
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.skipif(
-        not {"AWS_ENDPOINT_URL", "KUBECONFIG"} <= os.environ.keys(),
-        reason="needs the dev cluster and the S3 server: run `make test-cluster`",
-    ),
-]
+pytestmark = WITH_STORE
 
 PAIR = "sqlparse"
 UNRESOLVED = {"policy": {"scripted": {"scenarios": ["wrong"]}}}
@@ -216,7 +211,7 @@ def test_the_successor_of_a_killed_worker_repeats_nothing(
         before = stored(job)
         # Nobody reconnects to the sandboxes: they end although nobody is left to delete them.
         alone_s = ORPHAN_S + 30
-        until(lambda: site.sandboxes("killed") == [], within_s=alone_s, details=job.words)
+        site.until_no_sandboxes("killed", within_s=alone_s)
 
         assert job.start(0).wait(120) == 0, job.words()
 

@@ -20,16 +20,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cluster.site import RJ, Json, Site, build_images, install, job, kubectl, opened, until
+from cluster.needs import TIER
+from cluster.site import RJ, Json, Site, build_images, install, job, kubectl, opened
 from cluster.tenant import RBAC, account
 from e2e.command import COMMAND
 
 pytestmark = [
-    pytest.mark.cluster,
+    *TIER,
     pytest.mark.slow,
-    pytest.mark.skipif(
-        "KUBECONFIG" not in os.environ, reason="needs the dev cluster: run `make test-cluster`"
-    ),
 ]
 
 GROUP = "swe-rollout.dev"
@@ -192,10 +190,10 @@ def test_workers_without_a_right_end_their_job_with_its_name_and_never_reward_0(
 ) -> None:
     take_away("swe-rollout-worker", "pods/exec", "create")
     site.apply(job("no-exec", ["gold"]))
-    until(
+    site.until(
+        "no-exec",
         lambda: site.status("no-exec").get("state") in ("Failed", "Complete"),
         within_s=120,
-        details=lambda: site.describe("no-exec"),
     )
     message = str(site.condition("no-exec", "Failed").get("message"))
     assert re.search(r'cannot (get|create) resource "pods/exec"', message), message
@@ -214,10 +212,10 @@ def test_an_operator_without_a_right_says_so_on_the_job_and_goes_on_when_it_has_
 ) -> None:
     take_away("swe-rollout-operator", "jobs", "create")
     site.apply(job("no-jobs", ["gold"]))
-    until(
+    site.until(
+        "no-jobs",
         lambda: 'cannot create resource "jobs"' in conditions(site, "no-jobs"),
         within_s=120,
-        details=lambda: site.describe("no-jobs"),
     )
     assert "`swe-rollout install` prints again" in conditions(site, "no-jobs")
 
