@@ -140,9 +140,13 @@ def place() -> Iterator[Place]:
 
 def with_spec(**changes: object) -> dict[str, Any]:
     """Change the valid spec at dotted paths written with `__`; None removes a field."""
+    return with_paths({path.replace("__", "."): value for path, value in changes.items()})
+
+
+def with_paths(changes: dict[str, Any]) -> dict[str, Any]:
     spec = copy.deepcopy(GOOD)
     for path, value in changes.items():
-        *parents, last = path.split("__")
+        *parents, last = path.split(".")
         inner = spec
         for parent in parents:
             inner = inner.setdefault(parent, {})
@@ -157,189 +161,29 @@ SGLANG: Final = {"scripted": None, "sglang": {"url": "http://sglang.team:30000"}
 
 FORK: Final = {"uri": "s3://rollouts/demo", "instance": "a__b-1", "sample": 0, "turn": 3}
 
-REFUSED: Final[tuple[tuple[dict[str, Any], str], ...]] = (
-    (with_spec(dataset=None), r"spec.dataset: Required value"),
-    (
-        with_spec(dataset={}),
-        r"spec.dataset: .*exactly one of `swebench`, `releasePairs` and `source`",
-    ),
-    (
-        with_spec(dataset__swebench={"uri": "s3://data/rows.jsonl"}),
-        r"exactly one of `swebench`, `releasePairs` and `source`",
-    ),
-    (
-        with_spec(dataset={"swebench": {"uri": "rows.jsonl"}}),
-        r"spec.dataset.swebench.uri: .*upload the rows",
-    ),
-    (with_spec(dataset__slice="first ten"), r"spec.dataset.slice: .*'0:40' or '::10'"),
-    (with_spec(dataset__slice="::0"), r"spec.dataset.slice: .*'0:40' or '::10'"),
-    (with_spec(samples=0), r"spec.samples.*should be greater than or equal to 1"),
-    (with_spec(samples="4"), r"spec.samples.*must be of type integer"),
-    (with_spec(sampels=4), r'unknown field "spec.sampels"'),
-    (with_spec(parallelism=0), r"spec.parallelism: .*to pause the job, set spec.suspend"),
-    (with_spec(policy=None), r"spec.policy: Required value"),
-    (
-        with_spec(policy={}),
-        r"exactly one of `sglang`, `scripted`, `engine`, .* and `chat`.*`scripted: {}`",
-    ),
-    (
-        with_spec(policy=SGLANG | {"scripted": {}}),
-        r"exactly one of `sglang`, `scripted`, `engine`",
-    ),
-    (with_spec(policy={"sglang": {"url": "sglang:30000"}}), r"sglang.url: .*http://sglang:30000"),
-    (with_spec(policy={"sglang": {}}), r"spec.policy.sglang: .*address is missing"),
-    (
-        with_spec(policy={"sglang": {"workers": ["http://10.0.0.7:30000", "http://localhost:1"]}}),
-        r"sglang.workers\[1\]: .*the worker's own pod",
-    ),
-    (
-        with_spec(policy={"sglang": {"url": "http://localhost:30000"}}),
-        r"sglang.url: .*the worker's own pod: name the engine's Service",
-    ),
-    (
-        with_spec(policy={"sglang": {"url": "http://me:key@sglang:30000"}}),
-        r"sglang.url: Forbidden: credentials don't belong in a spec",
-    ),
-    (
-        with_spec(policy={"sglang": {"url": "http://sglang:30000", "apiKeyEnv": "sk-123"}}),
-        r"apiKeyEnv: .*name of an environment variable, never the key",
-    ),
-    (with_spec(policy__tokenizer="./tokenizer"), r"spec.policy.tokenizer: .*write a hub name"),
-    (
-        with_spec(policy={"scripted": {"scenarios": ["glod"]}}),
-        r'scenarios\[0\]: Unsupported value: "glod": supported values: .*"gold"',
-    ),
-    (with_spec(policy={"scripted": {"scenarios": []}}), r"scenarios.*at least 1 item"),
-    (with_spec(sampling__temperature=-1), r"spec.sampling.temperature.*or equal to 0"),
-    (with_spec(sampling__topP=0), r"spec.sampling.topP.*greater than 0"),
-    (with_spec(sampling__topP=1.5), r"spec.sampling.topP.*less than or equal to 1"),
-    (with_spec(limits__turns=0), r"spec.limits.turns.*greater than or equal to 1"),
-    (with_spec(limits__toolSeconds=0), r"spec.limits.toolSeconds.*greater than 0"),
-    (with_spec(limits__cutTurns="maybe"), r"cutTurns: Unsupported value.*\"end\", \"answer\""),
+READ: Final = yaml.safe_load(Path(__file__).with_name("refused_specs.yaml").read_text("utf-8"))
+NO_ENGINES: Final[dict[str, str]] = READ["no_engines"]
+
+
+def rows(name: str) -> list[Any]:
+    """Return specs of the file with what the refusal of each says."""
+    found = READ[name]
+    return [pytest.param(with_paths(each["spec"]), each["says"], id=each["says"]) for each in found]
+
+
+TOO_LARGE: Final = (
     (with_spec(agent__tools=["bash"] * 33), r"spec.agent.tools: Too many"),
-    (with_spec(extensions=[{"name": "my-tools.py", "sha256": "0" * 64}]), r"extensions\[0\].name"),
-    (with_spec(extensions=[{"name": "my_tools.py", "sha256": "0"}]), r"extensions\[0\].sha256"),
-    (with_spec(sandbox=None), r"spec.sandbox is missing: .*write `sandbox: {pod: {}}`"),
-    (with_spec(sandbox={}), r"exactly one of `local`, `pod`, `kodo` and `backend`.*`pod: {}`"),
-    (
-        with_spec(sandbox={"local": {}}),
-        r"spec.sandbox.local: Forbidden: .*write `sandbox: {pod: {}}`",
-    ),
-    (
-        with_spec(sandbox={"kodo": {}}),
-        r"spec.sandbox.kodo: Forbidden: .*write `sandbox: {pod: {}}`",
-    ),
-    (
-        with_spec(sandbox__pod__namespace="elsewhere"),
-        r"pod.namespace: Forbidden: .*set metadata.namespace",
-    ),
-    (with_spec(sandbox__pod__context="kind"), r"pod.context: Forbidden: .*remove this field"),
-    (
-        with_spec(sandbox__pod__resources__memory="4 GB"),
-        r"resources.memory: .*quantity in quotes, above 0 and at most 2Ti",
-    ),
-    (with_spec(sandbox__pod__resources__cpu="0"), r"resources.cpu: .*quantity in quotes, above 0"),
-    (with_spec(workers__resources__memory="10Ei"), r"workers.resources.memory: .*at most 2Ti"),
-    (with_spec(sandbox__pod__resources__cpu=2), r"resources.cpu.*must be of type string"),
-    (
-        with_spec(sandbox__pod__resources={"cpu": "2", "cpuLimit": "500m"}),
-        r"resources.cpuLimit: .*raise `cpuLimit`, or lower `cpu`",
-    ),
-    (
-        with_spec(sandbox__pod__template={"metadata": {"labels": {"swe-rollout.dev/job": "x"}}}),
-        r"template.metadata.labels: Forbidden: .*write a name without dots",
-    ),
-    (
-        with_spec(sandbox__pod__template={"spec": {"tolerations": [{"operator": "Exists"}]}}),
-        r"template.spec.tolerations\[0\].key: Required value",
-    ),
-    (
-        with_spec(workers={"tolerations": [{"key": "node.kubernetes.io/not-ready"}]}),
-        r"workers.tolerations\[0\].key: Forbidden: .*write a taint of your own",
-    ),
-    (
-        with_spec(workers={"imagePullSecrets": [{"name": "Bad_Name"}]}),
-        r"workers.imagePullSecrets\[0\].name: Invalid value",
-    ),
-    (with_spec(store=None), r"spec.store.uri is missing: .*s3://bucket/prefix"),
-    (with_spec(store={}), r"spec.store.uri is missing: .*s3://bucket/prefix"),
-    (with_spec(store__uri="file:///data"), r"spec.store.uri: .*lost when it ends: write"),
-    (with_spec(store__uri="rollouts"), r"spec.store.uri: .*such as s3://bucket/prefix"),
-    (with_spec(store__uri="s3://key:word@bucket"), r"spec.store.uri: .*credentials go into a Sec"),
-    (with_spec(retry__attempts=0), r"spec.retry.attempts.*greater than or equal to 1"),
-    (with_spec(failureBudget__maxMaskedFraction=2), r"maxMaskedFraction.*less than or equal to 1"),
-    (with_spec(fork=FORK | {"uri": None}), r"spec.fork.uri: Required value"),
-    (with_spec(fork=FORK | {"uri": "file:///runs/demo"}), r"spec.fork.uri: .*object storage"),
-    (with_spec(fork=FORK | {"uri": "s3://rollouts"}), r"spec.fork.uri: .*a slash and its name"),
-    (with_spec(fork=FORK | {"uri": "s3://me:key@rollouts/demo"}), r"fork.uri: .*s3://bucket/pre"),
-    (with_spec(fork=FORK | {"instance": "../a"}), r"spec.fork.instance.*should match"),
-    (with_spec(fork=FORK | {"sample": -1}), r"spec.fork.sample.*greater than or equal to 0"),
-    (with_spec(fork=FORK | {"turn": 0}), r"spec.fork.turn.*greater than or equal to 1"),
-    (with_spec(fork=FORK | {"turn": None}), r"spec.fork.turn: Required value"),
-    (with_spec(fork=FORK | {"turns": 3}), r'unknown field "spec.fork.turns"'),
-    (with_spec(workers__count=0), r"spec.workers.count.*greater than or equal to 1"),
-    (
-        with_spec(workers__secrets=["AWS_SECRET=abc"]),
-        r"workers.secrets: .*names of Secrets.*never their values",
-    ),
-    (
-        with_spec(workers__labels={"swe-rollout.dev/job": "other"}),
-        r"workers.labels: Forbidden: .*write a name without dots",
-    ),
-    (with_spec(workers__labels={"team": "a b"}), r"workers.labels\[team\]: .*label value"),
-    (with_spec(workers__image=" "), r"workers.image: .*write an image"),
-    (with_spec(activeDeadlineSeconds=0), r"spec.activeDeadlineSeconds.*greater than 0"),
-    (with_spec(ttlSecondsAfterFinished=-1), r"ttlSecondsAfterFinished.*or equal to 0"),
-)
-
-
-@pytest.mark.parametrize(("spec", "words"), REFUSED, ids=[words[:40] for _, words in REFUSED])
-def test_a_wrong_spec_is_rejected_with_a_fix(
-    place: Place, spec: dict[str, Any], words: str
-) -> None:
-    assert re.search(words, place.refusal(place.job(spec)))
-
-
-TOO_MUCH: Final[tuple[tuple[dict[str, Any], str], ...]] = (
-    (with_spec(samples=10**12), r"spec.samples.*less than or equal to 10000"),
-    (with_spec(parallelism=10**6), r"spec.parallelism.*less than or equal to 10000"),
-    (with_spec(limits__turns=10**9), r"spec.limits.turns.*less than or equal to 100000"),
-    (with_spec(limits__contextTokens=10**12), r"contextTokens.*less than or equal to 16777216"),
-    (with_spec(limits__maxNewTokens=10**12), r"maxNewTokens.*less than or equal to 1048576"),
-    (with_spec(limits__toolOutputBytes=10**12), r"toolOutputBytes.*or equal to 16777216"),
-    (with_spec(limits__episodeSeconds=1e300), r"episodeSeconds.*or equal to 2.592e"),
-    (with_spec(ttlSecondsAfterFinished=10**12), r"ttlSecondsAfterFinished.*equal to 31536000"),
-    (with_spec(activeDeadlineSeconds=1e12), r"activeDeadlineSeconds.*equal to 31536000"),
-    (with_spec(retry__attempts=10**9), r"retry.attempts.*less than or equal to 100"),
-    (with_spec(sampling__seed=10**18), r"sampling.seed.*or equal to 9007199254740992"),
     (with_spec(dataset__include=["a" * 257]), r"include\[0\]: Too long"),
     (with_spec(agent__systemPrompt="a" * 65537), r"systemPrompt: Too long"),
 )
 
 
 @pytest.mark.threat(point=7)
-@pytest.mark.parametrize(("spec", "words"), TOO_MUCH, ids=[words[:30] for _, words in TOO_MUCH])
-def test_a_number_beyond_every_use_is_rejected(
+@pytest.mark.parametrize(("spec", "words"), [*rows("refused"), *rows("too_much"), *TOO_LARGE])
+def test_a_wrong_spec_is_rejected_with_a_fix(
     place: Place, spec: dict[str, Any], words: str
 ) -> None:
     assert re.search(words, place.refusal(place.job(spec)))
-
-
-NO_ENGINES: Final = {
-    "http://169.254.169.254": "metadata service",
-    "http://METADATA.google.internal./x": "metadata service",
-    "http://[fe80::1]:80": "metadata service",
-    "http://[fd00:ec2::254]": "metadata service",
-    "http://2852039166": "metadata service",
-    "http://0xA9FEA9FE:80": "metadata service",
-    "https://kubernetes": "the cluster's own components",
-    "https://kubernetes.default.svc:443": "the cluster's own components",
-    "https://Kubernetes.default.svc.cluster.local": "the cluster's own components",
-    "https://10.0.0.7:10250": "the cluster's own components",
-    "http://10.0.0.7:2379/v2": "the cluster's own components",
-    "https://sglang:443/api?x=": "root of the server",
-    "http://sglang:30000/a@b": "credentials don't belong",
-}
 
 
 @pytest.mark.threat(point=26)
