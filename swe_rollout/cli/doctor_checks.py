@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import secrets
 import shutil
 import sys
@@ -19,7 +20,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import httpx
+import aiohttp
 
 from swe_rollout.errors import SweRolloutError
 from swe_rollout.sandbox.local.cgroups import find_parents
@@ -329,12 +330,21 @@ async def _engine() -> DoctorCheck:
 
 async def _check_service(tier: Tier, name: str, url: str, *, fix: str) -> DoctorCheck:
     """Check that a service responds at all; a refusal for lack of credentials counts."""
-    shown = httpx.URL(url).copy_with(userinfo=b"") if "://" in url else url
+    shown = _without_credentials(url)
+    timeout = aiohttp.ClientTimeout(_HTTP_S)
     try:
-        async with httpx.AsyncClient(timeout=_HTTP_S) as client:
-            response = await client.get(url)
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        text = f"{shown} is unreachable: {type(error).__name__} {error}"
+        async with (
+            aiohttp.ClientSession(timeout=timeout, trust_env=True) as client,
+            client.get(url, allow_redirects=False) as response,
+        ):
+            code = response.status
+    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+        why = _without_credentials(f"{type(error).__name__} {error}")
+        text = f"{shown} is unreachable: {why}"
         return DoctorCheck(tier, name, CheckStatus.FAIL, text, fix)
-    status = CheckStatus.OK if response.status_code < _SERVER_ERROR else CheckStatus.FAIL
-    return DoctorCheck(tier, name, status, f"{shown} responds with {response.status_code}", fix)
+    status = CheckStatus.OK if code < _SERVER_ERROR else CheckStatus.FAIL
+    return DoctorCheck(tier, name, status, f"{shown} responds with {code}", fix)
+
+
+def _without_credentials(text: str) -> str:
+    return re.sub(r"(\w+://)[^/\s@]*@", r"\1", text)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-import httpx
+import aiohttp
 
 from swe_rollout.errors import (
     DatasetError,
@@ -61,7 +61,8 @@ async def fetch(artifacts: Sequence[Artifact], *, on_progress: Callable[[str], N
         urls |= await _locate(group)
     on_progress(f"downloading {len(missing)} files from the package index")
     gate = asyncio.Semaphore(_DOWNLOADS_AT_A_TIME)
-    async with httpx.AsyncClient(follow_redirects=True, timeout=_TIMEOUT_S) as client:
+    timeout = aiohttp.ClientTimeout(sock_connect=_TIMEOUT_S, sock_read=_TIMEOUT_S)
+    async with aiohttp.ClientSession(timeout=timeout, trust_env=True) as client:
         await gather_all(
             _download(artifact, url, client=client, gate=gate) for artifact, url in urls.items()
         )
@@ -136,18 +137,16 @@ def _find_uv() -> str:
 
 
 async def _download(
-    artifact: Artifact, url: str, *, client: httpx.AsyncClient, gate: asyncio.Semaphore
+    artifact: Artifact, url: str, *, client: aiohttp.ClientSession, gate: asyncio.Semaphore
 ) -> None:
     parts = urlsplit(url)
     try:
         if parts.scheme in {"http", "https"}:
-            async with gate:
-                response = await client.get(url)
-            response.raise_for_status()
-            data = response.content
+            async with gate, client.get(url, raise_for_status=True) as response:
+                data = await response.read()
         else:
             data = await asyncio.to_thread(Path(unquote(parts.path)).read_bytes)
-    except (httpx.HTTPError, OSError) as error:
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise UnreachableError(
             f"{artifact.filename} could not be downloaded",
             why=_without_credentials(f"{type(error).__name__}: {error}"),
