@@ -187,7 +187,7 @@ async def _query_all(urls: Sequence[str], api_key_env: str | None) -> list[_Serv
 
 async def _query(url: str, api_key_env: str | None) -> _ServerRow:
     from swe_rollout.engine.errors import EngineLostError
-    from swe_rollout.engine.pool.probe import HealthProbe, ProbeResult
+    from swe_rollout.engine.pool.probe import HealthProbe
     from swe_rollout.engine.sglang.connection import CONNECT_S
     from swe_rollout.engine.sglang.engine import SglangEngine
     from swe_rollout.spec.policy import SglangPolicy
@@ -195,7 +195,7 @@ async def _query(url: str, api_key_env: str | None) -> _ServerRow:
     probe = HealthProbe(url, api_key_env=api_key_env, timeout_s=CONNECT_S)
     engine = SglangEngine(SglangPolicy(url=url, api_key_env=api_key_env), vocab_size=1)
     try:
-        state = "paused" if await probe.check() is ProbeResult.PAUSED else "ready"
+        state = (await probe.check()).value
         info = await engine.info()
         return _ServerRow(
             url=url,

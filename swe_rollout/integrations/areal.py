@@ -10,25 +10,137 @@ each other: set the actor's `reward_norm` to null, and the trainer's own group s
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Hashable, Mapping
+from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, TypeAlias
 
+from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.errors import UsageError, gather_all
-from swe_rollout.integrations.areal_engine import ArealEngine
-from swe_rollout.integrations.areal_tensors import Tensors, tensors
+from swe_rollout.integrations.columns import Columns
+from swe_rollout.integrations.engine_answer import TrainerEngine, generation_of
 from swe_rollout.integrations.needed import needed
 from swe_rollout.integrations.trainer_session import TrainerSession, trainer_session
 from swe_rollout.launcher.job import RolloutJob
 from swe_rollout.launcher.sync import held, let_go
 from swe_rollout.training.sample_bounds import FailureRateError
+from swe_rollout.training.samples import TrainingSample, training_samples
+from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.turn import Generation
 
 with needed("areal"):
-    from areal.api import RolloutWorkflow
+    from areal.api import ModelRequest, RolloutWorkflow
+    from areal.api.cli_args import GenerationHyperparameters
+with needed("torch"):  # it comes with AReaL
+    import torch
 
 if TYPE_CHECKING:
     from areal.api import InferenceEngine
+
+Tensors: TypeAlias = "dict[str, torch.Tensor]"
+
+_EPSILON = 1e-6
+_NOT_SAMPLED = -1
+"""AReaL's version of a token that no weights sampled."""
+
+
+def tensors(group: Sequence[Trajectory]) -> Tensors | None:
+    """Return the branches of graded episodes as rows, `[rows, longest]`; None if none is left.
+
+    A single episode keeps its reward; those of a group are relative to its mean and deviation.
+    Raises UsageError for tokens whose weights have no number.
+    """
+    values = [t.reward.value for t in group if t.reward is not None and not t.masked]
+    if not values or len(group) > 1 == len(values):
+        return None
+    mean, deviation = 0.0, 1.0
+    if len(group) > 1:
+        mean, deviation = fmean(values), stdev(values) + _EPSILON
+    samples = [s for each in group for s in training_samples(each) if s.is_trainable]
+    if not samples:
+        return None
+    # AReaL puts the reward on the last token, and drops it where that is not trained.
+    columns = [Columns.of(each, filler=0) for each in samples]
+    versions = [
+        each.whole(_versions(sample)[: len(each.response_ids)], _NOT_SAMPLED)
+        for each, sample in zip(columns, samples, strict=True)
+    ]
+    width = max(len(each.token_ids) for each in columns)
+
+    def rows(values: Sequence[Sequence[float]], fill: float, dtype: torch.dtype) -> torch.Tensor:
+        padded = [[*each, *[fill] * (width - len(each))] for each in values]
+        return torch.tensor(padded, dtype=dtype)
+
+    rewards = [(each.reward - mean) / deviation for each in samples if each.reward is not None]
+    return {
+        "input_ids": rows([each.token_ids for each in columns], 0, torch.int32),
+        "loss_mask": rows([each.whole(each.loss_mask, 0) for each in columns], 0, torch.int32),
+        "logprobs": rows([each.whole(each.logprobs, 0.0) for each in columns], 0.0, torch.float32),
+        "versions": rows(versions, _NOT_SAMPLED, torch.int32),
+        "attention_mask": rows([[1] * len(each.token_ids) for each in columns], 0, torch.bool),
+        "rewards": torch.tensor(rewards, dtype=torch.float32),
+    }
+
+
+def _versions(sample: TrainingSample) -> list[int]:
+    """Return the weight version of each token of the response."""
+    found = []
+    for version, mask in zip(sample.weight_versions, sample.loss_mask, strict=True):
+        if mask and (version is None or not version.isdecimal()):
+            raise UsageError(
+                f"{sample.rollout_id} was sampled by weights without a number: {version}",
+                fix="let the episodes be sampled by AReaL's engine",
+            )
+        found.append(int(version) if mask and version is not None else _NOT_SAMPLED)
+    return found
+
+
+_ALL = 100_000_000
+"""AReaL's `top_k` for the whole vocabulary."""
+
+
+class ArealEngine(TrainerEngine):
+    """Token ids in, sampled ids out, over `InferenceEngine.agenerate`: a version for each token."""
+
+    def __init__(
+        self, engine: InferenceEngine, tokenizer: str, *, context_tokens: int | None = None
+    ) -> None:
+        """`tokenizer` is a folder or a name on the hub."""
+        super().__init__(tokenizer, context_tokens=context_tokens)
+        self._engine = engine
+
+    def weight_version(self) -> str:
+        return str(self._engine.get_version())
+
+    async def generate(self, request: GenerateRequest) -> Generation:
+        sampling = request.sampling
+        if sampling.min_p:
+            raise UsageError("AReaL has no min_p", fix="remove spec.sampling.minP")
+        ids = request.input_ids.tolist()
+        parameters = GenerationHyperparameters(
+            n_samples=1,
+            max_new_tokens=request.max_new_tokens,
+            max_tokens=len(ids) + request.max_new_tokens,
+            greedy=sampling.temperature == 0,
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            top_k=sampling.top_k if sampling.top_k > 0 else _ALL,
+            stop_token_ids=list(request.stop_token_ids),
+            skip_special_tokens=False,
+        )
+        # Calls with one id go to one server, whose prefix cache holds the branch.
+        name = f"{request.episode}#{request.branch}"
+        answer = await self._engine.agenerate(
+            ModelRequest(rid=name, input_ids=ids, gconfig=parameters)
+        )
+        return generation_of(
+            request,
+            answer.output_tokens,
+            answer.output_logprobs,
+            answer.stop_reason,
+            [str(version) for version in answer.output_versions],
+        )
 
 
 class SweWorkflow(RolloutWorkflow):  # type: ignore[misc]  # untyped here

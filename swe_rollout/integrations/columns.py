@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from swe_rollout.training.samples import TrainingSample
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,10 @@ class Columns:
     def token_ids(self) -> list[int]:
         """Prompt and response."""
         return self.prompt_ids + self.response_ids
+
+    def whole(self, column: Sequence[T], fill: T) -> list[T]:
+        """Return a column of the response with `fill` for each token of the prompt before it."""
+        return [*[fill] * len(self.prompt_ids), *column]
 
     def experts(self, rows: RoutedExperts | None, *, last: bool) -> NDArray[np.int32] | None:
         """Return the experts of its tokens, zeros where none are known, `[tokens, layers, topk]`.

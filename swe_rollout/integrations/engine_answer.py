@@ -48,6 +48,8 @@ def generation_of(
     logprobs: Sequence[float] | None,
     finish_reason: str,
     versions: Sequence[str] = (),
+    *,
+    cached_tokens: int = 0,
 ) -> Generation:
     """Return the answer to a request; `versions` names the weights of each token, or is empty.
 
@@ -70,5 +72,6 @@ def generation_of(
         logprobs=tuple(logprobs),
         finish_reason=_FINISHED[finish_reason],
         prompt_tokens=len(request.input_ids),
+        cached_tokens=cached_tokens,
         weight_versions=tuple(spans),
     )

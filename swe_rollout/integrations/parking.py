@@ -17,12 +17,11 @@ from typing import Final
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.engine.errors import stopped_clock
 from swe_rollout.errors import EngineError
+from swe_rollout.launcher.sync import ends_first
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.types.turn import FinishReason, Generation
 
-POLL_S: Final = 0.25
-"""How often an episode that runs no generation, such as a tool, looks for a stop."""
 QUIET_S: Final = 30.0
 """How long a stop waits for the response that the engine aborted: it has tokens."""
 
@@ -189,13 +188,11 @@ class RunningEpisode:
 
     async def result(self, engine: ParkingEngine) -> Trajectory | None:
         """Return its record, or None as soon as the trainer has stopped: then it is parked."""
-        while not self.task.done():
-            await asyncio.wait([self.task], timeout=POLL_S)
-            if not self.task.done() and (self.lane.is_parked or engine.is_stopped):
-                self.lane.park()
-                await self._settled()
-                return None
-        return self.task.result()
+        if await ends_first(self.task, lambda: self.lane.is_parked or engine.is_stopped):
+            return self.task.result()
+        self.lane.park()
+        await self._settled()
+        return None
 
     async def _settled(self) -> None:
         """Wait for the response to a call in flight, which the trainer has aborted."""

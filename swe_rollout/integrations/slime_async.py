@@ -11,9 +11,9 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Final
 
+from swe_rollout.launcher.sync import ends_first
 from swe_rollout.training.sample_bounds import FailureRateError
 
-POLL_S: Final = 0.25
 _STOPPED: Final = "swe_rollout_stopped"
 
 
@@ -43,11 +43,9 @@ def generate_rollout(
 
 async def _until_stopped(args: Any, groups: Coroutine[None, None, Any]) -> Any:
     task = asyncio.ensure_future(groups)
-    while not task.done():
-        await asyncio.wait([task], timeout=POLL_S)
-        error: FailureRateError | None = getattr(args, _STOPPED, None)
-        if error is not None and not task.done():
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            raise error
-    return task.result()
+    if await ends_first(task, lambda: hasattr(args, _STOPPED)):
+        return task.result()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    error: FailureRateError = getattr(args, _STOPPED)
+    raise error

@@ -13,7 +13,7 @@ from swe_rollout.engine.base import TokenEngine
 from swe_rollout.engine.pool.pool import EnginePool
 from swe_rollout.errors import UsageError
 from swe_rollout.integrations.parking import Episodes, ParkingEngine, RunningEpisode
-from swe_rollout.integrations.trainer_session import TrainerSession, trainer_session
+from swe_rollout.integrations.trainer_session import JOB_VARIABLE, TrainerSession, trainer_session
 from swe_rollout.launcher.job import RolloutJob
 from swe_rollout.spec.policy import (
     Policy,
@@ -22,10 +22,8 @@ from swe_rollout.spec.policy import (
     Sampling,
     SglangPolicy,
 )
-from swe_rollout.types.episode import EpisodeId
 from swe_rollout.worker.session import Session
 
-ENVIRONMENT: Final = "SWE_ROLLOUT_JOB"
 PARK_S: Final = 600.0
 """By default. Sandboxes outlive their episode's own time by as much."""
 
@@ -58,8 +56,7 @@ class SlimeSession:
 
         Its task raises UsageError for one that the job does not have, and FailureRateError.
         """
-        number = self.session.new_samples(instance)
-        episode = EpisodeId(self.session.job.metadata.name, instance, number)
+        episode = self.trainer.next_sample(instance)
         sampling = Sampling(
             temperature=sampling_params.get("temperature", 1.0),
             top_p=sampling_params.get("top_p", 1.0),
@@ -67,7 +64,7 @@ class SlimeSession:
             min_p=sampling_params.get("min_p", 0.0),
             seed=sampling_params.get("sampling_seed"),
         )
-        play = self.trainer.run_episode(instance, sample=number, sampling=sampling)
+        play = self.trainer.run_episode(instance, sample=episode.sample, sampling=sampling)
         return self.episodes.start(
             episode, play, response_tokens=sampling_params.get("max_new_tokens")
         )
@@ -75,11 +72,11 @@ class SlimeSession:
 
 def job_of(args: SlimeArgs) -> Path | str:
     """Return the job file that slime's arguments or the environment name."""
-    found = getattr(args, "swe_rollout_job", None) or os.environ.get(ENVIRONMENT)
+    found = getattr(args, "swe_rollout_job", None) or os.environ.get(JOB_VARIABLE)
     if not found:
         raise UsageError(
             "slime names no rollout job",
-            fix=f"set {ENVIRONMENT}=/path/to/job.yaml, or swe_rollout_job in the file of "
+            fix=f"set {JOB_VARIABLE}=/path/to/job.yaml, or swe_rollout_job in the file of "
             "--custom-config-path",
         )
     return str(found)

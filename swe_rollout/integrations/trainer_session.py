@@ -19,9 +19,12 @@ from swe_rollout.launcher.sync import LoopThread
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.training.groups import Group
 from swe_rollout.training.sample_bounds import FailureRate, FailureRateError
+from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.worker.session import Session
 
+JOB_VARIABLE: Final = "SWE_ROLLOUT_JOB"
+"""Names the job file where a trainer's own configuration does not."""
 BLOCK: Final = 2**24
 """Samples of one task that a process can number."""
 _BLOCKS: Final = 2**26
@@ -53,6 +56,11 @@ class TrainerSession:
         self.session = session
         self._rate = rate or FailureRate(session.job.spec.failure_budget.max_masked_fraction)
         self._stopped: FailureRateError | None = None
+
+    def next_sample(self, instance_id: str) -> EpisodeId:
+        """Return the episode of a task's next sample."""
+        number = self.session.new_samples(instance_id)
+        return EpisodeId(self.session.job.metadata.name, instance_id, number)
 
     async def run_episode(
         self, instance_id: str, *, sample: int | None = None, sampling: Sampling | None = None

@@ -10,43 +10,26 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import structlog
 
 from swe_rollout.errors import SweRolloutError, UsageError
 from swe_rollout.integrations.columns import Columns
 from swe_rollout.integrations.needed import needed
-from swe_rollout.integrations.trainer_session import TrainerSession, trainer_session
+from swe_rollout.integrations.trainer_session import JOB_VARIABLE, TrainerSession, trainer_session
 from swe_rollout.integrations.verl_engine import Seen, VerlEngine
 from swe_rollout.launcher.job import RolloutJob
 from swe_rollout.launcher.sync import held
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.training.samples import SampleStatus, TrainingSample, training_samples
-from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.trajectory import Trajectory
-from swe_rollout.worker.session import Session
 
 with needed("verl"):
     from verl.experimental.agent_loop.agent_loop import AgentLoopBase, register
-ENVIRONMENT: Final = "SWE_ROLLOUT_JOB"
 with needed("verl"):
     from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True)
-class VerlSession:
-    """An open job, and verl's servers as its engine."""
-
-    trainer: TrainerSession
-    engine: VerlEngine
-
-    @property
-    def session(self) -> Session:
-        """The open job."""
-        return self.trainer.session
 
 
 @register("swe_rollout")
@@ -56,7 +39,7 @@ class SweRolloutLoop(AgentLoopBase):  # type: ignore[misc] # verl has no types
     def __init__(self, *args: Any, job: str | None = None, **kwargs: Any) -> None:
         """`job` is the job file; none: the one that SWE_ROLLOUT_JOB names."""
         super().__init__(*args, **kwargs)
-        self._job = job or os.environ.get(ENVIRONMENT, "")
+        self._job = job or os.environ.get(JOB_VARIABLE, "")
 
     async def run(self, sampling_params: Mapping[str, Any], **kwargs: Any) -> Any:
         """Play the task that `extra_info["instance_id"]` names.
@@ -69,34 +52,36 @@ class SweRolloutLoop(AgentLoopBase):  # type: ignore[misc] # verl has no types
         if not self._job:
             raise UsageError(
                 "verl names no rollout job",
-                fix=f"set {ENVIRONMENT}=/path/to/job.yaml for the agent loop workers, or `job` in "
+                fix=f"set {JOB_VARIABLE}=/path/to/job.yaml for the agent loop workers, or `job` in "
                 "the file of agent.agent_loop_config_path",
             )
-        verl = await held(("verl", self._job, id(self.server_manager)), self._open)
+        key = ("verl", self._job, id(self.server_manager))
+        trainer, engine = await held(key, self._open)
         instance = _instance_of(kwargs)
-        number = verl.session.new_samples(instance)
-        episode = EpisodeId(verl.session.job.metadata.name, instance, number)
+        episode = trainer.next_sample(instance)
         sampling = Sampling(
             temperature=sampling_params.get("temperature", 1.0),
             top_p=sampling_params.get("top_p", 1.0),
             top_k=sampling_params.get("top_k", -1),
         )
-        lane = verl.engine.begin(episode)
+        lane = engine.begin(episode)
         try:
-            trajectory = await verl.trainer.run_episode(instance, sample=number, sampling=sampling)
+            trajectory = await trainer.run_episode(
+                instance, sample=episode.sample, sampling=sampling
+            )
         finally:
-            verl.engine.end(episode)
+            engine.end(episode)
         return outputs(
             trajectory,
             lane.seen,
-            filler=verl.session.renderer.stop_token_ids[0],
+            filler=trainer.session.renderer.stop_token_ids[0],
             has_logprobs=bool(sampling_params.get("logprobs")),
             # Only the workers of the v1 trainer number the sessions of a prompt.
             takes_lists="session_id" in kwargs,
         )
 
     @asynccontextmanager
-    async def _open(self) -> AsyncIterator[VerlSession]:
+    async def _open(self) -> AsyncIterator[tuple[TrainerSession, VerlEngine]]:
         rollout = self.rollout_config
         engine = VerlEngine(
             self.server_manager,
@@ -106,7 +91,7 @@ class SweRolloutLoop(AgentLoopBase):  # type: ignore[misc] # verl has no types
             context_tokens=rollout.get("max_model_len"),
         )
         async with trainer_session(RolloutJob.from_yaml(self._job), engine=engine) as session:
-            yield VerlSession(session, engine)
+            yield session, engine
 
 
 def _instance_of(row: Mapping[str, Any]) -> str:

@@ -10,17 +10,18 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import uuid4
 
 import numpy as np
 
-from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
+from swe_rollout.engine.base import GenerateRequest
+from swe_rollout.engine.errors import stopped_clock
 from swe_rollout.errors import EngineError
+from swe_rollout.integrations.engine_answer import TrainerEngine, generation_of
 from swe_rollout.types.episode import EpisodeId
-from swe_rollout.types.turn import FinishReason, Generation, WeightSpan
+from swe_rollout.types.turn import FinishReason, Generation
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -89,13 +90,8 @@ class VerlLane:
     is_over: bool = False
     """The attempt ended; the next call begins another one."""
 
-    def begin_attempt(self) -> None:
-        """Forget an attempt that ended, if one did."""
-        if self.is_over:
-            self.seen, self.is_over = Seen(), False
 
-
-class VerlEngine(TokenEngine):
+class VerlEngine(TrainerEngine):
     """Samples through a server manager, within the lengths that verl pads to."""
 
     def __init__(
@@ -108,17 +104,11 @@ class VerlEngine(TokenEngine):
         context_tokens: int | None = None,
     ) -> None:
         """`context_tokens` lowers the sum of the two, where the servers hold less."""
+        whole = prompt_tokens + response_tokens
+        super().__init__(tokenizer, context_tokens=min(whole, context_tokens or whole))
         self._server_manager = server_manager
         self._prompt_tokens = prompt_tokens
         self._response_tokens = response_tokens
-        whole = prompt_tokens + response_tokens
-        self._info = EngineInfo(
-            model=tokenizer,
-            context_tokens=min(whole, context_tokens or whole),
-            vocab_size=None,
-            weight_version=None,
-            tokenizer=tokenizer,
-        )
         self._lanes: dict[EpisodeId, VerlLane] = {}
 
     def begin(self, episode: EpisodeId) -> VerlLane:
@@ -129,12 +119,10 @@ class VerlEngine(TokenEngine):
         """Forget an episode."""
         self._lanes.pop(episode, None)
 
-    async def info(self) -> EngineInfo:
-        return self._info
-
     async def generate(self, request: GenerateRequest) -> Generation:
         lane = self.begin(request.episode)
-        lane.begin_attempt()
+        if lane.is_over:
+            lane.seen, lane.is_over = Seen(), False
         length = len(request.input_ids)
         prompt = lane.seen.prompts.setdefault(request.branch, length)
         if prompt > self._prompt_tokens:
@@ -151,23 +139,18 @@ class VerlEngine(TokenEngine):
         version = lane.seen.add(output)
         if output.routed_experts is not None:
             _keep_experts(lane.seen, request, output)
-        return Generation(
-            token_ids=tuple(output.token_ids),
-            logprobs=_logprobs(output),
-            finish_reason=_reason(output, request.stop_token_ids),
-            prompt_tokens=length,
+        return generation_of(
+            request,
+            output.token_ids,
+            _logprobs(output),
+            _reason(output, request.stop_token_ids),
+            () if version is None else [version] * len(output.token_ids),
             cached_tokens=output.extra_fields.get("num_cached_tokens") or 0,
-            weight_versions=(
-                () if version is None else (WeightSpan(version, 0, len(output.token_ids)),)
-            ),
         )
 
     def release(self, episode: EpisodeId) -> None:
         if (lane := self._lanes.get(episode)) is not None:
             lane.is_over = True
-
-    async def aclose(self) -> None:
-        """Do nothing: the servers are verl's."""
 
     async def _sampled(self, request_id: str, request: GenerateRequest, room: int) -> TokenOutput:
         """Return the first response with tokens, or one that ended."""
@@ -176,7 +159,7 @@ class VerlEngine(TokenEngine):
             output = await self._call(request_id, request, room)
             if output.token_ids or not _is_aborted(output):
                 return output
-            with nullcontext() if request.clock is None else request.clock.paused():
+            with stopped_clock(request.clock):
                 await asyncio.sleep(_PAUSE_S)
         raise EngineError(
             f"verl's servers aborted every call for {PATIENCE_S:g} s",

@@ -20,7 +20,7 @@ import weakref
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from swe_rollout.agent.tools import toolbox
 from swe_rollout.agent.tools.base import ToolContext
@@ -29,7 +29,7 @@ from swe_rollout.context import Attempt
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.errors import InternalError, UsageError
 from swe_rollout.integrations.needed import needed
-from swe_rollout.integrations.trainer_session import block_by_chance
+from swe_rollout.integrations.trainer_session import JOB_VARIABLE, block_by_chance
 from swe_rollout.launcher.job import RolloutJob
 from swe_rollout.launcher.sync import held
 from swe_rollout.sandbox import repository
@@ -42,9 +42,6 @@ from swe_rollout.worker.session import Session
 with needed("verl"):
     from verl.tools.base_tool import BaseTool
     from verl.tools.schemas import OpenAIFunctionToolSchema, ToolResponse
-
-
-ENVIRONMENT: Final = "SWE_ROLLOUT_JOB"
 
 
 class _Unused(TokenEngine):
@@ -124,7 +121,7 @@ class SweRolloutTool(BaseTool):  # type: ignore[misc] # verl has no types
         (self._spec,) = self._tools.specs
         schema = tool_schema or OpenAIFunctionToolSchema.model_validate(self._spec.function())
         super().__init__(dict(config), schema)
-        self._job = config.get("job") or os.environ.get(ENVIRONMENT, "")
+        self._job = config.get("job") or os.environ.get(JOB_VARIABLE, "")
         self._instances: dict[str, str] = {}
 
     async def create(self, instance_id: str | None = None, **kwargs: Any) -> tuple[str, Any]:

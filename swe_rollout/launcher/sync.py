@@ -24,6 +24,8 @@ from swe_rollout.errors import UsageError
 log = structlog.get_logger()
 T = TypeVar("T")
 R = TypeVar("R")
+POLL_S: Final = 0.25
+"""Between two looks at a flag that another thread sets."""
 _EXIT_S: Final = 30.0
 """How long the end of the process waits for sandboxes to be deleted."""
 
@@ -37,6 +39,17 @@ def run_sync(work: Coroutine[object, object, T]) -> T:
     # Code inside a notebook's loop can't wait for that loop.
     with LoopThread(nullcontext(), name="swe-rollout") as thread:
         return thread.run(work)
+
+
+async def ends_first(
+    task: asyncio.Future[Any], flag: Callable[[], bool], *, poll_s: float = POLL_S
+) -> bool:
+    """Wait until a task ends, or until another thread sets a flag; return whether it ended."""
+    while not task.done():
+        await asyncio.wait((task,), timeout=poll_s)
+        if not task.done() and flag():
+            return False
+    return True
 
 
 class LoopThread(Generic[T]):

@@ -7,26 +7,10 @@ store finds out from the numbers alone which sample stands in for which.
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from swe_rollout.errors import Boundary
+from swe_rollout.store.damage import DamagedRecord
 from swe_rollout.training.groups import FailedSample, Group
-from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.trajectory import Trajectory
-
-
-class Unreadable(Protocol):
-    """A stored record that can't be read."""
-
-    @property
-    def episode(self) -> EpisodeId:
-        """Of the record."""
-        ...
-
-    @property
-    def why(self) -> str:
-        """What is wrong with it."""
-        ...
 
 
 class Assembly:
@@ -52,7 +36,7 @@ class Assembly:
         self._records.setdefault(trajectory.episode.sample, trajectory)
         self._update(trajectory.episode.sample)
 
-    def add_damaged(self, record: Unreadable) -> None:
+    def add_damaged(self, record: DamagedRecord) -> None:
         """Take a sample whose record can't be read: it failed."""
         failed = FailedSample(str(record.episode), Boundary.STORE, "DamagedRecord", record.why)
         self._damaged[record.episode.sample] = failed

@@ -24,7 +24,7 @@ from sglang.calls import (
 from sglang.served import MODEL, UPDATE, Breakable, teach
 from swe_rollout.engine.errors import UnavailableError
 from swe_rollout.engine.pool.pool import EnginePool
-from swe_rollout.engine.pool.replica import ReplicaState
+from swe_rollout.engine.pool.probe import ReplicaState
 from swe_rollout.engine.sglang.control import EngineControl, PauseMode, WeightUpdate
 from swe_rollout.engine.sglang.engine import SglangEngine
 from swe_rollout.spec.policy import Sampling, SglangPolicy

@@ -20,8 +20,8 @@ from swe_rollout.engine.errors import CallLoss, EngineLostError, UnavailableErro
 from swe_rollout.engine.pool.affinity import Affinity
 from swe_rollout.engine.pool.outage import OutageBudget, RepeatCallError
 from swe_rollout.engine.pool.prefix_guard import PrefixGuard
-from swe_rollout.engine.pool.probe import HealthProbe
-from swe_rollout.engine.pool.replica import PoolTiming, Replica, ReplicaState
+from swe_rollout.engine.pool.probe import HealthProbe, ReplicaState
+from swe_rollout.engine.pool.replica import PoolTiming, Replica
 from swe_rollout.engine.sglang.engine import SglangEngine
 from swe_rollout.errors import EngineError, UnreachableError
 from swe_rollout.spec.policy import SglangPolicy

@@ -26,12 +26,14 @@ _NOT_READY = 503
 _FAILED = 500
 
 
-class ProbeResult(StrEnum):
-    """What a server that responds does with calls."""
+class ReplicaState(StrEnum):
+    """What a server does with calls."""
 
     READY = "ready"
     PAUSED = "paused"
-    """New calls wait, without a response, until it is resumed."""
+    """Calls wait in it, without a response and with their clocks stopped, until it is resumed."""
+    DOWN = "down"
+    """It does not respond."""
 
 
 _Calls = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
@@ -84,9 +86,9 @@ class HealthProbe:
         key = self._api_key_env
         self._workers = tuple(EngineConnection(url, api_key_env=key) for url in urls)
 
-    async def check(self) -> ProbeResult:
-        """Find out how calls would fare; raises EngineLostError when no server would take them."""
-        own: ProbeResult | None = None
+    async def check(self) -> ReplicaState:
+        """Return READY or PAUSED; raises EngineLostError when no server would take calls."""
+        own: ReplicaState | None = None
         try:
             own = await self._check(self._server)
         except EngineLostError as lost:
@@ -98,7 +100,7 @@ class HealthProbe:
             what = f"no server responds behind {self._server.url}"
             raise EngineLostError(what, loss=CallLoss.UPSTREAM)
         # Only the router knows which worker has which call: one that is paused is enough.
-        return ProbeResult.PAUSED if ProbeResult.PAUSED in results else ProbeResult.READY
+        return ReplicaState.PAUSED if ReplicaState.PAUSED in results else ReplicaState.READY
 
     async def count_calls(self) -> int | None:
         """Count the generations of all clients that run or wait; None if it is not reported."""
@@ -119,16 +121,16 @@ class HealthProbe:
     async def aclose(self) -> None:
         await asyncio.gather(*(each.aclose() for each in (self._server, *self._workers)))
 
-    async def _check_worker(self, server: EngineConnection) -> ProbeResult | None:
+    async def _check_worker(self, server: EngineConnection) -> ReplicaState | None:
         try:
             return await self._check(server)
         except EngineLostError:
             return None
 
-    async def _check(self, server: EngineConnection) -> ProbeResult:
+    async def _check(self, server: EngineConnection) -> ReplicaState:
         ready = await server.get("/ready", timeout_s=self._timeout_s)
         if ready.status == OK:
-            return ProbeResult.READY
+            return ReplicaState.READY
         # A paused engine returns 503 there. So does one that starts, but without model information.
         # Older engines and routers don't know the path.
         info = await self._model_info(server)
@@ -139,7 +141,7 @@ class HealthProbe:
                 loss=CallLoss.UPSTREAM,
             )
         is_paused = ready.status == _NOT_READY and info.status == OK
-        return ProbeResult.PAUSED if is_paused else ProbeResult.READY
+        return ReplicaState.PAUSED if is_paused else ReplicaState.READY
 
     async def _model_info(self, server: EngineConnection) -> EngineResponse:
         info = await server.get("/model_info", timeout_s=self._timeout_s)

@@ -13,29 +13,18 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from enum import StrEnum
 
 import structlog
 
 from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.engine.errors import CallLoss, EngineLostError
 from swe_rollout.engine.pool.calls import InFlightCalls
-from swe_rollout.engine.pool.probe import HealthProbe, ProbeResult
+from swe_rollout.engine.pool.probe import HealthProbe, ReplicaState
 from swe_rollout.engine.sglang.engine import SglangEngine
 from swe_rollout.text.logs import shared_context
 from swe_rollout.types.turn import Generation
 
 log = structlog.get_logger()
-
-
-class ReplicaState(StrEnum):
-    """What a server does with calls."""
-
-    READY = "ready"
-    PAUSED = "paused"
-    """Calls wait in it, and their clocks are stopped."""
-    DOWN = "down"
-    """It does not respond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +124,9 @@ class Replica:
                 self._set_state(ReplicaState.DOWN, str(lost))
             return
         self._failed_probes = 0
-        match result:
-            case ProbeResult.READY:
-                self._set_state(ReplicaState.READY)
-                self._last_ready = time.monotonic()
-            case ProbeResult.PAUSED:
-                self._set_state(ReplicaState.PAUSED)
+        self._set_state(result)
+        if result is ReplicaState.READY:
+            self._last_ready = time.monotonic()
 
     async def _update_load(self) -> None:
         own = len(self.engine.calls)

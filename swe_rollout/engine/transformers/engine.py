@@ -7,7 +7,6 @@ throughput and makes each logprob independent of the others. Large jobs use SGLa
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol
 
@@ -16,10 +15,9 @@ from swe_rollout.engine.errors import BadRequestError, ContextOverflowError
 from swe_rollout.engine.transformers.scheduler import (
     Call,
     GenerationScheduler,
-    Sampled,
     SequenceReader,
 )
-from swe_rollout.errors import EngineError, UnreachableError
+from swe_rollout.errors import UnreachableError
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.turn import Generation, WeightSpan
 
@@ -80,26 +78,10 @@ class TransformersEngine(TokenEngine):
         return self._info
 
     async def generate(self, request: GenerateRequest) -> Generation:
-        loop = asyncio.get_running_loop()
-        ended: asyncio.Future[Sampled] = loop.create_future()
-
-        def settle(outcome: Sampled | EngineError) -> None:
-            if ended.done():
-                return
-            if isinstance(outcome, EngineError):
-                ended.set_exception(outcome)
-            else:
-                ended.set_result(outcome)
-
-        def on_end(outcome: Sampled | EngineError) -> None:
-            # The loop may be closed before the engine is: nobody waits then.
-            with suppress(RuntimeError):
-                loop.call_soon_threadsafe(settle, outcome)
-
-        call = Call(self._clipped(request), on_end)
+        call = Call(self._clipped(request))
         self._scheduler.submit(call)
         try:
-            sampled = await ended
+            sampled = await asyncio.wrap_future(call.outcome)
         finally:
             # No effect on a call that has ended.
             call.is_cancelled = True

@@ -15,6 +15,8 @@ import secrets
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -66,8 +68,8 @@ class Call:
     """One call, from its arrival to its end."""
 
     request: GenerateRequest
-    on_end: Callable[[Sampled | EngineError], None]
-    """Called once in the scheduler's thread, unless the call is cancelled before."""
+    outcome: Future[Sampled] = field(default_factory=Future)
+    """Set once by the scheduler's thread, unless the call is cancelled before."""
     is_cancelled: bool = False
     reader: SequenceReader | None = None
     read: int = 0
@@ -79,6 +81,14 @@ class Call:
 
     def __post_init__(self) -> None:
         self.sampler = TokenSampler(self.request.sampling)
+
+    def end(self, outcome: Sampled | EngineError) -> None:
+        """Give the outcome to the caller, if it still waits and its event loop still runs."""
+        with suppress(InvalidStateError, RuntimeError):
+            if isinstance(outcome, EngineError):
+                self.outcome.set_exception(outcome)
+            else:
+                self.outcome.set_result(outcome)
 
     @property
     def branch(self) -> tuple[EpisodeId, int]:
@@ -227,14 +237,14 @@ class GenerationScheduler:
                 drawn = np.array(call.ids[:-1], dtype=np.int32)
                 read = np.concatenate((call.request.input_ids.ids, drawn))
                 self._idle[call.branch] = _Read(read, call.reader)
-        call.on_end(sampled)
+        call.end(sampled)
 
     def _fail(self, call: Call, error: EngineError) -> None:
         self._running.remove(call)
         with self._wake:
             # Memory may have run out.
             self._idle.clear()
-        call.on_end(error)
+        call.end(error)
 
     def _end_all(self) -> None:
         with self._wake:
@@ -244,7 +254,7 @@ class GenerationScheduler:
             self._idle.clear()
         for call in ended:
             if not call.is_cancelled:
-                call.on_end(_closed())
+                call.end(_closed())
 
 
 def _closed() -> EngineError:

@@ -11,7 +11,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, TypeVar, Unpack, cast
 from weakref import WeakSet
 
 from pydantic import BaseModel
@@ -57,6 +57,7 @@ from swe_rollout.integrations.strands.renderers import (
 from swe_rollout.integrations.strands.rollout import Rollout
 from swe_rollout.integrations.strands.tool_parsers import ToolParser, get_tool_parser
 from swe_rollout.integrations.strands.tools import StrandsTool, read_tools
+from swe_rollout.launcher.sync import ends_first
 from swe_rollout.tokens.log import TokenLog
 from swe_rollout.types.turn import CallStatus
 
@@ -68,8 +69,6 @@ if TYPE_CHECKING:
 
 _Output = TypeVar("_Output", bound=BaseModel)
 _T = TypeVar("_T")
-_POLL_S: Final = 0.25
-"""Between looks at a signal of another thread."""
 
 
 class SglangModel(Model):  # type: ignore[misc] # untyped where Strands is not installed
@@ -305,11 +304,7 @@ async def unless(signal: threading.Event | None, call: Coroutine[object, object,
         return await call
     task = asyncio.ensure_future(call)
     try:
-        while not task.done():
-            await asyncio.wait((task,), timeout=_POLL_S)
-            if signal.is_set() and not task.done():
-                return None
-        return task.result()
+        return task.result() if await ends_first(task, signal.is_set) else None
     finally:
         if not task.done():
             task.cancel()

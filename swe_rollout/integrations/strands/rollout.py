@@ -5,10 +5,9 @@ A view of the `TokenLog`: nothing is kept twice. Its columns are copies, so each
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -93,11 +92,7 @@ class Rollout:
     def routed_experts(self) -> NDArray[np.int32] | None:
         """Experts of all ids but the last, int32 `[tokens - 1, layers, topk]`; None: none."""
         stored = self._log.replay.routed_experts()
-        if stored is None:
-            return None
-        flat = np.frombuffer(base64.b64decode(stored.data), dtype=stored.dtype)
-        shape = (stored.rows, stored.layers, stored.topk)
-        return cast("NDArray[np.int32]", flat.reshape(shape).astype(np.int32))
+        return None if stored is None else stored.array()
 
     def decode_routed_experts(self, num_layers: int, top_k: int) -> NDArray[np.int32]:
         """Return `routed_experts`; UsageError where there are none, or of another shape."""

@@ -18,7 +18,8 @@ from aiohttp import web
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.engine.pool.affinity import Affinity
 from swe_rollout.engine.pool.pool import EnginePool
-from swe_rollout.engine.pool.replica import PoolTiming, ReplicaState
+from swe_rollout.engine.pool.probe import ReplicaState
+from swe_rollout.engine.pool.replica import PoolTiming
 from swe_rollout.engine.scripted.server import ServerOptions, make_app, serve
 from swe_rollout.spec.policy import Sampling, SglangPolicy
 from swe_rollout.tokens.log import InputIds

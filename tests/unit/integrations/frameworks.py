@@ -31,7 +31,7 @@ def adapter(name: str, monkeypatch: pytest.MonkeyPatch, **frameworks: Mapping[st
             elif dotted in sys.modules:
                 continue
             monkeypatch.setitem(sys.modules, dotted, module)
-    for part in (name, f"{name}_engine", f"{name}_tensors"):
+    for part in (name, f"{name}_engine"):
         # What is imported below is forgotten with the test.
         own = f"swe_rollout.integrations.{part}"
         monkeypatch.setitem(sys.modules, own, ModuleType(own))
@@ -100,8 +100,8 @@ TENSORS = frozenset({"input_ids", "loss_mask", "logprobs", "versions", "attentio
 """What AReaL 1.0.4's own workflows return."""
 
 
-def areal(monkeypatch: pytest.MonkeyPatch, name: str = "areal") -> Any:
-    """Import an adapter to AReaL; its tensors are numpy arrays."""
+def areal(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Import the adapter to AReaL; its tensors are numpy arrays."""
     torch = {
         "tensor": lambda values, dtype: np.array(values, dtype=dtype),
         "int32": np.int32,
@@ -110,7 +110,12 @@ def areal(monkeypatch: pytest.MonkeyPatch, name: str = "areal") -> Any:
     }
     parameters = {"GenerationHyperparameters": GenerationHyperparameters}
     api = {"RolloutWorkflow": RolloutWorkflow, "ModelRequest": ModelRequest}
-    return adapter(name, monkeypatch, areal__api=api, areal__api__cli_args=parameters, torch=torch)
+    frameworks: dict[str, Mapping[str, object]] = {
+        "areal__api": api,
+        "areal__api__cli_args": parameters,
+        "torch": torch,
+    }
+    return adapter("areal", monkeypatch, **frameworks)
 
 
 @dataclass

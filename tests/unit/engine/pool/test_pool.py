@@ -15,7 +15,7 @@ from aiohttp.typedefs import Handler
 from swe_rollout.engine.base import TokenEngine
 from swe_rollout.engine.errors import EngineLostError, UnavailableError
 from swe_rollout.engine.pool.pool import EnginePool
-from swe_rollout.engine.pool.replica import ReplicaState
+from swe_rollout.engine.pool.probe import ReplicaState
 from swe_rollout.engine.scripted.server import ServerOptions, make_app
 from swe_rollout.errors import InternalError, UnreachableError
 from swe_rollout.spec.policy import SglangPolicy

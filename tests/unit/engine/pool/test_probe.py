@@ -13,8 +13,7 @@ import pytest
 from aiohttp import web
 
 from swe_rollout.engine.base import EngineInfo
-from swe_rollout.engine.pool.probe import HealthProbe
-from swe_rollout.engine.pool.replica import ReplicaState
+from swe_rollout.engine.pool.probe import HealthProbe, ReplicaState
 from swe_rollout.errors import UnreachableError
 from swe_rollout.types.deadline import Deadline
 from swe_rollout.types.turn import FinishReason

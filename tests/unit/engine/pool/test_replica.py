@@ -9,7 +9,7 @@ import sys
 
 from checkout import UNIT
 from swe_rollout.engine.pool.pool import EnginePool
-from swe_rollout.engine.pool.replica import ReplicaState
+from swe_rollout.engine.pool.probe import ReplicaState
 from swe_rollout.types.deadline import Deadline
 from unit.engine.engine_parts import pool_of, request, states
 from waits import PATIENCE_S, spared_s, until

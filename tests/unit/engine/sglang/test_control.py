@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from swe_rollout.engine.pool.replica import ReplicaState
+from swe_rollout.engine.pool.probe import ReplicaState
 from swe_rollout.engine.scripted.server import make_app
 from swe_rollout.engine.sglang.control import (
     EngineControl,
