@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -15,22 +14,18 @@ from swe_rollout.engine.chat.base import ChatEngine
 from swe_rollout.engine.chat.http import HttpChatEngine, anthropic_format, openai_format
 from swe_rollout.engine.errors import (
     BadRequestError,
-    ContextOverflowError,
     EngineLostError,
     InvalidAnswerError,
     OversizedResponseError,
-    UnauthorizedError,
-    UnavailableError,
 )
-from swe_rollout.errors import PrerequisiteError, UnreachableError
+from swe_rollout.errors import UnreachableError
 from swe_rollout.spec.policy import AnthropicPolicy, OpenaiPolicy
 from swe_rollout.testing.extensions.chat_engines import ChatEngineContract
 from swe_rollout.types.deadline import Deadline
 from unit.engine.chat.chat_parts import ANTHROPIC_BODY, OPENAI_BODY, api, request, sends
-from waits import PATIENCE_S, until
+from waits import PATIENCE_S, stands, until
 
 KEY = "test-key-0123456789abcdefghij"
-OVERFLOW = {"error": {"message": "too long", "code": "context_length_exceeded"}}
 
 
 @asynccontextmanager
@@ -102,7 +97,7 @@ async def test_anthropic_is_called_where_it_listens_with_its_key() -> None:
     assert "Authorization" not in headers
 
 
-@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504, 529])
+@pytest.mark.parametrize("status", [429, 500])
 async def test_a_refused_or_failed_call_is_sent_again(status: int) -> None:
     async with (
         api(sends({}, status=status), sends({}, status=status), sends(OPENAI_BODY)) as (url, api_),
@@ -112,21 +107,10 @@ async def test_a_refused_or_failed_call_is_sent_again(status: int) -> None:
     assert len(api_.requests) == 3
 
 
-async def test_a_call_is_sent_again_only_so_often() -> None:
-    async with api(sends({}, status=429)) as (url, served), openai(url, retries=2) as engine:
-        with pytest.raises(UnavailableError):
-            await engine.respond(request())
-    assert len(served.requests) == 3
-
-
 @pytest.mark.parametrize(
     ("status", "body", "kind"),
     [
         (400, {"error": {"message": "429 rate limit of 4000 tokens"}}, BadRequestError),
-        (400, OVERFLOW, ContextOverflowError),
-        (401, {}, UnauthorizedError),
-        (404, {}, BadRequestError),
-        (429, {"error": {"message": "pay", "code": "insufficient_quota"}}, BadRequestError),
         (200, b"garbage", InvalidAnswerError),
         (302, {}, BadRequestError),
     ],
@@ -143,64 +127,25 @@ async def test_what_fails_for_good_is_sent_once_we13(
     assert len(served.requests) == 1
 
 
-async def test_retry_after_is_heeded_with_jitter_and_a_bound(
+async def test_retry_after_is_heeded_and_the_clock_of_the_episode_stops(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    slept: list[float] = []
+    clock, paused = Deadline(100.0), list[tuple[float, bool]]()
     real = asyncio.sleep
 
     async def sleep(seconds: float) -> None:
-        slept.append(seconds)
+        paused.append((seconds, stands(clock)))
         await real(0)
 
-    monkeypatch.setattr(asyncio, "sleep", sleep)
     async with (
-        api(
-            sends({}, status=429, Retry_After="7"),
-            sends({}, status=529, Retry_After="86400"),
-            sends(OPENAI_BODY),
-        ) as (url, _),
+        api(sends({}, status=429, Retry_After="7"), sends(OPENAI_BODY)) as (url, _),
         openai(url) as engine,
     ):
-        await engine.respond(request())
-    waits = [each for each in slept if each > 1]
-    assert len(waits) == 2
-    assert 7 < waits[0] < 7.01
-    assert 120 < waits[1] < 120.01
-
-
-async def test_the_episode_s_clock_stops_while_a_refused_call_waits(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    clock, left = Deadline(100.0), list[float]()
-    real = asyncio.sleep
-
-    async def sleep(seconds: float) -> None:
-        if seconds > 1:
-            left.append(clock.remaining_s)
-            await real(0.05)
-            left.append(clock.remaining_s)
-        await real(0)
-
-    monkeypatch.setattr(asyncio, "sleep", sleep)
-    async with (
-        api(sends({}, status=429, Retry_After="5"), sends(OPENAI_BODY)) as (url, _),
-        openai(url) as engine,
-    ):
+        monkeypatch.setattr(asyncio, "sleep", sleep)
         await engine.respond(request(clock=clock))
-    assert left[0] == left[1]
-
-
-async def test_a_compressed_body_is_refused_unread() -> None:
-    bomb = gzip.compress(bytes(50_000_000))
-    async with (
-        api(sends(bomb, Content_Encoding="gzip")) as (url, served),
-        openai(url) as engine,
-    ):
-        with pytest.raises(OversizedResponseError, match="compresses"):
-            await engine.respond(request())
-    assert len(served.requests) == 1
-    assert served.requests[0][1]["Accept-Encoding"] == "identity"
+    ((seconds, stood),) = [each for each in paused if each[0] > 1]
+    assert 7 <= seconds < 7.01
+    assert stood
 
 
 @pytest.mark.parametrize("status", [200, 400, 500])
@@ -283,13 +228,6 @@ async def test_neither_errors_nor_logs_hold_the_key_we12() -> None:
     assert [entry["event"] for entry in logs] == ["engine_call_failed"] * 2
     # Prompts are no part of logs.
     assert "Fix it." not in str(logs)
-
-
-def test_a_missing_key_is_a_missing_prerequisite(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CHAT_KEY")
-    policy = OpenaiPolicy(model="m", api_key_env="CHAT_KEY")
-    with pytest.raises(PrerequisiteError, match=r"\$CHAT_KEY is not set"):
-        HttpChatEngine(policy, openai_format(policy), urls=[policy.url])
 
 
 @pytest.mark.parametrize("status", [200, 404, 405])

@@ -201,9 +201,6 @@ def test_every_scenario_names_its_expected_outcome() -> None:
     assert scenario("loop").stop_reason is StopReason.TURN_LIMIT
 
 
-WRITTEN = (ToolFormat.HERMES, ToolFormat.QWEN_XML)
-
-
 @pytest.mark.parametrize("form", [form for form in ToolFormat if form not in WRITTEN])
 def test_formats_that_no_scenario_writes_are_rejected_with_the_supported_ones(
     form: ToolFormat,

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import httpx
 import pytest
 from tokenizers import Tokenizer
 
-from checkout import SHARED
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.engine.errors import BadRequestError, ContextOverflowError, EngineLostError
 from swe_rollout.engine.scripted.engine import ScriptedEngine
@@ -29,6 +26,7 @@ from swe_rollout.tokens.log import InputIds
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.instance import Instance
 from swe_rollout.types.turn import FinishReason, Generation
+from unit.engine.engine_parts import SAMPLES
 
 TOKENIZER = Tokenizer.from_file(str(tokenizer_path() / "tokenizer.json"))
 PROMPT: list[int] = TOKENIZER.encode("<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n").ids
@@ -207,9 +205,6 @@ async def test_an_internal_failure_is_a_lost_call_for_the_client() -> None:
     async with client_of(Failing()) as client:
         with pytest.raises(EngineLostError, match="went wrong"):
             await client.generate(request())
-
-
-SAMPLES = Path(os.environ.get("SWE_ROLLOUT_SGLANG_SAMPLES") or SHARED / "sglang" / "samples")
 
 
 @pytest.mark.parametrize("name", ["10_generate_basic", "17b_stop_no_trim"])

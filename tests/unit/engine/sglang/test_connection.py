@@ -258,6 +258,12 @@ def test_a_key_that_can_not_be_sent_is_refused_without_repeating_it(
     assert "0123456789" not in f"{caught.value} {caught.value.fix}"
 
 
+def test_a_missing_key_is_found_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ENGINE_KEY", raising=False)
+    with pytest.raises(PrerequisiteError, match=r"\$ENGINE_KEY is not set"):
+        EngineConnection("http://sglang:30000", api_key_env="ENGINE_KEY")
+
+
 async def test_the_line_break_of_a_key_file_is_no_part_of_the_key(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from checkout import SHARED
-from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.engine.errors import InvalidAnswerError
 from swe_rollout.engine.scripted.server import ServerOptions, experts_of, prompt_logprob
 from swe_rollout.engine.sglang import protocol
 from swe_rollout.engine.sglang.responses import decode_response
 from swe_rollout.errors import InternalError
-from swe_rollout.tokens.log import InputIds
 from swe_rollout.tokens.replay import ExpertShape, ReplayRequest, ReplayRows
 from unit.engine.engine_parts import Echo, pool_of, request, served
 
@@ -160,30 +155,3 @@ async def test_a_server_that_was_not_started_for_experts_is_an_error() -> None:
         with pytest.raises(InvalidAnswerError, match="no routed experts") as caught:
             await pool.generate(request(*PROMPT, replay=ALL))
     assert "--enable-return-routed-experts" in caught.value.fix
-
-
-SAMPLES = Path(os.environ.get("SWE_ROLLOUT_SGLANG_SAMPLES") or SHARED / "sglang" / "samples")
-
-
-def recorded(name: str, replay: ReplayRequest) -> ReplayRows | None:
-    file = SAMPLES / f"{name}.json"
-    if not file.exists():
-        pytest.skip(
-            "needs recorded SGLang answers: set SWE_ROLLOUT_SGLANG_SAMPLES to a folder of them"
-        )
-    sample = json.loads(file.read_text())
-    ids = InputIds.of(sample["request"]["body"]["input_ids"])
-    asked: GenerateRequest = replace(request(), input_ids=ids, replay=replay)
-    return decode_response(json.dumps(sample["response"]).encode(), asked, vocab_size=8064).replay
-
-
-def test_a_recorded_sampling_mask_is_read() -> None:
-    rows = recorded("53_sampling_mask", ReplayRequest(sampling_mask=True))
-    assert rows is not None
-    assert [len(kept) for kept in rows.kept_ids] == [5, 5, 5]
-    assert rows.kept_logprobs[0] == pytest.approx(-1.58738, abs=1e-4)
-
-
-def test_recorded_experts_of_a_server_without_them_are_an_error() -> None:
-    with pytest.raises(InvalidAnswerError, match="no routed experts"):
-        recorded("24_routed_experts", ReplayRequest(experts=SHAPE))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,18 +11,25 @@ from typing import Any
 import msgspec
 import pytest
 
-from checkout import SHARED
 from swe_rollout.engine.base import GenerateRequest
-from swe_rollout.engine.errors import CallLoss, EngineLostError
+from swe_rollout.engine.errors import (
+    BadRequestError,
+    CallLoss,
+    ContextOverflowError,
+    EngineLostError,
+    InvalidAnswerError,
+    UnauthorizedError,
+    UnavailableError,
+)
 from swe_rollout.engine.pool.probe import Loads
 from swe_rollout.engine.sglang import protocol
 from swe_rollout.engine.sglang.responses import decode_response
 from swe_rollout.errors import EngineError
 from swe_rollout.tokens.log import InputIds
-from swe_rollout.types.turn import FinishReason, Generation
-from unit.engine.engine_parts import request
+from swe_rollout.tokens.replay import ExpertShape, ReplayRequest, ReplayRows
+from swe_rollout.types.turn import FinishReason, Generation, WeightSpan
+from unit.engine.engine_parts import SAMPLES, request
 
-SAMPLES = Path(os.environ.get("SWE_ROLLOUT_SGLANG_SAMPLES") or SHARED / "sglang" / "samples")
 FILES = sorted(SAMPLES.glob("*.json"))
 VOCAB_SIZE = 8064
 pytestmark = pytest.mark.skipif(
@@ -42,12 +48,6 @@ class Exchange:
     body: bytes
     asked: GenerateRequest
     content: dict[str, Any]
-
-
-def exchanges() -> list[Exchange]:
-    """Load all calls with a response, except batches, which the client never sends."""
-    found = [exchange(file) for file in FILES]
-    return [each for each in found if each is not None]
 
 
 def exchange(file: Path) -> Exchange | None:
@@ -84,7 +84,9 @@ def outcome(recorded: Exchange) -> Generation | EngineError:
         return error
 
 
-CALLS = [each for each in exchanges() if each.path == "/generate"]
+RECORDED = {each.name: each for each in map(exchange, FILES) if each is not None}
+"""All calls with a response, except batches, which the client never sends."""
+CALLS = [each for each in RECORDED.values() if each.path == "/generate"]
 OTHERS = {"78_sess_turn2", "17c_stop_string"}
 """Responses to what the client never sends: through a session, and with a text to stop at."""
 
@@ -120,17 +122,85 @@ def test_the_recorded_calls_cover_every_way_to_end() -> None:
     assert wanted <= set(kinds)
 
 
+@pytest.mark.parametrize(
+    ("name", "finish", "count"),
+    [
+        ("10_generate_basic", FinishReason.LENGTH, 8),
+        ("17b_stop_no_trim", FinishReason.STOP, 28),
+        ("20_max0", FinishReason.LENGTH, 0),
+        ("60_abort_rid_result", FinishReason.ABORT, 51),
+        ("101_q_waiting_aborted", FinishReason.ABORT, 0),
+        ("73_midver_result", FinishReason.LENGTH, 60),
+        ("100_moe_gen", FinishReason.LENGTH, None),
+        ("105_custom_logit_processor", FinishReason.STOP, 6),
+        ("110_router_gen", FinishReason.LENGTH, None),
+    ],
+)
+def test_a_recorded_call_ends_as_it_did(name: str, finish: FinishReason, count: int | None) -> None:
+    found = outcome(RECORDED[name])
+    assert isinstance(found, Generation)
+    assert found.finish_reason is finish
+    assert count in (None, len(found.token_ids))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("30_err_too_long", ContextOverflowError),
+        ("31_err_exact_ctx", ContextOverflowError),
+        ("31c_input_plus_max_new_over", ContextOverflowError),
+        ("31d_stream_too_long", ContextOverflowError),
+        ("32_err_empty_ids", BadRequestError),
+        ("35_err_unknown_sampling", BadRequestError),
+        ("37_err_bad_type", BadRequestError),
+        ("39_err_bad_json", BadRequestError),
+        ("55_404", BadRequestError),
+        ("56_405", BadRequestError),
+        ("101_q_full", UnavailableError),
+        ("114_router_bad_json", BadRequestError),
+        ("120_router_worker_killed_midgen", EngineLostError),
+        ("150_no_api_key", UnauthorizedError),
+        ("16_generate_nologprob", InvalidAnswerError),
+        ("51_stream", InvalidAnswerError),
+    ],
+)
+def test_a_recorded_error_has_its_type(name: str, kind: type[EngineError]) -> None:
+    assert type(outcome(RECORDED[name])) is kind
+
+
+def test_the_recorded_update_in_mid_generation_has_two_spans() -> None:
+    found = outcome(RECORDED["73_midver_result"])
+    assert isinstance(found, Generation)
+    assert found.weight_versions == (WeightSpan("v1", 0, 5), WeightSpan("v2", 5, 60))
+
+
+def recorded_rows(name: str, replay: ReplayRequest) -> ReplayRows | None:
+    call = RECORDED[name]
+    asked = replace(call.asked, replay=replay)
+    return decode_response(call.body, asked, vocab_size=VOCAB_SIZE).replay
+
+
+def test_a_recorded_sampling_mask_is_read() -> None:
+    rows = recorded_rows("53_sampling_mask", ReplayRequest(sampling_mask=True))
+    assert rows is not None
+    assert [len(kept) for kept in rows.kept_ids] == [5, 5, 5]
+    assert rows.kept_logprobs[0] == pytest.approx(-1.58738, abs=1e-4)
+
+
+def test_recorded_experts_of_a_server_without_them_are_an_error() -> None:
+    with pytest.raises(InvalidAnswerError, match="no routed experts"):
+        recorded_rows("24_routed_experts", ReplayRequest(experts=ExpertShape(layers=2, topk=3)))
+
+
 @pytest.mark.parametrize("name", ["120_router_worker_killed_midgen", "121_router_after_kill_0"])
 def test_a_router_that_lost_its_worker_is_distinguished_from_a_server_that_failed(
     name: str,
 ) -> None:
-    (call,) = (each for each in CALLS if each.name == name)
-    found = outcome(call)
+    found = outcome(RECORDED[name])
     assert isinstance(found, EngineLostError)
     assert found.loss is CallLoss.UPSTREAM
 
 
 @pytest.mark.parametrize("name", ["79c_v1_loads", "103_loads"])
 def test_recorded_loads_are_read(name: str) -> None:
-    (each,) = (each for each in exchanges() if each.name == name)
-    assert msgspec.json.decode(each.body, type=Loads).calls == 0
+    assert msgspec.json.decode(RECORDED[name].body, type=Loads).calls == 0
