@@ -7,10 +7,9 @@ import json
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import is_dataclass
 from importlib import import_module
 from itertools import chain, starmap
-from typing import cast
+from typing import Any, cast
 
 import yaml
 from pydantic import TypeAdapter
@@ -70,9 +69,10 @@ def _kind(schema: Mapping[str, object]) -> str:
 
 def _configuration(home: str) -> Iterator[tuple[str, ...]]:
     made = _imported(home)
-    if not inspect.isclass(made) or not is_dataclass(made):
+    if not inspect.isfunction(made):
         return
-    schema = cast("Mapping[str, Mapping[str, object]]", TypeAdapter(made).json_schema())
+    parameters: TypeAdapter[object] = TypeAdapter(cast("Any", made))
+    schema = cast("Mapping[str, Mapping[str, object]]", parameters.json_schema())
     for name, field in schema.get("properties", {}).items():
         details = cast("Mapping[str, object]", field)
         default = json.dumps(details.get("default"), ensure_ascii=False).replace('"', "")

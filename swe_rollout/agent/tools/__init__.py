@@ -2,16 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
-from swe_rollout.agent.tools.base import Configurable, Tool, Toolbox, Toolset, ToolSpec
+from swe_rollout.agent.tools.base import (
+    ActsOutside,
+    Configurable,
+    Tool,
+    Toolbox,
+    ToolContext,
+    Toolset,
+    ToolSpec,
+)
 from swe_rollout.agent.tools.names import OTHER_NAMES, SOURCE_NAMES, TOOL_NAMES, TOOLSET_NAMES
-from swe_rollout.agent.tools.offered import Offered
 from swe_rollout.extension import ExtensionError, ExtensionPoint
+from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.spec.agent import ToolUse
 from swe_rollout.spec.model import Use
+from swe_rollout.types.turn import Observation
 
-__all__ = ["TOOLS", "load_tool", "toolbox"]
+__all__ = ["TOOLS", "Offered", "load_tool", "toolbox"]
+
+
+@dataclass(frozen=True, slots=True)
+class Offered(Tool):
+    """A tool as one job offers it: another name or description, bounds of its own."""
+
+    tool: Tool
+    name: str | None = None
+    description: str | None = None
+    timeout_s: float | None = None
+    output_bytes: int | None = None
+
+    @classmethod
+    def as_in(cls, use: ToolUse, tool: Tool) -> Tool:
+        """Return the tool as `use` offers it; itself where nothing is changed."""
+        changes = (use.name, use.description, use.timeout_seconds, use.output_bytes)
+        return tool if changes == (None,) * 4 else cls(tool, *changes)
+
+    @property
+    def spec(self) -> ToolSpec:
+        own = self.tool.spec
+        name, description = self.name or own.name, self.description or own.description
+        return replace(own, name=name, description=description)
+
+    @property
+    def acts_outside(self) -> bool:
+        return isinstance(self.tool, ActsOutside) and self.tool.acts_outside
+
+    async def run(
+        self, arguments: Mapping[str, object], sandbox: Sandbox, context: ToolContext
+    ) -> Observation:
+        if self.timeout_s is not None:
+            context = replace(context, timeout_s=min(self.timeout_s, context.remaining_s))
+        if self.output_bytes is not None:
+            context = replace(context, output_bytes=self.output_bytes)
+        return await self.tool.run(arguments, sandbox, context)
 
 
 def _is_tool(value: object) -> bool:

@@ -13,9 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cache
-from typing import Final, Protocol, runtime_checkable
-
-from pydantic import ConfigDict
+from typing import Protocol, runtime_checkable
 
 from swe_rollout.agent.tools.arguments import Arguments
 from swe_rollout.agent.tools.state import ToolState
@@ -23,9 +21,6 @@ from swe_rollout.errors import InternalError
 from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.spec.agent import ToolUse
 from swe_rollout.types.turn import Observation, ToolCall
-
-CONFIGURATION: Final = ConfigDict(extra="forbid", use_attribute_docstrings=True)
-"""Of a tool that is a dataclass: its fields are what a job gives it under `with`."""
 
 
 class ToolError(Exception):
@@ -75,11 +70,13 @@ class ToolSpec:
     parameters: tuple[Parameter, ...] = ()
     ends_episode: bool = False
     """Whether the policy hands in its work by calling it."""
+    schema: Arguments | None = field(default=None, kw_only=True)
+    """The arguments in place of `parameters`, where these are objects or come from outside."""
 
     @property
     def arguments(self) -> Arguments:
         """The arguments that a call may have."""
-        return _arguments(self.parameters)
+        return self.schema or _arguments(self.parameters)
 
     def function(self) -> dict[str, object]:
         """Return OpenAI's function form, which chat templates read."""
@@ -221,14 +218,6 @@ class Toolbox:
         except ToolError as error:
             observation = Observation(cut_middle(f"error: {error}", context.output_bytes))
         return replace(observation, duration_s=time.monotonic() - began)
-
-
-def text_argument(arguments: Mapping[str, object], name: str) -> str | None:
-    """Return a string argument; none when it was not given."""
-    value = arguments.get(name)
-    if value is not None and not isinstance(value, str):
-        raise InternalError(f"the argument {name} passed the schema as {type(value).__name__}")
-    return value
 
 
 def readable(output: bytes) -> str:

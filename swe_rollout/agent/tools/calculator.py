@@ -12,22 +12,10 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Final
 
-from pydantic import Field
-from pydantic.dataclasses import dataclass
+from pydantic import Field, validate_call
 
-from swe_rollout.agent.tools.base import (
-    CONFIGURATION,
-    Parameter,
-    ParameterType,
-    Tool,
-    ToolContext,
-    ToolError,
-    ToolSpec,
-    cut_middle,
-    text_argument,
-)
-from swe_rollout.sandbox.base import Sandbox
-from swe_rollout.types.turn import Observation
+from swe_rollout.agent.tools.base import Parameter, ParameterType, ToolError, ToolSpec
+from swe_rollout.agent.tools.face import Call, Face
 
 Number = int | float
 MAX_BITS: Final = 4096
@@ -38,48 +26,24 @@ _SIGNS: Final = str.maketrans(
 )
 
 
-@dataclass(frozen=True, config=CONFIGURATION)
-class Calculator(Tool):
-    """Works out an expression, or one operation on numbers."""
+@validate_call
+def calculator(
+    *,
+    precision: Annotated[
+        int,
+        Field(ge=1, le=17, description="Significant digits of a result that is no integer."),
+    ] = 15,
+) -> Face:
+    """Offer `calculator`: an expression, or one operation on numbers."""
 
-    precision: Annotated[int, Field(ge=1, le=17)] = 15
-    """Significant digits of a result that is no integer."""
-
-    @property
-    def spec(self) -> ToolSpec:
-        return ToolSpec(
-            "calculator",
-            "Calculate. Give an expression with + - * / // % ** and "
-            f"{', '.join(_FUNCTIONS)}, pi, e; or an operation with a and b, with n, or with "
-            "numbers.",
-            (
-                Parameter("expression", "Such as 2**10 + sqrt(2) or mean([1, 2, 4])."),
-                Parameter("operation", "What to do with a and b, n, or numbers.",
-                          choices=(*_BINARY, *_FUNCTIONS)),
-                Parameter("numbers", "The numbers of sum, mean, min, max, product or std.",
-                          ParameterType.NUMBERS),
-                Parameter("a", "The first number.", ParameterType.NUMBER),
-                Parameter("b", "The second number.", ParameterType.NUMBER),
-                Parameter("n", "The only number, as of factorial or sqrt.", ParameterType.NUMBER),
-            ),
-        )  # fmt: skip
-
-    async def run(
-        self,
-        arguments: Mapping[str, object],
-        sandbox: Sandbox,  # noqa: ARG002 - nothing is run
-        context: ToolContext,
-    ) -> Observation:
+    async def act(call: Call) -> str:
         try:
-            text = self._shown(_result(arguments))
-        except ToolError as error:
-            text = f"error: {error}"
+            value = _result(call)
         except (ArithmeticError, ValueError, TypeError, statistics.StatisticsError) as error:
-            text = f"error: {error}"
-        return Observation(cut_middle(text, context.output_bytes))
+            raise ToolError(str(error)) from error
+        return str(value) if isinstance(value, int) else f"{value:.{precision}g}"
 
-    def _shown(self, value: Number) -> str:
-        return str(value) if isinstance(value, int) else f"{value:.{self.precision}g}"
+    return Face(_SPEC, act)
 
 
 def evaluate(expression: str) -> Number:
@@ -96,15 +60,14 @@ def evaluate(expression: str) -> Number:
     return _number(value)
 
 
-def _result(arguments: Mapping[str, object]) -> Number:
-    expression, operation = (text_argument(arguments, each) for each in ("expression", "operation"))
+def _result(call: Call) -> Number:
+    expression, operation = call.text("expression"), call.text("operation")
     if (expression is None) == (operation is None):
         raise ToolError("give either an expression or an operation")
     if expression is not None:
         return evaluate(expression)
-    given = [arguments[each] for each in ("a", "b", "n") if each in arguments]
-    numbers = arguments.get("numbers")
-    values = [_number(each) for each in (numbers if isinstance(numbers, list) else given)]
+    given = [call.arguments[each] for each in ("a", "b", "n") if each in call.arguments]
+    values = [_number(each) for each in (call.items("numbers") or given)]
     if not values:
         raise ToolError(f"the operation {operation} needs a and b, n, or numbers")
     if operation is not None and operation in _BINARY:
@@ -246,3 +209,19 @@ _OF_FEW: Final[Mapping[str, Callable[..., Number]]] = {
     "factorial": _factorial,
 }
 _FUNCTIONS: Final = (*_OF_MANY, *_OF_FEW)
+_SPEC: Final = ToolSpec(
+    "calculator",
+    "Calculate. Give an expression with + - * / // % ** and "
+    f"{', '.join(_FUNCTIONS)}, pi, e; or an operation with a and b, with n, or with "
+    "numbers.",
+    (
+        Parameter("expression", "Such as 2**10 + sqrt(2) or mean([1, 2, 4])."),
+        Parameter("operation", "What to do with a and b, n, or numbers.",
+                  choices=(*_BINARY, *_FUNCTIONS)),
+        Parameter("numbers", "The numbers of sum, mean, min, max, product or std.",
+                  ParameterType.NUMBERS),
+        Parameter("a", "The first number.", ParameterType.NUMBER),
+        Parameter("b", "The second number.", ParameterType.NUMBER),
+        Parameter("n", "The only number, as of factorial or sqrt.", ParameterType.NUMBER),
+    ),
+)  # fmt: skip

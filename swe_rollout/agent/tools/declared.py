@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from swe_rollout.agent.tools.arguments import Arguments
@@ -39,13 +39,7 @@ takes for ever (`pattern`, `uniqueItems`)."""
 
 @dataclass(frozen=True, slots=True)
 class DeclaredSpec(ToolSpec):
-    """A tool as the policy sees it, whose arguments have a JSON schema of their own."""
-
-    schema: Arguments = field(kw_only=True)
-
-    @property
-    def arguments(self) -> Arguments:
-        return self.schema
+    """A tool as the policy sees it, which data from outside describe."""
 
 
 def declared_spec(
@@ -78,7 +72,7 @@ def require_no_controls(specs: Sequence[ToolSpec], controls: Iterable[str]) -> N
     for spec in specs:
         if not isinstance(spec, DeclaredSpec):
             continue
-        for text in (spec.name, spec.description, *_texts(spec.schema.schema)):
+        for text in (spec.name, spec.description, *_texts(spec.arguments.schema)):
             found = next((mark for mark in marks if mark in text), None)
             if found is not None:
                 raise ExtensionError(

@@ -7,70 +7,105 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from swe_rollout.agent.tools import claude_code
 
-_HERE: Final = "swe_rollout.agent.tools"
+def _homes(homes: Mapping[str, str]) -> dict[str, str]:
+    return {name: f"swe_rollout.agent.tools.{home}" for name, home in homes.items()}
 
-TOOL_NAMES: Final[Mapping[str, str]] = {
-    "bash": f"{_HERE}.bash:Bash",
-    "bash_executor": f"{_HERE}.executor:BashExecutor",
-    "str_replace_editor": f"{_HERE}.editor:StrReplaceEditor",
-    "file_editor": f"{_HERE}.editor:FileEditor",
-    "search": f"{_HERE}.search:Search",
-    "calculator": f"{_HERE}.calculator:Calculator",
-    "think": f"{_HERE}.finish:Think",
-    "agent": f"{_HERE}.sub_agent:SubAgent",
-    "architect": f"{_HERE}.sub_agent:Architect",
-    "submit": f"{_HERE}.submit:Submit",
-    "finish": f"{_HERE}.finish:Finish",
-    "view_file": f"{_HERE}.coding:VIEW_FILE",
-    "edit_file": f"{_HERE}.coding:EDIT_FILE",
-    "create_file": f"{_HERE}.coding:CREATE_FILE",
-    "search_code": f"{_HERE}.coding:SEARCH_CODE",
-    "search_files": f"{_HERE}.coding:SEARCH_FILES",
-    "execute_bash": f"{_HERE}.coding:EXECUTE_BASH",
-    "run_tests": f"{_HERE}.coding:RUN_TESTS",
-    "r2e_bash_executor": f"{_HERE}.r2e:R2EBash",
-    "r2e_search": f"{_HERE}.r2e:R2ESearch",
-    "r2e_finish": f"{_HERE}.r2e:R2EFinish",
-    **claude_code.TOOL_NAMES,
+
+_CLAUDE_CODE: Final = _homes(
+    {
+        "Bash": "shell:claude_bash",
+        "Read": "claude_files:READ",
+        "Write": "claude_files:write_face",
+        "Edit": "claude_files:edit_face",
+        "MultiEdit": "claude_files:multi_edit_face",
+        "Glob": "search.listing:GLOB",
+        "Grep": "search.claude:grep",
+        "LS": "search.listing:LS",
+        "NotebookRead": "notebook_faces:NOTEBOOK_READ",
+        "NotebookEdit": "notebook_faces:notebook_edit",
+        "TodoWrite": "notes:TODO_WRITE",
+        "TodoRead": "notes:TODO_READ",
+        "MemoryRead": "notes:MEMORY_READ",
+        "MemoryWrite": "notes:MEMORY_WRITE",
+        "Think": "talk:CLAUDE_THINK",
+    }
+)
+CLAUDE_CODE: Final = tuple(_CLAUDE_CODE)
+"""The tools that users of Claude Code know, in the order they are offered."""
+
+TOOL_NAMES: Final = {
+    **_homes(
+        {
+            "bash": "shell:bash",
+            "bash_executor": "shell:bash_executor",
+            "str_replace_editor": "editor_faces:str_replace_editor",
+            "file_editor": "editor_faces:file_editor",
+            "search": "search.faces:search",
+            "calculator": "calculator:calculator",
+            "think": "talk:THINK",
+            "agent": "talk:SUB_AGENT",
+            "architect": "talk:ARCHITECT",
+            "submit": "talk:SUBMIT",
+            "finish": "talk:FINISH",
+            "view_file": "editor_faces:VIEW_FILE",
+            "edit_file": "editor_faces:EDIT_FILE",
+            "create_file": "editor_faces:CREATE_FILE",
+            "search_code": "search.faces:SEARCH_CODE",
+            "search_files": "search.faces:SEARCH_FILES",
+            "execute_bash": "shell:EXECUTE_BASH",
+            "run_tests": "shell:RUN_TESTS",
+            "r2e_bash_executor": "shell:r2e_bash",
+            "r2e_search": "search.faces:R2E_SEARCH",
+            "r2e_finish": "talk:R2E_FINISH",
+        }
+    ),
+    **_CLAUDE_CODE,
 }
 """Tools, in the order of their reference."""
 
-TOOLSET_NAMES: Final[Mapping[str, str]] = {
-    "r2e": f"{_HERE}.r2e:R2E",
-    "r2e_edit": f"{_HERE}.r2e:R2E_EDIT",
-    "coding": f"{_HERE}.coding:CODING",
-    "claude_code": f"{_HERE}.claude_code.toolset:TOOLSET",
-}
+TOOLSET_NAMES: Final = _homes(
+    {
+        "r2e": "toolsets:R2E",
+        "r2e_edit": "toolsets:R2E_EDIT",
+        "coding": "toolsets:CODING",
+        "claude_code": "toolsets:CLAUDE",
+    }
+)
 
-SOURCE_NAMES: Final[Mapping[str, str]] = {
-    "bundle": f"{_HERE}.bundle.tool:bundle",
-    "mcp": f"{_HERE}.mcp.tool:mcp",
-}
+SOURCE_NAMES: Final = _homes({"bundle": "bundle.tool:bundle", "mcp": "mcp.tool:mcp"})
 """Tools that a job brings: these need parameters."""
 
-OTHER_NAMES: Final[Mapping[str, str]] = {
+OTHER_NAMES: Final = {
     "Architect": TOOL_NAMES["architect"],
     "Calculator": TOOL_NAMES["calculator"],
     "BashExecutor": TOOL_NAMES["bash_executor"],
     "FileEditor": TOOL_NAMES["file_editor"],
     "Search": TOOL_NAMES["search"],
     "Finish": TOOL_NAMES["finish"],
-    "K8sBashExecutor": f"{_HERE}.other_names:k8s_bash_executor",
-    "K8sFileEditor": f"{_HERE}.other_names:k8s_file_editor",
-    "K8sSearch": f"{_HERE}.other_names:k8s_search",
-    "k8s_bash_executor": f"{_HERE}.other_names:k8s_bash_executor",
-    "k8s_file_editor": f"{_HERE}.other_names:k8s_file_editor",
-    "k8s_search": f"{_HERE}.other_names:k8s_search",
     "R2EBashExecutor": TOOL_NAMES["r2e_bash_executor"],
     "R2ESearch": TOOL_NAMES["r2e_search"],
-    "R2EFileEditor": f"{_HERE}.other_names:r2e_file_editor",
-    "R2EStrReplaceEditor": f"{_HERE}.other_names:r2e_str_replace_editor",
-    "R2ESubmit": f"{_HERE}.other_names:r2e_submit",
-    "r2e_file_editor": f"{_HERE}.other_names:r2e_file_editor",
-    "r2e_str_replace_editor": f"{_HERE}.other_names:r2e_str_replace_editor",
-    "r2e_submit": f"{_HERE}.other_names:r2e_submit",
-    **claude_code.OTHER_NAMES,
+    **_homes(
+        {
+            "K8sBashExecutor": "shell:k8s_bash_executor",
+            "K8sFileEditor": "editor_faces:k8s_file_editor",
+            "K8sSearch": "search.faces:k8s_search",
+            "k8s_bash_executor": "shell:k8s_bash_executor",
+            "k8s_file_editor": "editor_faces:k8s_file_editor",
+            "k8s_search": "search.faces:k8s_search",
+            "R2EFileEditor": "editor_faces:r2e_file_editor",
+            "R2EStrReplaceEditor": "editor_faces:r2e_str_replace_editor",
+            "R2ESubmit": "talk:R2E_SUBMIT",
+            "r2e_file_editor": "editor_faces:r2e_file_editor",
+            "r2e_str_replace_editor": "editor_faces:r2e_str_replace_editor",
+            "r2e_submit": "talk:R2E_SUBMIT",
+            "k8s_bash": "shell:k8s_bash",
+            "k8s_file_read": "claude_files:K8S_FILE_READ",
+            "Replace": "claude_files:replace_face",
+            "k8s_file_edit": "claude_files:k8s_file_edit",
+            "ReadNotebook": "notebook_faces:READ_NOTEBOOK",
+            "NotebookEditCell": "notebook_faces:notebook_edit_cell",
+        }
+    ),
 }
 """Names of the same tools elsewhere: loaded like any, listed in no message."""

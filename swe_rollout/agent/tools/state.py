@@ -1,4 +1,4 @@
-"""ToolState: what the tools of one episode remember from call to call.
+"""What tools remember from call to call: of an episode in ToolState, of a sandbox in PerSandbox.
 
 Tools themselves serve all episodes and hold nothing. An episode's state is made with it, reaches
 every call in its `ToolContext`, and is dropped at the end of the episode.
@@ -6,9 +6,14 @@ every call in its `ToolContext`, and is dropped at the end of the episode.
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar, cast, runtime_checkable
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar, cast, runtime_checkable
 
 import structlog
+
+from swe_rollout.sandbox.base import Sandbox
 
 log = structlog.get_logger()
 
@@ -51,3 +56,35 @@ class ToolState:
                     await state.aclose()
                 except Exception as error:  # noqa: BLE001 - a tool's own; the others are closed too
                     log.warning("tool_not_closed", kind=type(state).__name__, why=str(error))
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry(Generic[_T]):
+    sandbox: weakref.ref[Sandbox]
+    state: _T
+
+
+class PerSandbox(Generic[_T]):
+    """One state for each sandbox, made when it is first asked for.
+
+    Sandboxes are told apart by identity: one may compare equal to another.
+    """
+
+    def __init__(self, make: Callable[[], _T]) -> None:
+        self._make = make
+        self._entries: dict[int, _Entry[_T]] = {}
+
+    def __len__(self) -> int:
+        """Count the sandboxes that are still there."""
+        return len(self._entries)
+
+    def of(self, sandbox: Sandbox) -> _T:
+        """Return the state of a sandbox."""
+        key = id(sandbox)
+        entry = self._entries.get(key)
+        if entry is None or entry.sandbox() is not sandbox:
+            entry = _Entry(
+                weakref.ref(sandbox, lambda _: self._entries.pop(key, None)), self._make()
+            )
+            self._entries[key] = entry
+        return entry.state

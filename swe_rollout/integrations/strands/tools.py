@@ -52,7 +52,7 @@ def read_tools(
     tools = tuple(map(_read, specs))
     for tool in tools:
         # What is shown, not only what is checked.
-        whole = Arguments(dict(tool.shown), tool.schema.validator)
+        whole = Arguments(dict(tool.shown), tool.arguments.validator)
         require_no_controls((replace(tool, schema=whole),), controls)
     return tools
 

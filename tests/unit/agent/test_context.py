@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from random import Random
 
@@ -18,13 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swe_rollout.agent.sampler import MAX_ABORTS_PER_TURN
-from swe_rollout.agent.tools import load_tool
-from swe_rollout.agent.tools.base import Toolbox, ToolContext
-from swe_rollout.agent.tools.bash import Bash
-from swe_rollout.agent.tools.offered import Offered
+from swe_rollout.agent.tools import Offered, load_tool
+from swe_rollout.agent.tools.base import Toolbox
+from swe_rollout.agent.tools.face import Call, Face
 from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.errors import EngineError, SandboxError
-from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.spec.limits import Limits
 from swe_rollout.tokens.log import SegmentKind
 from swe_rollout.types.episode import StopReason
@@ -32,7 +29,6 @@ from swe_rollout.types.turn import (
     CallStatus,
     FinishReason,
     Generation,
-    Observation,
     Turn,
     WeightSpan,
 )
@@ -108,7 +104,7 @@ async def test_calls_of_a_turn_run_in_order_and_end_with_the_submission() -> Non
 
 
 class Calls:
-    """What `Counting` remembers."""
+    """What `count` remembers."""
 
     count = 0
     closed = 0
@@ -117,21 +113,17 @@ class Calls:
         Calls.closed += 1
 
 
-class Counting(Bash):
-    """Counts the calls of an episode."""
-
-    async def run(
-        self, arguments: Mapping[str, object], sandbox: Sandbox, context: ToolContext
-    ) -> Observation:
-        del arguments, sandbox
-        calls = context.state.of(Calls)
-        calls.count += 1
-        return Observation(f"call {calls.count}, {context.timeout_s:g} s")
+async def count(call: Call) -> str:
+    calls = call.context.state.of(Calls)
+    calls.count += 1
+    return f"call {calls.count}, {call.context.timeout_s:g} s"
 
 
 async def test_what_a_tool_remembers_is_the_episode_s_own_until_its_end() -> None:
     """Row T7: one tool serves all episodes, and each has its own state, given back at its end."""
-    tools = Toolbox([Offered(Counting(), timeout_s=7.0), load_tool("submit")])
+    tools = Toolbox(
+        [Offered(Face(load_tool("bash").spec, count), timeout_s=7.0), load_tool("submit")]
+    )
     Calls.closed = 0
 
     for _ in range(2):

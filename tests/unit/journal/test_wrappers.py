@@ -8,10 +8,9 @@ import pytest
 
 from swe_rollout.agent.context import AgentContext
 from swe_rollout.agent.program import loop, run_agent
-from swe_rollout.agent.tools import toolbox
+from swe_rollout.agent.tools import Offered, toolbox
 from swe_rollout.agent.tools.base import ActsOutside, Toolbox, ToolContext
 from swe_rollout.agent.tools.function import FunctionTool
-from swe_rollout.agent.tools.offered import Offered
 from swe_rollout.journal.entries import Entry
 from swe_rollout.journal.errors import DivergedError
 from swe_rollout.journal.tape import Tape

@@ -17,8 +17,8 @@ from swe_rollout.agent.tools.base import Tool, ToolContext, ToolError, Toolset, 
 from swe_rollout.agent.tools.bundle.archive import Bundle, registered
 from swe_rollout.agent.tools.bundle.manifest import BundledTool
 from swe_rollout.agent.tools.declared import DeclaredSpec
-from swe_rollout.agent.tools.outcome import program_observation
-from swe_rollout.agent.tools.per_sandbox import PerSandbox
+from swe_rollout.agent.tools.shell import program_observation
+from swe_rollout.agent.tools.state import PerSandbox
 from swe_rollout.extension import ExtensionError
 from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.types.turn import Observation

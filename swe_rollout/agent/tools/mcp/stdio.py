@@ -25,7 +25,7 @@ from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.agent.tools.base import ToolError
 from swe_rollout.agent.tools.mcp.options import McpOptions, ServerTimeoutError
 from swe_rollout.agent.tools.mcp.relay import Relay, RelayError, RelayTimeoutError
-from swe_rollout.agent.tools.per_sandbox import PerSandbox
+from swe_rollout.agent.tools.state import PerSandbox
 from swe_rollout.sandbox.base import Sandbox
 
 log = structlog.get_logger()

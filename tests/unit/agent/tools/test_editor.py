@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from swe_rollout.agent.tools import load_tool, toolbox
 from swe_rollout.agent.tools.base import ToolContext
-from swe_rollout.agent.tools.undo import MAX_EDITS
+from swe_rollout.agent.tools.editor import MAX_EDITS
 from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.spec.agent import ToolUse

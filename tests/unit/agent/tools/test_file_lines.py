@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swe_rollout.agent.tools.base import ToolError
-from swe_rollout.agent.tools.file_lines import (
+from swe_rollout.agent.tools.lines import (
     MATCHES_TOLD,
     line_of,
     lines_of,

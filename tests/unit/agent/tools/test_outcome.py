@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swe_rollout.agent.tools.base import ToolContext
-from swe_rollout.agent.tools.outcome import program_observation
+from swe_rollout.agent.tools.shell import program_observation
 from swe_rollout.sandbox.base import ExecResult
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from swe_rollout.agent.tools.per_sandbox import PerSandbox
+from swe_rollout.agent.tools.state import PerSandbox
 from swe_rollout.testing.extensions.tools import MemorySandbox
 
 

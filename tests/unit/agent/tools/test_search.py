@@ -16,7 +16,6 @@ import busybox
 from busybox import BusyboxSandbox
 from swe_rollout.agent.tools import load_tool
 from swe_rollout.agent.tools.base import ToolContext
-from swe_rollout.agent.tools.grep import posix_regex
 from swe_rollout.sandbox.base import Sandbox
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -251,19 +250,3 @@ async def test_lines_with_a_text_are_those_that_python_finds(
     seen = await see(shared, pattern, "any", case_sensitive=True, context_lines=0)
     numbers = [int(n) for n in re.findall(r"^ +(\d+):", seen, re.MULTILINE)]
     assert numbers == [n for n, line in enumerate(lines, 1) if pattern in line]
-
-
-@pytest.mark.parametrize(
-    ("pattern", "posix"),
-    [
-        (r"\d+", "[0-9]+"),
-        (r"[\d_]\D", "[0-9_][^0-9]"),
-        (r"\\d", r"\\d"),
-        (r"(?:a)\(?:", r"(a)\(?:"),
-        (r"[]\s]\w", "[][:space:]][[:alnum:]_]"),
-        (r"[^(?:]", "[^(?:]"),
-        ("\\", "\\"),
-    ],
-)
-async def test_classes_are_written_as_posix_has_them(pattern: str, posix: str) -> None:
-    assert posix_regex(pattern) == posix

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swe_rollout.agent.tools.base import ToolError
-from swe_rollout.agent.tools.undo import MAX_EDITS, Edit, UndoHistory
+from swe_rollout.agent.tools.editor import MAX_EDITS, Edit, UndoHistory
 
 
 @given(st.binary(max_size=40), st.lists(st.tuples(st.integers(0, 40), st.integers(0, 9),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from swe_rollout.agent.tools.base import ToolContext
-from swe_rollout.agent.tools.claude_code.bash import Bash
+from swe_rollout.agent.tools.shell import k8s_bash
 from swe_rollout.sandbox.base import Sandbox
 from unit.agent.tools.claude_code.conftest import files, folder_of, said, use
 
@@ -39,7 +39,7 @@ async def test_a_folder_that_is_none_is_a_failure(sandbox: Sandbox) -> None:
 
 
 async def test_denied_commands_are_refused_wherever_they_stand_l12(sandbox: Sandbox) -> None:
-    tool = Bash("k8s_bash", deny=["git"])
+    tool = k8s_bash(deny=("git",))
 
     seen = await tool.run({"command": "true; git --version"}, sandbox, ToolContext(20, 1024))
     assert seen.text.startswith("error: ")

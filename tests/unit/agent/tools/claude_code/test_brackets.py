@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from swe_rollout.agent.tools.base import ToolError
-from swe_rollout.agent.tools.claude_code.brackets import CharacterClass
+from swe_rollout.agent.tools.search.char_class import read_class
 
 ALL = "".join(chr(code) for code in range(1, 128))
 ITEMS = st.sampled_from(
@@ -34,7 +34,7 @@ def test_it_holds_the_same_characters(pattern: str) -> None:
     except re.error:
         return
     try:
-        written, end = CharacterClass.read(pattern, 0)
+        written, end = read_class(pattern, 1)
         bracket = written.ere()
     except ToolError:
         # A range that Python takes for three characters, or a class of nothing.
@@ -67,6 +67,6 @@ def test_it_holds_the_same_characters(pattern: str) -> None:
 def test_special_characters_stand_where_they_are_plain(pattern: str, written: str) -> None:
     if not written:
         with pytest.raises(ToolError, match="not closed"):
-            CharacterClass.read(pattern, 0)
+            read_class(pattern, 1)
         return
-    assert CharacterClass.read(pattern, 0)[0].ere() == written
+    assert read_class(pattern, 1)[0].ere() == written

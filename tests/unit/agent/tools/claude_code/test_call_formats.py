@@ -8,7 +8,7 @@ from rollout_dev.parser_probes.calls import write_calls
 from swe_rollout.agent.parsers import parser_for
 from swe_rollout.agent.parsers.base import Reasoning, SampledText
 from swe_rollout.agent.tools import toolbox
-from swe_rollout.agent.tools.claude_code import CLAUDE_CODE
+from swe_rollout.agent.tools.names import CLAUDE_CODE
 from swe_rollout.spec.model import Use
 from swe_rollout.spec.tool_format import ToolFormat
 from swe_rollout.types.turn import CallStatus, ToolCall

@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from swe_rollout.agent.tools.base import ToolError
-from swe_rollout.agent.tools.claude_code.edit import Replacement, replaced
+from swe_rollout.agent.tools.claude_files import Replacement, replaced
 from swe_rollout.sandbox.base import Sandbox
 from unit.agent.tools.claude_code.conftest import files, folder_of, said
 

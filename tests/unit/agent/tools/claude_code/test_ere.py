@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from swe_rollout.agent.tools.base import ToolError
-from swe_rollout.agent.tools.claude_code.ere import translate
+from swe_rollout.agent.tools.search.pattern import translate
 
 GREPS = [["grep"], ["busybox", "grep"]]
 ENV = {"LC_ALL": "C", "PATH": "/usr/bin:/bin"}
@@ -21,7 +21,7 @@ ENV = {"LC_ALL": "C", "PATH": "/usr/bin:/bin"}
 def found(grep: list[str], pattern: str, lines: list[str]) -> list[str]:
     """Return the lines that match."""
     translated = translate(pattern)
-    command = [*grep, *(["-i"] if translated.ignores_case else []), "-E", "-e", translated.pattern]
+    command = [*grep, *(["-i"] if translated.ignores_case else []), "-E", "-e", translated.text]
     text = "".join(f"{line}\n" for line in lines).encode()
     done = subprocess.run(command, input=text, env=ENV, capture_output=True, check=False)
     assert done.returncode < 2, done.stderr
@@ -136,7 +136,7 @@ def test_grep_finds_what_python_finds(parts: tuple[str, str, str], lines: list[s
 def test_grep_finds_in_a_file_what_python_finds(pattern: str, lines: list[str]) -> None:
     text = "\n".join(lines)
     translated = translate(pattern, multiline=True)
-    given_bytes = os.fsencode(translated.pattern)
+    given_bytes = os.fsencode(translated.text)
     command = [b"grep", b"-z", b"-c", b"-E", b"-e", given_bytes]
     done = subprocess.run(command, input=text.encode(), env=ENV, capture_output=True, check=False)
     is_there = re.search(pattern, text, re.DOTALL) is not None
@@ -149,8 +149,8 @@ def test_any_text_is_translated_or_refused(pattern: str) -> None:
         translated = translate(pattern)
     except ToolError:
         return
-    assert "\n" not in translated.pattern
-    assert "\0" not in translated.pattern
+    assert "\n" not in translated.text
+    assert "\0" not in translated.text
 
 
 @settings(max_examples=60)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swe_rollout.agent.tools.base import ToolError
-from swe_rollout.agent.tools.claude_code.globs import Glob
+from swe_rollout.agent.tools.search.glob import Glob
 
 
 @pytest.mark.parametrize(

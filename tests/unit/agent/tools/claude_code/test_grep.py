@@ -7,7 +7,7 @@ import os
 import pytest
 
 from swe_rollout.agent.tools.base import ToolContext
-from swe_rollout.agent.tools.claude_code.grep import Grep
+from swe_rollout.agent.tools.search.claude import grep
 from swe_rollout.sandbox.base import Sandbox
 from unit.agent.tools.claude_code.conftest import files, folder_of, said, use
 
@@ -58,7 +58,7 @@ async def test_lines_with_numbers_and_context(sandbox: Sandbox) -> None:
 
 async def test_options_have_plain_names_where_a_job_wants_them(sandbox: Sandbox) -> None:
     files(sandbox, TREE)
-    tool = Grep(plain_names=True)
+    tool = grep(plain_names=True)
 
     arguments: dict[str, object] = {"pattern": "IMPORT OS", "path": "a.py"}
     arguments |= {"output_mode": "content"}

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swe_rollout.agent.tools.base import ToolError
-from swe_rollout.agent.tools.claude_code.notebook import Notebook
+from swe_rollout.agent.tools.notebook import Notebook
 from unit.agent.tools.claude_code.notebooks import (
     SOURCES,
     check_valid,

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swe_rollout.agent.tools.base import ToolError
-from swe_rollout.agent.tools.claude_code.text import (
+from swe_rollout.agent.tools.lines import (
     encoded,
+    lines_of,
     numbered,
     page,
     shown_line,
     snippet,
-    split_lines,
 )
 
 
@@ -38,7 +38,7 @@ def test_a_snippet_is_the_lines_of_the_span_and_those_around(
         return
     shown = snippet(data, at, size, around=1, most=1000)
 
-    lines = split_lines(data)
+    lines = lines_of(data)
     first = max(1, min(data.count(b"\n", 0, at) + 1 - 1, len(lines)))
     last = min(len(lines), data.count(b"\n", 0, at + max(0, size - 1)) + 1 + 1)
     head, *rest = shown.split("\n")
@@ -55,7 +55,7 @@ def test_a_snippet_of_millions_of_lines_is_short() -> None:
 
 @given(st.binary())
 def test_lines_are_split_and_joined_again(data: bytes) -> None:
-    assert b"".join(split_lines(data)) == data
+    assert b"".join(lines_of(data)) == data
 
 
 def test_a_long_line_is_cut_between_characters() -> None:

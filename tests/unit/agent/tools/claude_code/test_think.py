@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from swe_rollout.agent.tools.base import ToolContext
-from swe_rollout.agent.tools.claude_code.think import Think
+from swe_rollout.agent.tools.talk import CLAUDE_THINK
 from swe_rollout.testing.extensions.tools import MemorySandbox
 
 
 async def test_a_thought_runs_nothing_l19() -> None:
     sandbox = MemorySandbox({}, lost=True)
 
-    seen = await Think().run({"thought": "x" * 10**6}, sandbox, ToolContext(1, 1024))
+    seen = await CLAUDE_THINK.run({"thought": "x" * 10**6}, sandbox, ToolContext(1, 1024))
     assert seen.text == "noted"
     assert sandbox.uses == 0

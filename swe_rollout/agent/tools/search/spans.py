@@ -7,19 +7,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from swe_rollout.agent.off_loop import off_loop
-from swe_rollout.agent.tools.base import readable
-from swe_rollout.agent.tools.claude_code.call import Call
-from swe_rollout.agent.tools.claude_code.files import MAX_FILE_BYTES
-from swe_rollout.agent.tools.claude_code.matches import (
-    ENV,
-    Context,
-    Lines,
-    Matches,
-    Search,
-    flags_of,
-)
-from swe_rollout.agent.tools.claude_code.text import shown_line
-from swe_rollout.agent.tools.paths import PathKind, look
+from swe_rollout.agent.tools.face import Call
+from swe_rollout.agent.tools.files import MAX_FILE_BYTES, PathKind, look
+from swe_rollout.agent.tools.search.grep import Context, Excerpt, Excerpts, Line
+from swe_rollout.agent.tools.search.pattern import Pattern
+from swe_rollout.agent.tools.search.tree import Tree
 
 _MAX_FILES: Final = 50
 _MAX_MATCHED_BYTES: Final = 256 << 10
@@ -34,69 +26,70 @@ class _Range:
     last: int
 
 
-async def matching_spans(call: Call, search: Search, matches: Matches, context: Context) -> Lines:
+async def matching_spans(
+    call: Call, pattern: Pattern, tree: Tree, paths: Sequence[bytes], context: Context
+) -> Excerpts:
     """Return the lines that matches span, of files up to 4 MiB."""
-    lines: list[str] = []
-    room, is_cut, large = call.context.output_bytes, False, 0
-    shown = 0
-    for path in matches.paths[:_MAX_FILES]:
+    found: list[Excerpt] = []
+    room, is_cut, large, seen = call.context.output_bytes, False, 0, 0
+    for path in paths[:_MAX_FILES]:
         if room <= 0 or call.expired:
             break
-        shown += 1
-        found = await _spans_of(call, search, path, context)
-        if found is None:
+        seen += 1
+        result = await _spans_of(call, pattern, tree, path, context)
+        if result is None:
             large += 1
             continue
-        if lines and found.lines and (context.before or context.after):
-            lines.append("--")
-        lines += found.lines
-        is_cut = is_cut or not found.complete
-        room -= sum(len(line.encode(errors="replace")) + 1 for line in found.lines)
-    left = len(matches.paths) - shown
+        found.append(Excerpt(path, result[0]))
+        is_cut = is_cut or result[1]
+        name = len(tree.shown(path).encode(errors="replace"))
+        room -= sum(name + len(each.text) + 8 for each in result[0] if each)
+    left = len(paths) - seen
     notes = [f"more files that match: {left}"] if left else []
     if large:
         notes.append(f"files that match, not shown as they are over 4 MiB or gone: {large}")
-    return Lines(lines, tuple(notes), complete=not (left or is_cut or large))
+    return Excerpts(
+        tuple(each for each in found if each.lines),
+        tuple(notes),
+        complete=not (left or is_cut or large),
+    )
 
 
-async def _spans_of(call: Call, search: Search, path: bytes, context: Context) -> Lines | None:
-    """Return the lines of one file; none: it is too large, or gone."""
+async def _spans_of(
+    call: Call, pattern: Pattern, tree: Tree, path: bytes, context: Context
+) -> tuple[tuple[Line | None, ...], bool] | None:
+    """Return the lines of one file, and whether there are more; None if it is too large or gone."""
     name = path.decode(errors="surrogateescape")
-    folder, pattern = search.candidates.folder, search.pattern
-    full = f"{folder.rstrip('/')}/{name}"
-    info = await look(call.sandbox, full, timeout_s=call.remaining_s)
+    full = f"{tree.folder.rstrip('/')}/{name}"
+    info = await look(call, full)
     if info.kind is not PathKind.FILE or info.size_bytes > MAX_FILE_BYTES:
         return None
     result = await call.sandbox.exec(
-        ["grep", "-o", *flags_of(pattern), "-E", "-e", pattern.pattern, "--", f"./{name}"],
-        cwd=folder,
-        env=ENV,
+        ["grep", "-o", *pattern.options, "--", f"./{name}"],
+        cwd=tree.folder,
+        env=pattern.env,
         timeout_s=call.remaining_s,
         max_output=_MAX_MATCHED_BYTES,
     )
     data = await call.sandbox.read_file(full)
-    shown = f"{search.candidates.prefix}{readable(path)}"
-    lines = await off_loop(_lines, data, result.stdout.split(b"\0")[:-1], shown, context)
-    return Lines(lines, complete=not (result.truncated or result.timed_out))
+    matched = result.stdout.split(b"\0")[:-1]
+    lines = await off_loop(lambda: tuple(_lines(data, matched, context)))
+    return lines, result.truncated or result.timed_out
 
 
-def _lines(data: bytes, matched: Sequence[bytes], name: str, context: Context) -> list[str]:
-    """Write the lines of matches and those around them, as `grep` writes them."""
+def _lines(data: bytes, matched: Sequence[bytes], context: Context) -> Iterator[Line | None]:
+    """Yield the lines of matches and those around them, as `grep` does."""
     ranges = list(_ranges(data, matched))
     lines = data.removesuffix(b"\n").split(b"\n")
-    done: list[str] = []
     last = 0
     for at, each in enumerate(ranges):
         first = max(last + 1, each.first - context.before)
-        if done and first > last + 1 and (context.before or context.after):
-            done.append("--")
+        if last and first > last + 1 and (context.before or context.after):
+            yield None
         following = ranges[at + 1].first if at + 1 < len(ranges) else len(lines) + 1
         last = min(each.last + context.after, len(lines), max(each.last, following - 1))
         for number in range(first, last + 1):
-            sign = ":" if each.first <= number <= each.last else "-"
-            shown = f"{number}{sign}" if context.with_numbers else ""
-            done.append(f"{name}{sign}{shown}{shown_line(lines[number - 1])}")
-    return done
+            yield Line(number, each.first <= number <= each.last, lines[number - 1])
 
 
 def _ranges(data: bytes, matched: Sequence[bytes]) -> Iterator[_Range]:

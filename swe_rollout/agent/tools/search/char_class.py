@@ -56,14 +56,6 @@ class CharacterClass:
     others: frozenset[str] = frozenset()
     all_others: bool = False
 
-    @classmethod
-    def read(cls, pattern: str, at: int) -> tuple[CharacterClass, int]:
-        """Read the class that begins at `at`, and return it and where it ends.
-
-        Raises ToolError for one that is not closed, or that a line can't be searched for.
-        """
-        return _Reader(pattern, at + 1).read()
-
     def negated(self) -> CharacterClass:
         """Return the class of all characters that are not in this one."""
         if self.others and not self.all_others:
@@ -118,72 +110,55 @@ def _listed(members: frozenset[str]) -> str:
     return ("]" if "]" in members else "") + plain + tail
 
 
-class _Reader:
-    """One class, read from left to right."""
+def read_class(pattern: str, at: int) -> tuple[CharacterClass, int]:
+    """Read the class whose `[` is before `at`; return it, and where it ends.
 
-    def __init__(self, pattern: str, at: int) -> None:
-        self._pattern = pattern
-        self._at = at
+    Raises ToolError for one that is not closed, or that a line can't be searched for.
+    """
+    is_negated = pattern.startswith("^", at)
+    at += is_negated
+    found, at = _item(pattern, at)
+    while not pattern.startswith("]", at):
+        item, at = _item(pattern, at)
+        found = found.union(item)
+    return (found.negated() if is_negated else found), at + 1
 
-    def read(self) -> tuple[CharacterClass, int]:
-        is_negated = self._skip("^")
-        found = CharacterClass(frozenset())
-        first = True
-        while first or not self._skip("]"):
-            found = found.union(self._item())
-            first = False
-        return (found.negated() if is_negated else found), self._at
 
-    def _skip(self, text: str) -> bool:
-        is_there = self._pattern.startswith(text, self._at)
-        self._at += len(text) if is_there else 0
-        return is_there
-
-    def _item(self) -> CharacterClass:
-        if named := _NAMED_CLASS.match(self._pattern, self._at):
-            self._at = named.end()
-            if named[2] not in _NAMED:
-                raise _refusal(f"there is no class {named[0]}")
-            members = CharacterClass(_NAMED[named[2]])
-            return members.negated() if named[1] else members
-        if self._pattern.startswith(_OPERATORS, self._at):
-            raise _refusal("set operations in a class are not supported")
-        low = self._character()
-        if isinstance(low, CharacterClass):
-            return low
-        if self._pattern.startswith("-", self._at) and not self._pattern.startswith("-]", self._at):
-            self._at += 1
-            return self._range(low, self._character())
-        return CharacterClass(frozenset(low)) if low.isascii() else _other(low)
-
-    def _range(self, low: str, high: str | CharacterClass) -> CharacterClass:
+def _item(pattern: str, at: int) -> tuple[CharacterClass, int]:
+    if named := _NAMED_CLASS.match(pattern, at):
+        if named[2] not in _NAMED:
+            raise _refusal(f"there is no class {named[0]}")
+        members = CharacterClass(_NAMED[named[2]])
+        return (members.negated() if named[1] else members), named.end()
+    if pattern.startswith(_OPERATORS, at):
+        raise _refusal("set operations in a class are not supported")
+    low, at = _character(pattern, at)
+    if isinstance(low, CharacterClass):
+        return low, at
+    if pattern.startswith("-", at) and not pattern.startswith("-]", at):
+        high, at = _character(pattern, at + 1)
         if isinstance(high, CharacterClass) or not (low + high).isascii() or low > high:
             raise _refusal("a range in a class must have two ends of ASCII, in order")
-        return CharacterClass(frozenset(chr(code) for code in range(ord(low), ord(high) + 1)))
-
-    def _character(self) -> str | CharacterClass:
-        """Read one character, or the class that an escape stands for."""
-        found = self._pattern[self._at : self._at + 1]
-        if not found:
-            raise _refusal("a class [ is not closed")
-        if hexadecimal := _HEX.match(self._pattern, self._at):
-            self._at = hexadecimal.end()
-            return chr(int(hexadecimal[1], 16))
-        self._at += 1
-        if found == "[":
-            raise _refusal(r"a [ inside a class; write \[ for the character")
-        if found != "\\":
-            return found
-        letter = self._pattern[self._at : self._at + 1]
-        self._at += 1
-        if not letter:
-            raise _refusal("a class [ is not closed")
-        if letter.lower() in _ESCAPED:
-            return class_of_escape(letter)
-        if letter.isalnum() and letter not in _CHARACTERS:
-            raise _refusal(f"\\{letter} is not supported in a class")
-        return _CHARACTERS.get(letter, letter)
+        return CharacterClass(frozenset(map(chr, range(ord(low), ord(high) + 1)))), at
+    if low.isascii():
+        return CharacterClass(frozenset(low)), at
+    return CharacterClass(frozenset(), frozenset(low)), at
 
 
-def _other(character: str) -> CharacterClass:
-    return CharacterClass(frozenset(), frozenset(character))
+def _character(pattern: str, at: int) -> tuple[str | CharacterClass, int]:
+    """Read one character, or the class that an escape stands for."""
+    if hexadecimal := _HEX.match(pattern, at):
+        return chr(int(hexadecimal[1], 16)), hexadecimal.end()
+    found = pattern[at : at + 1]
+    letter = pattern[at + 1 : at + 2]
+    if not found or (found == "\\" and not letter):
+        raise _refusal("a class [ is not closed")
+    if found == "[":
+        raise _refusal(r"a [ inside a class; write \[ for the character")
+    if found != "\\":
+        return found, at + 1
+    if letter.lower() in _ESCAPED:
+        return class_of_escape(letter), at + 2
+    if letter.isalnum() and letter not in _CHARACTERS:
+        raise _refusal(f"\\{letter} is not supported in a class")
+    return _CHARACTERS.get(letter, letter), at + 2

@@ -4,15 +4,45 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from swe_rollout.agent.tools.base import ToolError
 
-_MAX_LENGTH = 1000
-_MAX_ALTERNATIVES = 64
-_MAX_STARS = 16
+_MAX_LENGTH: Final = 1000
+_MAX_ALTERNATIVES: Final = 64
+_MAX_STARS: Final = 16
 """`**` in one pattern."""
+TYPES: Final[Mapping[str, str]] = {
+    "c": "*.{c,h}",
+    "cpp": "*.{cpp,cc,cxx,hpp,hh,hxx,h,inl}",
+    "cs": "*.cs",
+    "css": "*.{css,scss,sass,less}",
+    "go": "*.go",
+    "html": "*.{html,htm,ejs}",
+    "java": "*.{java,jsp}",
+    "js": "*.{js,jsx,cjs,mjs,vue}",
+    "json": "*.json",
+    "kotlin": "*.{kt,kts}",
+    "lua": "*.lua",
+    "make": "{Makefile,makefile,GNUmakefile,*.mk,*.mak}",
+    "md": "*.{md,markdown,mdx}",
+    "php": "*.php",
+    "py": "*.{py,pyi}",
+    "ruby": "{*.rb,*.rake,Gemfile,Rakefile}",
+    "rust": "*.rs",
+    "scala": "*.{scala,sbt}",
+    "sh": "*.{sh,bash,zsh,ksh}",
+    "sql": "*.sql",
+    "swift": "*.swift",
+    "toml": "*.toml",
+    "ts": "*.{ts,tsx,cts,mts}",
+    "txt": "*.txt",
+    "xml": "*.{xml,xsd,xsl,svg}",
+    "yaml": "*.{yaml,yml}",
+}
+"""Files of a language, by the names that ripgrep has for them."""
 
 
 @dataclass(frozen=True, slots=True)

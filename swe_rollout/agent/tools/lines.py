@@ -1,14 +1,16 @@
-"""Lines, numbers and pages: how text of any size is shown to the policy."""
+"""Lines of a file's bytes, and texts of any size, as editors number, page and show them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from swe_rollout.agent.tools.base import ToolError, readable
 
-MAX_LINE_BYTES = 2000
-_NOTE_BYTES = 240
+MATCHES_TOLD: Final = 20
+MAX_LINE_BYTES: Final = 2000
+_NOTE_BYTES: Final = 240
 """Room kept for what a page says about itself."""
 
 
@@ -49,11 +51,19 @@ def encoded(text: str, name: str) -> bytes:
         raise ToolError(f"{name} holds half a surrogate pair at character {error.start}") from error
 
 
-def split_lines(data: bytes) -> list[bytes]:
-    r"""Split at `\n` alone and keep it: what `splitlines` splits at is text in source code."""
+def lines_of(data: bytes) -> list[bytes]:
+    """Split into lines with their ends; only a newline ends one.
+
+    What `splitlines` takes for line ends is text in source code.
+    """
     lines = data.split(b"\n")
     ended = [line + b"\n" for line in lines[:-1]]
     return [*ended, lines[-1]] if lines[-1] else ended
+
+
+def line_of(data: bytes, at: int) -> int:
+    """Return the number, from 1, of the line that holds the byte `at`."""
+    return data.count(b"\n", 0, at) + 1
 
 
 def shown_line(line: bytes) -> str:
@@ -66,14 +76,10 @@ def shown_line(line: bytes) -> str:
     return f"{readable(kept)} [... line cut after {len(kept)} bytes]"
 
 
-def numbered(lines: Sequence[bytes], first: int) -> list[str]:
-    """Number lines from `first` on."""
-    return [f"{number:6}\t{shown_line(line)}" for number, line in enumerate(lines, first)]
-
-
-def line_at(data: bytes, at: int) -> int:
-    """Return the number of the line, from 1, that holds the byte at `at`."""
-    return data.count(b"\n", 0, at) + 1
+def numbered(lines: Sequence[bytes], first: int, *, whole: bool = False) -> list[str]:
+    """Number lines from `first` on; `whole`: long ones are not cut."""
+    shown = (readable(each.removesuffix(b"\n")) if whole else shown_line(each) for each in lines)
+    return [f"{number:6}\t{each}" for number, each in enumerate(shown, first)]
 
 
 def snippet(data: bytes, at: int, size: int, *, around: int = 4, most: int = 40) -> str:
@@ -97,7 +103,43 @@ def snippet(data: bytes, at: int, size: int, *, around: int = 4, most: int = 40)
         lines.append(data[end:following])
         behind += following > last_of_span
         end = following
-    first = line_at(data, start)
+    first = line_of(data, start)
     total = data.count(b"\n") + (not data.endswith(b"\n"))
     shown = "\n".join(numbered(lines, first))
     return f"lines {first} to {first + len(lines) - 1} of {total} now:\n{shown}"
+
+
+def only_match(data: bytes, old: bytes, path: str) -> int:
+    """Return where `old` occurs; ToolError, with the lines, unless it does exactly once."""
+    if not old:
+        raise ToolError("old_str is empty; use insert to add text")
+    found: list[int] = []
+    at = data.find(old)
+    while at >= 0 and len(found) <= MATCHES_TOLD:
+        found.append(at)
+        at = data.find(old, at + 1)
+    if not found:
+        crlf = b"\r\n" in data and data.find(old.replace(b"\n", b"\r\n")) >= 0
+        hint = "; the file's lines end in \\r\\n, and old_str's do not" if crlf else ""
+        raise ToolError(f"old_str does not occur in {path}{hint}")
+    if len(found) == 1:
+        return found[0]
+    numbers = dict.fromkeys(line_of(data, each) for each in found[:MATCHES_TOLD])
+    told = ", ".join(map(str, numbers)) + (" and more" if len(found) > MATCHES_TOLD else "")
+    where = f"{path}, at lines {told}" if len(numbers) > 1 else f"line {told} of {path}"
+    raise ToolError(f"old_str occurs more than once in {where}; add context to make it unique")
+
+
+def match_in_line(data: bytes, old: bytes, path: str, line: int) -> int:
+    """Return where `old` begins in a line, from 1; ToolError unless it does exactly once."""
+    lines = lines_of(data)
+    if not old or not 1 <= line <= len(lines):
+        raise ToolError(f"old_str is empty, or {path} has no line {line}")
+    start = sum(map(len, lines[: line - 1]))
+    # It may go on into the next lines, but begins in this one.
+    end = start + len(lines[line - 1]) + len(old) - 1
+    at = data.find(old, start, end)
+    if at < 0 or data.find(old, at + 1, end) >= 0:
+        found = "more than once" if at >= 0 else "not"
+        raise ToolError(f"old_str begins {found} in line {line} of {path}")
+    return at

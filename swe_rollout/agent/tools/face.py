@@ -1,0 +1,125 @@
+"""Face: the one form of a built-in tool.
+
+A face is what the policy reads, as data, and the function that carries out a call. Several faces
+stand over one shell, one search and one editor: each has the names, schema and texts of the system
+whose policies know it. A tool with configuration is a function that returns its face; its keyword
+parameters are what a job gives it under `with`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import wraps
+from typing import Any, ParamSpec
+
+from swe_rollout.agent.tools.base import ToolContext, ToolError, ToolSpec, cut_middle
+from swe_rollout.errors import InternalError
+from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.types.turn import Observation
+
+_P = ParamSpec("_P")
+_LEAST_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call: arguments that have passed the schema, the sandbox, and the call's bounds."""
+
+    arguments: Mapping[str, object]
+    sandbox: Sandbox
+    context: ToolContext
+    _began: float = field(default_factory=time.monotonic)
+
+    @property
+    def remaining_s(self) -> float:
+        """The time left for the next command; never quite zero."""
+        return max(_LEAST_S, self.context.timeout_s - (time.monotonic() - self._began))
+
+    @property
+    def expired(self) -> bool:
+        """Whether the time of the call is over."""
+        return self.remaining_s <= _LEAST_S
+
+    def given(self, arguments: Mapping[str, object]) -> Call:
+        """Return the same call with other arguments."""
+        return replace(self, arguments=arguments)
+
+    def text(self, name: str) -> str | None:
+        """Return a string argument, or None if it was not given."""
+        value = self.arguments.get(name)
+        if value is not None and not isinstance(value, str):
+            raise InternalError(f"the argument {name} passed the schema as {type(value).__name__}")
+        return value
+
+    def required(self, name: str) -> str:
+        """Return a string argument; ToolError when it was not given."""
+        value = self.text(name)
+        if value is None:
+            raise ToolError(f"{name} is missing")
+        return value
+
+    def integer(self, name: str, *, least: int = 0, most: int = 2**53) -> int | None:
+        """Return an integer argument, or None if it was not given; ToolError outside its range."""
+        value = self.arguments.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, int):
+            raise InternalError(f"the argument {name} passed the schema as {type(value).__name__}")
+        if not least <= value <= most:
+            to = f"from {least} to {most}" if most < 2**53 else f"{least} or more"
+            raise ToolError(f"{name} must be {to}")
+        return value
+
+    def flag(self, name: str, *, default: bool = False) -> bool:
+        """Return a boolean argument."""
+        value = self.arguments.get(name)
+        return default if value is None else value is True
+
+    def items(self, name: str) -> list[Any]:
+        """Return an array argument, whose elements have passed the schema; [] if not given."""
+        value = self.arguments.get(name)
+        return value if isinstance(value, list) else []
+
+
+@dataclass(frozen=True, slots=True)
+class Face:
+    """A built-in tool under one name. Holds nothing of an episode."""
+
+    spec: ToolSpec
+    act: Callable[[Call], Awaitable[Observation | str]]
+    """Carries out a call. ToolError and errors of the file system become its observation."""
+
+    def named(self, name: str) -> Face:
+        """Return the same tool under another name."""
+        return replace(self, spec=replace(self.spec, name=name))
+
+    async def run(
+        self, arguments: Mapping[str, object], sandbox: Sandbox, context: ToolContext
+    ) -> Observation:
+        """Carry out a call whose `arguments` have passed the schema."""
+        try:
+            seen = await self.act(Call(arguments, sandbox, context))
+        except ToolError as error:
+            seen = f"error: {error}"
+        except (ConnectionError, TimeoutError):
+            raise
+        except OSError as error:
+            # Of the sandbox's file system: a missing permission, a full disk, a file for a folder.
+            seen = f"error: {error.strerror or type(error).__name__}"
+        observation = Observation(seen) if isinstance(seen, str) else seen
+        text = observation.text.encode(errors="replace").decode()
+        shown = cut_middle(text, context.output_bytes)
+        is_cut = shown != observation.text
+        return replace(observation, text=shown, truncated=observation.truncated or is_cut)
+
+
+def renamed(make: Callable[_P, Face], name: str) -> Callable[_P, Face]:
+    """Return a tool with configuration under another name."""
+
+    @wraps(make)
+    def made(*args: _P.args, **kwargs: _P.kwargs) -> Face:
+        return make(*args, **kwargs).named(name)
+
+    return made

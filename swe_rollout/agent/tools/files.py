@@ -1,0 +1,312 @@
+"""Files of the sandbox: look one up, read it within bounds, and write it back as it was.
+
+Everything takes `/bin/sh` and the base utilities alone. A path is an argument of a script, never
+text in it: it may hold anything but NUL.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import StrEnum
+from typing import Annotated, Final
+
+from pydantic import BeforeValidator, Field
+
+from swe_rollout.agent.off_loop import off_loop
+from swe_rollout.agent.tools.base import ToolError, readable
+from swe_rollout.agent.tools.face import Call
+from swe_rollout.sandbox.base import ExecResult
+
+MAX_FILE_BYTES: Final = 4 << 20
+LISTED_BYTES: Final = 256 << 10
+"""Bytes of a listing that are kept; its reader sees far less."""
+_MAX_LINES: Final = 100_000
+"""Line by line, a file of nothing but newlines would hold the event loop for seconds."""
+_MAX_FOLDERS: Final = 128
+_TEXT_PROBE_BYTES: Final = 8192
+_SUGGEST_S: Final = 5.0
+_SUGGESTIONS: Final = 3
+_MAX_COMPARED: Final = 200
+_MAX_COMPARED_LENGTH: Final = 80
+_LOOK: Final = """
+if [ -d "$1" ]; then echo directory
+elif [ -f "$1" ]; then
+  echo file
+  stat -L -c '%s %a' -- "$1"
+  readlink -f -- "$1"
+elif [ -e "$1" ] || [ -L "$1" ]; then echo other
+else echo missing
+fi
+"""
+_LIST: Final = """
+cd -- "$1" && find . -mindepth 1 -maxdepth 2 -name '.*' -prune -o \\
+  -type d -exec printf '%s/\\0' {} + -o -exec printf '%s\\0' {} +
+"""
+# Names of the folder, one a line, then where in the tree the same name occurs.
+_NAMES: Final = 'cd -- "$1" 2>/dev/null && ls -a | head -n 2000'
+_SAME_NAME: Final = """
+find . -name .git -prune -o -name "$1" -print 2>/dev/null | head -n 3
+"""
+# The real path of as much of each path as exists, and the rest as it was given.
+_REAL: Final = """
+for path; do
+    rest=
+    while [ ! -e "$path" ]; do
+        rest=/$(basename -- "$path")$rest
+        path=$(dirname -- "$path")
+    done
+    real=$(readlink -f -- "$path")
+    printf '%s\\0' "${real%/}$rest"
+done
+"""
+# The repository's top is the first folder upwards that has a .git, as when the diff is taken.
+_OWN_FOLDER: Final = """
+top=$(pwd -P)
+while [ ! -e "$top/.git" ] && [ "$top" != / ]; do top=$(dirname "$top"); done
+[ -e "$top/.git" ] || top=/nowhere
+for base in "${TMPDIR:-/tmp}" "${HOME:-}"; do
+    [ -d "$base" ] && [ -w "$base" ] || continue
+    base=$(cd -- "$base" >/dev/null && pwd -P) || continue
+    case $base/ in
+    "${top%/}"/*) ;;
+    *)
+        own=${base%/}/.agent$1
+        mkdir -p -- "$own" && [ "$(cd -- "$own" >/dev/null && pwd -P)" = "$own" ] || exit 1
+        printf '%s' "$own" && exit
+        ;;
+    esac
+done
+exit 1
+"""
+
+
+class PathKind(StrEnum):
+    """The kind of a path."""
+
+    MISSING = "missing"
+    FILE = "file"
+    DIRECTORY = "directory"
+    OTHER = "other"
+    """A device, a socket, a link to nowhere, or no response in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class PathInfo:
+    """A path's kind, and for a file the properties that an edit must keep."""
+
+    path: str
+    """The real path of the content: links are followed, so that an edit does not replace one."""
+    kind: PathKind
+    size_bytes: int = 0
+    mode: int = 0o644
+
+
+async def script(call: Call, text: str, *arguments: str, timeout_s: float = 0) -> ExecResult:
+    """Run a script of ours; `timeout_s` is at most what is left of the call."""
+    limit_s = min(timeout_s or call.remaining_s, call.remaining_s)
+    return await call.sandbox.exec(["/bin/sh", "-c", text, "sh", *arguments], timeout_s=limit_s)
+
+
+async def look(call: Call, path: str) -> PathInfo:
+    """Look up `path`; a relative one starts at the sandbox's working directory."""
+    full = posixpath.join(call.sandbox.workdir, path)
+    result = await script(call, _LOOK, full)
+    kind, _, rest = result.stdout.partition(b"\n")
+    match kind:
+        case b"file":
+            return _file(full, rest)
+        case b"directory" | b"missing":
+            return PathInfo(full, PathKind(kind.decode()))
+        case _:
+            return PathInfo(full, PathKind.OTHER)
+
+
+def _file(path: str, details: bytes) -> PathInfo:
+    numbers, _, target = details.partition(b"\n")
+    size, _, mode = numbers.partition(b" ")
+    if not (size.isdigit() and re.fullmatch(rb"[0-7]+", mode)):
+        return PathInfo(path, PathKind.FILE)
+    try:
+        real = target.removesuffix(b"\n").decode() or path
+    except UnicodeDecodeError:
+        # A link to a name that is not UTF-8: the path as given still leads there.
+        real = path
+    return PathInfo(real, PathKind.FILE, int(size), int(mode, 8) & 0o777)
+
+
+async def find(call: Call, name: str) -> PathInfo:
+    """Look up the path that an argument names; a relative one starts in the working folder."""
+    path = call.required(name)
+    check_path(path, name)
+    return await look(call, path)
+
+
+def check_path(path: str, name: str) -> None:
+    """Raise ToolError for a path that no file can have, and for one of absurd depth."""
+    if not path or "\0" in path:
+        raise ToolError(f"{name} is empty or holds a NUL character")
+    if path.count("/") > _MAX_FOLDERS:
+        raise ToolError(f"{name} has over {_MAX_FOLDERS} folders")
+
+
+async def need_file(call: Call, info: PathInfo, *, suggest: bool = True) -> None:
+    """Raise ToolError unless the path is a regular file; `suggest` names what may be meant."""
+    match info.kind:
+        case PathKind.FILE:
+            return
+        case PathKind.DIRECTORY:
+            raise ToolError(f"{info.path} is a directory")
+        case PathKind.OTHER:
+            raise ToolError(f"{info.path} is not a regular file, or did not answer")
+        case PathKind.MISSING:
+            close = await _suggestions(call, info.path) if suggest else []
+            hint = f"; did you mean {' or '.join(close)}?" if close else ""
+            raise ToolError(f"{info.path} does not exist{hint}")
+
+
+async def read(call: Call, info: PathInfo, *, advice: str = "", suggest: bool = True) -> bytes:
+    """Return the whole content of a file of moderate size; ToolError says why there is none.
+
+    `advice` is what to do about a file that is too large.
+    """
+    await need_file(call, info, suggest=suggest)
+    _need_moderate(info, info.size_bytes, advice)
+    data = await call.sandbox.read_file(info.path)
+    _need_moderate(info, len(data), advice)
+    count = data.count(b"\n")
+    if count > _MAX_LINES:
+        raise ToolError(f"{info.path} has {count} lines, over {_MAX_LINES}{advice}")
+    return data
+
+
+def _need_moderate(info: PathInfo, size: int, advice: str) -> None:
+    if size > MAX_FILE_BYTES:
+        raise ToolError(f"{info.path} has {size} bytes, over {MAX_FILE_BYTES}{advice}")
+
+
+def need_text(info: PathInfo, data: bytes) -> None:
+    """Raise ToolError for a binary file."""
+    if b"\0" in data[:_TEXT_PROBE_BYTES]:
+        raise ToolError(f"{info.path} is a binary file of {len(data)} bytes")
+
+
+async def write(call: Call, info: PathInfo, data: bytes) -> None:
+    """Replace a file's content, or create it; an existing one keeps its mode."""
+    if len(data) > MAX_FILE_BYTES:
+        raise ToolError(f"the file would have {len(data)} bytes, over {MAX_FILE_BYTES}")
+    await call.sandbox.write_file(info.path, data, mode=info.mode)
+
+
+async def remove(call: Call, path: str) -> None:
+    """Remove a file; ToolError where that is not possible."""
+    result = await call.sandbox.exec(["rm", "-f", "--", path], timeout_s=call.remaining_s)
+    if not result.ok:
+        raise ToolError(f"{path} can't be removed")
+
+
+async def listing(call: Call, path: str) -> list[str]:
+    """List names two levels down, sorted; directories end in `/`; hidden ones are left out.
+
+    Where that is not all of them, the last line says why.
+    """
+    timeout_s = call.context.timeout_s
+    result = await call.sandbox.exec(
+        ["/bin/sh", "-c", _LIST, "sh", path], timeout_s=call.remaining_s, max_output=LISTED_BYTES
+    )
+    names = result.stdout.decode(errors="replace").split("\0")[:-1]
+    shown = sorted(name.removeprefix("./") for name in names)
+    if result.timed_out:
+        return [*shown, f"[... there may be more: the listing took over {timeout_s:g} s ...]"]
+    if lost := result.stdout_bytes - len(result.stdout):
+        # Estimated by names as long as those that are shown.
+        size = sum(len(name.encode()) + 3 for name in shown) or 1
+        total = len(shown) + round(lost * len(shown) / size)
+        return [*shown, f"[... {len(shown)} entries of some {total} ...]"]
+    if result.stderr:
+        return [*shown, "[... some folders can't be read ...]"]
+    return shown
+
+
+async def real_paths(call: Call, paths: Sequence[str]) -> list[str]:
+    """Return where paths lead, links followed; what is missing of one stays as it was given."""
+    result = await script(
+        call, _REAL, *(posixpath.join(call.sandbox.workdir, path) for path in paths)
+    )
+    found = result.stdout.decode(errors="surrogateescape").split("\0")[:-1]
+    if not result.ok or len(found) != len(paths):
+        raise ToolError("the path could not be followed")
+    return found
+
+
+def is_within(path: str, folder: str) -> bool:
+    """Whether a path of `real_paths` is a folder or below it."""
+    # Behind a folder that does not exist yet, `..` leads nowhere now, and elsewhere later.
+    if ".." in path.split("/"):
+        return False
+    return f"{path}/".startswith(f"{folder.rstrip('/')}/")
+
+
+def _paths(folders: object) -> object:
+    if isinstance(folders, list | tuple) and all(isinstance(each, str) for each in folders):
+        return tuple(folders)
+    raise ValueError("folders must be a list of paths, such as [src, tests]")
+
+
+Folders = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_paths),
+    Field(description="Folders that it may write to; all of the sandbox if empty."),
+]
+"""A rule of conduct, which no shell knows."""
+
+
+async def check_allowed(call: Call, folders: Sequence[str], path: str) -> None:
+    """Raise ToolError when a path, links followed, is in none of the folders; none allows all."""
+    if not folders:
+        return
+    target, *allowed = await real_paths(call, [path, *folders])
+    if not any(is_within(target, each) for each in allowed):
+        raise ToolError(f"{path} is not in {' or '.join(folders)}, where changes belong")
+
+
+async def own_folder(call: Call, name: str = "") -> str:
+    """Make a folder for what tools keep, or one of this name in it, and return its real path.
+
+    It is outside the repository, so never in the diff, in the sandbox's folder for temporary files,
+    and lives as long as the sandbox. Raises ToolError where none can be written, or where a link
+    leads elsewhere.
+    """
+    result = await script(call, _OWN_FOLDER, f"/{name}" if name else "")
+    path = result.stdout.decode(errors="surrogateescape")
+    if not result.ok or not path.startswith("/") or "\n" in path:
+        raise ToolError("the sandbox has no writable folder outside the repository")
+    return path
+
+
+async def _suggestions(call: Call, path: str) -> list[str]:
+    """Return paths that may have been meant: neighbours of a similar name, then the same name."""
+    folder, name = posixpath.split(path)
+    listed = await script(call, _NAMES, folder, timeout_s=_SUGGEST_S)
+    names = [each for each in readable(listed.stdout).split("\n") if each not in {"", ".", ".."}]
+    if close := await off_loop(_similar, name, names):
+        found = (posixpath.join(folder, each) for each in close)
+        shown = ((each, posixpath.relpath(each, call.sandbox.workdir)) for each in found)
+        return [full if inside.startswith("..") else inside for full, inside in shown]
+    # A name as a pattern of `find` that matches it alone.
+    literal = "".join(f"\\{each}" if each in "*?[]\\" else each for each in name)
+    same = await script(call, _SAME_NAME, literal, timeout_s=_SUGGEST_S)
+    return [line.removeprefix("./") for line in readable(same.stdout).split("\n") if line]
+
+
+def _similar(name: str, names: Sequence[str]) -> list[str]:
+    """Return names that are close to one, and those that differ in their ending alone."""
+    stem = posixpath.splitext(name)[0]
+    # Comparing takes time that grows with the square of the lengths.
+    short = [each for each in names if len(each) <= _MAX_COMPARED_LENGTH][:_MAX_COMPARED]
+    close = get_close_matches(name[:_MAX_COMPARED_LENGTH], short, n=_SUGGESTIONS)
+    close += [each for each in names if posixpath.splitext(each)[0] == stem and each not in close]
+    return close[:_SUGGESTIONS]

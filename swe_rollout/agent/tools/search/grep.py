@@ -1,0 +1,224 @@
+"""Run `grep` in the sandbox over a list of files: which match, how often, and in which lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, takewhile
+from typing import Final
+
+from swe_rollout.agent.off_loop import off_loop
+from swe_rollout.agent.tools.base import ToolError, readable
+from swe_rollout.agent.tools.face import Call
+from swe_rollout.agent.tools.marks import new_mark
+from swe_rollout.agent.tools.search.pattern import Pattern
+from swe_rollout.agent.tools.search.tree import Tree
+from swe_rollout.sandbox.base import ExecResult
+
+_MAX_NAMES_BYTES: Final = 6 << 20
+_MAX_CONTENT_BYTES: Final = 1 << 20
+_MAX_SHOWN_FILES: Final = 500
+_MAX_ARGUMENT_BYTES: Final = 64 << 10
+_REFUSED: Final = 99
+_LINE: Final = re.compile(rb"(\d{1,15})([:-])(.*)", re.DOTALL)
+# $1: the folder; then options of grep. Files come by stdin, each ended by NUL. A file with more
+# than one record that NUL ends is binary.
+_MATCHING: Final = f"""
+cd -- "$1" && shift || exit
+grep "$@" </dev/null >/dev/null || [ $? -eq 1 ] || exit {_REFUSED}
+xargs -0 -r grep -l "$@" | tr '\\n' '\\000' | xargs -0 -r grep -c -z -H -e '' --
+"""
+_COUNTS: Final = 'cd -- "$1" && shift && xargs -0 -r grep -c -H "$@"'
+_NUMBERS: Final = 'grep -n "$@" | cut -d : -f 1'
+# Arguments: the folder, a mark that no file holds, bounds of a line and of all, how much is shown,
+# what is searched for, and files.
+_CONTENT: Final = """
+cd -- "$1" || exit
+mark=$2 width=$3 limit=$4 before=$5 after=$6 most=$7 flags=$8 pattern=$9
+shift 9
+for file; do
+    printf '\\n%s\\n' "$mark"
+    grep -n $flags ${before:+-B} ${before:+"$before"} ${after:+-A} ${after:+"$after"} \\
+        ${most:+-m} ${most:+"$most"} -e "$pattern" -- "$file"
+done | cut -b "1-$width" | head -c "$limit"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """How much is shown of the lines that match."""
+
+    before: int = 0
+    after: int = 0
+    line_bytes: int = 2000
+    """Bytes of a line that are kept, and a few more."""
+    most: int | None = None
+    """Matching lines of one file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """The text files that match, in order."""
+
+    paths: tuple[bytes, ...]
+    binary: int = 0
+    """Binary files that match."""
+    unread: tuple[str, ...] = ()
+    """What `grep` said about files that it could not read."""
+    timed_out: bool = False
+    is_cut: bool = False
+    """Whether there may be more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of an excerpt, cut where it is long."""
+
+    number: int
+    is_match: bool
+    text: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """Lines of one file around matches; None where some are left out."""
+
+    path: bytes
+    lines: tuple[Line | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpts:
+    """What is shown of the files that match."""
+
+    of_files: tuple[Excerpt, ...]
+    notes: tuple[str, ...] = ()
+    complete: bool = True
+    timed_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Matching lines by file, in order."""
+
+    of_files: dict[bytes, int]
+    complete: bool = True
+    timed_out: bool = False
+
+    @property
+    def total(self) -> int:
+        """The number of matching lines in all."""
+        return sum(self.of_files.values())
+
+
+async def find_matches(call: Call, pattern: Pattern, tree: Tree) -> Matches:
+    """Return the text files with a line that matches; ToolError for a pattern `grep` refuses."""
+    if not tree.paths:
+        return Matches(())
+    result = await _over_files(call, _MATCHING, pattern, tree.folder, tree.paths)
+    failed = result.exit_code == _REFUSED or (not result.ok and not result.stdout)
+    if failed and not result.timed_out:
+        raise ToolError(f"grep failed: {readable(result.stderr)[:300].strip()}")
+    records = await off_loop(_counts, result.stdout)
+    return Matches(
+        tuple(path for path, count in records.items() if count <= 1),
+        sum(count > 1 for count in records.values()),
+        tuple(readable(result.stderr).splitlines()),
+        result.timed_out,
+        result.truncated,
+    )
+
+
+async def count_lines(call: Call, pattern: Pattern, tree: Tree, matches: Matches) -> Counts:
+    """Return how many lines of each file match."""
+    if not matches.paths:
+        return Counts({}, timed_out=matches.timed_out)
+    result = await _over_files(call, _COUNTS, pattern, tree.folder, matches.paths)
+    return Counts(
+        await off_loop(_counts, result.stdout),
+        complete=not (result.timed_out or result.truncated),
+        timed_out=result.timed_out or matches.timed_out,
+    )
+
+
+async def matching_lines(
+    call: Call, pattern: Pattern, tree: Tree, paths: Sequence[bytes], context: Context
+) -> Excerpts:
+    """Return the matching lines, of as many files as one command may name."""
+    sizes = accumulate(len(path) + 16 for path in paths[:_MAX_SHOWN_FILES])
+    count = sum(1 for _ in takewhile(lambda size: size <= _MAX_ARGUMENT_BYTES, sizes))
+    if not count:
+        return Excerpts(())
+    mark = new_mark(16)
+    *flags, _, text = pattern.options
+    numbers = (context.before, context.after, context.most)
+    options = [mark, str(context.line_bytes + 32), str(_MAX_CONTENT_BYTES)]
+    options += [*(str(each or "") for each in numbers), " ".join(flags), text]
+    files = [f"./{path.decode(errors='surrogateescape')}" for path in paths[:count]]
+    result = await call.sandbox.exec(
+        ["/bin/sh", "-c", _CONTENT, "sh", tree.folder, *options, *files],
+        env=pattern.env,
+        timeout_s=call.remaining_s,
+        max_output=_MAX_CONTENT_BYTES,
+    )
+    is_cut = result.timed_out or len(result.stdout) >= _MAX_CONTENT_BYTES
+    output = result.stdout.rpartition(b"\n")[0] if is_cut else result.stdout
+    left = len(paths) - count
+    return Excerpts(
+        await off_loop(_excerpts, output, mark.encode(), paths),
+        (f"more files that match: {left}",) if left else (),
+        complete=not (is_cut or left),
+        timed_out=result.timed_out,
+    )
+
+
+async def matching_names(call: Call, pattern: Pattern, paths: Sequence[str]) -> list[str]:
+    """Return the paths whose last part matches."""
+    names = "\n".join(path.rpartition("/")[2].replace("\n", "?") for path in paths) + "\n"
+    result = await call.sandbox.exec(
+        ["/bin/sh", "-c", _NUMBERS, "sh", *pattern.options],
+        env=pattern.env,
+        stdin=names.encode("utf-8", "surrogateescape"),
+        timeout_s=call.remaining_s,
+        max_output=_MAX_NAMES_BYTES,
+    )
+    numbers = [int(each) for each in result.stdout.split() if each.isdigit()]
+    return [paths[number - 1] for number in numbers if 1 <= number <= len(paths)]
+
+
+async def _over_files(
+    call: Call, text: str, pattern: Pattern, folder: str, paths: Sequence[bytes]
+) -> ExecResult:
+    return await call.sandbox.exec(
+        ["/bin/sh", "-c", text, "sh", folder, *pattern.options, "--"],
+        env=pattern.env,
+        stdin=b"".join(b"./%s\0" % path for path in paths),
+        timeout_s=call.remaining_s,
+        max_output=_MAX_NAMES_BYTES,
+    )
+
+
+def _counts(output: bytes) -> dict[bytes, int]:
+    """Read lines `path:count`, in order of paths; a path may hold colons."""
+    found = {}
+    for line in output.split(b"\n"):
+        path, _, count = line.rpartition(b":")
+        if path and count.isdigit():
+            found[path.removeprefix(b"./")] = int(count[:18])
+    return dict(sorted(found.items()))
+
+
+def _excerpts(output: bytes, mark: bytes, paths: Sequence[bytes]) -> tuple[Excerpt, ...]:
+    """Read what `grep` wrote about each file; the mark is before each of them."""
+    parts = output.split(b"\n%s\n" % mark)[1:]
+    found = (Excerpt(path, tuple(_lines(each))) for path, each in zip(paths, parts, strict=False))
+    return tuple(each for each in found if each.lines)
+
+
+def _lines(output: bytes) -> Iterator[Line | None]:
+    for raw in output.split(b"\n"):
+        if found := _LINE.fullmatch(raw):
+            yield Line(int(found[1]), found[2] == b":", found[3])
+        elif raw == b"--":
+            yield None
