@@ -9,7 +9,7 @@ import json
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from rollout_dev.fuzz.surface import Shape, Surface
 
@@ -25,7 +25,10 @@ _BYTES_TOO: Final = 0.15
 _WRITTEN: Final = 0.7
 """Of the inputs of a surface that writes some of its own."""
 _AS_WRITTEN: Final = 0.7
-_DEEP: Final = 3000
+_DEEPER: Final = 0.85
+"""How often a change is made inside of what is there, and not to the whole of it."""
+_SAME_TYPE: Final = 0.6
+_COIN: Final = 0.5
 
 _TEXTS: Final = (
     *("", " ", "\n", "\0", "\t", "\r\n", "a", "0", "-1", "é", "日本", "\u202e", "\u2028", "\ufeff"),
@@ -50,6 +53,20 @@ _BYTES: Final = (
         b"PK\x03\x04",
         b"\x28\xb5\x2f\xfd",
     ),
+)
+_ODD: Final = ("[" * 3000, '{"a":' * 3000, "9" * 10_000, '"a": 1, "a": 2, ', "1e99999", "\\u")
+"""What no serialiser writes: nesting without end, a number of many digits, a key twice."""
+_EMPTY: Final[tuple[object, ...]] = (
+    None,
+    True,
+    False,
+    [],
+    {},
+    [[]],
+    [{}],
+    {"": {}},
+    [None],
+    ["", ""],
 )
 
 
@@ -90,20 +107,22 @@ class _Step:
     def __init__(self, chance: random.Random, mutator: Mutator) -> None:
         self._chance = chance
         self._mutator = mutator
-        self._words = mutator.surface.words
+        self._words = mutator.surface.words or _TEXTS
         self._many = chance.choice((2, 50, 500))
 
     def of(self, data: bytes) -> bytes:
-        chance = self._chance
-        match self._mutator.surface.shape:
-            case Shape.JSON:
-                data = self._json(data)
-                return self._bytes(data) if chance.random() < _BYTES_TOO else data
-            case Shape.TEXT:
-                data = self._lines(self._window(data))
-                return self._bytes(data) if chance.random() < _BYTES_TOO else data
-            case Shape.BYTES:
-                return self._bytes(data)
+        """Return the data after some changes, by its structure and now and then of its bytes."""
+        shape = self._mutator.surface.shape
+        if shape is Shape.JSON:
+            data = self._json(data)
+        elif shape is Shape.TEXT:
+            data = self._lines(self._window(data))
+        if shape is Shape.BYTES or self._chance.random() < _BYTES_TOO:
+            made = bytearray(data[:MOST_BYTES])
+            for _ in range(self._steps()):
+                self._change_bytes(made)
+            return bytes(made)
+        return data
 
     def _steps(self) -> int:
         return self._chance.randint(1, _MOST_STEPS)
@@ -114,107 +133,69 @@ class _Step:
         start = self._chance.randrange(len(data) - _USUAL_BYTES)
         return data[start : start + _USUAL_BYTES]
 
-    # JSON
-
     def _json(self, data: bytes) -> bytes:
+        chance = self._chance
         try:
             value: object = json.loads(data)
         except (ValueError, RecursionError):
             return self._lines(self._window(data))
         for _ in range(self._steps()):
             value = self._changed(value)
-        return self._dumped(value)
-
-    def _dumped(self, value: object) -> bytes:
-        chance = self._chance
-        text = json.dumps(value, ensure_ascii=chance.random() < 0.5)  # noqa: PLR2004 - a coin
+        text = json.dumps(value, ensure_ascii=chance.random() < _COIN)
         if chance.random() < _WHOLE:
-            # What no serialiser writes: a key twice, a number of many digits, nesting without end.
-            at = text.find('"')
-            odd = chance.choice(
-                ("[" * _DEEP, '{"a":' * _DEEP, "9" * 10_000, '"a": 1, "a": 2, ', "1e99999", "\\u")
-            )
-            text = text[: max(at, 0)] + odd + text[max(at, 0) :]
+            at = max(text.find('"'), 0)
+            text = text[:at] + chance.choice(_ODD) + text[at:]
         return text.encode(errors="surrogatepass")
 
     def _changed(self, value: object) -> object:
         """Change one node, found by walking down at random."""
         chance = self._chance
-        match value:
-            case dict() if value and chance.random() < 0.85:  # noqa: PLR2004 - how deep it goes
-                key = chance.choice(list(value))
-                return self._in_object(dict(value), key)
-            case list() if value and chance.random() < 0.85:  # noqa: PLR2004
-                return self._in_list(list(value), chance.randrange(len(value)))
-            case _:
-                return self._replaced(value)
-
-    def _in_object(self, value: dict[str, object], key: str) -> dict[str, object]:
-        chance = self._chance
+        if not isinstance(value, dict | list) or not value or chance.random() > _DEEPER:
+            return self._replaced(value)
+        made: Any = value.copy()  # an object or a list
+        keys = list(made) if isinstance(made, dict) else range(len(made))
+        key = chance.choice(keys)
         match chance.randrange(12):
             case 0:
-                del value[key]
-            case 1:
-                value[self._text(key)] = value.pop(key)
-            case 2:
-                value[self._text(key)] = self._fresh()
-            case 3:
-                other = chance.choice(list(value))
-                value[key], value[other] = value[other], value[key]
-            case _:
-                value[key] = self._changed(value[key])
-        return value
-
-    def _in_list(self, value: list[object], at: int) -> list[object]:
-        chance = self._chance
-        match chance.randrange(12):
-            case 0:
-                del value[at]
+                del made[key]
+            case 1 if isinstance(made, dict):
+                made[self._text(key)] = made.pop(key)
             case 1:
                 # Once: repetitions of repetitions have no end.
                 many, self._many = self._many, 1
-                value[at:at] = [value[at]] * chance.choice((1, 1, many))
+                made[key:key] = [made[key]] * chance.choice((1, 1, many))
+            case 2 if isinstance(made, dict):
+                made[self._text(key)] = self._fresh()
             case 2:
-                value.insert(at, self._fresh())
+                made.insert(key, self._fresh())
             case 3:
-                chance.shuffle(value)
+                other = chance.choice(keys)
+                made[key], made[other] = made[other], made[key]
             case _:
-                value[at] = self._changed(value[at])
-        return value
+                made[key] = self._changed(made[key])
+        return made
 
     def _replaced(self, value: object) -> object:
         chance = self._chance
         match value:
-            case str() if chance.random() < 0.6:  # noqa: PLR2004 - mostly of the same type
+            case str() if chance.random() < _SAME_TYPE:
                 return self._text(value)
-            case int() | float() if chance.random() < 0.6:  # noqa: PLR2004
+            case int() | float() if chance.random() < _SAME_TYPE:
                 return chance.choice(_NUMBERS)
-            case _:
-                return self._fresh()
+        makers: tuple[Callable[[], object], ...] = (
+            *(lambda: chance.choice(_EMPTY), lambda: chance.choice(_NUMBERS)) * 2,
+            *(self._nested, self._from_another),
+            *(lambda: self._text(""),) * 3,
+        )
+        return chance.choice(makers)()
 
-    def _fresh(self) -> object:  # noqa: PLR0911 - one for each kind
-        chance = self._chance
-        match chance.randrange(10):
-            case 0:
-                return None
-            case 1:
-                return chance.random() < 0.5  # noqa: PLR2004 - a coin
-            case 2 | 3:
-                return chance.choice(_NUMBERS)
-            case 4:
-                return chance.choice(([], {}, [[]], [{}], {"": {}}, [None], ["", ""]))
-            case 5:
-                return self._nested()
-            case 6:
-                return self._from_another()
-            case _:
-                return self._text("")
+    def _fresh(self) -> object:
+        return self._replaced(None)
 
     def _nested(self) -> object:
-        chance, value = self._chance, self._text("")
-        made: object = value
-        for _ in range(chance.choice((3, 70, 900))):
-            made = [made] if chance.random() < 0.5 else {"a": made}  # noqa: PLR2004 - a coin
+        made: object = self._text("")
+        for _ in range(self._chance.choice((3, 70, 900))):
+            made = [made] if self._chance.random() < _COIN else {"a": made}
         return made
 
     def _from_another(self) -> object:
@@ -223,36 +204,27 @@ class _Step:
         except (ValueError, RecursionError):
             return self._text("")
         for _ in range(self._chance.randrange(4)):
-            match value:
-                case dict() if value:
-                    value = value[self._chance.choice(list(value))]
-                case list() if value:
-                    value = self._chance.choice(value)
-                case _:
-                    break
+            if not isinstance(value, dict | list) or not value:
+                break
+            value = self._chance.choice([*(value.values() if isinstance(value, dict) else value)])
         return value
 
     def _text(self, text: str) -> str:
         """Change a text."""
         chance = self._chance
+        at = chance.randrange(len(text) + 1)
         pieces: list[Callable[[], str]] = [
             lambda: chance.choice(_TEXTS),
-            lambda: chance.choice(self._words or _TEXTS),
+            lambda: chance.choice(self._words),
             lambda: text + chance.choice(_TEXTS),
-            lambda: self._inserted(text, chance.choice(self._words or _TEXTS)),
-            lambda: self._inserted(text, chance.choice(_TEXTS)),
-            lambda: text[: chance.randrange(len(text) + 1)],
-            lambda: text[chance.randrange(len(text) + 1) :],
+            lambda: text[:at] + chance.choice(self._words) + text[at:],
+            lambda: text[:at] + chance.choice(_TEXTS) + text[at:],
+            lambda: text[:at],
+            lambda: text[at:],
             lambda: text[:_USUAL_BYTES] * chance.choice((2, 3, 30)),
             text.swapcase,
         ]
         return chance.choice(pieces)()[:_USUAL_BYTES]
-
-    def _inserted(self, text: str, piece: str) -> str:
-        at = self._chance.randrange(len(text) + 1)
-        return text[:at] + piece + text[at:]
-
-    # Lines
 
     def _lines(self, data: bytes) -> bytes:
         lines = data.decode(errors="surrogateescape").split("\n")
@@ -262,10 +234,12 @@ class _Step:
                 break  # repetitions of repetitions have no end
         return "\n".join(lines)[:MOST_BYTES].encode(errors="surrogatepass")
 
-    def _lines_changed(self, lines: list[str]) -> list[str]:  # noqa: PLR0911 - one for each kind
+    def _lines_changed(self, lines: list[str]) -> list[str]:
         chance = self._chance
         at = chance.randrange(len(lines))
         to = min(len(lines), at + chance.choice((1, 1, 2, 5, 20)))
+        line_at = chance.randrange(len(lines[at]) + 1)
+        before, after = lines[at][:line_at], lines[at][line_at:]
         match chance.randrange(10):
             case 0:
                 return lines[:at] + lines[to:]
@@ -277,41 +251,18 @@ class _Step:
             case 3:
                 other_at = chance.randrange(len(lines))
                 lines[at], lines[other_at] = lines[other_at], lines[at]
-                return lines
             case 4 if chance.random() < _LONG:
-                lines[at] = self._inserted(lines[at], self._repeated())
-                return lines
-            case 5 | 6 if self._words:
-                lines[at] = self._inserted(lines[at], chance.choice(self._words))
-                return lines
+                # What a policy repeats that has lost its way.
+                lines[at] = before + (chance.choice(self._words)[:100] * 8000)[:MOST_BYTES] + after
+            case 5 | 6 if self._mutator.surface.words:
+                lines[at] = before + chance.choice(self._words) + after
             case 7:
-                lines[at] = self._cut(lines[at])
-                return lines
+                lines[at] = before + after[chance.choice((1, 3, 20)) :]
             case _:
                 lines[at] = self._text(lines[at])
-                return lines
+        return lines
 
-    def _repeated(self) -> str:
-        """Return what a policy repeats that has lost its way."""
-        piece = self._chance.choice(self._words or _TEXTS)[:100]
-        return (piece * 8000)[:MOST_BYTES]
-
-    def _cut(self, line: str) -> str:
-        if not line:
-            return line
-        start = self._chance.randrange(len(line))
-        end = min(len(line), start + self._chance.choice((1, 3, 20)))
-        return line[:start] + line[end:]
-
-    # Bytes
-
-    def _bytes(self, data: bytes) -> bytes:
-        made = bytearray(data[:MOST_BYTES])
-        for _ in range(self._steps()):
-            self._byte_step(made)
-        return bytes(made)
-
-    def _byte_step(self, data: bytearray) -> None:
+    def _change_bytes(self, data: bytearray) -> None:
         chance = self._chance
         at = chance.randrange(len(data) + 1)
         to = min(len(data), at + chance.choice((1, 2, 4, 8, 64, 512)))
@@ -324,18 +275,15 @@ class _Step:
                 del data[at:to]
             case 3:
                 data[at:at] = data[at:to] * chance.choice((1, 2, 100))
-            case 4:
-                data[at:at] = chance.choice(_BYTES)
-            case 5:
-                data[at:to] = chance.choice(_BYTES)
+            case 4 | 5 as kind:
+                data[at : to if kind == 5 else at] = chance.choice(_BYTES)  # noqa: PLR2004
             case 6:
                 other = self._mutator.other(chance)
                 start = chance.randrange(len(other) + 1)
                 data[at:to] = other[start : start + chance.choice((4, 64, 512))]
-            case 7 if self._words:
+            case 7 if self._mutator.surface.words:
                 data[at:at] = chance.choice(self._words).encode(errors="replace")
+            case _ if chance.random() < _LONG:
+                del data[at:]
             case _:
-                if chance.random() < _LONG:
-                    del data[at:]
-                else:
-                    data[at:to] = chance.randbytes(to - at)
+                data[at:to] = chance.randbytes(to - at)

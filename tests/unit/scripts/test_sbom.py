@@ -73,19 +73,16 @@ def errors(document: Json) -> list[str]:
 
 def test_the_standards_schema_finds_nothing_wrong(document: Json) -> None:
     assert errors(document) == []
+    assert [each["purl"] for each in DEBIAN] == [
+        "pkg:deb/debian/adduser@3.134?arch=all",
+        "pkg:deb/debian/git@1%3A2.39.5-0%2Bdeb12u2?arch=amd64",
+    ]
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"specVersion": 1.6},
-        {"serialNumber": "urn:uuid:1"},
-        {"components": [{"type": "library"}]},
-        {"components": [{"type": "library", "name": "x", "licenses": [{"license": {"id": "X"}}]}]},
-    ],
-)
-def test_the_schema_finds_what_is_wrong(document: Json, wrong: Json) -> None:
-    assert errors({**document, **wrong})
+def test_the_schema_finds_what_is_wrong(document: Json) -> None:
+    unknown = {"type": "library", "name": "x", "licenses": [{"license": {"id": "X"}}]}
+    assert errors({**document, "serialNumber": "urn:uuid:1"})
+    assert errors({**document, "components": [unknown]})
 
 
 def test_every_package_of_the_image_is_there_with_all_its_hashes(document: Json) -> None:
@@ -97,6 +94,7 @@ def test_every_package_of_the_image_is_there_with_all_its_hashes(document: Json)
     assert components.keys() - {"git", "adduser"} == (
         set(re.findall(r"^([a-z0-9._-]+)==", text, re.MULTILINE)) - for_others
     )
+    assert all(each["licenses"] for each in components.values() if "pypi" in each["purl"])
     for name in ("aiohttp", "numpy", "zstandard"):
         each = components[name]
         [block] = re.findall(
@@ -107,13 +105,6 @@ def test_every_package_of_the_image_is_there_with_all_its_hashes(document: Json)
         [reference] = each["externalReferences"]
         hashes = {one["content"] for one in reference["hashes"]}
         assert hashes == set(re.findall(r"sha256:([0-9a-f]{64})", block))
-
-
-def test_every_package_has_a_licence(document: Json) -> None:
-    ours = [each for each in document["components"] if each["purl"].startswith("pkg:pypi/")]
-
-    assert len(ours) > 50
-    assert [each["name"] for each in ours if not each["licenses"]] == []
 
 
 def test_the_same_content_is_the_same_bytes(found: list[sbom.Package]) -> None:
@@ -195,13 +186,6 @@ def test_markers_choose_the_images_packages() -> None:
     pins = sbom.locked(text, sbom.marker_environment("3.11"))
 
     assert pins == [sbom.Pin("b", "1", (digest,)), sbom.Pin("d", "3", (digest,))]
-
-
-def test_debians_packages_are_those_that_are_installed() -> None:
-    assert [each["purl"] for each in DEBIAN] == [
-        "pkg:deb/debian/adduser@3.134?arch=all",
-        "pkg:deb/debian/git@1%3A2.39.5-0%2Bdeb12u2?arch=amd64",
-    ]
 
 
 def test_the_command_writes_one_file_and_says_where(

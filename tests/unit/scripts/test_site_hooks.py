@@ -53,11 +53,8 @@ OTHERS = ("```", "  ```", "| h |", "|---|", "# i", "> - j", "-", "- - k")
 LINES = st.lists(st.sampled_from(STARTS + OTHERS), max_size=30)
 
 
-def test_lists_are_indented_and_set_apart() -> None:
+def test_lists_are_indented_and_set_apart_as_tables_are() -> None:
     assert with_python_markdown_lists(NESTED) == FOUR_SPACES
-
-
-def test_a_table_is_set_apart() -> None:
     table = "Text:\n| a |\n|---|\n| b |\n"
     assert with_python_markdown_lists(table) == table.replace(":\n", ":\n\n", 1)
 
@@ -87,16 +84,13 @@ def test_a_link_out_of_the_docs_becomes_a_path(text: str, shown: str) -> None:
     assert without_repository_links(text, "how-to/python.md") == shown
 
 
-def test_with_an_address_of_the_source_it_stays_a_link() -> None:
+def test_with_an_address_it_stays_a_link_and_one_to_no_file_fails_a_strict_build(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     text = without_repository_links(
         "[x](../../pyproject.toml)", "how-to/python.md", source_url="https://example.com/blob/main/"
     )
     assert text == "[x](https://example.com/blob/main/pyproject.toml)"
-
-
-def test_a_link_to_a_file_that_is_not_there_fails_a_strict_build(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
     with caplog.at_level(logging.WARNING):
         without_repository_links("[x](../../no_such_file.py)", "how-to/python.md")
     assert "no_such_file.py, which is not in the repository" in caplog.text

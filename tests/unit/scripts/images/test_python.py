@@ -36,23 +36,10 @@ def test_the_image_has_the_versions_that_are_tested_and_no_tools() -> None:
 
     assert len(image) > 50
     assert image <= pins("dev.txt")
+    assert "://" not in (ROOT / "requirements" / "worker.txt").read_text(), "it names an index"
     names = {name for name, _ in image}
     assert {"kopf", "prometheus-client", "transformers", "obstore"} <= names
     assert not names & {"uv", "pytest", "mypy", "ruff", "torch"}
-
-
-def test_the_lock_names_no_index() -> None:
-    assert "://" not in (ROOT / "requirements" / "worker.txt").read_text()
-
-
-def test_every_package_of_the_recipe_is_one_of_the_wheel() -> None:
-    recipe = tomllib.loads((WORKER / "recipe.toml").read_text())
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-
-    assert (
-        recipe["source"]["packages"]
-        == (project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"])
-    )
 
 
 def worker() -> tuple[Application, Python]:
@@ -122,10 +109,12 @@ def test_what_is_left_out_leaves_no_trace_of_the_machine(tmp_path: Path) -> None
     assert record == '"tool/a,b.py",,\ntests.py,,\ntool-1.dist-info/RECORD,,\n'
 
 
-def test_the_labels_say_what_the_image_is() -> None:
+def test_the_recipe_says_what_the_project_does() -> None:
     labels = dict(worker()[0].labels)
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    whole = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    project, wheel = whole["project"], whole["tool"]["hatch"]["build"]["targets"]["wheel"]
 
+    assert worker()[1].packages == tuple(ROOT / each for each in wheel["packages"])
     prefix = "org.opencontainers.image"
     assert labels[f"{prefix}.version"] == project["version"]
     assert labels[f"{prefix}.licenses"] == project["license"]
