@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 import structlog
@@ -25,10 +26,18 @@ from swe_rollout.errors import (
     boundary,
 )
 from swe_rollout.grading.copies import find_copies
-from swe_rollout.grading.limits import Controls, too_large
 from swe_rollout.grading.parsers import load_parser
 from swe_rollout.grading.parsers.base import NamedLogParser
-from swe_rollout.grading.proof import TWIN_PARTS, Proof, Proofs, shown, suspicions
+from swe_rollout.grading.proof import (
+    TWIN_PARTS,
+    OncePerInstance,
+    Proof,
+    prove,
+    require_within,
+    shown,
+    suspicions,
+    too_large,
+)
 from swe_rollout.grading.reward_file import FolderRun
 from swe_rollout.grading.run import Run, RunResult, without_tests
 from swe_rollout.grading.twins import Twin
@@ -79,8 +88,8 @@ class Grader:
         self._log_parsers: dict[str, NamedLogParser] = {}
         self._integrity = integrity
         self._logs = logs
-        self._proofs = Proofs()
-        self._controls = Controls()
+        self._proofs = OncePerInstance[Proof]()
+        self._controls = OncePerInstance[None]()
 
     def require(self, instances: Iterable[Instance]) -> None:
         """Load the log parsers that the instances name. Raises ExtensionError for a missing one."""
@@ -187,7 +196,7 @@ class Grader:
         """Return the verdict over a patch, and what its tests printed."""
         result = await place.run(patch)
         if result.broke_off:
-            await self._controls.require_within(place.instance, place.run, result.broke_off)
+            await self._require_within(place, result.broke_off)
         verdict = _verdict(result)
         if verdict.resolved:
             verdict = await self._checked(place, patch, result)
@@ -198,7 +207,7 @@ class Grader:
 
         Raises GraderError where the tests do so without the patch, too.
         """
-        await self._controls.require_within(place.instance, place.run, str(error))
+        await self._require_within(place, str(error))
         verdict = _verdict(without_tests(place.instance, VerdictStatus.UNRESOLVED, str(error)))
         finding = f"the tests of the patch ended the grading sandbox: {error.why}"
         return replace(verdict, integrity=(finding[:_PROBLEM_CHARS],))
@@ -224,8 +233,12 @@ class Grader:
             integrity=(*(f"tampered: {each}" for each in found), *verdict.integrity),
         )
 
+    async def _require_within(self, place: _Place, evidence: str) -> None:
+        measure = partial(require_within, place.instance, place.run, evidence)
+        await self._controls.of(place.instance, measure)
+
     async def _proof(self, place: _Place) -> Proof:
-        return await self._proofs.of(place.instance, place.run)
+        return await self._proofs.of(place.instance, partial(prove, place.instance, place.run))
 
     async def _in_folders(self, place: _Place, delta: str) -> Verdict:
         instance = place.instance

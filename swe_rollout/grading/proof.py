@@ -7,20 +7,23 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, Generic, Protocol, TypeVar
 
+from swe_rollout.errors import GraderError, SandboxDestroyedError
 from swe_rollout.grading import junit
 from swe_rollout.grading.run import RunResult
 from swe_rollout.grading.twins import Gold, Shown, Twin, make_twins
 from swe_rollout.types.instance import Instance
 from swe_rollout.types.verdict import TestStatus, VerdictStatus
 
-_MOST_KEPT: Final = 1000
+T = TypeVar("T")
 _FIRST_PART: Final = 1
 TWIN_PARTS: Final = 4
 """Sandboxes before these are the patch's own, and those of the gold patch."""
+CONTROL_PART: Final = 100
+"""Numbers the sandbox of the control run, beyond those of proofs."""
 _SHOWN: Final = 3
 
 
@@ -54,23 +57,27 @@ class Proof:
         return frozenset[str]().union(*(twin.telling for twin in self.twins))
 
 
-class Proofs:
-    """The proofs of instances, each measured when it is first asked for."""
+class OncePerInstance(Generic[T]):
+    """Values that are measured when they are first asked for. Safe for concurrent use.
 
-    def __init__(self) -> None:
+    Those of the last instances are kept; a measurement that raises is made again.
+    """
+
+    def __init__(self, *, most_kept: int = 1000) -> None:
         """Know none."""
-        self._known: OrderedDict[str, Proof] = OrderedDict()
+        self._known: OrderedDict[str, T] = OrderedDict()
         self._locks: dict[str, asyncio.Lock] = {}
+        self._most_kept = most_kept
 
-    async def of(self, instance: Instance, run: RunTests) -> Proof:
-        """Return the proof of an instance, measured by `run` where it is not known yet."""
+    async def of(self, instance: Instance, measure: Callable[[], Awaitable[T]]) -> T:
+        """Return the value of an instance, measured where it is not known yet."""
         key = f"{instance.instance_id}-{instance.digest}"
         lock = self._locks.setdefault(key, asyncio.Lock())
         try:
             async with lock:
                 if key not in self._known:
-                    self._known[key] = await _measured(instance, run)
-                    if len(self._known) > _MOST_KEPT:
+                    self._known[key] = await measure()
+                    if len(self._known) > self._most_kept:
                         self._known.popitem(last=False)
                 return self._known[key]
         finally:
@@ -78,7 +85,8 @@ class Proofs:
                 self._locks.pop(key, None)
 
 
-async def _measured(instance: Instance, run: RunTests) -> Proof:
+async def prove(instance: Instance, run: RunTests) -> Proof:
+    """Measure what the gold patch of an instance shows."""
     if not instance.gold_patch.strip():
         return Proof(problem="the task has no gold patch")
     result = await run(instance.gold_patch, part=_FIRST_PART, reads_tests=True)
@@ -136,3 +144,29 @@ def _unlike(statuses: Mapping[str, TestStatus], proof: Proof) -> Iterator[str]:
 
 def _expected(status: TestStatus | None) -> str:
     return f"under the gold patch it is {status.value}" if status else "it should pass"
+
+
+async def require_within(instance: Instance, run: RunTests, evidence: str) -> None:
+    """Return if an instance's tests stay within a sandbox's limits without a patch.
+
+    A patch's tests that exceed the sandbox's memory say something about the patch only then. The
+    tests are run over the gold patch, or over the untouched base where the task has none.
+    `evidence` says how they exceeded the limits with the patch. Raises GraderError.
+    """
+    try:
+        why = (await run(instance.gold_patch, part=CONTROL_PART)).broke_off
+    except SandboxDestroyedError as error:
+        why = str(error)
+    if why:
+        what = "gold patch" if instance.gold_patch.strip() else "untouched base"
+        raise too_large(instance, f"with the {what}: {why}; with the patch: {evidence}")
+
+
+def too_large(instance: Instance, why: str) -> GraderError:
+    """Return the error for an instance whose tests alone exceed the limits of a sandbox."""
+    return GraderError(
+        f"the tests of {instance.instance_id} do not fit into the grading sandbox",
+        why=why,
+        fix="give sandboxes more memory and disk, or leave the instance out",
+        retryable=False,
+    )

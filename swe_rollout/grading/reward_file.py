@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from swe_rollout.errors import TaskError
-from swe_rollout.grading import integrity
+from swe_rollout.grading import rules
 from swe_rollout.grading.program import program
 from swe_rollout.grading.rewards import RewardInput
 from swe_rollout.grading.steering import Task
@@ -152,7 +152,7 @@ class FolderRun:
     ) -> Verdict:
         # Such files stay here: a task in folders has no gold patch that says which belong to it.
         steering = Task(frozenset(), frozenset(), "").undone(touched_paths(self.delta))
-        findings = integrity.shown(each.why for each in steering)
+        findings = rules.shown(each.why for each in steering)
         statuses = {
             name: TestStatus.PASSED if value >= RESOLVED_AT else TestStatus.FAILED
             for name, value in scores.items()

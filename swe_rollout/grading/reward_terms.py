@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Generic, TypeVar
 
 from swe_rollout.grading import rules
 from swe_rollout.grading.rewards import RewardInput
+from swe_rollout.spec.model import Model
 from swe_rollout.spec.reward_terms import (
     BudgetOptions,
     FormatOptions,
@@ -17,8 +19,20 @@ from swe_rollout.types.instance import Rule
 from swe_rollout.types.turn import CallStatus
 from swe_rollout.types.verdict import TestStatus, VerdictStatus
 
+OptionsT = TypeVar("OptionsT", bound=Model)
 
-class Fraction:
+
+class _Term(Generic[OptionsT]):
+    """A term with options of the type `options`."""
+
+    options: type[OptionsT]
+
+    def __init__(self, **options: object) -> None:
+        """Raises ValueError for options that are none."""
+        self._options = read_options(self.options, options)
+
+
+class Fraction(_Term[FractionOptions]):
     """Scores the share of the expected tests that end as the task's rule asks, from 0 to 1.
 
     1 only where the task is resolved, and 0 without a run that can be believed: a diff that does
@@ -26,9 +40,7 @@ class Fraction:
     or without any in the chosen list, scores as `resolved` does.
     """
 
-    def __init__(self, **options: object) -> None:
-        """Raises ValueError for options that are none."""
-        self._options = read_options(FractionOptions, options)
+    options = FractionOptions
 
     def __call__(self, given: RewardInput) -> float:
         """Score an episode."""
@@ -70,24 +82,20 @@ def _as_asked(
     return [test not in unmet for test in tests]
 
 
-class Length:
+class Length(_Term[BudgetOptions]):
     """Scores the tokens that the policy sampled, over all turns and branches."""
 
-    def __init__(self, **options: object) -> None:
-        """Raises ValueError for options that are none."""
-        self._options = read_options(BudgetOptions, options)
+    options = BudgetOptions
 
     def __call__(self, given: RewardInput) -> float:
         """Score an episode."""
         return _falling(self._options, given.sampled_tokens)
 
 
-class Turns:
+class Turns(_Term[BudgetOptions]):
     """Scores the turns that the policy took, over all branches."""
 
-    def __init__(self, **options: object) -> None:
-        """Raises ValueError for options that are none."""
-        self._options = read_options(BudgetOptions, options)
+    options = BudgetOptions
 
     def __call__(self, given: RewardInput) -> float:
         """Score an episode."""
@@ -99,15 +107,13 @@ def _falling(options: BudgetOptions, used: int) -> float:
     return options.best + (options.worst - options.best) * min(1.0, max(0.0, share))
 
 
-class Format:
+class Format(_Term[FormatOptions]):
     """Scores the share of the tool calls that could be run as sampled, from 0 to 1.
 
     A call that does not parse counts, and so does one of an unknown tool or with bad arguments.
     """
 
-    def __init__(self, **options: object) -> None:
-        """Raises ValueError for options that are none."""
-        self._options = read_options(FormatOptions, options)
+    options = FormatOptions
 
     def __call__(self, given: RewardInput) -> float:
         """Score an episode."""

@@ -1,11 +1,16 @@
-"""Judge test statuses: from the log's claims to the verdict on the task. Pure."""
+"""Judge test statuses: from the log's claims to the verdict on the task. Pure.
+
+Also finds signs that a log does not describe the run that happened. These findings inform people
+and policies; the grader says which of them decide.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from swe_rollout.grading.parsers.base import Result
 from swe_rollout.grading.parsers.text import untimed
 from swe_rollout.types.instance import Expected, Rule
 from swe_rollout.types.verdict import TestReport, TestStatus, VerdictStatus
@@ -16,6 +21,8 @@ KEPT = FIXED | {TestStatus.SKIPPED}
 """Of tests to keep passing: they may also be skipped."""
 _FAILURES = frozenset({TestStatus.FAILED, TestStatus.ERROR, TestStatus.XFAIL})
 """An expected failure is one, too, where lists hold passes alone."""
+_BAD = frozenset({TestStatus.FAILED, TestStatus.ERROR})
+_SHOWN = 10
 _DURATION = re.compile(r"(?<!\s)\s++in\s++\d{1,12}(?:\.\d{1,12})?\s++m?sec\b")
 _RAN = re.compile(
     r"[1-9]\d* (?:passing|passed|specs?,)|Executed [1-9]\d* of|^Ran [1-9]\d* test"
@@ -129,3 +136,33 @@ def unmet(
             return [test for test, status in tests.items() if status is not TestStatus.PASSED]
         case Rule.NO_NEW_FAILURES:
             return [test for test, status in tests.items() if status in _FAILURES]
+
+
+def contradictions(results: Iterable[Result], expected: Collection[str]) -> frozenset[str]:
+    """Find expected tests that the log reports both as passed and as failed."""
+    seen: dict[str, set[TestStatus]] = {}
+    for result in results:
+        if result.test in expected:
+            seen.setdefault(result.test, set()).add(result.status)
+    return frozenset(
+        test for test, statuses in seen.items() if TestStatus.PASSED in statuses and statuses & _BAD
+    )
+
+
+def of_contradictions(tests: Iterable[str]) -> tuple[str, ...]:
+    """Describe contradictions, for people."""
+    return shown(f"reports {test} as both passed and failed" for test in sorted(tests))
+
+
+def of_exit(statuses: Mapping[str, TestStatus], exit_code: int) -> tuple[str, ...]:
+    """Find an exit code that reports a failed test while the log names none."""
+    if statuses and exit_code and not any(status in _BAD for status in statuses.values()):
+        return (f"the tests ended with exit code {exit_code}, yet none is reported as failed",)
+    return ()
+
+
+def shown(findings: Iterable[str]) -> tuple[str, ...]:
+    """Return the first findings, and the number of the others."""
+    known = tuple(findings)
+    more = len(known) - _SHOWN
+    return (*known[:_SHOWN], f"and {more} more like the last one") if more > 0 else known

@@ -10,11 +10,11 @@ import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from swe_rollout.grading import integrity, junit, rules
-from swe_rollout.grading import official as official_script
+from swe_rollout.grading import junit, rules
+from swe_rollout.grading import program as programs
 from swe_rollout.grading.junit import Case
 from swe_rollout.grading.parsers.base import NamedLogParser
-from swe_rollout.grading.program import program
+from swe_rollout.grading.program import Program, program
 from swe_rollout.grading.twins import TestFile, Twin
 from swe_rollout.grading.working_tree import AppliedPatch, WorkingTree, mutated_patch
 from swe_rollout.sandbox import repository
@@ -112,12 +112,12 @@ class Run:
             findings += official.findings
         reported = junit.with_report(tests, path)
         result = await sandbox.exec(
-            type(made)(setup, reported or tests).text,
+            Program(setup, reported or tests).text,
             timeout_s=self.timeout_s,
             max_output=MAX_LOG_BYTES,
         )
         if official is not None and official.installs:
-            findings += official_script.of_install(await _read(sandbox, f"{secret}.install"))
+            findings += programs.of_install(await _read(sandbox, f"{secret}.install"))
         if result.timed_out:
             cut = without_tests(
                 self.instance, VerdictStatus.TESTS_TIMED_OUT, _tail(result), result.duration_s
@@ -130,23 +130,23 @@ class Run:
         return await asyncio.to_thread(self._judge, result, report, findings, test_files)
 
     def _setup(
-        self, setup: str, place: official_script.Place, changed: frozenset[str], path: str
-    ) -> official_script.Setup:
+        self, setup: str, place: programs.Place, changed: frozenset[str], path: str
+    ) -> programs.Setup:
         """Return what an official script does before the tests, for this run."""
         tests = self.instance.test_patch
         if self.twin is not None:
             mutated = mutated_patch(tests, self.twin)
             setup, tests = setup.replace(tests, mutated), mutated
         changed |= frozenset(touched_paths(self.instance.test_patch))
-        return official_script.rewrite(setup, patch=tests, place=place, changed=changed, path=path)
+        return programs.rewrite(setup, patch=tests, place=place, changed=changed, path=path)
 
-    async def _place(self, sandbox: Sandbox, base: str) -> official_script.Place:
+    async def _place(self, sandbox: Sandbox, base: str) -> programs.Place:
         """Find out whether the sandbox has the commit and the folder that the script names."""
         named = self.instance.base_commit or base
         found = await sandbox.exec(
             ["git", "cat-file", "-e", f"{named}^{{commit}}"], timeout_s=repository.STEP_S
         )
-        return official_script.Place(
+        return programs.Place(
             self.instance.workdir, sandbox.workdir, "" if found.ok else named, base
         )
 
@@ -165,12 +165,12 @@ class Run:
         results = [] if problem else self.parser.read(log)
         statuses = {result.test: result.status for result in results}
         judgement = rules.judge(statuses, expected, self.instance.rule, log=log)
-        contradictions = integrity.contradictions(results, names)
-        findings += integrity.of_contradictions(contradictions)
+        contradictions = rules.contradictions(results, names)
+        findings += rules.of_contradictions(contradictions)
         status = judgement.status
         if problem:
             findings += (problem,)
-        elif found := integrity.of_exit(statuses, result.exit_code):
+        elif found := rules.of_exit(statuses, result.exit_code):
             # As in the official harness: such a log does not describe the run that happened.
             status = VerdictStatus.UNRESOLVED
             findings += found

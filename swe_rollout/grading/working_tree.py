@@ -6,19 +6,18 @@ What a patch does to keep them out, or to steer them, is refused or undone. Used
 from __future__ import annotations
 
 import asyncio
-import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Final
 
 from swe_rollout.errors import GraderError, SandboxError, TaskError
-from swe_rollout.grading import integrity, steering
+from swe_rollout.grading import rules, steering
 from swe_rollout.grading.program import program
 from swe_rollout.grading.twins import TestFile, Twin, other_files
 from swe_rollout.sandbox import folders, repository, workspace
 from swe_rollout.sandbox.base import Sandbox
-from swe_rollout.sandbox.patch_text import file_diffs, touched_paths
+from swe_rollout.sandbox.patch_text import file_diff, file_diffs, touched_paths
 from swe_rollout.sandbox.repository import Patch
 from swe_rollout.types.instance import FolderTask, Instance
 
@@ -109,7 +108,7 @@ class WorkingTree:
                 )
         kept = changed - {each.path for each in undone}
         return AppliedPatch(
-            findings=integrity.shown(str(each) for each in undone), changed=frozenset(kept)
+            findings=rules.shown(str(each) for each in undone), changed=frozenset(kept)
         )
 
     async def _shadows(self, candidates: Iterable[steering.Shadow]) -> list[steering.Undone]:
@@ -240,21 +239,6 @@ def mutated_patch(test_patch: str, twin: Twin) -> str:
         if path is None:
             parts.append(part.data.decode())
         else:
-            parts.append(_diff(path, twin.bases.get(path, ""), todo.pop(path)))
-    parts += [_diff(path, twin.bases.get(path, ""), text) for path, text in todo.items()]
+            parts.append(file_diff(path, twin.bases.get(path) or None, todo.pop(path)))
+    parts += [file_diff(path, twin.bases.get(path) or None, text) for path, text in todo.items()]
     return "".join(parts)
-
-
-def _diff(path: str, old: str, new: str) -> str:
-    """Return the diff of one file, in git's form."""
-    lines = difflib.unified_diff(
-        old.splitlines(keepends=True),
-        new.splitlines(keepends=True),
-        f"a/{path}" if old else "/dev/null",
-        f"b/{path}",
-    )
-    body = "".join(
-        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
-    )
-    head = f"diff --git a/{path} b/{path}\n" + ("" if old else "new file mode 100644\n")
-    return head + body

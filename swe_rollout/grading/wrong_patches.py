@@ -16,7 +16,7 @@ from typing import Final
 
 from swe_rollout.sandbox import repository
 from swe_rollout.sandbox.base import Sandbox
-from swe_rollout.sandbox.patch_text import file_diffs, touched_paths
+from swe_rollout.sandbox.patch_text import file_diff, file_diffs, touched_paths
 from swe_rollout.types.instance import Instance
 
 _MOST_FILES: Final = 50
@@ -251,36 +251,3 @@ def _parses(text: str) -> bool:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return True
-
-
-def file_diff(path: str, old: str | None, new: str | None) -> str:
-    """Return the diff, in git's form, of a whole text file; None: it is not there.
-
-    Empty where nothing changes.
-    """
-    if old == new:
-        return ""
-    head = f"diff --git a/{path} b/{path}\n"
-    if old is None:
-        head += "new file mode 100644\n"
-    if new is None:
-        head += "deleted file mode 100644\n"
-    before, after = _lines(old or ""), _lines(new or "")
-    return (
-        f"{head}--- {'/dev/null' if old is None else f'a/{path}'}\n"
-        f"+++ {'/dev/null' if new is None else f'b/{path}'}\n"
-        f"@@ -{_range(before)} +{_range(after)} @@\n"
-        f"{''.join(f'-{line}' for line in before)}{''.join(f'+{line}' for line in after)}"
-    )
-
-
-def _lines(text: str) -> list[str]:
-    """Return lines as git has them, with their ends."""
-    lines = text.split("\n")
-    last = lines.pop()
-    ended = [f"{line}\n" for line in lines]
-    return [*ended, f"{last}\n\\ No newline at end of file\n"] if last else ended
-
-
-def _range(lines: list[str]) -> str:
-    return f"1,{len(lines)}" if lines else "0,0"

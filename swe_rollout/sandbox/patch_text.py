@@ -1,4 +1,4 @@
-"""Read which files a diff names, without applying it. Pure; the diff is untrusted.
+"""Read which files a diff names, without applying it, and write one. Pure; diffs are untrusted.
 
 Used by `repository` (files that are not text), the grader (files a patch touches) and exports
 (files to leave out).
@@ -142,3 +142,36 @@ def quoted(path: bytes) -> bytes:
 def _pattern(path: bytes) -> bytes:
     """Return a git pattern, quoted, that matches this path alone."""
     return quoted(b"/" + _GLOB.sub(rb"\\\g<0>", path))
+
+
+def file_diff(path: str, old: str | None, new: str | None) -> str:
+    """Return the diff, in git's form, of a whole text file; None: it is not there.
+
+    Empty where nothing changes.
+    """
+    if old == new:
+        return ""
+    head = f"diff --git a/{path} b/{path}\n"
+    if old is None:
+        head += "new file mode 100644\n"
+    if new is None:
+        head += "deleted file mode 100644\n"
+    before, after = _git_lines(old or ""), _git_lines(new or "")
+    return (
+        f"{head}--- {'/dev/null' if old is None else f'a/{path}'}\n"
+        f"+++ {'/dev/null' if new is None else f'b/{path}'}\n"
+        f"@@ -{_range(before)} +{_range(after)} @@\n"
+        f"{''.join(f'-{line}' for line in before)}{''.join(f'+{line}' for line in after)}"
+    )
+
+
+def _git_lines(text: str) -> list[str]:
+    """Return lines as git has them, with their ends."""
+    lines = text.split("\n")
+    last = lines.pop()
+    ended = [f"{line}\n" for line in lines]
+    return [*ended, f"{last}\n\\ No newline at end of file\n"] if last else ended
+
+
+def _range(lines: list[str]) -> str:
+    return f"1,{len(lines)}" if lines else "0,0"

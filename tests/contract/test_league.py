@@ -16,7 +16,7 @@ from rollout_dev.conformance.attacks.league.games import Game, play
 from rollout_dev.conformance.attacks.league.policies import load_policies
 from rollout_dev.conformance.attacks.league.systems import Ours
 from rollout_dev.conformance.attacks.trials import Site, local_site
-from swe_rollout.grading import integrity, junit, proof, steering, twins, working_tree
+from swe_rollout.grading import junit, proof, rules, steering, twins, working_tree
 from swe_rollout.grading.grader import Grader
 from swe_rollout.grading.twins import Twin, TwinKind
 from swe_rollout.sandbox.base import Sandbox, SandboxRequest
@@ -153,7 +153,7 @@ def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def no_contradictions(monkeypatch: pytest.MonkeyPatch) -> None:
     no_report(monkeypatch)
-    monkeypatch.setattr(integrity, "contradictions", lambda *_: frozenset())
+    monkeypatch.setattr(rules, "contradictions", lambda *_: frozenset())
 
 
 @pytest.mark.parametrize(

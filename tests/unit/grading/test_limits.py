@@ -5,8 +5,8 @@ Issue 16, point 4.
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import pytest
 
 from swe_rollout.errors import GraderError, SandboxDestroyedError, SandboxError
 from swe_rollout.grading import grader
-from swe_rollout.grading.limits import CONTROL_PART, Controls
+from swe_rollout.grading.proof import OncePerInstance, require_within
 from swe_rollout.grading.run import RunResult, without_tests
 from swe_rollout.sandbox.base import ExecResult
 from swe_rollout.sandbox.session.session import Session
@@ -124,31 +124,17 @@ def result(broke_off: str = "") -> RunResult:
     return replace(without_tests(TASK, VerdictStatus.UNRESOLVED, ""), broke_off=broke_off)
 
 
-async def test_many_gradings_share_one_control() -> None:
-    controls, parts = Controls(), []
-
-    async def run(patch: str, *, part: int, **_: object) -> RunResult:
-        assert patch == TASK.gold_patch
-        parts.append(part)
-        await asyncio.sleep(0)
-        return result()
-
-    checks = (controls.require_within(TASK, run, EVIDENCE) for _ in range(8))
-    await asyncio.gather(*checks)
-    assert parts == [CONTROL_PART]
-
-
 async def test_a_control_that_failed_is_made_again() -> None:
     """The platform may have been at fault, or be larger now."""
-    controls, ends = Controls(), iter(["the tests ended as by a signal", ""])
+    controls, ends = OncePerInstance[None](), iter(["the tests ended as by a signal", ""])
 
     async def run(patch: str, **_: object) -> RunResult:
         del patch
         return result(next(ends))
 
     with pytest.raises(GraderError, match="as by a signal"):
-        await controls.require_within(TASK, run, EVIDENCE)
-    await controls.require_within(TASK, run, EVIDENCE)
+        await controls.of(TASK, partial(require_within, TASK, run, EVIDENCE))
+    await controls.of(TASK, partial(require_within, TASK, run, EVIDENCE))
 
 
 async def test_a_control_whose_sandbox_is_lost_decides_nothing() -> None:
@@ -157,7 +143,7 @@ async def test_a_control_whose_sandbox_is_lost_decides_nothing() -> None:
         raise SandboxError("the pod is gone", why="evicted")
 
     with pytest.raises(SandboxError) as caught:
-        await Controls().require_within(TASK, run, EVIDENCE)
+        await require_within(TASK, run, EVIDENCE)
     assert caught.value.retryable
 
 

@@ -7,12 +7,13 @@ import os
 import subprocess
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from swe_rollout.grading.grader import Grader
-from swe_rollout.grading.proof import Proof, Proofs, suspicions
+from swe_rollout.grading.proof import OncePerInstance, Proof, prove, suspicions
 from swe_rollout.grading.run import RunResult
 from swe_rollout.sandbox.local import bubblewrap
 from swe_rollout.sandbox.local.images import LocalImage, Mount, image_folder, save_image
@@ -202,8 +203,8 @@ async def test_an_instance_is_measured_once_however_many_ask() -> None:
         return result(a=S.PASSED)
 
     instance = Instance(instance_id="a", problem_statement="", image="", gold_patch="diff")
-    proofs = Proofs()
-    found = await asyncio.gather(*(proofs.of(instance, run) for _ in range(5)))
+    proofs = OncePerInstance[Proof]()
+    found = await asyncio.gather(*(proofs.of(instance, partial(prove, instance, run)) for _ in range(5)))
     assert runs == ["diff"]
     assert len(set(map(id, found))) == 1
     assert not proofs._locks
@@ -214,6 +215,6 @@ async def test_nothing_is_known_without_a_gold_patch_that_resolves() -> None:
         return replace(result(), status=VerdictStatus.UNRESOLVED)
 
     bare = Instance(instance_id="a", problem_statement="", image="")
-    assert (await Proofs().of(bare, run)).problem == "the task has no gold patch"
+    assert (await prove(bare, run)).problem == "the task has no gold patch"
     gold = replace(bare, gold_patch="diff")
-    assert (await Proofs().of(gold, run)).problem == "the gold patch is unresolved here"
+    assert (await prove(gold, run)).problem == "the gold patch is unresolved here"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from swe_rollout.grading import rules
+from swe_rollout.grading.parsers.base import Result
 from swe_rollout.grading.rules import FIXED, KEPT, judge, unmet
 from swe_rollout.types.instance import Expected, Rule
 from swe_rollout.types.verdict import TestStatus, VerdictStatus
@@ -149,3 +151,23 @@ def test_a_log_without_tests_resolves_under_no_rule(rule: Rule) -> None:
 def test_ids_that_are_cut_off_count_only_where_the_lists_have_them(rule: Rule) -> None:
     report = judge({"t[a b]": S.PASSED}, Expected(("t[a",)), rule).report
     assert report.fail_to_pass == {"t[a": S.MISSING}
+
+
+def test_many_findings_are_counted_and_not_listed() -> None:
+    found = rules.of_contradictions(f"{n:02}" for n in range(25))
+    assert len(found) == 11
+    assert found[0] == "reports 00 as both passed and failed"
+    assert found[-1] == "and 15 more like the last one"
+
+
+def test_contradictions_about_expected_tests_are_found() -> None:
+    claims = [Result("a", S.FAILED), Result("a", S.PASSED), Result("b", S.PASSED)]
+    claims += [Result("c", S.FAILED), Result("c", S.PASSED)]
+    assert rules.contradictions(claims, {"a", "b"}) == {"a"}
+
+
+def test_an_exit_code_without_a_failure_is_found_and_only_that() -> None:
+    assert rules.of_exit({"a": S.PASSED}, 1)
+    assert not rules.of_exit({"a": S.PASSED}, 0)
+    assert not rules.of_exit({"a": S.PASSED, "b": S.ERROR}, 1)
+    assert not rules.of_exit({}, 1)

@@ -15,9 +15,9 @@ from swe_rollout.grading import wrong_patches
 from swe_rollout.grading.wrong_patches import (
     Wrong,
     changed_lines,
-    file_diff,
     with_bodies,
 )
+from swe_rollout.sandbox.patch_text import file_diff
 from swe_rollout.types.instance import Expected, Instance
 
 SOURCE = '''\

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swe_rollout.grading.official import Place, is_build_file, of_install, rewrite
+from swe_rollout.grading.program import Place, is_build_file, of_install, rewrite
 
 BASE = "7ee9ceb71e868944a46e1ff00b506772a53a4f1d"
 OWN = "c" * 40
