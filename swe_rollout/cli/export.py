@@ -221,7 +221,8 @@ async def _write(
     store: Store,
     options: _Options,
 ) -> Exported:
-    from swe_rollout.export.files import Exported, FileFormat, export_file, export_folder
+    from swe_rollout.export.files import Exported
+    from swe_rollout.export.files import export as export_records
 
     if options.to is ExportFormat.PARQUET:
         from swe_rollout.export.parquet import export_parquet
@@ -231,9 +232,7 @@ async def _write(
         form = await _form_with_prompts(store, target, options)
     else:
         form = _form(options, is_one=target.episode is not None)
-    if isinstance(form, FileFormat):
-        return await export_file(records, path, form)
-    return await export_folder(records, path, form)
+    return await export_records(records, path, form)
 
 
 def _form(options: _Options, *, is_one: bool) -> FileFormat | FolderFormat:

@@ -12,6 +12,7 @@ import shutil
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -44,6 +45,15 @@ class FileFormat:
     between: bytes = b""
     tail: bytes = b""
 
+    @asynccontextmanager
+    async def writing(self, out: Path) -> AsyncIterator[Callable[[bytes], object]]:
+        """Write one file, which replaces what is there when the block ends well."""
+        async with complete_file(out) as file:
+            file.write(self.head)
+            before = iter([b""])
+            yield lambda part: file.write(next(before, self.between) + part)
+            file.write(self.tail)
+
 
 @dataclass(frozen=True, slots=True)
 class FolderFormat:
@@ -54,46 +64,56 @@ class FolderFormat:
     at_end: Callable[[], Iterable[tuple[str, bytes]]] = tuple
     """Returns the files about all episodes."""
 
+    def part(self, trajectory: Trajectory) -> Iterable[tuple[str, bytes]]:
+        """Return all files of an episode."""
+        return tuple(self.files(trajectory))
 
-async def export_file(
-    trajectories: AsyncIterator[Trajectory], out: Path, form: FileFormat
+    @asynccontextmanager
+    async def writing(
+        self, out: Path
+    ) -> AsyncIterator[Callable[[Iterable[tuple[str, bytes]]], object]]:
+        """Write a folder, which appears when the block ends well.
+
+        Raises UsageError where there is one already.
+        """
+        part = out.with_name(f"{out.name}.part")
+        for each in (out, part):
+            if await asyncio.to_thread(os.path.lexists, each):
+                raise UsageError(
+                    f"{each} exists already",
+                    why="an export writes a new folder, and deletes none",
+                    fix="move it away, or name another one: -O FOLDER",
+                )
+        await asyncio.to_thread(part.mkdir, parents=True)
+        try:
+            yield partial(_write, part)
+            await asyncio.to_thread(_write, part, self.at_end())
+            await asyncio.to_thread(part.rename, out)
+        except BaseException:
+            await asyncio.to_thread(shutil.rmtree, part, ignore_errors=True)
+            raise
+
+
+async def export(
+    trajectories: AsyncIterator[Trajectory], out: Path, form: FileFormat | FolderFormat
 ) -> Exported:
-    """Write one file, replacing what is there when it is complete."""
-    episodes, left_out = 0, list[tuple["EpisodeId", str]]()
-    async with _complete_file(out) as file:
-        await asyncio.to_thread(file.write, form.head)
+    """Write trajectories as they come; the output appears when it is complete."""
+    episodes, left_out = 0, list[tuple[EpisodeId, str]]()
+    async with form.writing(out) as write:
         async for trajectory in trajectories:
             try:
                 part = form.part(without_secrets(trajectory))
             except TaskError as error:
                 left_out.append((trajectory.episode, str(error)))
                 continue
-            await asyncio.to_thread(file.write, (form.between if episodes else b"") + part)
+            await asyncio.to_thread(write, part)
             episodes += 1
-        await asyncio.to_thread(file.write, form.tail)
-    return Exported(episodes, tuple(left_out))
-
-
-async def export_folder(
-    trajectories: AsyncIterator[Trajectory], out: Path, form: FolderFormat
-) -> Exported:
-    """Write a folder, which appears when it is complete. Raises UsageError where one is already."""
-    episodes, left_out = 0, list[tuple["EpisodeId", str]]()
-    async with _complete_folder(out) as folder:
-        async for trajectory in trajectories:
-            try:
-                files = tuple(form.files(without_secrets(trajectory)))
-            except TaskError as error:
-                left_out.append((trajectory.episode, str(error)))
-                continue
-            await asyncio.to_thread(_write, folder, files)
-            episodes += 1
-        await asyncio.to_thread(_write, folder, form.at_end())
     return Exported(episodes, tuple(left_out))
 
 
 @asynccontextmanager
-async def _complete_file(out: Path) -> AsyncIterator[BinaryIO]:
+async def complete_file(out: Path) -> AsyncIterator[BinaryIO]:
+    """Open a new file that takes the place of `out` when the block ends well."""
     part = out.with_name(f"{out.name}.part")
     await asyncio.to_thread(out.parent.mkdir, parents=True, exist_ok=True)
     try:
@@ -102,25 +122,6 @@ async def _complete_file(out: Path) -> AsyncIterator[BinaryIO]:
         await asyncio.to_thread(part.replace, out)
     finally:
         await asyncio.to_thread(part.unlink, missing_ok=True)
-
-
-@asynccontextmanager
-async def _complete_folder(out: Path) -> AsyncIterator[Path]:
-    part = out.with_name(f"{out.name}.part")
-    for each in (out, part):
-        if await asyncio.to_thread(os.path.lexists, each):
-            raise UsageError(
-                f"{each} exists already",
-                why="an export writes a new folder, and deletes none",
-                fix="move it away, or name another one: -O FOLDER",
-            )
-    await asyncio.to_thread(part.mkdir, parents=True)
-    try:
-        yield part
-        await asyncio.to_thread(part.rename, out)
-    except BaseException:
-        await asyncio.to_thread(shutil.rmtree, part, ignore_errors=True)
-        raise
 
 
 def _write(folder: Path, files: Iterable[tuple[str, bytes]]) -> None:

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from swe_rollout.errors import UsageError
+from swe_rollout.export.files import complete_file
 from swe_rollout.tokens.branch import Branch
 from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.types.trajectory_json import without_secrets
@@ -131,17 +132,12 @@ async def export_parquet(trajectories: AsyncIterator[Trajectory], out: Path) -> 
 
     The samples of a task form one group when they come one after the other, as a store reads them.
     """
-    part = out.with_name(f"{out.name}.part")
-    await asyncio.to_thread(out.parent.mkdir, parents=True, exist_ok=True)
     episodes = 0
-    try:
-        with pq.ParquetWriter(part, SCHEMA, compression="zstd") as writer:
+    async with complete_file(out) as file:
+        with pq.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
             async for batch in _batches(_with_tokens(trajectories)):
                 await asyncio.to_thread(writer.write_table, _table(batch))
                 episodes += sum(row.branch.parent is None for row in batch)
-        await asyncio.to_thread(part.replace, out)
-    finally:
-        await asyncio.to_thread(part.unlink, missing_ok=True)
     return episodes
 
 

@@ -203,8 +203,3 @@ def facts(pairs: Iterable[tuple[str, Part]]) -> Markup:
         *(tag("div", tag("dt", name), tag("dd", value)) for name, value in pairs),
         class_="facts",
     )
-
-
-def fold(label: Part, content: Part, *, open_: str = "") -> Markup:
-    """Make content that folds behind its label; with `open_` it starts unfolded."""
-    return tag("details", tag("summary", label), content, open=open_)

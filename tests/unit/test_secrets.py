@@ -33,7 +33,6 @@ from swe_rollout.engine.sglang import protocol
 from swe_rollout.engine.sglang.connection import _authorization
 from swe_rollout.errors import DatasetError, EngineError, EpisodeError, Problem, SweRolloutError
 from swe_rollout.export import files
-from swe_rollout.export.files import export_file
 from swe_rollout.export.parquet import export_parquet
 from swe_rollout.journal import entries
 from swe_rollout.journal.writer import _packed
@@ -171,8 +170,8 @@ def test_exports(secret: str, form: str) -> None:
         yield made
 
     async def export(folder: Path, made: Trajectory) -> None:
-        await export_file(one(made), folder / "a.json", files.JSON)
-        await export_file(one(made), folder / "a.txt", files.text_format(visible))
+        await export(one(made), folder / "a.json", files.JSON)
+        await export(one(made), folder / "a.txt", files.text_format(visible))
         await export_parquet(one(made), folder / "a.parquet")
 
     text = f"x {FORMS[form](secret)} y"

@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
     files = given.rows if given.rows is not None else sorted((_DATA / "swebench").glob("*.parquet"))
     try:
         logs = [log for folder in folders for log in recorded_logs(folder)]
-        known = asyncio.run(_rows(files))
+        known = rows(files)
     except BadLogError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
@@ -60,24 +60,25 @@ def main(arguments: Sequence[str]) -> int:
     return report.printed(as_json=given.json)
 
 
-async def _rows(files: Iterable[Path]) -> dict[str, Instance]:
-    found: dict[str, Instance] = {}
-    for file in files:
-        for instance in await swebench.load(str(file.absolute()), base_dir=file.parent):
-            if isinstance(instance, Instance):
-                found[instance.instance_id] = instance
-    return found
+def rows(files: Iterable[Path]) -> dict[str, Instance]:
+    """Return the instances of files of rows by id. Raises DatasetError."""
+    found = [
+        asyncio.run(swebench.load(str(file.absolute()), base_dir=file.parent)) for file in files
+    ]
+    return {
+        each.instance_id: each for loaded in found for each in loaded if isinstance(each, Instance)
+    }
 
 
 def _report(logs: Sequence[RecordedLog], known: Mapping[str, Instance]) -> Report:
     total, agree, tests = Counter[str](), Counter[str](), Counter[str]()
     notes: list[str] = []
     for log in logs:
-        differences = list(_differences(log, known.get(log.instance_id)))
+        found = list(differences(log, known.get(log.instance_id)))
         total[log.harness] += 1
-        agree[log.harness] += not differences
+        agree[log.harness] += not found
         tests[log.harness] += sum(len(t.good) + len(t.bad) for t in log.lists.values())
-        notes += differences
+        notes += found
     for note in notes:
         sys.stderr.write(f"{note}\n")
     rows = tuple(
@@ -88,7 +89,8 @@ def _report(logs: Sequence[RecordedLog], known: Mapping[str, Instance]) -> Repor
     return Report("grading", rows, not notes, ratios, tuple(notes))
 
 
-def _differences(log: RecordedLog, row: Instance | None) -> Iterator[str]:
+def differences(log: RecordedLog, row: Instance | None) -> Iterator[str]:
+    """Describe where our judgement of a log differs from its report."""
     expected = row.expected if row is not None else _of_report(log)
     rule = row.rule if row is not None else Rule.F2P_P2P
     name = row.log_parser if row is not None else _parser(log.instance_id)

@@ -12,7 +12,7 @@ import pytest
 
 from swe_rollout.export.atif import atif_format
 from swe_rollout.export.chat import messages_format
-from swe_rollout.export.files import export_file, text_format
+from swe_rollout.export.files import export, text_format
 from swe_rollout.export.parquet import export_parquet
 from swe_rollout.export.verifiers import trace
 from swe_rollout.live.progress import outcome_name
@@ -48,12 +48,12 @@ async def test_parquet_has_a_row_that_is_not_masked(tmp_path: Path) -> None:
 
 
 async def test_the_text_says_why(tmp_path: Path) -> None:
-    await export_file(stream(DESTROYED), tmp_path / "x", text_format(visible))
+    await export(stream(DESTROYED), tmp_path / "x", text_format(visible))
     assert f"sandbox_destroyed ({EVIDENCE}), reward 0" in (tmp_path / "x").read_text()
 
 
 async def test_messages_are_not_masked(tmp_path: Path) -> None:
-    await export_file(stream(DESTROYED), tmp_path / "x", messages_format(reading()))
+    await export(stream(DESTROYED), tmp_path / "x", messages_format(reading()))
     line = json.loads((tmp_path / "x").read_text().splitlines()[0])
     found: dict[str, Any] = line.get("metadata", line)
     assert (found["stop_reason"], found["masked"]) == ("sandbox_destroyed", False)

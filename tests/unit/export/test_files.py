@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from swe_rollout.errors import SandboxError, TaskError, UsageError
-from swe_rollout.export.files import FileFormat, FolderFormat, encode, export_file, export_folder
+from swe_rollout.export.files import FileFormat, FolderFormat, encode, export
 from swe_rollout.types.trajectory import Trajectory
 from unit.export.export_parts import stream, trajectory
 
@@ -39,18 +39,18 @@ def names(folder: Path) -> list[str]:
 
 async def test_parts_stand_between_head_and_tail(tmp_path: Path) -> None:
     out = tmp_path / "new" / "x"
-    done = await export_file(stream(trajectory("a"), trajectory("b")), out, LINES)
+    done = await export(stream(trajectory("a"), trajectory("b")), out, LINES)
     assert out.read_bytes() == b"[demo/a/0,demo/b/0]"
     assert (done.episodes, done.left_out) == (2, ())
 
 
 async def test_what_a_format_cant_show_is_named_and_blocks_nothing(tmp_path: Path) -> None:
     records = [trajectory("bad"), trajectory("a"), trajectory("bad", 1)]
-    done = await export_file(stream(*records), tmp_path / "x", LINES)
+    done = await export(stream(*records), tmp_path / "x", LINES)
     assert (tmp_path / "x").read_bytes() == b"[demo/a/0]"
     assert done.episodes == 1
     assert [str(episode) for episode, _ in done.left_out] == ["demo/bad/0", "demo/bad/1"]
-    done = await export_folder(stream(*records), tmp_path / "folder", FOLDER)
+    done = await export(stream(*records), tmp_path / "folder", FOLDER)
     assert names(tmp_path / "folder") == ["a", "index"]
     assert len(done.left_out) == 2
 
@@ -58,14 +58,14 @@ async def test_what_a_format_cant_show_is_named_and_blocks_nothing(tmp_path: Pat
 async def test_a_file_that_breaks_leaves_the_old_one(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("old")
     with pytest.raises(SandboxError):
-        await export_file(broken(), tmp_path / "x", LINES)
+        await export(broken(), tmp_path / "x", LINES)
     assert names(tmp_path) == ["x"]
     assert (tmp_path / "x").read_text() == "old"
 
 
 async def test_a_folder_that_breaks_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(SandboxError):
-        await export_folder(broken(), tmp_path / "x", FOLDER)
+        await export(broken(), tmp_path / "x", FOLDER)
     assert names(tmp_path) == []
 
 
@@ -73,11 +73,11 @@ async def test_a_folder_that_is_there_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "mine").write_text("mine")
     with pytest.raises(UsageError, match="exists already"):
-        await export_folder(stream(trajectory()), tmp_path / "x", FOLDER)
+        await export(stream(trajectory()), tmp_path / "x", FOLDER)
     assert names(tmp_path / "x") == ["mine"]
     (tmp_path / "y").symlink_to(tmp_path / "nowhere")
     with pytest.raises(UsageError, match="exists already"):
-        await export_folder(stream(trajectory()), tmp_path / "y", FOLDER)
+        await export(stream(trajectory()), tmp_path / "y", FOLDER)
 
 
 def test_half_a_surrogate_pair_breaks_no_encoding() -> None:

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from swe_rollout.export.files import Exported, export_folder
+from swe_rollout.export.files import Exported, export
 from swe_rollout.export.library_layout import JobFacts, LibraryLayout
 from swe_rollout.export.patches import PatchFilter
 from swe_rollout.types.episode import StopReason
@@ -18,9 +18,9 @@ FACTS = JobFacts(timeout_seconds=600.0, max_tokens=4096, max_concurrent=4)
 STEM = "a_20260102_030405"
 
 
-async def export(out: Path, *records: Trajectory, globs: tuple[str, ...] = ()) -> Exported:
+async def exported(out: Path, *records: Trajectory, globs: tuple[str, ...] = ()) -> Exported:
     layout = LibraryLayout(reading(), PatchFilter(globs), timeline_page, FACTS)
-    return await export_folder(stream(*records), out, layout.format())
+    return await export(stream(*records), out, layout.format())
 
 
 def summary(out: Path) -> dict[str, object]:
@@ -31,7 +31,7 @@ def summary(out: Path) -> dict[str, object]:
 
 async def test_an_episode_has_its_chat_patch_profile_and_timeline(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    await export(out, trajectory())
+    await exported(out, trajectory())
     assert sorted(str(path.relative_to(out)) for path in out.rglob("*.*")) == [
         f"patches/{STEM}.patch",
         f"profiles/{STEM}_profile.json",
@@ -51,7 +51,7 @@ async def test_an_episode_has_its_chat_patch_profile_and_timeline(tmp_path: Path
 
 async def test_several_samples_do_not_overwrite_each_other(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    await export(out, trajectory(), trajectory(sample=1))
+    await exported(out, trajectory(), trajectory(sample=1))
     assert sorted(path.name for path in (out / "trajectories").iterdir()) == [
         f"{STEM}.jsonl",
         "a__sample1_20260102_030405.jsonl",
@@ -62,7 +62,7 @@ async def test_the_summary_counts_by_outcome(tmp_path: Path) -> None:
     out = tmp_path / "out"
     limit = replace(trajectory("t"), stop_reason=StopReason.TURN_LIMIT, patch="")
     late = replace(trajectory("l"), stop_reason=StopReason.TIME_LIMIT)
-    await export(out, trajectory("a"), failed(trajectory("f")), limit, late)
+    await exported(out, trajectory("a"), failed(trajectory("f")), limit, late)
     found = summary(out)
     assert found["total_instances"] == 4
     assert (found["failed_instances"], found["timeout_instances"]) == (1, 1)
@@ -83,7 +83,7 @@ async def test_the_summary_counts_by_outcome(tmp_path: Path) -> None:
 
 async def test_reaching_the_turn_limit_is_the_same_word_everywhere(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    await export(out, replace(trajectory(), stop_reason=StopReason.TURN_LIMIT))
+    await exported(out, replace(trajectory(), stop_reason=StopReason.TURN_LIMIT))
     line = (out / "trajectories" / f"{STEM}.jsonl").read_bytes().splitlines()[0]
     stats = json.loads(line)["stats"]
     assert stats["reached_max_rounds"] is True
@@ -92,13 +92,13 @@ async def test_reaching_the_turn_limit_is_the_same_word_everywhere(tmp_path: Pat
 
 async def test_a_filter_is_recorded_with_the_episode(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    await export(out, trajectory(), globs=("pyproject.toml",))
+    await exported(out, trajectory(), globs=("pyproject.toml",))
     meta = json.loads((out / "trajectories" / f"{STEM}.jsonl").read_bytes().splitlines()[0])
     assert meta["dropped_globs"] == meta["dropped_paths"] == ["pyproject.toml"]
 
 
 async def test_a_record_with_an_unreadable_time_blocks_nothing(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    done = await export(out, replace(trajectory("x"), finished_at="../../etc"), trajectory())
+    done = await exported(out, replace(trajectory("x"), finished_at="../../etc"), trajectory())
     assert (done.episodes, len(done.left_out)) == (1, 1)
     assert summary(out)["total_instances"] == 1

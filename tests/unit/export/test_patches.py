@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from swe_rollout.errors import UsageError
-from swe_rollout.export.files import export_file, export_folder
+from swe_rollout.export.files import export
 from swe_rollout.export.patches import PatchFilter, patches_format, predictions_format
 from unit.export.export_parts import PATCH, failed, stream, trajectory
 
@@ -21,7 +21,7 @@ def rows(path: Path) -> list[dict[str, object]]:
 
 async def test_a_prediction_has_the_fields_of_swe_bench(tmp_path: Path) -> None:
     out = tmp_path / "preds.jsonl"
-    await export_file(stream(trajectory("a"), trajectory("b")), out, predictions_format())
+    await export(stream(trajectory("a"), trajectory("b")), out, predictions_format())
     assert rows(out) == [
         {"instance_id": name, "model_name_or_path": "scripted:gold", "model_patch": PATCH}
         for name in "ab"
@@ -31,7 +31,7 @@ async def test_a_prediction_has_the_fields_of_swe_bench(tmp_path: Path) -> None:
 async def test_a_filter_is_recorded_beside_what_it_dropped(tmp_path: Path) -> None:
     out = tmp_path / "preds.jsonl"
     form = predictions_format(DROP, model_name="mine")
-    await export_file(stream(trajectory()), out, form)
+    await export(stream(trajectory()), out, form)
     (row,) = rows(out)
     assert row["model_name_or_path"] == "mine"
     assert row["dropped_globs"] == ["pyproject.toml"]
@@ -43,14 +43,14 @@ async def test_which_sample_counts_is_never_guessed(tmp_path: Path) -> None:
     out = tmp_path / "preds.jsonl"
     records = stream(trajectory("a", 0), trajectory("a", 1))
     with pytest.raises(UsageError, match="a has several samples"):
-        await export_file(records, out, predictions_format())
+        await export(records, out, predictions_format())
     assert not out.exists()
 
 
 async def test_an_episode_that_broke_before_its_patch_is_no_prediction(tmp_path: Path) -> None:
     out = tmp_path / "preds.jsonl"
     records = stream(failed(trajectory("a")), failed(trajectory("b"), patch=PATCH))
-    done = await export_file(records, out, predictions_format())
+    done = await export(records, out, predictions_format())
     assert [row["instance_id"] for row in rows(out)] == ["b"]
     ((episode, why),) = done.left_out
     assert str(episode) == "demo/a/0"
@@ -59,7 +59,7 @@ async def test_an_episode_that_broke_before_its_patch_is_no_prediction(tmp_path:
 
 async def test_patch_files_are_exact_and_listed(tmp_path: Path) -> None:
     out = tmp_path / "patches"
-    await export_folder(stream(trajectory("a"), trajectory("a", 1)), out, patches_format())
+    await export(stream(trajectory("a"), trajectory("a", 1)), out, patches_format())
     assert (out / "a" / "0.patch").read_bytes() == PATCH.encode()
     index = json.loads((out / "patches.json").read_bytes())
     assert [each["file"] for each in index["patches"]] == ["a/0.patch", "a/1.patch"]
@@ -68,7 +68,7 @@ async def test_patch_files_are_exact_and_listed(tmp_path: Path) -> None:
 
 async def test_filtered_patch_files_say_so(tmp_path: Path) -> None:
     out = tmp_path / "patches"
-    await export_folder(stream(trajectory()), out, patches_format(DROP))
+    await export(stream(trajectory()), out, patches_format(DROP))
     index = json.loads((out / "patches.json").read_bytes())
     assert index["dropped_globs"] == ["pyproject.toml"]
     assert index["patches"][0]["dropped_paths"] == ["pyproject.toml"]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swe_rollout.export.files import export_file
+from swe_rollout.export.files import export
 from swe_rollout.export.profile import (
     EventType,
     chrome_trace_format,
@@ -69,7 +69,7 @@ def test_sums_are_by_type_the_longest_first() -> None:
 
 async def test_a_trace_has_a_process_for_each_episode(tmp_path: Path) -> None:
     out = tmp_path / "trace.json"
-    await export_file(stream(trajectory("a"), trajectory("b")), out, chrome_trace_format())
+    await export(stream(trajectory("a"), trajectory("b")), out, chrome_trace_format())
     trace = json.loads(out.read_bytes())
     assert "earliest possible" in trace["otherData"]["starts"]
     spans = [each for each in trace["traceEvents"] if each["ph"] == "X"]

@@ -204,7 +204,8 @@ async def test_an_instance_is_measured_once_however_many_ask() -> None:
 
     instance = Instance(instance_id="a", problem_statement="", image="", gold_patch="diff")
     proofs = OncePerInstance[Proof]()
-    found = await asyncio.gather(*(proofs.of(instance, partial(prove, instance, run)) for _ in range(5)))
+    asked = [proofs.of(instance, partial(prove, instance, run)) for _ in range(5)]
+    found = await asyncio.gather(*asked)
     assert runs == ["diff"]
     assert len(set(map(id, found))) == 1
     assert not proofs._locks

@@ -21,7 +21,7 @@ def _samples() -> Sequence[bytes]:
         *real.files(real.DATA, "eval-logs/**/*.log", most=30),
         *real.files(real.DATA, "eval-logs/**/test_output.txt", most=10),
     ]
-    snippets = real.ROOT / "tests" / "unit" / "grading" / "parsers" / "snippets.py"
+    snippets = real.ROOT / "tests" / "unit" / "grading" / "parsers" / "logs.yaml"
     own = [_GENERIC.encode(), snippets.read_bytes()[: real.MOST_BYTES]]
     made = [with_head(name, log) for name in names for log in own]
     return made + [

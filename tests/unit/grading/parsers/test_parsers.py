@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swe_rollout.extension import ExtensionError
 from swe_rollout.grading.parsers import LOG_PARSERS, load_parser
-from swe_rollout.grading.parsers.base import LogParser
 from swe_rollout.testing.extensions.log_parsers import LogParserContract
-from unit.grading.parsers.parsed import parsed
-from unit.grading.parsers.snippets import SNIPPETS, Snippet
 
 NAMES = LOG_PARSERS.names()
 PIECES = st.sampled_from(
@@ -32,87 +31,55 @@ PIECES = st.sampled_from(
 )
 
 
-class Summary(LogParserContract):
-    """Parsers that read pytest's summary."""
-
-    name: ClassVar[str]
-    log = "PASSED t.py::a\nFAILED t.py::b - AssertionError\n"
-    statuses: ClassVar = {"t.py::a": "PASSED", "t.py::b": "FAILED"}
-
-    @pytest.fixture
-    def parser(self) -> LogParser:
-        return load_parser(self.name).parse
+def parsed(parser: str, log: str) -> dict[str, str]:
+    return {result.test: result.status.value for result in load_parser(parser).read(log)}
 
 
-class TestPytest(Summary):
-    name = "pytest"
+def statuses(entry: dict[str, Any]) -> dict[str, str]:
+    words = ("passed", "failed", "error", "skipped", "xfail")
+    return {test: word.upper() for word in words for test in entry.get(word, ())}
 
 
-class TestPytestOptions(Summary):
-    name = "pytest_options"
+LOGS = yaml.safe_load((Path(__file__).parent / "logs.yaml").read_text("utf-8"))
+RUNNERS, QUIRKS = (
+    [pytest.param(each["parser"], each["log"], statuses(each), id=each["parser"]) for each in found]
+    for found in (LOGS["runners"], LOGS["quirks"])
+)
+OFFICIAL = {
+    *("pytest", "pytest_options", "pytest_v2", "seaborn", "matplotlib", "swesmith"),
+    *("django", "sympy"),
+}
+"""Read a log as it is, as the official parsers do."""
 
 
-class TestPytestV2(Summary):
-    name = "pytest_v2"
-
-
-class TestSeaborn(Summary):
-    name = "seaborn"
-
-
-class TestMatplotlib(Summary):
-    name = "matplotlib"
-
-
-class TestSwesmith(Summary):
-    name = "swesmith"
-    log = "t.py::a PASSED [ 50%]\nt.py::b FAILED [100%]\n"
-
-
-class TestDjango(Summary):
-    name = "django"
-    log = "test_a (m.C) ... ok\ntest_b (m.C) ... FAIL\n"
-    statuses: ClassVar = {"test_a (m.C)": "PASSED", "test_b (m.C)": "FAILED"}
-
-
-class TestSympy(Summary):
-    name = "sympy"
-    log = "test_a ok\ntest_b F\n"
-    statuses: ClassVar = {"test_a": "PASSED", "test_b": "FAILED"}
-
-
-@pytest.fixture(params=SNIPPETS, ids=lambda snippet: snippet.parser)
-def snippet(request: pytest.FixtureRequest) -> Snippet:
-    found: Snippet = request.param
-    return found
-
-
+@pytest.mark.parametrize(("parser", "log", "expected"), RUNNERS)
 class TestRunners:
     """The contract for each log of a runner; its time is measured below."""
 
-    def test_keeps_the_contract(self, snippet: Snippet) -> None:
-        class Contract(LogParserContract):
-            log = snippet.log
-            statuses = snippet.statuses
+    def test_keeps_the_contract(self, parser: str, log: str, expected: dict[str, str]) -> None:
+        made = type("Contract", (LogParserContract,), {"log": log, "statuses": expected})
+        contract, parse = made(), load_parser(parser).parse
+        contract.test_reads_a_real_log(parse)
+        contract.test_keeps_nothing_between_logs(parse)
+        contract.test_reports_nothing_for_an_empty_log(parse)
+        contract.test_reads_a_log_that_was_cut_off(parse)
+        contract.test_ignores_lines_it_does_not_understand(parse)
 
-        parser = load_parser(snippet.parser).parse
-        contract = Contract()
-        contract.test_reads_a_real_log(parser)
-        contract.test_keeps_nothing_between_logs(parser)
-        contract.test_reports_nothing_for_an_empty_log(parser)
-        contract.test_reads_a_log_that_was_cut_off(parser)
-        contract.test_ignores_lines_it_does_not_understand(parser)
+    def test_reads_through_colours_and_control_characters(
+        self, parser: str, log: str, expected: dict[str, str]
+    ) -> None:
+        if parser not in OFFICIAL:
+            noisy = log.replace("\n", "\x1b[0m\x07\n").replace("PASS", "\x1b[1;32mPASS")
+            assert parsed(parser, noisy) == expected
 
-    def test_reads_through_colours_and_control_characters(self, snippet: Snippet) -> None:
-        if snippet.parser == "pytest_v2":
-            pytest.skip("removes colours alone, as the official parser does")
-        noisy = snippet.log.replace("\n", "\x1b[0m\x07\n").replace("PASS", "\x1b[1;32mPASS")
-        assert parsed(snippet.parser, noisy) == snippet.statuses
+
+@pytest.mark.parametrize(("parser", "log", "expected"), QUIRKS)
+def test_official_quirks_are_kept(parser: str, log: str, expected: dict[str, str]) -> None:
+    assert parsed(parser, log) == expected
 
 
 def test_every_built_in_parser_is_under_the_contract() -> None:
-    summaries = {kind.name for kind in Summary.__subclasses__()}
-    assert summaries | {snippet.parser for snippet in SNIPPETS} == set(NAMES)
+    assert {each["parser"] for each in LOGS["runners"]} == set(NAMES)
 
 
 @pytest.mark.parametrize(
