@@ -30,8 +30,7 @@ from swe_rollout.errors import TaskError
 if TYPE_CHECKING:
     from swe_rollout.types.instance import Instance
     from swe_rollout.types.trajectory import Trajectory
-    from swe_rollout.worker.regrade import Regrading
-    from swe_rollout.worker.regrade_report import RegradeReport
+    from swe_rollout.worker.regrade import RegradeReport, Regrading
 
 Times = Annotated[int, option("--times", "-k", min=1, max=1000, help="Gradings of each patch.")]
 ReportFile = Annotated[
@@ -61,7 +60,7 @@ def regrade(
 
     swe-rollout regrade runs/demo/sqlparse-0.5.2/0 -k 20 -O flaky.json
     """
-    from swe_rollout.worker.regrade_report import RegradeReport
+    from swe_rollout.worker.regrade import RegradeReport
 
     report = RegradeReport(times)
     options = WorkOptions(sandbox, dataset, with_files or ())

@@ -139,8 +139,7 @@ async def _validate(
 
     from swe_rollout.grading.grader import Grader
     from swe_rollout.grading.validate import validate_dataset
-    from swe_rollout.worker.checkouts import of_checkout
-    from swe_rollout.worker.sandboxes import SandboxSetup, open_sandboxes
+    from swe_rollout.worker.sandboxes import SandboxSetup, of_checkout, open_sandboxes
 
     def report(result: Validation) -> None:
         say(f"{result.instance_id}: gold {result.gold.status}, empty {result.empty.status}")

@@ -66,8 +66,7 @@ def worker(
     swe-rollout worker --namespace default --job nightly --index 0
     """
     from swe_rollout.cli.logging_setup import configure_logs
-    from swe_rollout.worker.cluster_worker import WorkerExit, WorkerIdentity
-    from swe_rollout.worker.lives import KilledTooOftenError
+    from swe_rollout.worker.cluster_worker import KilledTooOftenError, WorkerExit, WorkerIdentity
 
     # A worker has no other output than its log.
     configure_logs(stderr_console, verbosity=1)

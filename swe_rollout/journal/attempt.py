@@ -17,9 +17,8 @@ from swe_rollout.errors import (
     StoreError,
     UnreachableError,
 )
-from swe_rollout.journal.base import Workplace, start
+from swe_rollout.journal.base import Journal, Workplace, start
 from swe_rollout.journal.entries import Chunk, DamagedChunkError, End, Restored
-from swe_rollout.journal.errors import DivergedError
 from swe_rollout.journal.fork_point import ForkPoint
 from swe_rollout.journal.reading import Earlier, read
 from swe_rollout.journal.restoring import (
@@ -30,9 +29,8 @@ from swe_rollout.journal.restoring import (
     rebuild,
     would_lack,
 )
-from swe_rollout.journal.tape import Tape
-from swe_rollout.journal.worlds import NoTurns, no_sandbox
-from swe_rollout.journal.wrappers import Taped, playing_on, taped_context
+from swe_rollout.journal.tape import DivergedError, Tape
+from swe_rollout.journal.wrappers import NoTurns, Taped, no_sandbox, playing_on, taped_context
 from swe_rollout.journal.writer import JournalWriter
 from swe_rollout.sandbox import workspace
 from swe_rollout.sandbox.base import Sandbox, Snapshots
@@ -44,7 +42,7 @@ from swe_rollout.types.turn import Turn
 log = structlog.get_logger()
 
 
-class AttemptJournal:
+class AttemptJournal(Journal):
     """An attempt that is written down turn by turn, from its beginning or from where it was."""
 
     def __init__(
@@ -170,7 +168,7 @@ class AttemptJournal:
             # Nobody else ever writes the chunk of this number, so no other life has it.
             sandbox = await context.attach_sandbox(
                 attempt,
-                earlier.mark.mark(),
+                earlier.mark,
                 life=self._ref.chunks,
                 delta=earlier.deltas[-1].number,
             )
@@ -192,7 +190,7 @@ class AttemptJournal:
     ) -> AgentContext:
         barriers = self._writer
         if barriers is None and self._earlier is None:
-            return context.agent_context(attempt, place.sandbox, on_turn=on_turn)
+            return super().agent_context(attempt, context, place, on_turn=on_turn)
         taped = Taped(self._tape, barriers or NoTurns(self._tape))
         return taped_context(attempt, context, place, taped, on_turn=on_turn)
 
@@ -205,7 +203,7 @@ class AttemptJournal:
         self._tape.require_end()
         if self._earlier is not None and self._earlier.end is not None:
             return Patch(self._earlier.end.patch, self._earlier.end.problem)
-        patch = await workspace.diff(place.sandbox, place.base)
+        patch = await super().finish(place)
         if self._writer is not None:
             await self._writer.end(End(patch.text, patch.problem))
         return patch

@@ -1,14 +1,13 @@
-"""What an episode does otherwise where it has a journal.
+"""Journal: what an episode does otherwise where an attempt goes on from a journal.
 
-`episode` tells the story; this is what differs in it where an attempt goes on from a journal.
+`episode` tells the story. A plain `Journal` plays an attempt that nobody writes down.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Protocol
 
 from swe_rollout.agent.context import AgentContext
 from swe_rollout.context import Attempt, JobContext
@@ -30,20 +29,20 @@ class Workplace:
     """What its work is compared with at the end."""
 
 
-class Journal(Protocol):
-    """What an episode does otherwise where it has a journal."""
+class Journal:
+    """Plays an attempt that begins at its task and is not written down before it is committed."""
 
     @property
     def resumption(self) -> Resumption | None:
-        """What the record says of earlier lives; none: there was none."""
-        ...
+        """What the record says of earlier lives; None if there was none."""
+        return None
 
     async def begin(self, attempt: Attempt, context: JobContext) -> Workplace:
         """Start the agent's sandbox, as prepared or as it was when the journal ends.
 
         Raises SandboxError, TaskError; DivergedError where it can't be as it was.
         """
-        ...
+        return await start(attempt, context)
 
     def agent_context(
         self,
@@ -54,23 +53,23 @@ class Journal(Protocol):
         on_turn: Callable[[Turn], None],
     ) -> AgentContext:
         """Return the context of the attempt's agent."""
-        ...
+        return context.agent_context(attempt, place.sandbox, on_turn=on_turn)
 
-    @contextmanager
-    def playing(self) -> Iterator[None]:
-        """Run the agent program inside the block."""
-        ...
+    def playing(self) -> AbstractContextManager[None]:
+        """Return the block inside which the agent program runs."""
+        return nullcontext()
 
     async def finish(self, place: Workplace) -> Patch:
         """Return the agent's work. Raises DivergedError where the program was another one."""
-        ...
+        return await workspace.diff(place.sandbox, place.base)
 
     async def salvage(self, attempt: Attempt, context: JobContext) -> Patch:
-        """Return the work of an agent that ended its sandbox, which is closed: what is durable.
+        """Return the durable work of an agent that ended its sandbox, which is closed.
 
         Raises SandboxError where a sandbox that would show it can't be had, StoreError.
         """
-        ...
+        del attempt, context
+        return Patch()
 
 
 async def start(attempt: Attempt, context: JobContext, *, snapshots: bool = False) -> Workplace:

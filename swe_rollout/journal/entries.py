@@ -248,23 +248,6 @@ class Delta(msgspec.Struct, frozen=True):
         return cls(delta.number, delta.data, delta.unsaved, delta.processes)
 
 
-class Mark(msgspec.Struct, frozen=True):
-    """The living sandbox, and how much had been done in it by the end of the chunk's turn."""
-
-    name: str
-    uid: str
-    effects: int
-
-    @classmethod
-    def of(cls, mark: SandboxMark) -> Mark:
-        """Take it from a sandbox."""
-        return cls(mark.name, mark.uid, mark.effects)
-
-    def mark(self) -> SandboxMark:
-        """Return it as the sandbox did."""
-        return SandboxMark(self.name, self.uid, self.effects)
-
-
 class Restored(msgspec.Struct, frozen=True):
     """How a life of an attempt that is not its first came to a sandbox."""
 
@@ -290,8 +273,9 @@ class Chunk(msgspec.Struct, frozen=True, omit_defaults=True):
     """Of the first chunk of a journal."""
     entries: tuple[Entry, ...] = ()
     delta: Delta | None = None
-    mark: Mark | None = None
-    """Where that sandbox is; none where nobody could attach to it."""
+    mark: SandboxMark | None = None
+    """Where that sandbox is, and how much had been done in it by the end of the turn; None where
+    nobody could attach to it."""
     restored: Restored | None = None
     """Of the first turn that a later life of the attempt wrote."""
     end: End | None = None
@@ -343,7 +327,7 @@ def _warm_up() -> None:
         header,
         entries,
         Delta(1, b""),
-        Mark("", "", 1),
+        SandboxMark("", "", 1),
         Restored(attached=True),
         End("", ""),
     )

@@ -13,10 +13,9 @@ from itertools import chain
 
 from swe_rollout.errors import UsageError
 from swe_rollout.journal.entries import Delta, Entry, Header
-from swe_rollout.journal.errors import DivergedError
 from swe_rollout.journal.kept import Stretch
-from swe_rollout.journal.reading import Earlier, running_in, sandbox_deltas, unsaved_in
-from swe_rollout.sandbox.base import SandboxDelta
+from swe_rollout.journal.reading import Earlier, running_in, unsaved_in
+from swe_rollout.journal.tape import DivergedError
 from swe_rollout.store.journals import JournalRef
 from swe_rollout.tokens.branch import Branch
 from swe_rollout.types.episode import EpisodeId, ForkedFrom
@@ -60,10 +59,6 @@ class ForkPoint:
     def deltas(self) -> tuple[Delta, ...]:
         """The changes of the sandbox that are inherited, in their order."""
         return tuple(chain.from_iterable(each.deltas for each in self.stretches))
-
-    def sandbox_deltas(self) -> tuple[SandboxDelta, ...]:
-        """Return what is to be applied to a fresh sandbox, in order."""
-        return sandbox_deltas(self.deltas)
 
     def earlier(self, ref: JournalRef) -> Earlier:
         """Return what is inherited as an earlier life of an episode, which has written nothing."""

@@ -15,14 +15,13 @@ from swe_rollout.journal.entries import (
     End,
     Entry,
     Header,
-    Mark,
     Restored,
     Said,
     Sampled,
     decode,
 )
 from swe_rollout.journal.tape import TURN
-from swe_rollout.sandbox.base import SandboxDelta
+from swe_rollout.sandbox.base import SandboxDelta, SandboxMark
 from swe_rollout.store.journals import JournalRef
 
 _WHOLE: Final = "/: "
@@ -41,7 +40,7 @@ class Earlier:
     resumed: int
     """How often somebody has gone on with it."""
     is_closed: bool
-    mark: Mark | None = None
+    mark: SandboxMark | None = None
     """Of the sandbox at the end of the last turn; none where nobody could attach to it."""
     restored: tuple[Restored, ...] = ()
     """How the lives after the first, as far as they wrote a turn, came to a sandbox."""
@@ -65,10 +64,6 @@ class Earlier:
     def can_be_rebuilt(self) -> bool:
         """Whether the last state of the sandbox is known, or needed no more."""
         return self.end is not None or can_be_rebuilt(self.deltas)
-
-    def sandbox_deltas(self) -> tuple[SandboxDelta, ...]:
-        """Return what is to be applied to a fresh sandbox, in order."""
-        return sandbox_deltas(self.deltas)
 
 
 def unsaved_in(deltas: Sequence[Delta]) -> tuple[str, ...]:

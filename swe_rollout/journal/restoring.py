@@ -6,9 +6,9 @@ from swe_rollout.context import Attempt, JobContext
 from swe_rollout.errors import SandboxError, boundary
 from swe_rollout.journal.base import Workplace
 from swe_rollout.journal.entries import Header
-from swe_rollout.journal.errors import DivergedError
 from swe_rollout.journal.fork_point import ForkPoint
-from swe_rollout.journal.reading import Earlier
+from swe_rollout.journal.reading import Earlier, sandbox_deltas
+from swe_rollout.journal.tape import DivergedError
 from swe_rollout.sandbox.base import Sandbox, Snapshots
 from swe_rollout.spec.limits import Resume
 
@@ -71,7 +71,7 @@ async def rebuild(fresh: Sandbox, earlier: Earlier | ForkPoint) -> Snapshots:
     """Bring a fresh sandbox to where a journal ends. Raises SandboxError, DivergedError."""
     sandbox = as_it_was(fresh, earlier)
     async with boundary(SandboxError, "rebuilding the sandbox"):
-        for delta in earlier.sandbox_deltas():
+        for delta in sandbox_deltas(earlier.deltas):
             await sandbox.apply(delta)
     return sandbox
 

@@ -16,9 +16,13 @@ from typing import Any, Final, TypeVar
 
 from swe_rollout.agent.tools.marks import ACTING
 from swe_rollout.engine.errors import ContextOverflowError
-from swe_rollout.errors import EpisodeError, SandboxDestroyedError, SandboxError
+from swe_rollout.errors import (
+    EpisodeError,
+    SandboxDestroyedError,
+    SandboxError,
+    SweRolloutError,
+)
 from swe_rollout.journal.entries import Answer, Cancelled, Entry, Refused
-from swe_rollout.journal.errors import DivergedError
 from swe_rollout.types.deadline import Deadline
 
 STALLED_S: Final = 60.0
@@ -29,6 +33,18 @@ _FILE_ERRORS: Final[dict[str, type[OSError]]] = {
 }
 """Those that are raised without the system's number; all others have it."""
 _T = TypeVar("_T")
+
+
+class DivergedError(SweRolloutError):
+    """A resumed program asked for something else than it did before: it begins anew."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            "the episode can't go on from its journal",
+            why=why,
+            fix="nothing: it begins anew. A program, tool or parser that does not do the same for "
+            "the same answers can't be resumed",
+        )
 
 
 class Tape:

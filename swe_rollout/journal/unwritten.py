@@ -7,52 +7,17 @@ from contextlib import contextmanager
 
 from swe_rollout.agent.context import AgentContext
 from swe_rollout.context import Attempt, JobContext
-from swe_rollout.journal.base import Journal, Workplace, start
-from swe_rollout.journal.errors import DivergedError
+from swe_rollout.journal.base import Journal, Workplace
 from swe_rollout.journal.fork_point import ForkPoint
 from swe_rollout.journal.restoring import begin_from
-from swe_rollout.journal.tape import Tape
-from swe_rollout.journal.worlds import Unwritten
-from swe_rollout.journal.wrappers import Taped, playing_on, taped_context
-from swe_rollout.sandbox import workspace
+from swe_rollout.journal.tape import DivergedError, Tape
+from swe_rollout.journal.wrappers import Taped, Unwritten, playing_on, taped_context
 from swe_rollout.sandbox.repository import Patch
 from swe_rollout.types.turn import Turn
 
 
-class Unjournaled:
-    """An attempt that is not written down before it is committed."""
-
-    resumption = None
-
-    async def begin(self, attempt: Attempt, context: JobContext) -> Workplace:
-        return await start(attempt, context)
-
-    def agent_context(
-        self,
-        attempt: Attempt,
-        context: JobContext,
-        place: Workplace,
-        *,
-        on_turn: Callable[[Turn], None],
-    ) -> AgentContext:
-        return context.agent_context(attempt, place.sandbox, on_turn=on_turn)
-
-    @contextmanager
-    def playing(self) -> Iterator[None]:
-        yield
-
-    async def finish(self, place: Workplace) -> Patch:
-        return await workspace.diff(place.sandbox, place.base)
-
-    async def salvage(self, attempt: Attempt, context: JobContext) -> Patch:
-        del attempt, context
-        return Patch()
-
-
-class UnwrittenFork:
-    """An attempt that begins from a recorded turn, and is not written down."""
-
-    resumption = None
+class UnwrittenFork(Journal):
+    """Plays an attempt that begins from a recorded turn and is not written down."""
 
     def __init__(self, fork: ForkPoint) -> None:
         self._fork = fork
@@ -81,11 +46,7 @@ class UnwrittenFork:
     async def finish(self, place: Workplace) -> Patch:
         with self._refusing():
             self._tape.require_end()
-        return await workspace.diff(place.sandbox, place.base)
-
-    async def salvage(self, attempt: Attempt, context: JobContext) -> Patch:
-        del attempt, context
-        return Patch()
+        return await super().finish(place)
 
     @contextmanager
     def _refusing(self) -> Iterator[None]:
@@ -98,4 +59,4 @@ class UnwrittenFork:
 
 def unjournaled(context: JobContext) -> Journal:
     """Return what plays an attempt that is not written down."""
-    return Unjournaled() if context.fork is None else UnwrittenFork(context.fork)
+    return Journal() if context.fork is None else UnwrittenFork(context.fork)

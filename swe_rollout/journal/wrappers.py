@@ -20,9 +20,9 @@ from swe_rollout.engine.chat.base import ChatRequest, ChatResponse
 from swe_rollout.engine.wrapped import wrapped_engine
 from swe_rollout.journal.base import Workplace
 from swe_rollout.journal.entries import Done, FileRead, Observed, Ran, Said, Sampled, digest_of
-from swe_rollout.journal.tape import TURN, Tape
+from swe_rollout.journal.tape import TURN, DivergedError, Tape
 from swe_rollout.sandbox.base import Sandbox
-from swe_rollout.sandbox.wrapped import Operation, OperationKind, WrappedSandbox
+from swe_rollout.sandbox.wrapped import AbsentSandbox, Operation, OperationKind, WrappedSandbox
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.turn import Generation, Observation, Turn
@@ -177,3 +177,37 @@ def _turn_digest(request: GenerateRequest | ChatRequest) -> str:
         request.stop_token_ids,
         request.replay,
     )
+
+
+_ENDED = "the agent had ended, and asked for something new"
+
+
+def no_sandbox(workdir: str) -> Sandbox:
+    """Return what stands where a sandbox was. Whoever asks it for something new has diverged."""
+    return AbsentSandbox(workdir, lambda: DivergedError(_ENDED))
+
+
+class NoTurns:
+    """Comes before turns and calls of an agent that has ended: there are none."""
+
+    def __init__(self, tape: Tape) -> None:
+        self._tape = tape
+
+    async def before_turn(self) -> None:
+        raise self._tape.diverge(_ENDED)
+
+    async def before_call(self) -> None:
+        raise self._tape.diverge(_ENDED)
+
+
+class Unwritten:
+    """Comes before turns and calls of an attempt that nobody writes down."""
+
+    def __init__(self, tape: Tape) -> None:
+        self._tape = tape
+
+    async def before_turn(self) -> None:
+        self._tape.take_noted()
+
+    async def before_call(self) -> None:
+        """Do nothing: nothing has to be durable."""

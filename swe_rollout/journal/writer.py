@@ -21,7 +21,7 @@ from tenacity import (
     wait_exponential,
 )
 
-from swe_rollout.errors import EpisodeError, SandboxError, UnreachableError
+from swe_rollout.errors import EpisodeError, SandboxError, SweRolloutError, UnreachableError
 from swe_rollout.journal.entries import (
     MAX_CHUNK_BYTES,
     Chunk,
@@ -30,15 +30,13 @@ from swe_rollout.journal.entries import (
     End,
     Entry,
     Header,
-    Mark,
     Restored,
     compress,
     decode,
     encode,
 )
-from swe_rollout.journal.errors import TakenOverError
 from swe_rollout.journal.tape import Tape
-from swe_rollout.sandbox.base import Markable, SandboxDelta, Snapshots
+from swe_rollout.sandbox.base import Markable, SandboxDelta, SandboxMark, Snapshots
 from swe_rollout.sandbox.session.walk import records_of
 from swe_rollout.store.journals import JournalRef, Journals
 from swe_rollout.text.redaction import has_secrets, holds_secret
@@ -48,6 +46,17 @@ log = structlog.get_logger()
 PATIENCE_S: Final = 60.0
 """How long a turn waits for a store that does not respond; its episode's clock stands still. After
 that the episode goes on without a journal: its commit has more patience."""
+
+
+class TakenOverError(SweRolloutError):
+    """Another process goes on with this episode; this one stops, and commits nothing."""
+
+    def __init__(self, address: str, writer: str) -> None:
+        super().__init__(
+            "another process has taken over this episode",
+            why=f"{address} was written by {writer}",
+            fix="run one worker for each shard of a job, and one `swe-rollout run` for a job",
+        )
 
 
 class JournalWriter:
@@ -75,7 +84,7 @@ class JournalWriter:
         self._writer = writer
         self._header = header
         self._restored = restored
-        self._walk: asyncio.Task[tuple[Mark | None, Delta]] | None = None
+        self._walk: asyncio.Task[tuple[SandboxMark | None, Delta]] | None = None
         self._pending: asyncio.Task[None] | None = None
         self._is_over = False
         self.written = 0
@@ -138,14 +147,13 @@ class JournalWriter:
                 await asyncio.wait({self._pending})
         self._pending.result()
 
-    async def _look(self) -> tuple[Mark | None, Delta]:
+    async def _look(self) -> tuple[SandboxMark | None, Delta]:
         """Return where the sandbox is, and what changed in it. No call begins meanwhile."""
         found = await self._sandbox.mark() if isinstance(self._sandbox, Markable) else None
-        mark = None if found is None else Mark.of(found)
-        return mark, Delta.of(await self._sandbox.changes())
+        return found, Delta.of(await self._sandbox.changes())
 
     async def _write(
-        self, entries: tuple[Entry, ...], walk: asyncio.Task[tuple[Mark | None, Delta]]
+        self, entries: tuple[Entry, ...], walk: asyncio.Task[tuple[SandboxMark | None, Delta]]
     ) -> None:
         try:
             mark, delta = await walk

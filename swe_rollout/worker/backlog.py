@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import TypeVar
 
 from swe_rollout.context import Attempt, JobContext
 from swe_rollout.errors import UsageError
@@ -16,7 +17,36 @@ from swe_rollout.store.store import Store
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.instance import Instance
 from swe_rollout.types.trajectory import TokenPath, Trajectory
-from swe_rollout.worker.shard import WHOLE, Shard
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """The share of worker `index` of `count`: all samples of every `count`-th task."""
+
+    index: int = 0
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.index < self.count:
+            raise ValueError(f"no worker {self.index} of {self.count}")
+
+    def tasks(self, all_tasks: Sequence[_T]) -> tuple[_T, ...]:
+        """Return this worker's tasks in order: every `count`-th, from `index` on."""
+        return tuple(all_tasks[self.index :: self.count])
+
+    def parallelism(self, of_job: int) -> int:
+        """Return how many episodes this worker runs at a time when the job runs `of_job`.
+
+        At least one, because no other worker has its tasks. A job with more workers than
+        parallelism runs as many episodes as it has workers.
+        """
+        return max(1, of_job // self.count + (self.index < of_job % self.count))
+
+
+WHOLE = Shard()
+"""The whole job."""
 
 _AT_A_TIME = 100
 """Tasks planned before anything else may run, such as the handling of ^C."""

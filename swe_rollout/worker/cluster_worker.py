@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Final
 
 import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_fixed
@@ -21,17 +22,16 @@ from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.job_objects import ClusterJob, JobObject, read_cluster_job
 from swe_rollout.cluster.jobs import Jobs
 from swe_rollout.cluster.transport import SETTLING_S
-from swe_rollout.errors import ClusterError, PrerequisiteError, UnreachableError
+from swe_rollout.errors import ClusterError, PrerequisiteError, SweRolloutError, UnreachableError
 from swe_rollout.events import Subscriber
 from swe_rollout.spec.addresses import is_worker
 from swe_rollout.spec.job import RolloutJob
 from swe_rollout.spec.status import WorkerProgress
 from swe_rollout.store.plans import Owner
-from swe_rollout.worker.lives import Lives
+from swe_rollout.worker.backlog import Shard
 from swe_rollout.worker.progress_report import Reporter, ShardProgress
 from swe_rollout.worker.scheduler import EpisodeScheduler
 from swe_rollout.worker.service_health import LONGEST_PAUSE_S, Conditions, back_off
-from swe_rollout.worker.shard import Shard
 from swe_rollout.worker.startup import WorkerStartup, on_cluster
 
 log = structlog.get_logger()
@@ -56,6 +56,61 @@ class WorkerIdentity:
     """The pod this runs in, which carries the annotation."""
     lives: Path | None = None
     """The file that counts how often it was killed there; none: that is not counted."""
+
+
+MOST: Final = 5
+"""Lives in which no turn becomes durable and no episode is committed."""
+
+
+class KilledTooOftenError(SweRolloutError):
+    """A worker was killed again and again, and got no further in between."""
+
+    exit_code = 5
+
+
+class Lives:
+    """The lives of a worker since it last got further, in a file that outlives them.
+
+    Kubernetes restarts a killed container in place, without limit: a worker that needs more memory
+    than it has would be killed until its job is deleted.
+    """
+
+    def __init__(self, file: Path | None) -> None:
+        """`file`: on a volume of the pod; none: nothing is counted."""
+        self._file = file
+        self._count = 0
+
+    def begin(self) -> None:
+        """Count one more. Raises KilledTooOftenError where that is too many."""
+        count = self._read() + 1
+        if count > MOST:
+            raise KilledTooOftenError(
+                f"the worker was killed {MOST} times and got no further in between",
+                why="no turn was written to the store; most of the time it has too little memory",
+                fix="raise spec.workers.resources.memory, or lower spec.parallelism",
+            )
+        self._write(count)
+        if count > 1:
+            log.info("worker_restarted", lives=count)
+
+    def progressed(self) -> None:
+        """Note that a turn is durable: whoever is killed next has all lives again."""
+        if self._count:
+            self._write(0)
+
+    def _read(self) -> int:
+        try:
+            return int(self._file.read_text()) if self._file is not None else 0
+        except (OSError, ValueError):
+            return 0  # the first life, or killed while it wrote
+
+    def _write(self, count: int) -> None:
+        self._count = count
+        try:
+            if self._file is not None:
+                self._file.write_text(f"{count}")
+        except OSError as error:
+            log.warning("lives_not_counted", why=str(error))
 
 
 class WorkerExit(StrEnum):

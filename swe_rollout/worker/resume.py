@@ -29,10 +29,10 @@ from swe_rollout.journal.attempt import (
     new_writer,
 )
 from swe_rollout.journal.entries import Chunk, DamagedChunkError, compress, encode
-from swe_rollout.journal.errors import DivergedError
 from swe_rollout.journal.fork_point import ForkPoint
 from swe_rollout.journal.reading import Earlier, read, read_chunk
 from swe_rollout.journal.restoring import why_not, would_lack
+from swe_rollout.journal.tape import DivergedError
 from swe_rollout.sandbox.base import Reattaching
 from swe_rollout.spec.job import RolloutJob
 from swe_rollout.spec.limits import Resume

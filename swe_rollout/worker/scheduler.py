@@ -29,14 +29,13 @@ from swe_rollout.errors import (
     first_error,
 )
 from swe_rollout.events import Committed, Phase, PhaseBegan, Service, StoreFailed, Waited, waiting
-from swe_rollout.journal.errors import TakenOverError
+from swe_rollout.journal.writer import TakenOverError
 from swe_rollout.spec.limits import FailureBudget
 from swe_rollout.store.damage import DamagedRecordError
 from swe_rollout.store.store import Store
 from swe_rollout.types.episode import EpisodeId, Failure
 from swe_rollout.types.trajectory import Trajectory
-from swe_rollout.worker.attempt_queue import AttemptQueue, Attempts
-from swe_rollout.worker.attempts import play_attempts
+from swe_rollout.worker.attempts import AttemptQueue, Attempts, play_attempts
 from swe_rollout.worker.failure_budget import CommittedCounts, CountedBefore
 from swe_rollout.worker.resume import ResumableEpisodes
 

@@ -30,7 +30,7 @@ from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.instance import Instance
 from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.worker.assembly import assemble
-from swe_rollout.worker.backlog import Backlog, Sampler, begin
+from swe_rollout.worker.backlog import Backlog, Sampler, Shard, begin
 from swe_rollout.worker.extensions import import_extensions
 from swe_rollout.worker.failure_budget import CountedBefore
 from swe_rollout.worker.progress_report import ShardProgress
@@ -43,7 +43,6 @@ from swe_rollout.worker.service_health import (
     EngineMonitor,
     StoreMonitor,
 )
-from swe_rollout.worker.shard import Shard
 from swe_rollout.worker.start_guard import GuardedSandboxes
 
 log = structlog.get_logger()

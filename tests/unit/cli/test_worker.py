@@ -21,8 +21,7 @@ from swe_rollout.cli.main import build_app
 from swe_rollout.errors import PrerequisiteError, Problem, SpecError, UnreachableError
 from swe_rollout.observer import Observer
 from swe_rollout.worker import cluster_worker
-from swe_rollout.worker.cluster_worker import WorkerExit, WorkerIdentity
-from swe_rollout.worker.lives import KilledTooOftenError
+from swe_rollout.worker.cluster_worker import KilledTooOftenError, WorkerExit, WorkerIdentity
 from waits import PATIENCE_S
 
 WHERE = ["worker", "--namespace", "rl", "--job", "nightly"]

@@ -20,7 +20,7 @@ from swe_rollout.journal.entries import (
     compress,
     encode,
 )
-from swe_rollout.journal.reading import Earlier, read
+from swe_rollout.journal.reading import Earlier, read, sandbox_deltas
 from swe_rollout.journal.restoring import header_of, why_not
 from swe_rollout.store.journals import JournalRef
 from unit.agent.agent_parts import SUBMIT
@@ -55,7 +55,7 @@ async def test_chunks_are_put_together_in_order() -> None:
         chunk(entries=(Entry(0, "exec:c", Done()),), delta=Delta(3, b"3")),
     )
     assert [entry.request for entry in earlier.entries] == ["exec:a", "exec:b", "exec:c"]
-    assert [delta.number for delta in earlier.sandbox_deltas()] == [1, 3]
+    assert [delta.number for delta in sandbox_deltas(earlier.deltas)] == [1, 3]
     assert (earlier.resumed, earlier.end, earlier.is_closed) == (1, None, False)
     assert earlier.lost == ()
 

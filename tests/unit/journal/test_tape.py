@@ -13,8 +13,7 @@ from swe_rollout.engine.errors import ContextOverflowError
 from swe_rollout.errors import SandboxError
 from swe_rollout.journal import tape as tape_module
 from swe_rollout.journal.entries import Cancelled, Done, Entry, FileRead
-from swe_rollout.journal.errors import DivergedError
-from swe_rollout.journal.tape import Tape
+from swe_rollout.journal.tape import DivergedError, Tape
 from swe_rollout.types.deadline import Deadline
 
 

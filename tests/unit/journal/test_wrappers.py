@@ -12,10 +12,8 @@ from swe_rollout.agent.tools import Offered, toolbox
 from swe_rollout.agent.tools.base import ActsOutside, Toolbox, ToolContext
 from swe_rollout.agent.tools.function import FunctionTool
 from swe_rollout.journal.entries import Entry
-from swe_rollout.journal.errors import DivergedError
-from swe_rollout.journal.tape import Tape
-from swe_rollout.journal.worlds import NoTurns, no_sandbox
-from swe_rollout.journal.wrappers import Taped
+from swe_rollout.journal.tape import DivergedError, Tape
+from swe_rollout.journal.wrappers import NoTurns, Taped, no_sandbox
 from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.types.episode import EpisodeId, StopReason
 from swe_rollout.types.turn import CallStatus, ToolCall

@@ -10,9 +10,8 @@ import pytest
 from swe_rollout.errors import SandboxError, UnreachableError
 from swe_rollout.journal import writer as writer_module
 from swe_rollout.journal.entries import End, FileRead, decode
-from swe_rollout.journal.errors import TakenOverError
 from swe_rollout.journal.tape import Tape
-from swe_rollout.journal.writer import JournalWriter
+from swe_rollout.journal.writer import JournalWriter, TakenOverError
 from swe_rollout.sandbox.base import SandboxDelta
 from swe_rollout.store.journals import JournalRef
 from swe_rollout.types.deadline import Deadline

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from swe_rollout.context import Attempt
-from swe_rollout.worker.attempt_queue import AttemptQueue
+from swe_rollout.worker.attempts import AttemptQueue
 from unit.worker.worker_parts import attempts
 
 

@@ -15,8 +15,7 @@ from swe_rollout.store.store import Store
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.instance import Expected, Instance
 from swe_rollout.types.trajectory import TokenPath
-from swe_rollout.worker.backlog import Backlog, Sampler, begin
-from swe_rollout.worker.shard import Shard
+from swe_rollout.worker.backlog import Backlog, Sampler, Shard, begin
 from unit.store.records import job, trajectory
 
 

@@ -10,7 +10,7 @@ import pytest
 from swe_rollout.errors import PrerequisiteError
 from swe_rollout.spec.sandbox import CheckoutSpec
 from swe_rollout.types.instance import Evaluation, Instance
-from swe_rollout.worker.checkouts import of_checkout, open_checkout
+from swe_rollout.worker.sandboxes import of_checkout, open_checkout
 from unit.sandbox.local.checkout_parts import commit, git, make_environment
 
 SCRIPT = "set -u\n: '>>>>> Start Test Output'\n{}\n: '>>>>> End Test Output'\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from swe_rollout.worker.lives import MOST, KilledTooOftenError, Lives
+from swe_rollout.worker.cluster_worker import MOST, KilledTooOftenError, Lives
 
 
 def test_a_worker_that_gets_no_further_is_given_up(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swe_rollout.worker.noise import without_noise
+from swe_rollout.worker.replay import without_noise
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,7 @@ from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.instance import Instance
 from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.types.verdict import TestReport, TestStatus, Verdict, VerdictStatus
-from swe_rollout.worker.regrade import Regrader, Regrading, flaky_tests, ungradable
-from swe_rollout.worker.regrade_report import RegradeReport
+from swe_rollout.worker.regrade import Regrader, RegradeReport, Regrading, flaky_tests, ungradable
 from unit.export.export_parts import LOST, failed, trajectory
 from unit.worker.work_parts import TASK
 

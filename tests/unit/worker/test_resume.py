@@ -32,7 +32,7 @@ from swe_rollout.journal.entries import (
     decode,
     encode,
 )
-from swe_rollout.journal.errors import TakenOverError
+from swe_rollout.journal.writer import TakenOverError
 from swe_rollout.spec.job import RolloutJob
 from swe_rollout.spec.limits import FailureBudget, Limits, Resume, RetrySpec
 from swe_rollout.store.journals import JournalRef

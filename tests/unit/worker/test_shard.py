@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swe_rollout.worker.shard import WHOLE, Shard
+from swe_rollout.worker.backlog import WHOLE, Shard
 
 COUNTS = st.integers(1, 50)
 

@@ -17,9 +17,8 @@ from swe_rollout.store.plans import Owner
 from swe_rollout.store.store import Store
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.instance import Instance
-from swe_rollout.worker.backlog import begin
+from swe_rollout.worker.backlog import WHOLE, begin
 from swe_rollout.worker.service_health import Conditions
-from swe_rollout.worker.shard import WHOLE
 from swe_rollout.worker.startup import WorkerStartup
 from unit.store.records import UNRESOLVED, job, trajectory
 

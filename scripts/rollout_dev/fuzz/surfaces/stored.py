@@ -181,7 +181,7 @@ def _read_journal(data: bytes) -> None:
     found = run_async(reading.read(replace(ref, chunks=len(stored)), stored))
     found.lost  # noqa: B018 - what a rebuilt sandbox lacks
     found.can_be_rebuilt  # noqa: B018
-    found.sandbox_deltas()
+    reading.sandbox_deltas(found.deltas)
     for entry in found.entries:
         match entry.answer:
             case entries.Sampled() as answer:
