@@ -177,22 +177,24 @@ class JobContext:
         """
         if self.grader is None:
             return None
-        retrying = AsyncRetrying(
-            retry=retry_if_exception(lambda e: isinstance(e, EpisodeError) and e.retryable),
-            stop=stop_any(
-                _AttemptsSpent(self.retry.attempts), stop_after_delay(SCARCITY_TIMEOUT_S)
-            ),
-            wait=wait_exponential(multiplier=self.retry.backoff_seconds, max=MAX_RETRY_WAIT_S),
-            reraise=True,
-        )
         async with boundary(GraderError, "grading"):
-            return await retrying(
+            return await grading_again(self.retry)(
                 self.grader.grade,
                 attempt.instance,
                 patch,
                 episode=attempt.episode,
                 attempt=attempt.number,
             )
+
+
+def grading_again(retry: RetrySpec) -> AsyncRetrying:
+    """Return what repeats a grading that something broke, as a job's `retry` says."""
+    return AsyncRetrying(
+        retry=retry_if_exception(lambda e: isinstance(e, EpisodeError) and e.retryable),
+        stop=stop_any(_AttemptsSpent(retry.attempts), stop_after_delay(SCARCITY_TIMEOUT_S)),
+        wait=wait_exponential(multiplier=retry.backoff_seconds, max=MAX_RETRY_WAIT_S),
+        reraise=True,
+    )
 
 
 class _AttemptsSpent(stop_base):

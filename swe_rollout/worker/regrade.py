@@ -5,12 +5,13 @@ No model is needed, and no record changes. Used by `swe-rollout regrade`.
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 
+from swe_rollout.context import grading_again
 from swe_rollout.errors import EpisodeError, GraderError, boundary
 from swe_rollout.grading.grader import Grader
 from swe_rollout.sandbox.repository import Patch
@@ -20,7 +21,6 @@ from swe_rollout.types.instance import Instance
 from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.types.verdict import TestStatus, Verdict, VerdictStatus
 
-_MAX_WAIT_S = 30.0
 _RAN = (VerdictStatus.RESOLVED, VerdictStatus.UNRESOLVED)
 """Verdicts that rest on tests."""
 
@@ -87,10 +87,20 @@ class Regrader:
         status = recorded.status if recorded else None
         if why := ungradable(trajectory):
             return Regrading(trajectory.episode, status, skipped=why)
-        verdicts, failures = list[Verdict](), list[str]()
-        for number in range(1, self.times + 1):
+        verdicts, failures, numbers = list[Verdict](), list[str](), count(1)
+        episode = EpisodeId(self.name, instance.instance_id, trajectory.episode.sample)
+
+        async def grade() -> Verdict:
+            patch = Patch(trajectory.patch)
+            # The number names the sandbox: no two are of the same attempt.
+            async with boundary(GraderError, "grading"):
+                return await self.grader.grade(
+                    instance, patch, episode=episode, attempt=next(numbers)
+                )
+
+        for _ in range(self.times):
             try:
-                verdicts.append(await self._grade(trajectory, instance, number))
+                verdicts.append(await grading_again(self.retry)(grade))
             except EpisodeError as error:
                 failures.append(str(error))
         return Regrading(
@@ -100,26 +110,6 @@ class Regrader:
             tuple(_unstable(recorded, verdicts)),
             tuple(failures),
         )
-
-    async def _grade(self, trajectory: Trajectory, instance: Instance, number: int) -> Verdict:
-        """Grade once; a lost sandbox costs another try."""
-        at = trajectory.episode
-        episode = EpisodeId(self.name, at.instance, at.sample)
-        for attempt in range(self.retry.attempts):
-            try:
-                async with boundary(GraderError, "grading"):
-                    return await self.grader.grade(
-                        instance,
-                        Patch(trajectory.patch),
-                        episode=episode,
-                        # Names the sandbox: no two are of the same attempt.
-                        attempt=(number - 1) * self.retry.attempts + attempt + 1,
-                    )
-            except EpisodeError as error:
-                if not error.retryable or attempt == self.retry.attempts - 1:
-                    raise
-            await asyncio.sleep(min(_MAX_WAIT_S, self.retry.backoff_seconds * 2**attempt))
-        raise GraderError("grading was not tried")
 
 
 def ungradable(trajectory: Trajectory) -> str:
