@@ -18,9 +18,14 @@ from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.agent.parsers.base import checked, not_run
 from swe_rollout.agent.parsers.strict_json import read_json
 from swe_rollout.agent.policy_turns import PolicyTurns, encodable, sampling_of
-from swe_rollout.agent.taken_turn import SampledTurn, TurnBuilder
+from swe_rollout.agent.sampled_turn import (
+    MAX_CALLS,
+    SampledTurn,
+    TurnBuilder,
+    calls_in_words,
+    cut_call,
+)
 from swe_rollout.agent.tools.base import ToolSpec
-from swe_rollout.agent.turn_reader import MAX_CALLS, calls_in_words, cut_call
 from swe_rollout.engine.chat.base import ChatCall, ChatRequest, ChatResponse, ChatTool
 from swe_rollout.engine.errors import ContextOverflowError
 from swe_rollout.errors import InternalError

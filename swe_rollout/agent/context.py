@@ -19,7 +19,7 @@ from swe_rollout.agent.chat_turns import ChatTurns
 from swe_rollout.agent.parts import AgentParts
 from swe_rollout.agent.policy_turns import PolicyTurns, encodable
 from swe_rollout.agent.prompts import Message, MessageRole
-from swe_rollout.agent.taken_turn import SampledTurn, TurnBuilder
+from swe_rollout.agent.sampled_turn import SampledTurn, TurnBuilder
 from swe_rollout.agent.tools.base import ToolError, cut_middle
 from swe_rollout.agent.tools.marks import ACTING
 from swe_rollout.agent.tools.state import ToolState

@@ -7,26 +7,47 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
+
+from tenacity import (
+    AsyncRetrying,
+    RetryCallState,
+    RetryError,
+    retry_if_result,
+    stop_after_attempt,
+    wait_exponential,
+)
 
 from swe_rollout.agent.branches import EpisodeState, OpenBranch
 from swe_rollout.agent.first_prompt import PromptTooLongError
-from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.agent.parts import AgentParts
-from swe_rollout.agent.sampler import TurnSampler
-from swe_rollout.agent.taken_turn import SampledTurn, TurnBuilder
+from swe_rollout.agent.sampled_turn import (
+    SampledTurn,
+    TurnBuilder,
+    read_sampled,
+)
 from swe_rollout.agent.tools.base import Delegate, ToolContext, cut_middle
-from swe_rollout.agent.turn_reader import read_cut_turn, read_turn
+from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.engine.errors import ContextOverflowError
+from swe_rollout.errors import EngineError
 from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.spec.limits import CutTurns
 from swe_rollout.spec.policy import Sampling
+from swe_rollout.tokens.log import SamplingUsed, TokenLog
+from swe_rollout.types.deadline import Deadline
 from swe_rollout.types.episode import EpisodeId, StopReason
-from swe_rollout.types.turn import CallStatus, FinishReason, Observation, ToolCall, Turn
+from swe_rollout.types.turn import (
+    CallStatus,
+    FinishReason,
+    Generation,
+    Observation,
+    ToolCall,
+    Turn,
+)
 
 _MIN_TOOL_S = 0.1
-_SHORT_TOKENS = 512
-"""Up to this size a turn is read in a few milliseconds at worst, which is done at once."""
+MAX_ABORTS_PER_TURN = 16
+"""Continuations of one turn; an engine that always aborts is a failure of the engine."""
+_BACKOFF = wait_exponential(multiplier=0.05, max=5.0)
 
 
 class PolicyTurns:
@@ -116,7 +137,12 @@ class PolicyTurns:
     async def _play(self, branch: OpenBranch, turn: TurnBuilder) -> SampledTurn:
         if (stop := await self._sample(branch, turn)) is not None:
             return SampledTurn(stop=stop)
-        read = await self._read(branch, turn)
+        read = await read_sampled(
+            self._parts.tokens.renderer,
+            turn,
+            tools=self._parts.toolbox.specs,
+            opens_reasoning=branch.opens_reasoning,
+        )
         turn.text, turn.calls = read.text, read.calls
         branch.follow(read.calls, reasoning_is_open=read.reasoning_is_open)
         return read
@@ -145,21 +171,6 @@ class PolicyTurns:
         if len(turn.ids) < limits.max_new_tokens:
             return StopReason.CONTEXT_FULL
         return StopReason.TOKEN_LIMIT if limits.cut_turns is CutTurns.END else None
-
-    async def _read(self, branch: OpenBranch, turn: TurnBuilder) -> SampledTurn:
-        renderer, opened = self._parts.tokens.renderer, branch.opens_reasoning
-        read = (
-            partial(read_cut_turn, renderer, turn.ids, opens_reasoning=opened)
-            if turn.finish_reason is FinishReason.LENGTH
-            else partial(
-                read_turn,
-                renderer,
-                turn.ids,
-                tools=self._parts.toolbox.specs,
-                opens_reasoning=opened,
-            )
-        )
-        return read() if len(turn.ids) <= _SHORT_TOKENS else await off_loop(read)
 
     async def _observe(
         self, call: ToolCall, sandbox: Sandbox, delegate: Delegate | None
@@ -194,3 +205,98 @@ def sampling_of(sampling: Sampling, branch: OpenBranch) -> Sampling:
 def _all_failed(turn: Turn) -> bool:
     statuses = [call.status for call in turn.tool_calls]
     return bool(statuses) and CallStatus.OK not in statuses
+
+
+def _wait(state: RetryCallState) -> float:
+    """Wait only for an engine that sampled nothing."""
+    generation = state.outcome.result() if state.outcome else None
+    return 0.0 if generation and generation.token_ids else _BACKOFF(state)
+
+
+class TurnSampler:
+    """Samples the turns of one branch."""
+
+    def __init__(
+        self, parts: AgentParts, episode: EpisodeId, sampling: Sampling, log: TokenLog
+    ) -> None:
+        self._parts = parts
+        self._episode = episode
+        self._sampling = sampling
+        self._used = SamplingUsed(
+            sampling.temperature, sampling.top_p, sampling.top_k, sampling.min_p
+        )
+        self._log = log
+
+    async def sample(self, turn: TurnBuilder, budget: int, deadline: Deadline) -> None:
+        """Sample one turn of `budget` tokens at most; one that is aborted goes on where it was.
+
+        Raises EngineError when the engine fails, or aborts without end.
+        """
+        await self._add(turn, budget, deadline)
+        if turn.finish_reason is not FinishReason.ABORT:
+            return
+        going_on = AsyncRetrying(
+            retry=retry_if_result(lambda _: turn.finish_reason is FinishReason.ABORT),
+            stop=stop_after_attempt(MAX_ABORTS_PER_TURN - 1),
+            wait=_wait,
+        )
+        try:
+            await going_on(self._add, turn, budget, deadline)
+        except RetryError as error:
+            raise EngineError(
+                f"one turn was aborted {MAX_ABORTS_PER_TURN} times",
+                fix="look into the engine's log",
+            ) from error
+
+    async def _add(self, turn: TurnBuilder, budget: int, deadline: Deadline) -> Generation:
+        """Add what one call of the engine samples, with what is left of the budget."""
+        generation = await self._generate(turn, budget - len(turn.ids), deadline)
+        self._append(turn, generation)
+        if turn.finish_reason is FinishReason.ABORT and len(turn.ids) >= budget:
+            turn.finish_reason = FinishReason.LENGTH
+        return generation
+
+    async def _generate(self, turn: TurnBuilder, budget: int, deadline: Deadline) -> Generation:
+        log, recording = self._log, self._parts.recording
+        replay = log.replay_request(recording) if recording else None
+        generation = await self._parts.tokens.engine.generate(
+            GenerateRequest(
+                episode=self._episode,
+                turn=turn.index,
+                branch=turn.branch,
+                input_ids=log.input_ids(),
+                max_new_tokens=budget,
+                sampling=self._sampling,
+                stop_token_ids=self._parts.tokens.renderer.stop_token_ids,
+                replay=replay,
+                clock=deadline,
+            )
+        )
+        if generation.replay and replay:
+            log.replay.add(generation.replay, prompt_logprobs_from=replay.prompt_logprobs_from)
+        return generation
+
+    def _append(self, turn: TurnBuilder, generation: Generation) -> None:
+        for start, end, version in _weight_runs(generation):
+            self._log.append_sampled(
+                generation.token_ids[start:end],
+                generation.logprobs[start:end],
+                turn=turn.index,
+                weight_version=version,
+                sampling=self._used,
+            )
+        turn.add(generation)
+
+
+def _weight_runs(generation: Generation) -> Sequence[tuple[int, int, str | None]]:
+    """Cut what was sampled where the weights changed; EngineError where their spans leave gaps."""
+    total = len(generation.token_ids)
+    if not generation.weight_versions:
+        return [(0, total, None)]
+    runs = [(span.start, span.end, span.version) for span in generation.weight_versions]
+    if [0, *(end for _, end, _ in runs)] != [*(start for start, _, _ in runs), total]:
+        raise EngineError(
+            "the engine's weight versions do not cover what it sampled",
+            why=f"{len(runs)} spans for {total} tokens",
+        )
+    return runs

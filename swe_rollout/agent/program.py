@@ -49,11 +49,11 @@ AGENTS: ExtensionPoint[Agent] = ExtensionPoint(
     expected="an async function of an AgentContext that returns a StopReason",
     builtin={
         "loop": "swe_rollout.agent.program:loop",
-        "react": "swe_rollout.agent.presets.react:React",
-        "tool": "swe_rollout.agent.presets.tool:Tool",
+        "react": "swe_rollout.agent.presets.loops:React",
+        "tool": "swe_rollout.agent.presets.loops:Tool",
         "coding": "swe_rollout.agent.presets.coding:Coding",
-        "general": "swe_rollout.agent.presets.general:General",
-        "swe": "swe_rollout.agent.presets.swe:Swe",
+        "general": "swe_rollout.agent.presets.loops:General",
+        "swe": "swe_rollout.agent.presets.loops:Swe",
     },
     one_argument=True,
 )

@@ -17,7 +17,7 @@ from swe_rollout.agent import compaction
 from swe_rollout.agent.context import AgentContext
 from swe_rollout.agent.parsers.base import not_run
 from swe_rollout.agent.prompts import Message
-from swe_rollout.agent.taken_turn import SampledTurn
+from swe_rollout.agent.sampled_turn import SampledTurn
 from swe_rollout.spec.model import Model
 from swe_rollout.types.episode import StopReason
 from swe_rollout.types.turn import CallStatus, Observation, ToolCall

@@ -17,12 +17,11 @@ from typing import Final
 
 from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.agent.parts import AgentParts
+from swe_rollout.agent.policy_turns import TurnSampler
 from swe_rollout.agent.prompts import Message, MessageRole, Prompts
 from swe_rollout.agent.renderer import Rendered, Renderer
-from swe_rollout.agent.sampler import TurnSampler
-from swe_rollout.agent.taken_turn import TurnBuilder
+from swe_rollout.agent.sampled_turn import TurnBuilder, read_sampled
 from swe_rollout.agent.tools.base import Toolbox, ToolSpec
-from swe_rollout.agent.turn_reader import read_cut_turn, read_turn
 from swe_rollout.engine.base import TokenEngine
 from swe_rollout.engine.errors import ContextOverflowError
 from swe_rollout.errors import UsageError
@@ -38,8 +37,7 @@ from swe_rollout.types.turn import CallStatus, FinishReason, ToolCall
 
 _ANEW = "call reset() and start the episode again"
 _SHORT_CHARACTERS = 4096
-_SHORT_TOKENS = 512
-"""Up to these sizes work takes a few milliseconds at worst and is done at once."""
+"""Up to this size work takes a few milliseconds at worst and is done at once."""
 INVALID_CALL: Final = "invalid_tool_call"
 """The name under which the agent sees a call that could not be read: no tool has it."""
 
@@ -246,15 +244,9 @@ class Conversation:
     async def _read(self, opened: _OpenTurn, tools: Sequence[ToolSpec]) -> SaidTurn:
         turn, renderer = opened.builder, self._renderer
         is_cut = turn.finish_reason is FinishReason.LENGTH
-        read = (
-            partial(read_cut_turn, renderer, turn.ids, opens_reasoning=opened.opens_reasoning)
-            if is_cut
-            else partial(
-                read_turn, renderer, turn.ids, tools=tools, opens_reasoning=opened.opens_reasoning
-            )
+        found = await read_sampled(
+            renderer, turn, tools=tools, opens_reasoning=opened.opens_reasoning
         )
-        is_short = len(turn.ids) <= _SHORT_TOKENS
-        found = read() if is_short else await off_loop(read)
         calls = () if is_cut else found.calls
         short = self.episode.instance[:8]
         uses = tuple(f"call_{turn.index:05}_{i:03}_{short}" for i in range(len(calls)))

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swe_rollout.agent.sampler import MAX_ABORTS_PER_TURN
+from swe_rollout.agent.policy_turns import MAX_ABORTS_PER_TURN
 from swe_rollout.agent.tools import Offered, load_tool
 from swe_rollout.agent.tools.base import Toolbox
 from swe_rollout.agent.tools.face import Call, Face

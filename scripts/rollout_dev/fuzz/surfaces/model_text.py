@@ -16,9 +16,9 @@ from swe_rollout.agent.parsers import CALL_FORMATS, parser_for
 from swe_rollout.agent.parsers.base import Mark, Reasoning, SampledText
 from swe_rollout.agent.prompts import Message, MessageRole
 from swe_rollout.agent.renderer import Renderer
+from swe_rollout.agent.sampled_turn import MAX_CALLS, read_cut_turn, read_turn
 from swe_rollout.agent.tools import toolbox
 from swe_rollout.agent.tools.base import ToolSpec
-from swe_rollout.agent.turn_reader import MAX_CALLS, read_cut_turn, read_turn
 from swe_rollout.spec.tool_format import TextFormat, ToolFormat
 from swe_rollout.testing.tiny import tokenizer_path
 from swe_rollout.types.turn import CallStatus, ToolCall

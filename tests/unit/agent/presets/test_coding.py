@@ -1,4 +1,4 @@
-"""`coding`: phases, and what its options refuse."""
+"""`coding`: the work of a call, phases, and what its options refuse."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 import pytest
 
 from swe_rollout import ToolError, tool
+from swe_rollout.agent.presets.coding import Work, work_of
 from swe_rollout.sandbox.base import ExecResult
 from swe_rollout.spec.limits import Limits
 from swe_rollout.types.episode import StopReason
+from swe_rollout.types.turn import ToolCall
 from unit.agent.agent_parts import Echo
-from unit.agent.presets.preset_parts import SUBMIT, call, episode, run
+from unit.agent.presets.preset_parts import SUBMIT, call, create, episode, run, view
 
 
 @tool
@@ -160,3 +162,24 @@ async def test_searches_are_bounded() -> None:
     await played.run()
     assert played.answers[0] == "nothing found"
     assert "max_results may be 10 at most" in played.answers[1]
+
+
+@pytest.mark.parametrize(
+    ("found", "work"),
+    [
+        (view("a.py"), Work.VIEW),
+        (create("a.py"), Work.EDIT),
+        (run("ls"), Work.COMMAND),
+        (run("cd x && python -m pytest -q a.py"), Work.TEST),
+        (run("bin/test -C"), Work.TEST),
+        (run("grep -rn contest ."), Work.COMMAND),
+        (run("git apply fix.patch && git diff"), Work.EDIT),
+        (call("execute_bash", cmd="sed -i s/a/b/ x"), Work.EDIT),
+        (call("run_tests", test_command="x"), Work.TEST),
+        (call("search_code", query="x"), Work.SEARCH),
+        (call("bash", command=3), Work.OTHER),
+        (SUBMIT, Work.OTHER),
+    ],
+)
+def test_the_work_of_a_call(found: ToolCall, work: Work) -> None:
+    assert work_of(found) is work

@@ -45,7 +45,7 @@ def test_every_preset_has_a_program_and_defaults() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_a_preset_plays_an_episode_in_its_own_format(name: str) -> None:
-    """A4-A8, A12."""
+    """A4-A8, A12, WA9: every sampled token is recorded once, with its logprob."""
     sandbox = Echo()
     played = episode(
         name, ["Thought: I look.", run("ls -l")], ["Thought: Done.", SUBMIT], sandbox=sandbox
@@ -53,8 +53,11 @@ async def test_a_preset_plays_an_episode_in_its_own_format(name: str) -> None:
 
     assert await played.run() is StopReason.SUBMITTED
     assert sandbox.commands == ["ls -l"]
-    log = played.context.log
-    assert log.sampled == sum(turn.completion_tokens for turn in played.context.turns)
+    log, sampled = played.context.log, [len(turn) for turn in played.engine.turns]
+    assert sampled == [turn.completion_tokens for turn in played.context.turns]
+    assert log.sampled == sum(sampled)
+    given = [value for value, mask in zip(log.logprobs, log.loss_mask, strict=True) if mask]
+    assert given == [-0.25 - at for size in sampled for at in range(size)]
     for request in played.engine.requests:
         assert log.ids[: len(request.input_ids)] == request.input_ids.tolist()
 
@@ -179,23 +182,13 @@ async def test_a_lost_sandbox_is_never_an_observation(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("command", ["--version", "-rf 'x' \"y\" $(z)", "a\n\tb  ", "a, b=c, d"])
-async def test_a_command_arrives_as_it_was_written(name: str, command: str) -> None:
+async def test_commands_arrive_as_they_were_written(name: str) -> None:
     """WA11, WA10: no shell and no comma comes between."""
-    sandbox = Echo()
-    turns = [["Thought: I run.", run(command)], ["Thought: Done.", SUBMIT]]
+    commands, sandbox = ["--version", "-rf 'x' \"y\" $(z)", "a\n\tb  ", "a, b=c, d"], Echo()
+    turns = [
+        *(["Thought: I run.", run(command)] for command in commands),
+        ["Thought: Done.", SUBMIT],
+    ]
 
     assert await episode(name, *turns, sandbox=sandbox).run() is StopReason.SUBMITTED
-    assert sandbox.commands == [command]
-
-
-@pytest.mark.parametrize("name", NAMES)
-async def test_every_sampled_token_is_recorded_with_its_logprob(name: str) -> None:
-    """WA9: the seed keeps neither, and counts words."""
-    played = episode(name, ["Thought: I look.", run("ls")], ["Thought: Done.", SUBMIT])
-
-    await played.run()
-    log, sampled = played.context.log, [len(turn) for turn in played.engine.turns]
-    assert log.sampled == sum(sampled)
-    given = [value for value, mask in zip(log.logprobs, log.loss_mask, strict=True) if mask]
-    assert given == [-0.25 - at for size in sampled for at in range(size)]
+    assert sandbox.commands == commands

@@ -11,8 +11,7 @@ import pytest
 
 from rollout_dev.conformance.parser_time import Heartbeat
 from swe_rollout.agent.off_loop import off_loop, settled_heap
-from swe_rollout.agent.taken_turn import SampledTurn
-from swe_rollout.agent.turn_reader import MAX_CALLS, read_turn
+from swe_rollout.agent.sampled_turn import MAX_CALLS, SampledTurn, read_turn
 from swe_rollout.spec.limits import Limits
 from swe_rollout.types.episode import StopReason
 from swe_rollout.types.turn import CallStatus

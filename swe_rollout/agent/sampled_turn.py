@@ -1,0 +1,244 @@
+"""A turn while its episode runs: what the policy said, its record so far, and how it is read.
+
+`SampledTurn` is what a program gets; `TurnBuilder` collects what `types.turn.Turn` stores. Nothing
+that a policy writes raises here, or costs more than its length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import structlog
+
+from swe_rollout.agent.off_loop import off_loop
+from swe_rollout.agent.parsers import parser_for
+from swe_rollout.agent.parsers.base import (
+    Reasoning,
+    SampledText,
+    ToolCallParser,
+    not_run,
+    reasoning_is_open,
+)
+from swe_rollout.agent.renderer import Renderer
+from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.errors import InternalError
+from swe_rollout.tokens.log import RequestProof
+from swe_rollout.types.episode import StopReason
+from swe_rollout.types.turn import (
+    CallStatus,
+    FinishReason,
+    Generation,
+    Observation,
+    TokenSpan,
+    ToolCall,
+    Turn,
+    WeightSpan,
+)
+
+MAX_CALLS = 128
+"""Attempts that are answered in one turn; each costs a result in the next prompt."""
+_SHORT_TOKENS = 512
+"""Up to this size a turn is read in a few milliseconds at worst, which is done at once."""
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class SampledTurn:
+    """What a policy said in one turn; nothing of it has been run."""
+
+    text: str = ""
+    """The whole text, decoded for people; empty where a limit left no room for a turn."""
+    words: str = ""
+    """The text without reasoning and control tokens."""
+    calls: tuple[ToolCall, ...] = ()
+    stop: StopReason | None = None
+    """Why the agent can't go on as it is: it made no call, or a limit is reached."""
+    reasoning_is_open: bool = False
+    """Whether the turn was cut inside its reasoning."""
+
+
+@dataclass(slots=True)
+class TurnBuilder:
+    """A turn in the making: what was sampled and the answers so far; `build` returns its record."""
+
+    index: int
+    request: RequestProof
+    """Proof of the first request; a turn that was aborted goes on from its own ids."""
+    branch: int = 0
+    message: str = ""
+    """The user message that the program wrote before the turn."""
+    ids: list[int] = field(default_factory=list)
+    finish_reason: FinishReason = FinishReason.ABORT
+    cached_tokens: int = 0
+    spans: list[WeightSpan] = field(default_factory=list)
+    text: str = ""
+    """The decoded text, set once the turn has been read."""
+    calls: tuple[ToolCall, ...] = ()
+    observations: list[Observation] = field(default_factory=list)
+    """The answers so far, one for each of the first calls."""
+    engine_s: float = 0.0
+    tools_s: float = 0.0
+    counted_tokens: int = 0
+    """The number of tokens by the chat API's count, for a turn without ids."""
+
+    @property
+    def results(self) -> list[str]:
+        """The texts of the answers so far."""
+        return [observation.text for observation in self.observations]
+
+    @property
+    def left(self) -> tuple[ToolCall, ...]:
+        """The calls that have no answer yet."""
+        return self.calls[len(self.observations) :]
+
+    def next(self, wanted: Sequence[ToolCall] | None) -> tuple[ToolCall, ...]:
+        """Return the wanted calls, or all that are left where `wanted` is None.
+
+        Raises InternalError unless they are the next ones without an answer.
+        """
+        if wanted is None:
+            return self.left
+        found = self.left[: len(wanted)]
+        if len(found) != len(wanted) or any(a is not b for a, b in zip(found, wanted, strict=True)):
+            raise InternalError(
+                "the agent answered calls that are not the next ones of its last turn",
+                why=f"{len(self.left)} of its {len(self.calls)} calls have no answer yet",
+                fix="answer the calls of the last turn once each, in their order",
+            )
+        return found
+
+    def refuse_the_rest(self) -> None:
+        """Answer the calls behind a submission, so that the conversation can go on."""
+        problem = not_run("an earlier call of the turn handed the work in")
+        self.observations.extend(Observation(problem) for _ in self.left)
+
+    def add(self, generation: Generation) -> None:
+        """Add one response; spans of weights are counted from the start of the turn."""
+        before = len(self.ids)
+        if not before:
+            self.cached_tokens = generation.cached_tokens
+        self.spans += [
+            WeightSpan(span.version, before + span.start, before + span.end)
+            for span in generation.weight_versions
+        ]
+        self.ids += generation.token_ids
+        self.finish_reason = generation.finish_reason
+
+    def build(self) -> Turn:
+        """Return the record of the turn so far."""
+        return Turn(
+            index=self.index,
+            request=self.request,
+            text=self.text,
+            finish_reason=self.finish_reason,
+            completion_tokens=len(self.ids) or self.counted_tokens,
+            cached_tokens=self.cached_tokens,
+            tool_calls=self.calls,
+            observations=tuple(self.observations),
+            weight_versions=tuple(self.spans),
+            engine_s=self.engine_s,
+            tools_s=self.tools_s,
+            branch=self.branch,
+            message=self.message,
+        )
+
+
+async def read_sampled(
+    renderer: Renderer, turn: TurnBuilder, *, tools: Sequence[ToolSpec], opens_reasoning: bool
+) -> SampledTurn:
+    """Read what was sampled, in a thread if it is long. `opens_reasoning`: its prompt did."""
+    read = (
+        partial(read_cut_turn, renderer, turn.ids, opens_reasoning=opens_reasoning)
+        if turn.finish_reason is FinishReason.LENGTH
+        else partial(read_turn, renderer, turn.ids, tools=tools, opens_reasoning=opens_reasoning)
+    )
+    return read() if len(turn.ids) <= _SHORT_TOKENS else await off_loop(read)
+
+
+def read_turn(
+    renderer: Renderer, ids: Sequence[int], *, tools: Sequence[ToolSpec], opens_reasoning: bool
+) -> SampledTurn:
+    """Read a turn that ended by itself. `opens_reasoning`: whether its prompt opened it."""
+    sampled = renderer.sampled(ids)
+    reasoning = renderer.reasoning(opened=opens_reasoning)
+    calls = _bounded(_calls(renderer.parser, renderer.tool_format, sampled, tools, reasoning))
+    stop = None if calls else StopReason.FINISHED
+    return SampledTurn(renderer.decode(ids), words_of(sampled, reasoning), calls, stop)
+
+
+def read_cut_turn(renderer: Renderer, ids: Sequence[int], *, opens_reasoning: bool) -> SampledTurn:
+    """Read a turn that was cut: it may hold half a call, so nothing in it is run."""
+    reasoning, sampled = renderer.reasoning(opened=opens_reasoning), renderer.sampled(ids)
+    return SampledTurn(
+        renderer.decode(ids),
+        words_of(sampled, reasoning),
+        (cut_call(len(ids)),),
+        reasoning_is_open=reasoning_is_open(sampled, reasoning),
+    )
+
+
+def words_of(sampled: SampledText, reasoning: Reasoning) -> str:
+    """Return the words of a turn: what stands behind its reasoning, without control tokens."""
+    if reasoning_is_open(sampled, reasoning):
+        return ""
+    _, closer, words = sampled.text.rpartition(reasoning.closer)
+    start = len(sampled.text) - len(words) if closer else 0
+    pieces: list[str] = []
+    for mark in sampled.marks:
+        if mark.end > start:
+            pieces.append(sampled.text[start : mark.start])
+            start = mark.end
+    return "".join([*pieces, sampled.text[start:]]).strip()
+
+
+def calls_in_words(form: str, text: str, tools: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:
+    """Return the calls in the words of a message, for a format that stands in them."""
+    found = _calls(parser_for(form), form, SampledText(text, ()), tools, Reasoning())
+    return _bounded(found)
+
+
+def _calls(
+    parser: ToolCallParser,
+    form: str,
+    sampled: SampledText,
+    tools: Sequence[ToolSpec],
+    reasoning: Reasoning,
+) -> tuple[ToolCall, ...]:
+    try:
+        return parser.parse(sampled, tools=tools, reasoning=reasoning)
+    except Exception as error:
+        # The turn can't be read, whoever is to blame: nothing in it runs, and the episode goes on.
+        log.warning(
+            "parser_failed",
+            tool_format=form,
+            error=repr(error)[:500],
+            exc_info=True,
+        )
+        problem = not_run("the turn could not be read; write one plain call")
+        return (ToolCall(CallStatus.MALFORMED, sampled.text, problem=problem),)
+
+
+def _bounded(calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
+    """Answer the first calls one by one, and all others with one refusal."""
+    if len(calls) <= MAX_CALLS:
+        return calls
+    first, last = calls[MAX_CALLS].span, calls[-1].span
+    span = TokenSpan(first.start, last.end) if first and last else None
+    problem = not_run(
+        f"a turn may have {MAX_CALLS} calls, and this one and the {len(calls) - MAX_CALLS - 1} "
+        "behind it are too many"
+    )
+    over = ToolCall(CallStatus.MALFORMED, "", problem=problem, span=span)
+    return (*calls[:MAX_CALLS], over)
+
+
+def cut_call(tokens: int) -> ToolCall:
+    """Return what stands for the calls of a turn that was cut."""
+    problem = (
+        f"the turn was cut after {tokens} tokens; nothing in it was run. Say less before a call, "
+        "or do it in several steps."
+    )
+    return ToolCall(CallStatus.UNCLOSED, "", problem=problem)
