@@ -1,5 +1,9 @@
 """The branches of one episode while it runs, and what all agents of the episode share.
 
+Compaction replaces a long history by the policy's own summary of it. The request for a summary is a
+user message, and the summary a turn like any other, trained on in the branch that it ends. The next
+branch begins with the first prompt and the summary, with mask 0.
+
 An `OpenBranch` is a token log and what its next delta will hold. `EpisodeState` has the turns, the
 clock and the failure of the episode; its agents take turns at the engine, one at a time.
 """
@@ -8,10 +12,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
-from swe_rollout.agent import compaction
 from swe_rollout.agent.call_text import describe_tools, written_call
 from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.agent.parts import AgentParts
@@ -25,6 +28,7 @@ from swe_rollout.engine.chat.base import (
     ToolResults,
     UserMessage,
 )
+from swe_rollout.spec.limits import Limits
 from swe_rollout.tokens.branch import Branch, BranchKind
 from swe_rollout.tokens.log import TokenLog, nullable
 from swe_rollout.types.deadline import Deadline
@@ -34,6 +38,23 @@ from swe_rollout.types.turn import CallStatus, ToolCall, Turn
 _SHORT_CALLS = 8
 _SHORT_CHARACTERS = 4096
 """Up to these sizes work takes a few milliseconds at worst and is done at once."""
+SUMMARY_REQUEST = """\
+There is little room left in this conversation. It ends here, and you go on in a new one that \
+holds the task and what you write now, nothing else. Call no tool in this turn. Write down what \
+you need to go on:
+- what you found out, with the paths and names that matter;
+- which files you changed, and how;
+- commands that worked, and attempts that failed and why;
+- what is left to do, in order."""
+_NOTES = """\
+
+
+You have worked on this before. These are your notes from then; what you changed in the files is \
+still there. Go on from here.
+
+<notes>
+{summary}
+</notes>"""
 
 
 class OpenBranch:
@@ -95,7 +116,7 @@ class OpenBranch:
         if parts.limits.compact_at is None:
             return False
         delta = await self.delta(parts, results, message)
-        return compaction.is_due(self.log, len(delta.ids), parts.limits)
+        return compaction_is_due(self.log, len(delta.ids), parts.limits)
 
     def record(self) -> Branch:
         """Return the branch as it is stored."""
@@ -277,3 +298,28 @@ class Origin:
     """Levels above it."""
     turns: int
     """Limit of its own turns."""
+
+
+def with_summary(first: Sequence[Message], summary: str) -> tuple[Message, ...]:
+    """Return the first messages of a branch, the last of the user's followed by a summary.
+
+    One message, because many templates take no second one of the user's. The summary is the
+    policy's text: like a dataset row's, it can't forge control tokens.
+    """
+    notes = _NOTES.replace("{summary}", summary or "(none)")
+    users = [at for at, message in enumerate(first) if message.role is MessageRole.USER]
+    if not users:
+        return (*first, Message(MessageRole.USER, notes.lstrip()))
+    changed = replace(first[users[-1]], content=first[users[-1]].content + notes)
+    return (*first[: users[-1]], changed, *first[users[-1] + 1 :])
+
+
+def compaction_is_due(log: TokenLog, more: int, limits: Limits) -> bool:
+    """Whether a log that grows by `more` tokens is beyond `limits.compactAt`.
+
+    Never while most of it is the prompt: that would be there again.
+    """
+    if limits.compact_at_tokens is None:
+        return False
+    prompt = log.segments[0].end
+    return len(log) + more > limits.compact_at_tokens >= prompt

@@ -13,8 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import replace
 
-from swe_rollout.agent import compaction
-from swe_rollout.agent.branches import EpisodeState, OpenBranch, Origin
+from swe_rollout.agent.branches import (
+    SUMMARY_REQUEST,
+    EpisodeState,
+    OpenBranch,
+    Origin,
+    with_summary,
+)
 from swe_rollout.agent.chat_turns import ChatTurns
 from swe_rollout.agent.parts import AgentParts
 from swe_rollout.agent.policy_turns import PolicyTurns, encodable
@@ -309,11 +314,11 @@ class AgentContext:
         The summary is sampled in the old branch; as a part of the new prompt it is not trained on
         again. Returns a stop reason where a limit leaves no room for it.
         """
-        self.say(compaction.REQUEST)
+        self.say(SUMMARY_REQUEST)
         turn = await self.generate()
         if turn.stop not in _RESUMABLE:
             return turn.stop
-        await self._restart(compaction.with_summary(self._first, turn.words))
+        await self._restart(with_summary(self._first, turn.words))
         return None
 
     async def _restart(self, first: Sequence[Message]) -> None:

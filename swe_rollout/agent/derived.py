@@ -6,22 +6,21 @@ tries each proposal on whole conversations and takes the first that holds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product, takewhile
 from typing import Final
 
-from swe_rollout.agent.dialect import Dialect, assistant_message, result_messages
+from swe_rollout.agent.dialect import Dialect, turn_messages
 from swe_rollout.agent.encoding import Encoding, Scaffold
-from swe_rollout.agent.family import Family
+from swe_rollout.agent.family import FAMILIES, Family
 from swe_rollout.agent.parsers.base import Reasoning
-from swe_rollout.agent.template import TEMPLATE_ERRORS, ChatTemplate
+from swe_rollout.agent.template import SYSTEM, TEMPLATE_ERRORS, ChatTemplate
 from swe_rollout.agent.tools.base import ToolSpec
 from swe_rollout.spec.tool_format import ToolFormat
 from swe_rollout.types.turn import CallStatus, ToolCall
 
 _SAID: Final = "Said58c2d7."
 _RESULT: Final = "Result91be0f."
-_SYSTEM: Final[dict[str, object]] = {"role": "system", "content": "You fix code."}
 _TASK: Final[dict[str, object]] = {"role": "user", "content": "A task."}
 _NEXT: Final[dict[str, object]] = {"role": "user", "content": "Next03fd."}
 _REASONING: Final = (
@@ -40,121 +39,92 @@ _REASONING: Final = (
 """The marks of reasoning, by the end that a template mentions."""
 
 
-def derived_families(
-    template: ChatTemplate, encoding: Encoding, tool: ToolSpec
-) -> Iterator[Family]:
-    """Yield families whose end is a token that the template writes behind a turn."""
-    plain, inner = text_behind_turn(template, tool), _before_message(template, tool)
-    opening = _opening(template, encoding, tool)
-    closing = _before_next(_controls(plain, encoding), opening)
-    reasoning = _reasoning(template.source)
-    # A token that begins a turn ends none: nothing would be left to begin the next one with.
-    tried = set(opening)
-    for end in (*closing, *_behind_call(template, encoding, tool, opening)):
-        if end in tried:
-            continue
-        tried.add(end)
-        others = () if end in closing else tuple(closing[:1])
-        yield Family(
-            "derived",
-            (),
-            end,
-            tuple(ToolFormat),
-            after=_after((plain, inner), end),
-            other_ends=others,
-            is_guess=end not in closing,
-            reasoning=reasoning,
-            reasoning_end=_reasoning_end(reasoning),
-        )
+class DerivedFamilies:
+    """What one template shows of its grammar, rendered with a tool where it needs one."""
 
+    def __init__(self, template: ChatTemplate, encoding: Encoding, tool: ToolSpec) -> None:
+        self._template = template
+        self._encoding = encoding
+        self._tool = tool
+        turn: dict[str, object] = {"role": "assistant", "content": _SAID}
+        inner = self._rendered([_TASK, turn, _NEXT], (), (tool,))
+        self.writes_turns = _SAID in inner
+        """Whether the template writes what the policy says at all."""
+        self._inner = inner.rpartition(_SAID)[2].partition(str(_NEXT["content"]))[0]
+        """What stands between a turn without calls and the text of a message."""
+        last = self._rendered([_TASK, turn], (), (tool,)).rpartition(_SAID)[2]
+        # Some templates end a turn only once another message follows.
+        self.behind = last or self._inner
+        """What stands behind a turn without calls, up to the text of the next message."""
 
-def writes_turns(template: ChatTemplate, tool: ToolSpec) -> bool:
-    """Whether the template writes what the policy says at all."""
-    turn: dict[str, object] = {"role": "assistant", "content": _SAID}
-    return _SAID in _rendered(template, [_TASK, turn, _NEXT], tool)
+    def families(self) -> Iterator[Family]:
+        """Yield families whose end is a token that the template writes behind a turn."""
+        opening = self._opening()
+        closing = _before_next(self._controls(self.behind), opening)
+        reasoning = _reasoning(self._template.source)
+        # A token that begins a turn ends none: nothing would be left to begin the next one with.
+        tried = set(opening)
+        for end in (*closing, *self._behind_call(opening)):
+            if end in tried:
+                continue
+            tried.add(end)
+            yield Family(
+                "derived",
+                (),
+                end,
+                tuple(ToolFormat),
+                after=self._after(end),
+                other_ends=() if end in closing else tuple(closing[:1]),
+                is_guess=end not in closing,
+                reasoning=reasoning,
+                reasoning_end="\n</think>\n\n" if reasoning == Reasoning() else reasoning.closer,
+            )
+
+    def _rendered(
+        self, conversation: list[dict[str, object]], *toolsets: Sequence[ToolSpec]
+    ) -> str:
+        try:
+            return self._template.render_any(conversation, *toolsets)
+        except TEMPLATE_ERRORS:
+            return ""
+
+    def _controls(self, text: str) -> list[str]:
+        controls = self._encoding.controls
+        ids = self._encoding.encode([Scaffold(text)]) if text else []
+        return list(dict.fromkeys(controls[i] for i in ids if i in controls))
+
+    def _opening(self) -> list[str]:
+        """Return the tokens of the start of a turn, which the prompt ends in."""
+        for tools, start in product(((), (self._tool,)), ([SYSTEM], [])):
+            try:
+                asked = self._template.render([*start, _TASK], tools, prompted=False)
+                begun = self._template.render([*start, _TASK], tools, prompted=True)
+            except TEMPLATE_ERRORS:
+                continue
+            return self._controls(begun.removeprefix(asked)) if begun.startswith(asked) else []
+        return []
+
+    def _after(self, end: str) -> str:
+        """Return the white space that the template puts behind an end, also before a message."""
+        _, found, rest = self.behind.partition(end)
+        after = rest if found and not rest.strip() else ""
+        _, found, rest = self._inner.partition(end)
+        return after if not found or rest.startswith(after) else ""
+
+    def _behind_call(self, opening: list[str]) -> Iterator[str]:
+        """Yield the tokens between a call and its result."""
+        call = ToolCall(CallStatus.OK, "", self._tool.name, {"path": _SAID})
+        for speaks, as_text in product((True, False), (False, True)):
+            dialect = Dialect(FAMILIES[-1], arguments_as_text=as_text, speaks_with_calls=speaks)
+            turn = turn_messages("", [call], [_RESULT], dialect)
+            text = self._rendered([_TASK, *turn], (self._tool,))
+            between = text.rpartition(_RESULT)[0].rpartition(_SAID)[2]
+            yield from _before_next(self._controls(between), opening)
 
 
 def _before_next(tokens: list[str], opening: list[str]) -> list[str]:
     """Return the tokens before the one that begins the next turn."""
     return list(takewhile(lambda token: token not in opening[:1], tokens))
-
-
-def _opening(template: ChatTemplate, encoding: Encoding, tool: ToolSpec) -> list[str]:
-    """Return the tokens of the start of a turn, which the prompt ends in."""
-    for tools, start in product(((), (tool,)), ([_SYSTEM], [])):
-        try:
-            asked = template.render([*start, _TASK], tools, prompted=False)
-            begun = template.render([*start, _TASK], tools, prompted=True)
-        except TEMPLATE_ERRORS:
-            continue
-        return _controls(begun.removeprefix(asked), encoding) if begun.startswith(asked) else []
-    return []
-
-
-def _after(texts: tuple[str, str], end: str) -> str:
-    """Return the white space that the template puts behind an end, also before a message."""
-    last, inner = texts
-    _, found, rest = last.partition(end)
-    after = rest if found and not rest.strip() else ""
-    _, found, rest = inner.partition(end)
-    return after if not found or rest.startswith(after) else ""
-
-
-def text_behind_turn(template: ChatTemplate, tool: ToolSpec) -> str:
-    """Return what stands behind a turn without calls, up to the text of the next message."""
-    turn: dict[str, object] = {"role": "assistant", "content": _SAID}
-    last = _rendered(template, [_TASK, turn], tool)
-    if behind := last.rpartition(_SAID)[2]:
-        return behind
-    # Some templates end a turn only once another message follows.
-    return _before_message(template, tool)
-
-
-def _before_message(template: ChatTemplate, tool: ToolSpec) -> str:
-    """Return what stands between a turn without calls and the text of a message."""
-    turn: dict[str, object] = {"role": "assistant", "content": _SAID}
-    inner = _rendered(template, [_TASK, turn, _NEXT], tool)
-    return inner.rpartition(_SAID)[2].partition(str(_NEXT["content"]))[0]
-
-
-def _behind_call(
-    template: ChatTemplate, encoding: Encoding, tool: ToolSpec, opening: list[str]
-) -> Iterator[str]:
-    """Yield the tokens between a call and its result."""
-    call = ToolCall(CallStatus.OK, "", tool.name, {"path": _SAID})
-    for dialect in (
-        Dialect(),
-        Dialect(arguments_as_text=True),
-        Dialect(speaks_with_calls=False),
-        Dialect(speaks_with_calls=False, arguments_as_text=True),
-    ):
-        turn = assistant_message("", [call], dialect)
-        answered = result_messages([call], [_RESULT], dialect)
-        text = _rendered(template, [_TASK, turn, *answered], tool, told=True)
-        between = text.rpartition(_RESULT)[0].rpartition(_SAID)[2]
-        yield from _before_next(_controls(between, encoding), opening)
-
-
-def _rendered(
-    template: ChatTemplate,
-    conversation: list[dict[str, object]],
-    tool: ToolSpec,
-    *,
-    told: bool = False,
-) -> str:
-    """Render with a tool where `told`, and else where the template can't do without."""
-    without: tuple[tuple[ToolSpec, ...], ...] = () if told else ((),)
-    for tools, start in product((*without, (tool,)), ([_SYSTEM], [])):
-        try:
-            return template.render([*start, *conversation], tools, prompted=False)
-        except TEMPLATE_ERRORS:
-            continue
-    return ""
-
-
-def _controls(text: str, encoding: Encoding) -> list[str]:
-    ids = encoding.encode([Scaffold(text)]) if text else []
-    return list(dict.fromkeys(encoding.controls[i] for i in ids if i in encoding.controls))
 
 
 def _reasoning(source: str) -> Reasoning:
@@ -165,7 +135,3 @@ def _reasoning(source: str) -> Reasoning:
     if "<|close|>" in source and "'think'" in source:
         return Reasoning("<|open|>think<|sep|>", "<|close|>think<|sep|>")
     return Reasoning()
-
-
-def _reasoning_end(reasoning: Reasoning) -> str:
-    return "\n</think>\n\n" if reasoning == Reasoning() else reasoning.closer

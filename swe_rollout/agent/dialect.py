@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Final
 
 from swe_rollout.agent.call_text import stands_in_words, write_calls, written_result
+from swe_rollout.agent.family import Family
 from swe_rollout.agent.prompts import Message
 from swe_rollout.agent.tools.base import ToolSpec
 from swe_rollout.types.turn import ToolCall
@@ -43,6 +44,7 @@ class Quoting(Enum):
 class Dialect:
     """The form of messages that a template needs, found by `agent.template_probe`."""
 
+    family: Family
     arguments_as_text: bool = False
     """Whether it takes arguments as JSON text, not as a mapping."""
     speaks_with_calls: bool = True
@@ -63,14 +65,6 @@ class Dialect:
     message, as the vendor documents."""
     user: Quoting = Quoting.RAW
     result: Quoting = Quoting.RAW
-    call_id: str = "call{index:05}"
-    """The form of an id that the policy did not give."""
-    end: str = ""
-    """The token that a turn with calls ends in."""
-    after: str = ""
-    """Text of the template behind the end."""
-    end_is_header: bool = False
-    """Whether the end is also the header of what follows."""
     calls_in_words: str | None = None
     """The format of calls that stand in the words of a turn, because the template writes none."""
     results_as_user: bool = False
@@ -128,11 +122,6 @@ def result_messages(
     ]
 
 
-def user_messages(texts: Sequence[str]) -> list[dict[str, object]]:
-    """Return messages of the user, in order."""
-    return [{"role": "user", "content": text} for text in texts]
-
-
 def answer_messages(
     calls: Sequence[ToolCall], results: Sequence[str], messages: Sequence[str], dialect: Dialect
 ) -> list[dict[str, object]]:
@@ -140,13 +129,13 @@ def answer_messages(
 
     They are one message where results are the user's too: templates want the roles to alternate.
     """
-    if not calls:
-        return user_messages(messages)
-    answered = result_messages(calls, results, dialect)
-    if not dialect.results_as_user or not messages:
-        return [*answered, *user_messages(messages)]
-    texts = [str(message["content"]) for message in answered] + list(messages)
-    return user_messages(["\n".join(texts)])
+    answered = result_messages(calls, results, dialect) if calls else []
+    if answered and messages and dialect.results_as_user:
+        messages = ["\n".join([*(str(each["content"]) for each in answered), *messages])]
+        answered = []
+    for text in messages:
+        answered.append({"role": "user", "content": text})
+    return answered
 
 
 def turn_messages(
@@ -182,7 +171,7 @@ def id_of(call: ToolCall, index: int, dialect: Dialect) -> str:
     """Return the id of a call: the policy's own where it gave a plain one."""
     if re.fullmatch(r"[A-Za-z0-9_.:-]{1,128}", call.id):
         return call.id
-    return dialect.call_id.format(name=name_of(call), index=index)
+    return dialect.family.call_id.format(name=name_of(call), index=index)
 
 
 def named_forms(
@@ -199,14 +188,12 @@ def named_forms(
     some = tools[0].name if tools else "invalid"
     tamed = [call if call.name in known else replace(call, name=some) for call in bare]
     forms = [
-        [replace(call, id=id_of(call, index, dialect)) for index, call in enumerate(bare)],
-        _with_our_ids(bare, dialect),
-        _with_our_ids(tamed, dialect),
+        [replace(call, id=id_of(call, index, dialect)) for index, call in enumerate(form)]
+        for form in (bare, _nameless(bare), _nameless(tamed))
     ]
     written = [[(call.name, call.id) for call in form] for form in forms]
     return [form for at, form in enumerate(forms) if written[at] not in written[at + 1 :]]
 
 
-def _with_our_ids(calls: Sequence[ToolCall], dialect: Dialect) -> list[ToolCall]:
-    nameless = [replace(call, id="") for call in calls]
-    return [replace(call, id=id_of(call, index, dialect)) for index, call in enumerate(nameless)]
+def _nameless(calls: Sequence[ToolCall]) -> list[ToolCall]:
+    return [replace(call, id="") for call in calls]

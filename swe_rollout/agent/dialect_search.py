@@ -12,8 +12,8 @@ from itertools import product
 from swe_rollout.agent.call_text import HINTS, WRITABLE, stands_in_words
 from swe_rollout.agent.dialect import Dialect, assistant_message
 from swe_rollout.agent.encoding import Scaffold
-from swe_rollout.agent.template import TEMPLATE_ERRORS
-from swe_rollout.agent.turn_probe import FIRST_CALL, SYSTEM, TASK, TOOL, TurnProbe, prompt_of
+from swe_rollout.agent.template import SYSTEM, TEMPLATE_ERRORS
+from swe_rollout.agent.turn_probe import ASKED, FIRST_CALL, TOOL, TurnProbe
 from swe_rollout.spec.tool_format import ToolFormat
 
 
@@ -73,14 +73,16 @@ class DialectSearch(TurnProbe):
             )
 
     def _writes_tools(self) -> bool:
-        return TOOL.name in prompt_of(self._template, (TOOL,))
+        return TOOL.name in self._prompt()
+
+    def _prompt(self) -> str:
+        return self._template.render_any([ASKED], (TOOL,), prompted=True)
 
     def _written_call(self) -> str:
         """Return a call as the template itself writes it; empty where it writes none."""
         for dialect in self._own_dialects(replace(self._dialect, one_call=False)):
             said = assistant_message("", (FIRST_CALL,), dialect)
-            asked: list[dict[str, object]] = [{"role": "user", "content": TASK}]
-            start = [SYSTEM, *asked] if dialect.has_system else asked
+            start = [SYSTEM, ASKED] if dialect.has_system else [ASKED]
             try:
                 before = self._template.render(start, (TOOL,), prompted=False)
                 text = self._template.render([*start, said], (TOOL,), prompted=False)
@@ -103,7 +105,7 @@ class DialectSearch(TurnProbe):
 
         A template that tells nothing is told by the harness, in the format that the job names.
         """
-        said, written = prompt_of(self._template, (TOOL,)), self._written_call()
+        said, written = self._prompt(), self._written_call()
         is_silent = not written
         words = self._encoding.atomic if is_silent else frozenset[str]()
         forms: list[str] = [form for text, form in HINTS if text in said or text in words]

@@ -14,17 +14,18 @@ from datetime import date
 from typing import Final
 
 from swe_rollout.agent.call_text import describe_tools, stands_in_words
-from swe_rollout.agent.clock import DEFAULT_DAY
+from swe_rollout.agent.delta import DeltaTemplate, StandIns
 from swe_rollout.agent.dialect import id_of, messages, name_of
 from swe_rollout.agent.encoding import Body, Encoding, Scaffold
-from swe_rollout.agent.message_probe import MessageProbe, behind_end
 from swe_rollout.agent.model_files import read_model_files
 from swe_rollout.agent.parsers import parser_for
 from swe_rollout.agent.parsers.base import Reasoning, SampledText
 from swe_rollout.agent.prompts import Message, MessageRole
-from swe_rollout.agent.template import Bodies, ChatTemplate, Pretrained
+from swe_rollout.agent.template import ChatTemplate, Pretrained
+from swe_rollout.agent.template_input import DEFAULT_DAY
 from swe_rollout.agent.template_probe import opens_reasoning, probe
 from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.agent.turn_probe import MessageProbe
 from swe_rollout.errors import InternalError, PrerequisiteError, as_prerequisite_error
 from swe_rollout.spec.tool_format import ToolFormat
 from swe_rollout.types.trajectory import TokenPath
@@ -78,7 +79,8 @@ class Renderer:
         self.stop_token_ids = tuple(
             sorted({*self.grammar.ends, *model_ends, *(() if eos is None else (eos,))})
         )
-        self._messages = MessageProbe(self.template, self._encoding, self.grammar)
+        self._messages = MessageProbe(self.template, self._encoding, self.grammar.dialect)
+        self._delta = DeltaTemplate(self.template, self.grammar.dialect)
         self._deltas: dict[tuple[object, ...], list[str]] = {}
 
     @classmethod
@@ -139,21 +141,18 @@ class Renderer:
         if told and self.grammar.dialect.has_system:
             first, told = _with_system(first, told), ""
         users = [message.content for message in first if message.role is MessageRole.USER]
-        bodies = Bodies(users)
+        stand_ins = StandIns(len(users))
         # Without a system message, the first user message begins with the tools.
-        stand_ins = iter(
-            [
-                told.lstrip("\n") + "\n\n" + each if told and not index else each
-                for index, each in enumerate(bodies.stand_ins)
-            ]
-        )
+        told = told.lstrip("\n") + "\n\n" if told else ""
+        shown = (f"{'' if index else told}{each}" for index, each in enumerate(stand_ins.texts))
         contents = [
-            next(stand_ins) if message.role is MessageRole.USER else message.content
+            next(shown) if message.role is MessageRole.USER else message.content
             for message in first
         ]
         text = self.template.render(messages(first, contents), tools, prompted=True)
-        parts = bodies.cut(text, self.grammar.dialect.user)
-        return Rendered(self._encoding.encode(parts), self._opens(parts[-1].text))
+        pieces = stand_ins.pieces(text)
+        bodies = map(self.grammar.dialect.user.apply, users)
+        return Rendered(self._encoding.encode(_joined(pieces, bodies)), self._opens(pieces[-1]))
 
     def delta(
         self,
@@ -181,11 +180,11 @@ class Renderer:
         head = pieces[0]
         if grammar.family.end_is_header and last_id in grammar.ends:
             head = head.removeprefix(self._encoding.controls[last_id])
-        bodies = [Body(grammar.dialect.result.apply(result)) for result in results]
-        bodies += [Body(grammar.dialect.user.apply(message)) for message in messages]
-        parts: list[Scaffold | Body] = [Scaffold(first + head)]
-        for body, piece in zip(bodies, pieces[1:], strict=True):
-            parts += [body, Scaffold(piece)]
+        bodies = [
+            *map(grammar.dialect.result.apply, results),
+            *map(grammar.dialect.user.apply, messages),
+        ]
+        parts = _joined([first + head, *pieces[1:]], bodies)
         return Rendered(self._encoding.encode(parts, after=last_id), self._opens(pieces[-1]))
 
     def message_refusal(self, *, after_calls: bool) -> str:
@@ -239,13 +238,7 @@ class Renderer:
             # Another thread may fill or empty the cache meanwhile.
             if len(self._deltas) >= _MAX_CACHED_DELTAS:
                 self._deltas.clear()
-            bodies = Bodies([""] * (len(calls) + messages))
-            results, said = bodies.stand_ins[: len(calls)], bodies.stand_ins[len(calls) :]
-            if calls or not messages:
-                text = self.template.added(calls, results, tools, dialect, messages=said)
-            else:
-                text = behind_end(self.template.answered(said, tools, dialect), self.grammar.family)
-            found = self._deltas[key] = bodies.pieces(text)
+            found = self._deltas[key] = self._delta.pieces(calls, tools, messages=messages)
         return found
 
     def _opens(self, begun: str) -> bool:
@@ -288,6 +281,14 @@ def written_example(tool_format: str) -> str:
     return (
         f"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>{body}<｜tool▁call▁end｜><｜tool▁calls▁end｜>"
     )
+
+
+def _joined(pieces: Sequence[str], bodies: Iterable[str]) -> list[Scaffold | Body]:
+    """Return the text of the template, with a body between each two pieces of it."""
+    parts: list[Scaffold | Body] = [Scaffold(pieces[0])]
+    for body, piece in zip(bodies, pieces[1:], strict=True):
+        parts += [Body(body), Scaffold(piece)]
+    return parts
 
 
 def _with_system(first: Sequence[Message], text: str) -> Sequence[Message]:

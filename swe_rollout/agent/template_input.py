@@ -1,15 +1,30 @@
-"""The form of input that a chat template takes: of its tools, and of the contents of messages.
+"""What a chat template is given: the form of its tools and of messages, and the date.
 
 Most take a tool as `{"type": "function", "function": {…}}` and a content as text. Some take what is
 inside of `function`, as SGLang gives it to them, and those of models with images take contents as
 lists of parts. Used by `template`.
+
+Templates ask the clock by `strftime_now`. Workers on both sides of midnight, and the one that
+resumes a job a week later, must render the same prompt, so the day is part of the job. A macro of
+the same name stands before the template; it knows the day alone.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
 from typing import Final
+
+DEFAULT_DAY: Final = date(2026, 1, 1)
+"""The day where the job names none."""
+_ASKS: Final = "strftime_now"
+_DIRECTIVES: Final = (
+    *("%-d", "%-m", "%-H", "%-I", "%-M", "%-S", "%-j", "%Y", "%y", "%m", "%B", "%b", "%h", "%d"),
+    *("%e", "%A", "%a", "%w", "%u", "%j", "%H", "%I", "%M", "%S", "%p", "%f", "%z", "%Z", "%F"),
+    *("%T", "%D", "%R", "%c", "%x", "%X", "%U", "%W", "%V", "%G", "%s", "%n", "%t"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +107,27 @@ def _conversations() -> Iterator[list[dict[str, object]]]:
     ]
     yield [{"role": "system", "content": "You help."}, *turns]
     yield turns
+
+
+def pinned_to(day: date, source: str | dict[str, str] | None) -> dict[str, object]:
+    """Return variables that pin a template, or several by name; none where it asks no clock."""
+    match source:
+        case str() if _ASKS in source:
+            return {"chat_template": _macro(day) + source}
+        case dict():
+            # Of several, the one for tools is used, and with it the plain one for other prompts.
+            chosen = source.get("tool_use", source.get("default", ""))
+            return pinned_to(day, chosen)
+        case _:
+            return {}
+
+
+def _macro(day: date) -> str:
+    moment = datetime.combine(day, time(), UTC)
+    # Midnight of UTC, in words that no locale changes where the C locale is set, as in workers.
+    steps = "".join(
+        f" | replace({json.dumps(each)}, {json.dumps(moment.strftime(each))})"
+        for each in _DIRECTIVES
+    )
+    # The newline belongs to the block before it: the template begins where it did.
+    return f"{{% macro {_ASKS}(format) %}}{{{{ format{steps} }}}}{{% endmacro %}}\n"

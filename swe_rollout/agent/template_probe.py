@@ -12,26 +12,25 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from swe_rollout.agent.call_text import EXAMPLE, WRITABLE, stands_in_words, written_call
-from swe_rollout.agent.derived import derived_families, text_behind_turn, writes_turns
+from swe_rollout.agent.delta import StandIns, UnfitError
+from swe_rollout.agent.derived import DerivedFamilies
 from swe_rollout.agent.dialect import Dialect, Quoting, assistant_message, turn_messages
 from swe_rollout.agent.dialect_search import DialectSearch
 from swe_rollout.agent.encoding import Encoding
 from swe_rollout.agent.family import FAMILIES, Family
 from swe_rollout.agent.parsers.base import Reasoning
-from swe_rollout.agent.template import TEMPLATE_ERRORS, Bodies, ChatTemplate
+from swe_rollout.agent.template import SYSTEM, TEMPLATE_ERRORS, ChatTemplate
 from swe_rollout.agent.turn_probe import (
+    ASKED,
     FIRST_CALL,
     QUOTED,
     REASONED,
     RESULTS,
     SAID,
     SECOND_CALL,
-    SYSTEM,
     TASK,
     TOOL,
-    UnfitError,
     message_of,
-    prompt_of,
 )
 from swe_rollout.errors import PrerequisiteError
 from swe_rollout.types.turn import ToolCall
@@ -45,7 +44,6 @@ _READ = 2
 class Grammar:
     """The result of probing a template."""
 
-    family: Family
     dialect: Dialect
     end_id: int
     ends: frozenset[int]
@@ -59,6 +57,11 @@ class Grammar:
     """Whether it writes an earlier turn in another way once a later one follows; what was sent
     stays here all the same."""
 
+    @property
+    def family(self) -> Family:
+        """The facts about the model's chat grammar."""
+        return self.dialect.family
+
 
 def probe(template: ChatTemplate, encoding: Encoding, wanted: str | None = None) -> Grammar:
     """Return the grammar of a template; PrerequisiteError names what can't be kept exact.
@@ -67,38 +70,35 @@ def probe(template: ChatTemplate, encoding: Encoding, wanted: str | None = None)
     by the parser of that format, or no run would ever find one.
     """
     try:
-        prompt_of(template, (TOOL,))
+        template.render_any([ASKED], (TOOL,), prompted=True)
     except TEMPLATE_ERRORS as error:
         raise _refusal([f"it renders no task: {message_of(error)}"], wanted) from error
     known = [family for family in FAMILIES if set(family.needs) <= encoding.atomic]
-    families = (*known, *derived_families(template, encoding, TOOL))
+    derived = DerivedFamilies(template, encoding, TOOL)
+    families = (*known, *derived.families())
     why: list[str] = []
     # A template that keeps its prompt as it was sent is never taken for one that moves it.
     for moves_prompt, family in product((False, True), families):
         try:
-            trial = _Trial(template, encoding, family, wanted)
-            return trial.grammar(moves_prompt=moves_prompt)
+            dialect = Dialect(family, moves_prompt=moves_prompt)
+            return _Trial(template, encoding, dialect, wanted).grammar()
         except TEMPLATE_ERRORS as error:
             message = message_of(error)
             is_said = any(each.endswith(message) for each in why)
             if not family.is_guess and not is_said:
                 why.append(f"as {family.name}: {message}" if family in known else message)
-    if not writes_turns(template, TOOL):
+    if not derived.writes_turns:
         why = ["it leaves out what the policy says"]
-    raise _refusal(why or [f"no token of the vocabulary ends a turn{_behind(template)}"], wanted)
-
-
-def _behind(template: ChatTemplate) -> str:
-    written = text_behind_turn(template, TOOL)
-    return f": behind one it writes {written[:60]!r}" if written else ": it writes nothing behind"
+    behind = derived.behind
+    written = f": behind one it writes {behind[:60]!r}" if behind else ": it writes nothing behind"
+    raise _refusal(why or [f"no token of the vocabulary ends a turn{written}"], wanted)
 
 
 class _Trial(DialectSearch):
     """One template, probed as one family."""
 
-    def grammar(self, *, moves_prompt: bool) -> Grammar:
+    def grammar(self) -> Grammar:
         """Return the grammar; raises one of `TEMPLATE_ERRORS` where the family is another."""
-        self._dialect = replace(self._dialect, moves_prompt=moves_prompt)
         family = self._family
         end = self._encoding.id_of(family.end)
         if end is None:
@@ -106,7 +106,6 @@ class _Trial(DialectSearch):
         form, is_rewritten = self._settle()
         others = (self._encoding.id_of(token) for token in family.other_ends)
         return Grammar(
-            family=family,
             dialect=self._dialect,
             end_id=end,
             ends=frozenset({end, *(each for each in others if each is not None)}),
@@ -170,22 +169,21 @@ class _Trial(DialectSearch):
         history = self._history()
         asking: dict[str, object] = {"role": "user", "content": QUOTED}
         asked = [*self._asked()[:-1], asking]
-        text = self._template.render(asked, (TOOL,), prompted=True)
+        text = self._whole(asked)
         if dialect.has_system and str(SYSTEM["content"]) not in text:
             raise UnfitError("it leaves out the system message")
         user = _quoting(text, "a user message")
         turn = turn_messages(SAID, (FIRST_CALL,), [QUOTED], dialect)
-        whole = self._template.render([*history, *turn], (TOOL,), prompted=True)
+        whole = self._whole([*history, *turn])
         return replace(dialect, user=user, result=_quoting(whole, "a result"))
 
     def _check_prompt(self) -> None:
         history = self._asked()
-        whole = self._template.render(history, (TOOL,), prompted=True)
-        bodies = Bodies([TASK])
-        stand_in: dict[str, object] = {"role": "user", "content": bodies.stand_ins[0]}
-        rendered = self._template.render([*history[:-1], stand_in], (TOOL,), prompted=True)
-        parts = bodies.cut(rendered, self._dialect.user)
-        if "".join(part.text for part in parts) != whole:
+        stand_ins = StandIns(1)
+        stand_in: dict[str, object] = {"role": "user", "content": stand_ins.texts[0]}
+        written = self._dialect.user.apply(TASK)
+        pieces = stand_ins.pieces(self._whole([*history[:-1], stand_in]))
+        if written.join(pieces) != self._whole(history):
             raise UnfitError("it changes the text of a user message")
 
     def _check_second_round(self) -> bool:
@@ -214,14 +212,14 @@ class _Trial(DialectSearch):
         first, second = _numbered((FIRST_CALL,), 0), _numbered(calls, 1)
         turn = turn_messages(SAID, first, RESULTS[:1], self._dialect)
         again = turn_messages(SAID, second, RESULTS[: len(calls)], self._dialect)
-        whole = self._template.render([*self._history(), *turn, *again], (TOOL,), prompted=True)
+        whole = self._whole([*self._history(), *turn, *again])
         is_kept = whole.count(str(FIRST_CALL.arguments["path"])) == len((turn, again))
         if self._dialect.moves_prompt and not is_kept:
             raise UnfitError("it leaves out earlier turns")
         try:
             self._before([*self._history(), *turn], whole)
         except UnfitError:
-            if whole.endswith(self._delta(second, RESULTS[: len(calls)])):
+            if whole.endswith(self._behind_turn(second, RESULTS[: len(calls)])):
                 return True
             raise
         self._turn_text([*self._history(), *turn], second)

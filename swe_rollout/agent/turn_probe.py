@@ -1,6 +1,7 @@
 """Probe single turns of a template: what it writes for one, what follows it, and who reads it.
 
-`template_probe` asks these questions for each form that messages might have.
+`template_probe` asks these questions for each form that messages might have, and `renderer` whether
+a message of the user may follow.
 """
 
 from __future__ import annotations
@@ -11,11 +12,16 @@ from dataclasses import replace
 from jinja2.exceptions import SecurityError
 
 from swe_rollout.agent.call_text import WRITABLE
-from swe_rollout.agent.dialect import Dialect, assistant_message, turn_messages
+from swe_rollout.agent.delta import DeltaTemplate, UnfitError
+from swe_rollout.agent.dialect import (
+    Dialect,
+    answer_messages,
+    assistant_message,
+    turn_messages,
+)
 from swe_rollout.agent.encoding import Encoding, Scaffold
-from swe_rollout.agent.family import Family
 from swe_rollout.agent.parsers import parser_for
-from swe_rollout.agent.template import TEMPLATE_ERRORS, Bodies, ChatTemplate
+from swe_rollout.agent.template import SYSTEM, TEMPLATE_ERRORS, ChatTemplate
 from swe_rollout.agent.tools.base import Parameter, ParameterType, ToolSpec
 from swe_rollout.errors import InternalError
 from swe_rollout.spec.tool_format import ToolFormat
@@ -31,19 +37,16 @@ TOOL = ToolSpec(
 )
 FIRST_CALL = ToolCall(CallStatus.OK, "", TOOL.name, {"path": "a b.py", "count": 3})
 SECOND_CALL = ToolCall(CallStatus.OK, "", TOOL.name, {"path": "c.py", "count": 40})
-SYSTEM: dict[str, object] = {"role": "system", "content": "You fix code."}
 # Quotes, a backslash and lines, here and below: a template that escapes them would show.
 TASK = 'Fix "C:\\x":\n\tsoon.'
+ASKED: dict[str, object] = {"role": "user", "content": TASK}
 RESULTS = ('first "line"\n\tand C:\\path', "{'ä': 1}")
 QUOTED = ' a "b"\n\\c '
 HARD = 'it\'s "a"\n\\n b.py'
 SAID = "Let me look."
 _OTHER = "\ue000"
+_MESSAGE = 'And "D:\\y"?\n\tNow.'
 REASONED = "reasoned9f3"
-
-
-class UnfitError(ValueError):
-    """The template does not fit the family."""
 
 
 def message_of(error: Exception) -> str:
@@ -59,23 +62,25 @@ class TurnProbe:
     """One template, with the form of messages that is tried now."""
 
     def __init__(
-        self, template: ChatTemplate, encoding: Encoding, family: Family, wanted: str | None
+        self,
+        template: ChatTemplate,
+        encoding: Encoding,
+        dialect: Dialect,
+        wanted: str | None = None,
     ) -> None:
         self._template = template
         self._encoding = encoding
-        self._family = family
+        self._dialect = dialect
+        self._family = dialect.family
         self._wanted = wanted
-        self._dialect = Dialect(
-            call_id=family.call_id,
-            end=family.end,
-            after=family.after,
-            end_is_header=family.end_is_header,
-        )
+
+    def _whole(self, messages: Sequence[dict[str, object]]) -> str:
+        """Render messages, and the start of the next turn."""
+        return self._template.render([*messages], (TOOL,), prompted=True)
 
     def _asked(self) -> list[dict[str, object]]:
         """Return the messages before the first turn."""
-        user: dict[str, object] = {"role": "user", "content": TASK}
-        return [SYSTEM, user] if self._dialect.has_system else [user]
+        return [SYSTEM, ASKED] if self._dialect.has_system else [ASKED]
 
     def _history(self) -> list[dict[str, object]]:
         """Return those of them that the template keeps when turns follow."""
@@ -88,9 +93,9 @@ class TurnProbe:
         """
         results, family = RESULTS[: len(calls)], self._family
         turn = turn_messages(SAID, calls, results, self._dialect)
-        whole = self._template.render([*history, *turn], (TOOL,), prompted=True)
+        whole = self._whole([*history, *turn])
         before = self._before(history, whole)
-        delta = self._delta(self._as_parsed(whole, before, calls), results)
+        delta = self._behind_turn(self._as_parsed(whole, before, calls), results)
         if not whole.endswith(delta):
             found = whole[len(before) :]
             raise UnfitError(f"what follows a turn should be {delta!r}, but it renders {found!r}")
@@ -131,13 +136,17 @@ class TurnProbe:
             raise UnfitError("it numbers results, but not calls")
         return tuple(replace(call, id=each) for call, each in zip(calls, ids, strict=True))
 
-    def _delta(self, calls: tuple[ToolCall, ...], results: tuple[str, ...]) -> str:
-        """Return the end of a turn, and a delta as episodes make it: results are put in later."""
-        family = self._family
-        bodies = Bodies(results)
-        text = self._template.added(calls, bodies.stand_ins, (TOOL,), self._dialect)
-        added = "".join(part.text for part in bodies.cut(text, self._dialect.result))
-        return added if family.end_is_header else family.end + family.after + added
+    def _delta(
+        self, calls: tuple[ToolCall, ...], results: tuple[str, ...], messages: tuple[str, ...] = ()
+    ) -> str:
+        """Return a delta as episodes make it, in which results and messages are put in later."""
+        delta = DeltaTemplate(self._template, self._dialect)
+        return delta.text(calls, results, (TOOL,), messages=messages)
+
+    def _behind_turn(self, calls: tuple[ToolCall, ...], results: tuple[str, ...]) -> str:
+        """Return the end of a turn, and the delta behind it."""
+        family, delta = self._family, self._delta(calls, results)
+        return delta if family.end_is_header else family.end + family.after + delta
 
     def _tool_format(self) -> str | None:
         """Return the format whose parser reads the template's own call back unchanged."""
@@ -173,7 +182,7 @@ class TurnProbe:
         """
         ids = self._encoding.encode([Scaffold(written)])
         before = self._template.render(history, (TOOL,), prompted=False)
-        begun = self._template.render(history, (TOOL,), prompted=True)
+        begun = self._whole(history)
         opening = begun.removeprefix(before)
         if not opening or not begun.startswith(before):
             return ids
@@ -183,7 +192,7 @@ class TurnProbe:
         """Whether two calls of one turn are read back as two."""
         calls, history = (FIRST_CALL, SECOND_CALL), self._history()
         turn = turn_messages(SAID, calls, RESULTS, self._dialect)
-        whole = self._template.render([*history, *turn], (TOOL,), prompted=True)
+        whole = self._whole([*history, *turn])
         written = whole[len(self._before(history, whole)) :].partition(self._family.end)[0]
         found = self._parsed(form, self._behind_opening(history, written))
         return [call.arguments for call in found] == [call.arguments for call in calls]
@@ -202,13 +211,45 @@ class TurnProbe:
         ]
 
 
-def prompt_of(template: ChatTemplate, tools: tuple[ToolSpec, ...]) -> str:
-    """Return a first prompt, without a system message where the template refuses one."""
-    asked: list[dict[str, object]] = [SYSTEM, {"role": "user", "content": TASK}]
-    try:
-        return template.render(asked, tools, prompted=True)
-    except TEMPLATE_ERRORS:
-        return template.render(asked[1:], tools, prompted=True)
+class MessageProbe(TurnProbe):
+    """Finds out whether user messages can be appended behind a turn exactly.
+
+    A conversation that goes on by a message of the user is rendered whole, and must end in the
+    delta that episodes append, with everything before the turn unchanged. Where it does not, as
+    with templates that move the tools to the last message, such a delta is refused.
+    """
+
+    def __init__(self, template: ChatTemplate, encoding: Encoding, dialect: Dialect) -> None:
+        super().__init__(template, encoding, dialect)
+        self._refusals: dict[bool, str] = {}
+
+    def refusal(self, *, after_calls: bool) -> str:
+        """Return why messages can't be appended behind a turn with or without calls; '': they can.
+
+        Found out once, when the first episode asks.
+        """
+        if after_calls not in self._refusals:
+            try:
+                self._check((FIRST_CALL,) if after_calls else ())
+                self._refusals[after_calls] = ""
+            except TEMPLATE_ERRORS as error:
+                self._refusals[after_calls] = message_of(error)
+        return self._refusals[after_calls]
+
+    def _check(self, calls: tuple[ToolCall, ...]) -> None:
+        results, history = RESULTS[: len(calls)], self._history()
+        said = assistant_message(SAID, calls, self._dialect)
+        answered = answer_messages(calls, results, (_MESSAGE,), self._dialect)
+        whole = self._whole([*history, said, *answered])
+        before = self._before(history, whole)
+        delta = self._delta(self._as_parsed(whole, before, calls), results, (_MESSAGE,))
+        turn = whole[len(before) :]
+        if not turn.endswith(delta):
+            raise UnfitError(f"what follows a turn should be {delta!r}, but it renders {turn!r}")
+        # Not every template writes words beside calls.
+        kept = str(FIRST_CALL.arguments["path"]) if calls else SAID
+        if kept not in turn.removesuffix(delta):
+            raise UnfitError("it leaves out what the policy said when a user message follows")
 
 
 def _common(one: Sequence[object], other: Sequence[object]) -> int:

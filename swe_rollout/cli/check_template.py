@@ -52,8 +52,8 @@ def check_template(
 
     swe-rollout check-template models/qwen3 --template-kwargs '{"enable_thinking": false}'
     """
-    from swe_rollout.agent.clock import DEFAULT_DAY
     from swe_rollout.agent.renderer import Renderer
+    from swe_rollout.agent.template_input import DEFAULT_DAY
     from swe_rollout.testing.tokens.conformance import check_conformance
 
     template_arguments = _parse_kwargs(template_kwargs)

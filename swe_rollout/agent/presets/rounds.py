@@ -13,7 +13,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from swe_rollout.agent import compaction
+from swe_rollout.agent.branches import compaction_is_due
 from swe_rollout.agent.context import AgentContext
 from swe_rollout.agent.parsers.base import not_run
 from swe_rollout.agent.prompts import Message
@@ -109,7 +109,7 @@ async def _sample(context: AgentContext) -> SampledTurn:
     is_due = (
         context.stop is None
         and context.log.sampled > 0
-        and compaction.is_due(context.log, 0, context.parts.limits)
+        and compaction_is_due(context.log, 0, context.parts.limits)
     )
     if is_due and (stop := await context.compact()) is not None:
         return SampledTurn(stop=stop)

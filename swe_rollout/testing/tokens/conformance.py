@@ -114,7 +114,7 @@ def template_rules(renderer: Renderer) -> tuple[TemplateRule, ...]:
         ),
         TemplateRule("the task is written", dialect.user.value),
         TemplateRule("results are written", dialect.result.value),
-        TemplateRule("ids of calls", dialect.call_id),
+        TemplateRule("ids of calls", dialect.family.call_id),
         TemplateRule("control tokens", str(len(renderer.controls))),
         TemplateRule("vocabulary", str(renderer.vocab_size)),
         TemplateRule("fingerprint", renderer.fingerprint),

@@ -14,8 +14,8 @@ from swe_rollout.errors import PrerequisiteError
 from swe_rollout.spec.agent import AgentSpec
 from swe_rollout.testing.tiny import tokenizer_path
 from swe_rollout.worker.assembly import _require_messages, _require_preset, prompts_of
-from unit.agent.test_message_probe import template
 from unit.agent.test_renderer import folder_with
+from unit.agent.test_turn_probe import template
 
 
 def test_compaction_needs_a_template_that_takes_messages_behind_results(tmp_path: Path) -> None:

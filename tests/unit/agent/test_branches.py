@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from swe_rollout.agent.compaction import with_summary
+from swe_rollout.agent.branches import with_summary
 from swe_rollout.agent.context import AgentContext
 from swe_rollout.agent.prompts import Message, MessageRole
 from swe_rollout.spec.limits import Limits

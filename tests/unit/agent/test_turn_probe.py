@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from rollout_dev import families
-from swe_rollout.agent.family import FAMILIES, Family
-from swe_rollout.agent.message_probe import behind_end
+from swe_rollout.agent.delta import DeltaTemplate, UnfitError
+from swe_rollout.agent.dialect import Dialect
+from swe_rollout.agent.family import FAMILIES
 from swe_rollout.agent.renderer import Renderer
-from swe_rollout.agent.turn_probe import UnfitError
 from swe_rollout.errors import InternalError
 from swe_rollout.testing.tiny import tokenizer_path
 from swe_rollout.types.turn import CallStatus, ToolCall
@@ -139,8 +139,9 @@ def test_a_template_may_take_messages_behind_words_and_not_behind_results(
     assert not caught.value.retryable
 
 
-def family(name: str) -> Family:
-    return next(each for each in FAMILIES if each.name == name)
+def behind_end(renderers: dict[str, Renderer], behind: str, name: str) -> str:
+    family = next(each for each in FAMILIES if each.name == name)
+    return DeltaTemplate(renderers["tiny"].template, Dialect(family)).behind_end(behind)
 
 
 @pytest.mark.parametrize(
@@ -154,11 +155,13 @@ def family(name: str) -> Family:
     ],
 )
 def test_what_ends_a_turn_without_calls_stays_as_it_was_sampled(
-    name: str, behind: str, rest: str
+    renderers: dict[str, Renderer], name: str, behind: str, rest: str
 ) -> None:
-    assert behind_end(behind, family(name)) == rest
+    assert behind_end(renderers, behind, name) == rest
 
 
-def test_an_end_that_the_family_does_not_know_is_refused() -> None:
+def test_an_end_that_the_family_does_not_know_is_refused(
+    renderers: dict[str, Renderer],
+) -> None:
     with pytest.raises(UnfitError, match="in no known way"):
-        behind_end("<|other|>user", family("chatml"))
+        behind_end(renderers, "<|other|>user", "chatml")
