@@ -12,8 +12,9 @@ import posixpath
 import re
 import shlex
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
 from swe_rollout.errors import PrerequisiteError, TaskError, UsageError
@@ -28,6 +29,8 @@ CHUNK_BYTES = 3000
 # In the sandbox's own repository: a sandbox without namespaces shares /tmp with others.
 _PATCH_FILE = ".git/fix.patch"
 _MARKER = "END_OF_PATCH"
+_CACHED = 64
+"""Tasks whose turns are kept: an episode asks for one after the other."""
 # Text that is special to a chat template or a tool-call format.
 _CONTROL = re.compile(r"<\||</?(?:tool_|think|function|parameter)|" + _MARKER)
 
@@ -124,7 +127,7 @@ _LOOK = _bash("I look around first.", "git log --oneline | head -3; ls")
 _SUBMIT = _ScriptedTurn("I am done with this task.", "submit", {})
 
 
-def _turn_at(turns: list[_ScriptedTurn], index: int, form: str) -> str:
+def _turn_at(turns: Sequence[_ScriptedTurn], index: int, form: str) -> str:
     """Return the text of turn `index`; past the end, the last one again."""
     return turns[min(index, len(turns) - 1)].text(form)
 
@@ -132,7 +135,12 @@ def _turn_at(turns: list[_ScriptedTurn], index: int, form: str) -> str:
 def _gold(index: int, instance: Instance, form: str) -> str:
     if instance.folder is not None and instance.folder.solve:
         return _turn_at(_solution(instance.folder), index, form)
-    patch = _gold_patch(instance)
+    return _turn_at(_fix(_gold_patch(instance)), index, form)
+
+
+@lru_cache(maxsize=_CACHED)
+def _fix(patch: bytes) -> Sequence[_ScriptedTurn]:
+    """Look, write the patch down in pieces, apply it, submit. Made once for all turns of a task."""
     turns = [_LOOK]
     if (path := _existing_file(patch)) is not None:
         view: dict[str, Argument] = {"command": "view", "path": path, "view_range": (1, 20)}
@@ -144,11 +152,11 @@ def _gold(index: int, instance: Instance, form: str) -> str:
         reason = f"I write down the fix, part {number} of {len(pieces)}."
         turns.append(_bash(reason, _write_command(piece, ">" if number == 1 else ">>")))
     apply = f"git apply --whitespace=nowarn {_PATCH_FILE} && rm {_PATCH_FILE} && git diff --stat"
-    turns += [_bash("Now I apply it and look at what changed.", apply), _SUBMIT]
-    return _turn_at(turns, index, form)
+    return (*turns, _bash("Now I apply it and look at what changed.", apply), _SUBMIT)
 
 
-def _solution(task: FolderTask) -> list[_ScriptedTurn]:
+@lru_cache(maxsize=_CACHED)
+def _solution(task: FolderTask) -> Sequence[_ScriptedTurn]:
     """Carry out a folder task's own solution."""
     turns = [_LOOK]
     for file in task.solution:
@@ -162,7 +170,7 @@ def _solution(task: FolderTask) -> list[_ScriptedTurn]:
     programs = " ".join(shlex.quote(file.path) for file in task.solution if file.executable)
     clean = "rm -rf /solution"
     turns.append(_bash("Now I run it.", f"chmod +x {programs}; ({task.solve}); {clean}"))
-    return [*turns, _SUBMIT]
+    return (*turns, _SUBMIT)
 
 
 def _wrong(index: int, instance: Instance, form: str) -> str:

@@ -61,11 +61,6 @@ def page(url: str) -> dict[str, Any]:
     return scope
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_a_page_is_no_longer_than_a_page(name: str) -> None:
-    assert len((HOW_TO / name).read_text("utf-8").splitlines()) <= 60
-
-
 def test_the_page_runs(url: str) -> None:
     scope = page(url)
     model = scope["model"]

@@ -33,15 +33,12 @@ from swe_rollout.integrations.strands import (
     HistoryError,
     LoopLimiter,
     MaxToolIterationsReachedError,
-    SGLangClient,
     SGLangClientError,
     SGLangConnectionError,
     SGLangHTTPError,
     SGLangModel,
     SglangModel,
-    UnsupportedContentError,
 )
-from swe_rollout.integrations.strands.config import SglangConfig
 from swe_rollout.integrations.strands.hooks import UNWIND_AFTER
 from swe_rollout.types.turn import FinishReason
 from trainers.strands.agents import Scene
@@ -392,46 +389,6 @@ async def test_words_that_a_hook_puts_into_the_models_mouth_are_refused() -> Non
         await scene.run("Third")
 
 
-async def test_earlier_turns_of_another_model_are_refused() -> None:
-    scene = Scene(["One."])
-    scene.agent.messages = [
-        {"role": "user", "content": [{"text": "Hi"}]},
-        {"role": "assistant", "content": [{"text": "Hello."}]},
-    ]
-    with pytest.raises(HistoryError, match="not sampled"):
-        await scene.run()
-
-
-async def test_images_are_refused_in_prompts_and_in_results() -> None:
-    """S11: with an image an engine tokenises the prompt again."""
-    image = {"image": {"format": "png", "source": {"bytes": b"x"}}}
-    scene = Scene([])
-    with pytest.raises(UnsupportedContentError, match="'image'"):
-        await scene.agent.invoke_async([image, {"text": "What is it?"}])
-    assert scene.engine.requests == []
-
-
-async def test_two_agents_cannot_share_a_model() -> None:
-    scene = Scene(["One."])
-    started = asyncio.Event()
-    go_on = asyncio.Event()
-    generate = scene.engine.generate
-
-    async def slow(request: Any) -> Any:
-        started.set()
-        await go_on.wait()
-        return await generate(request)
-
-    scene.engine.generate = slow  # type: ignore[method-assign]
-    first = asyncio.create_task(scene.run())
-    await started.wait()
-    with pytest.raises(UsageError, match="two turns at once"):
-        await Agent(model=scene.model, callback_handler=None).invoke_async("Hi")
-    go_on.set()
-    await first
-    assert sum(scene.model.loss_mask)
-
-
 async def test_thinking_and_sampling_are_set_by_name() -> None:
     """S5."""
     scene = Scene(["Hi."], sampling_params={"temperature": 0.7, "top_p": 0.9, "max_new_tokens": 9})
@@ -447,14 +404,10 @@ async def test_thinking_and_sampling_are_set_by_name() -> None:
     assert segment.sampling.temperature == 0.5
 
 
-async def test_an_option_nobody_honours_is_refused() -> None:
+async def test_options_are_checked_and_a_model_needs_an_engine() -> None:
     """WF5."""
     with pytest.raises(UsageError, match="streaming"):
         Scene([], streaming=True)
-    with pytest.raises(UsageError, match="frequency_penalty"):
-        Scene([], sampling_params={"frequency_penalty": 0.5})
-    with pytest.raises(UsageError, match="shape"):
-        Scene([], return_routed_experts=True)
     with pytest.raises(UsageError, match="client or an engine"):
         SglangModel(tokenizer=renderer())
 
@@ -494,15 +447,7 @@ async def test_tool_choice_signals_and_unknown_arguments_do_no_harm() -> None:
 def test_names_of_strands_sglang_are_there() -> None:
     """S1, S13, S14."""
     assert SGLangModel is SglangModel
-    for name in ours.__all__:
-        assert getattr(ours, name) is not None
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        _ = ours.nothing
-    assert {"sampling_params", "return_logprob", "enable_thinking"} <= set(
-        SglangConfig.__annotations__
-    )
-    assert ours.get_client("http://127.0.0.1:9") is ours.get_client("http://127.0.0.1:9")
-    assert isinstance(ours.get_client("http://127.0.0.1:9"), SGLangClient)
+    assert all(getattr(ours, name) is not None for name in ours.__all__)
 
 
 async def test_limit_errors_keep_their_cause() -> None:

@@ -49,16 +49,8 @@ def test_each_error_of_an_engine_has_its_name(
 @pytest.mark.parametrize(
     ("status", "body", "kind"),
     [
-        (
-            400,
-            "Requested token count exceeds the model's maximum context length of 8",
-            SGLangContextLengthError,
-        ),
         (400, "temperature must not exceed 2", SGLangHTTPError),
-        (400, "bad schema", SGLangHTTPError),
-        (401, "key", SGLangHTTPError),
         (404, "path", SGLangHTTPError),
-        (429, "slow down", SGLangThrottledError),
         (503, "queue full", SGLangThrottledError),
         (500, "crash", SGLangHTTPError),
     ],
