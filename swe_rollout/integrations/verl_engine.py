@@ -11,7 +11,7 @@ import asyncio
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import uuid4
 
 import numpy as np
@@ -31,26 +31,9 @@ PATIENCE_S: Final = 1800.0
 _PAUSE_S: Final = 1.0
 
 
-class TokenOutput(Protocol):
-    """What verl's server manager returns."""
-
-    token_ids: list[int]
-    log_probs: list[float] | None
-    routed_experts: Any
-    """An array `[rows, layers, topk]` of the whole request; None: not asked for."""
-    stop_reason: str | None
-    num_preempted: int | None
-    extra_fields: dict[str, Any]
-
-
-class ServerManager(Protocol):
-    """The method of verl's server manager that is called."""
-
-    async def generate(
-        self, request_id: str, *, prompt_ids: list[int], sampling_params: dict[str, Any]
-    ) -> TokenOutput:
-        """Sample after `prompt_ids`."""
-        ...
+TokenOutput: TypeAlias = Any
+"""What verl's server manager returns; verl has no types. `routed_experts` is an array
+`[rows, layers, topk]` of the whole request."""
 
 
 @dataclass(slots=True)
@@ -96,14 +79,17 @@ class VerlEngine(TrainerEngine):
 
     def __init__(
         self,
-        server_manager: ServerManager,
+        server_manager: Any,
         *,
         prompt_tokens: int,
         response_tokens: int,
         tokenizer: str,
         context_tokens: int | None = None,
     ) -> None:
-        """`context_tokens` lowers the sum of the two, where the servers hold less."""
+        """`server_manager` is `LLMServerClient` or a subclass.
+
+        `context_tokens` lowers the sum of the two lengths, where the servers hold less.
+        """
         whole = prompt_tokens + response_tokens
         super().__init__(tokenizer, context_tokens=min(whole, context_tokens or whole))
         self._server_manager = server_manager

@@ -71,10 +71,6 @@ class Handout:
         await self.claims.refresh()
         await self.claims.settle(map(self._instance, trained))
 
-    async def claim(self, instance: str) -> Claim | None:
-        """Claim a group; None if it is another's or done with."""
-        return await self.claims.claim(instance)
-
     async def offer(self, group: Group, claim: Claim) -> Group | None:
         """Return a claimed group as the trainer gets it; None if it is not worth training on.
 

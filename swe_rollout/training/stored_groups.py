@@ -120,11 +120,11 @@ class StoredGroups(GroupSource):
         if self._refills:
             # Only its records tell whether a failed sample will be replaced.
             group = await self._assemble(instance)
-            claim = None if group is None else await self._handout.claim(instance)
+            claim = None if group is None else await self._handout.claims.claim(instance)
             return (
                 None if group is None or claim is None else await self._handout.offer(group, claim)
             )
-        if (claim := await self._handout.claim(instance)) is None:
+        if (claim := await self._handout.claims.claim(instance)) is None:
             return None
         try:
             group = await self._assemble(instance)

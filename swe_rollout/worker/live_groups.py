@@ -147,7 +147,7 @@ class LiveGroups(GroupSource):
     async def _take(self, group: Group) -> Group | None:
         self._taken += 1
         self._notify()
-        claim = await self._handout.claim(group.instance)
+        claim = await self._handout.claims.claim(group.instance)
         return None if claim is None else await self._handout.offer(group, claim)
 
     async def _play_in_time(self) -> None:

@@ -16,12 +16,11 @@ import msgspec
 import structlog
 
 from swe_rollout.engine.errors import CallLoss, EngineLostError
-from swe_rollout.engine.sglang.connection import OK, EngineConnection, EngineResponse
+from swe_rollout.engine.sglang.connection import OK, EngineConnection
 from swe_rollout.spec.addresses import MAX_ADDRESS_CHARS, engine_address
 
 log = structlog.get_logger()
 _T = TypeVar("_T")
-_UNKNOWN_PATH = 404
 _NOT_READY = 503
 _FAILED = 500
 
@@ -133,7 +132,7 @@ class HealthProbe:
             return ReplicaState.READY
         # A paused engine returns 503 there. So does one that starts, but without model information.
         # Older engines and routers don't know the path.
-        info = await self._model_info(server)
+        info = await server.model_info(timeout_s=self._timeout_s)
         if info.status >= _FAILED:
             raise EngineLostError(
                 f"what listens at {server.url} responds, but its engine does not",
@@ -142,12 +141,6 @@ class HealthProbe:
             )
         is_paused = ready.status == _NOT_READY and info.status == OK
         return ReplicaState.PAUSED if is_paused else ReplicaState.READY
-
-    async def _model_info(self, server: EngineConnection) -> EngineResponse:
-        info = await server.get("/model_info", timeout_s=self._timeout_s)
-        if info.status == _UNKNOWN_PATH:
-            info = await server.get("/get_model_info", timeout_s=self._timeout_s)
-        return info
 
     async def _get(self, path: str, kind: type[_T]) -> _T | None:
         response = await self._server.get(path, timeout_s=self._timeout_s)

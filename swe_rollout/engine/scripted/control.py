@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from swe_rollout.engine.sglang.control import PauseMode
 from swe_rollout.types.turn import Generation
@@ -75,10 +76,7 @@ class ScriptedControl:
 
     async def _abort(self, http: web.Request) -> web.Response:
         """Abort every call whose rid starts with the given one; always 200 and empty."""
-        try:
-            wanted = msgspec.json.decode(await http.read(), type=_Abort)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            return _bad_request(error)
+        wanted = msgspec.json.decode(await http.read(), type=_Abort)
         for rid, task in self.running.items():
             by_rid = wanted.rid in self.running and rid.startswith(wanted.rid)
             if wanted.abort_all or (by_rid and not self.is_paused):
@@ -86,10 +84,7 @@ class ScriptedControl:
         return web.Response()
 
     async def _pause(self, http: web.Request) -> web.Response:
-        try:
-            mode = msgspec.json.decode(await http.read(), type=_Pause).mode
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            return _bad_request(error)
+        mode = msgspec.json.decode(await http.read(), type=_Pause).mode
         self._resumed.clear()
         if mode is PauseMode.ABORT:
             for task in self.running.values():
@@ -102,10 +97,7 @@ class ScriptedControl:
         return json_response({"message": "Generation continued successfully.", "status": "ok"})
 
     async def _update(self, http: web.Request) -> web.Response:
-        try:
-            wanted = msgspec.json.decode(await http.read(), type=_Update)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            return _bad_request(error)
+        wanted = msgspec.json.decode(await http.read(), type=_Update)
         if not self.is_paused:
             await self._wait_until_idle()
         if not await asyncio.to_thread(Path(wanted.model_path).is_dir):
@@ -135,20 +127,19 @@ def _update_result(message: str, *, success: bool) -> object:
     return {"success": success, "message": message, "num_paused_requests": 0}
 
 
-def _bad_request(error: Exception) -> web.Response:
-    return json_response(validation_error(error), status=400)
+@web.middleware
+async def refuse_undecodable(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Respond to a request that can't be decoded as a real server does."""
+    try:
+        return await handler(request)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        message = f"1 validation error:\n  {error}"
+        return json_response(server_error("Bad Request", message, 400), status=400)
 
 
-def validation_error(error: Exception) -> object:
-    """Build the body that a server sends for a request it can't decode."""
-    message = f"1 validation error:\n  {error}"
-    return {
-        "object": "error",
-        "message": message,
-        "type": "Bad Request",
-        "param": None,
-        "code": 400,
-    }
+def server_error(kind: str, message: str, code: int) -> object:
+    """Build an error body in the words of a real server."""
+    return {"object": "error", "message": message, "type": kind, "param": None, "code": code}
 
 
 def json_response(body: object, *, status: int = 200) -> web.Response:

@@ -21,7 +21,12 @@ from aiohttp import web
 from pydantic import ValidationError
 
 from swe_rollout.engine.base import GenerateRequest, TokenEngine
-from swe_rollout.engine.scripted.control import ScriptedControl, json_response, validation_error
+from swe_rollout.engine.scripted.control import (
+    ScriptedControl,
+    json_response,
+    refuse_undecodable,
+    server_error,
+)
 from swe_rollout.engine.sglang import protocol
 from swe_rollout.errors import EpisodeError
 from swe_rollout.spec.policy import Sampling
@@ -104,7 +109,8 @@ class _Server:
         """Run the call; None when it was aborted."""
         running = self.control.running
         if self.setup.max_running is not None and len(running) >= self.setup.max_running:
-            raise _RejectedError(_QUEUE_FULL, status=503)
+            full = server_error("503", "The request queue is full.", 503)
+            raise _RejectedError(full, status=503)
         await self.control.wait_while_paused()
         if call.rid in running:
             raise _RejectedError(_message(f"Duplicate request ID detected: {call.rid}"))
@@ -146,7 +152,7 @@ class _Server:
 def make_app(engine: TokenEngine, setup: ServerOptions | None = None) -> web.Application:
     """Build the server as an aiohttp application; the caller closes the engine."""
     server = _Server(engine, setup or ServerOptions())
-    app = web.Application(client_max_size=_BODY_BYTES)
+    app = web.Application(client_max_size=_BODY_BYTES, middlewares=[refuse_undecodable])
     app.add_routes(
         [
             web.post("/generate", server.generate),
@@ -184,11 +190,8 @@ async def serve(
 
 
 def _read(data: bytes, routing_key: str | None) -> _ServedCall:
-    try:
-        body = msgspec.json.decode(data, type=_Body)
-        wanted = msgspec.json.decode(data, type=RequestedReplay)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _RejectedError(validation_error(error)) from error
+    body = msgspec.json.decode(data, type=_Body)
+    wanted = msgspec.json.decode(data, type=RequestedReplay)
     params = body.sampling_params
     if not body.input_ids:
         raise _RejectedError(_message("input_ids cannot be empty."))
@@ -273,15 +276,6 @@ def _finish(generation: Generation | None) -> object:
             return {"type": "length", "length": count}
         case FinishReason.ABORT:
             return {"type": "abort", "message": "Aborted", "status_code": None, "err_type": None}
-
-
-_QUEUE_FULL = {
-    "object": "error",
-    "message": "The request queue is full.",
-    "type": "503",
-    "param": None,
-    "code": 503,
-}
 
 
 def _message(text: str) -> object:

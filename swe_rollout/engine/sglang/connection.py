@@ -40,6 +40,7 @@ CONNECT_S = 10.0
 _IDLE_S = 3.0
 # Servers close idle connections after 5 s: kept for less, so that no call meets a closing one.
 OK = 200
+UNKNOWN_PATH = 404
 _SHOWN_CHARACTERS: Final = 60
 _PORT: Final = re.compile(r":?\d{2,5}")
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
@@ -168,6 +169,13 @@ class EngineConnection:
     async def get(self, path: str, *, timeout_s: float = CONNECT_S) -> EngineResponse:
         """Read the path; raises EngineLostError when no response arrives in time."""
         return await self._request("GET", path, timeout_s=timeout_s)
+
+    async def model_info(self, *, timeout_s: float = CONNECT_S) -> EngineResponse:
+        """Read what the server says about its model, wherever its version has that."""
+        response = await self.get("/model_info", timeout_s=timeout_s)
+        if response.status == UNKNOWN_PATH:
+            response = await self.get("/get_model_info", timeout_s=timeout_s)
+        return response
 
     async def aclose(self) -> None:
         if self._session is not None:

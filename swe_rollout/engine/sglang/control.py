@@ -15,14 +15,13 @@ from typing import Self
 import msgspec
 
 from swe_rollout.engine.errors import EngineLostError, ErrorBody, quoted
-from swe_rollout.engine.sglang.connection import OK, EngineConnection, EngineResponse
+from swe_rollout.engine.sglang.connection import OK, UNKNOWN_PATH, EngineConnection, EngineResponse
 from swe_rollout.errors import EngineError
 
 RESUME_S = 60.0
 """Enough for a request that should take a moment."""
 WEIGHTS_S = 1800.0
 """Enough to load weights, and for running generations to end in a pause that aborts."""
-_UNKNOWN_PATH = 404
 
 
 class PauseMode(StrEnum):
@@ -146,7 +145,7 @@ class EngineControl:
             f"rejected POST {path}",
             f"HTTP {response.status}: {text}",
             fix="name the servers themselves: a router does not forward this request"
-            if response.status == _UNKNOWN_PATH
+            if response.status == UNKNOWN_PATH
             else "look at the engine's log",
         )
 

@@ -29,7 +29,7 @@ from swe_rollout.engine.errors import (
 )
 from swe_rollout.engine.pool.calls import InFlightCalls
 from swe_rollout.engine.sglang import protocol
-from swe_rollout.engine.sglang.connection import OK, EngineConnection
+from swe_rollout.engine.sglang.connection import OK, UNKNOWN_PATH, EngineConnection, EngineResponse
 from swe_rollout.engine.sglang.responses import decode_response
 from swe_rollout.errors import EngineError, InternalError, UnreachableError
 from swe_rollout.spec.policy import SglangPolicy
@@ -42,7 +42,6 @@ _T = TypeVar("_T")
 
 ABORT_S = 2.0
 MAX_WAIT_S = 60.0
-_UNKNOWN_PATH = 404
 
 
 class SglangEngine(TokenEngine):
@@ -188,12 +187,10 @@ class SglangEngine(TokenEngine):
             return self._info
 
     async def _ask_info(self) -> EngineInfo:
-        model = await _get(self._connection, "/model_info", protocol.ModelInfo)
-        if model is None:
-            model = await _get(self._connection, "/get_model_info", protocol.ModelInfo)
+        model = _decoded(await self._connection.model_info(), protocol.ModelInfo)
         if model is None:
             raise protocol.error_from_response(
-                _UNKNOWN_PATH, b"neither /model_info nor /get_model_info"
+                UNKNOWN_PATH, b"neither /model_info nor /get_model_info"
             )
         return EngineInfo(
             model=redact(model.served_model_name or model.model_path),
@@ -215,10 +212,10 @@ class SglangEngine(TokenEngine):
         two places.
         """
         try:
-            info = await _get(server, "/server_info", protocol.ServerInfo)
+            info = _decoded(await server.get("/server_info"), protocol.ServerInfo)
             if info is not None and (tokens := info.max_req_input_len or info.context_length):
                 return tokens
-            models = await _get(server, "/v1/models", protocol.ModelList)
+            models = _decoded(await server.get("/v1/models"), protocol.ModelList)
         except EngineLostError as lost:
             if server is self._connection:
                 raise
@@ -242,10 +239,9 @@ class SglangEngine(TokenEngine):
                 raise failed
 
 
-async def _get(server: EngineConnection, path: str, kind: type[_T]) -> _T | None:
-    """Get and decode the path; None when the server does not know it."""
-    response = await server.get(path)
-    if response.status == _UNKNOWN_PATH:
+def _decoded(response: EngineResponse, kind: type[_T]) -> _T | None:
+    """Decode what a server says about itself; None when it does not know the path."""
+    if response.status == UNKNOWN_PATH:
         return None
     if response.status != OK:
         raise protocol.error_from_response(
@@ -254,5 +250,5 @@ async def _get(server: EngineConnection, path: str, kind: type[_T]) -> _T | None
     try:
         return msgspec.json.decode(response.body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        log.warning("engine_info_unreadable", path=path, why=type(error).__name__)
+        log.warning("engine_info_unreadable", kind=kind.__name__, why=type(error).__name__)
         return None

@@ -8,46 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import Protocol
 
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.engine.errors import BadRequestError, ContextOverflowError
-from swe_rollout.engine.transformers.scheduler import (
-    Call,
-    GenerationScheduler,
-    SequenceReader,
-)
+from swe_rollout.engine.transformers.model import LocalModel
+from swe_rollout.engine.transformers.scheduler import Call, GenerationScheduler
 from swe_rollout.errors import UnreachableError
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.turn import Generation, WeightSpan
-
-
-class CausalModel(Protocol):
-    """A model that reads ids and returns logits."""
-
-    @property
-    def name(self) -> str:
-        """Its name in records."""
-        ...
-
-    @property
-    def vocab_size(self) -> int:
-        """Ids are below it."""
-        ...
-
-    @property
-    def context_tokens(self) -> int | None:
-        """Prompt and completion together; None: no bound is known."""
-        ...
-
-    @property
-    def weight_version(self) -> str:
-        """Names the weights."""
-        ...
-
-    def reader(self) -> SequenceReader:
-        """Begin a sequence."""
-        ...
 
 
 class TransformersEngine(TokenEngine):
@@ -55,7 +23,7 @@ class TransformersEngine(TokenEngine):
 
     def __init__(
         self,
-        model: CausalModel,
+        model: LocalModel,
         *,
         cache_tokens: int,
         context_tokens: int | None = None,

@@ -6,18 +6,15 @@ Run as a program, it serves `Echo` until it is killed: `engine_parts.py PORT SEC
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 import aiohttp
 from aiohttp import web
 
-from checkout import SHARED
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.engine.pool.affinity import Affinity
 from swe_rollout.engine.pool.pool import EnginePool
@@ -31,8 +28,6 @@ from swe_rollout.types.deadline import Deadline
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.turn import FinishReason, Generation, WeightSpan
 
-SAMPLES = Path(os.environ.get("SWE_ROLLOUT_SGLANG_SAMPLES") or SHARED / "sglang" / "samples")
-"""Recorded exchanges with a real server, where this machine has them."""
 VOCAB_SIZE = 1000
 QUICK = PoolTiming(
     probe_interval_s=0.05, down_probe_interval_s=0.02, probe_timeout_s=10.0, first_backoff_s=0.01

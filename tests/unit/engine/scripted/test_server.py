@@ -11,6 +11,7 @@ import httpx
 import pytest
 from tokenizers import Tokenizer
 
+from checkout import SGLANG_SAMPLES
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.engine.errors import BadRequestError, ContextOverflowError, EngineLostError
 from swe_rollout.engine.scripted.engine import ScriptedEngine
@@ -26,7 +27,6 @@ from swe_rollout.tokens.log import InputIds
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.instance import Instance
 from swe_rollout.types.turn import FinishReason, Generation
-from unit.engine.engine_parts import SAMPLES
 
 TOKENIZER = Tokenizer.from_file(str(tokenizer_path() / "tokenizer.json"))
 PROMPT: list[int] = TOKENIZER.encode("<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n").ids
@@ -209,7 +209,7 @@ async def test_an_internal_failure_is_a_lost_call_for_the_client() -> None:
 
 @pytest.mark.parametrize("name", ["10_generate_basic", "17b_stop_no_trim"])
 async def test_a_response_has_the_keys_of_a_recorded_one(name: str) -> None:
-    file = SAMPLES / f"{name}.json"
+    file = SGLANG_SAMPLES / f"{name}.json"
     if not file.exists():
         pytest.skip(
             "needs recorded SGLang answers: set SWE_ROLLOUT_SGLANG_SAMPLES to a folder of them"

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from checkout import SGLANG_SAMPLES
 from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.engine.errors import (
     BadRequestError,
@@ -28,9 +29,9 @@ from swe_rollout.errors import EngineError
 from swe_rollout.tokens.log import InputIds
 from swe_rollout.tokens.replay import ExpertShape, ReplayRequest, ReplayRows
 from swe_rollout.types.turn import FinishReason, Generation, WeightSpan
-from unit.engine.engine_parts import SAMPLES, request
+from unit.engine.engine_parts import request
 
-FILES = sorted(SAMPLES.glob("*.json"))
+FILES = sorted(SGLANG_SAMPLES.glob("*.json"))
 VOCAB_SIZE = 8064
 pytestmark = pytest.mark.skipif(
     not FILES,

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.engine.errors import BadRequestError, ContextOverflowError
 from swe_rollout.engine.transformers.engine import TransformersEngine
+from swe_rollout.engine.transformers.model import LocalModel, LocalReader
 from swe_rollout.engine.transformers.scheduler import PREFILL_TOKENS, log_softmax
 from swe_rollout.errors import EngineError, UnreachableError
 from swe_rollout.spec.policy import Sampling
@@ -34,15 +35,12 @@ def logits_after(ids: list[int]) -> NDArray[np.float32]:
     return np.random.default_rng(list(digest)).normal(size=VOCAB).astype(np.float32)
 
 
-class ArithmeticModel:
+class ArithmeticModel(LocalModel):
     """Counts what is read, and can be held up or broken."""
 
-    name = "arithmetic"
-    vocab_size = VOCAB
-    context_tokens: int | None = 2000
-    weight_version = "v1"
-
     def __init__(self) -> None:
+        self.name, self.vocab_size, self.weight_version = "arithmetic", VOCAB, "v1"
+        self.context_tokens = 2000
         self.reads: list[tuple[int, int]] = []
         """For each read, how many ids it had before, and how many it read."""
         self.may_go = threading.Event()
@@ -53,17 +51,18 @@ class ArithmeticModel:
         return ArithmeticReader(self)
 
 
-class ArithmeticReader:
+class ArithmeticReader(LocalReader):
     def __init__(self, model: ArithmeticModel) -> None:
-        self._model = model
+        self._arithmetic = model
         self._ids: list[int] = []
 
     def read(self, ids: NDArray[np.int32], /) -> NDArray[np.float32]:
-        self._model.may_go.wait(10)
-        if self._model.error is not None:
-            raise self._model.error
+        model = self._arithmetic
+        model.may_go.wait(10)
+        if model.error is not None:
+            raise model.error
         assert len(ids)
-        self._model.reads.append((len(self._ids), len(ids)))
+        model.reads.append((len(self._ids), len(ids)))
         self._ids += ids.tolist()
         return logits_after(self._ids)
 
