@@ -12,7 +12,6 @@ import shutil
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -46,12 +45,17 @@ class FileFormat:
     tail: bytes = b""
 
     @asynccontextmanager
-    async def writing(self, out: Path) -> AsyncIterator[Callable[[bytes], object]]:
+    async def writing(self, out: Path) -> AsyncIterator[Callable[[Trajectory], None]]:
         """Write one file, which replaces what is there when the block ends well."""
+        before = iter([b""])
         async with complete_file(out) as file:
+
+            def write(trajectory: Trajectory) -> None:
+                part = self.part(trajectory)
+                file.write(next(before, self.between) + part)
+
             file.write(self.head)
-            before = iter([b""])
-            yield lambda part: file.write(next(before, self.between) + part)
+            yield write
             file.write(self.tail)
 
 
@@ -64,14 +68,8 @@ class FolderFormat:
     at_end: Callable[[], Iterable[tuple[str, bytes]]] = tuple
     """Returns the files about all episodes."""
 
-    def part(self, trajectory: Trajectory) -> Iterable[tuple[str, bytes]]:
-        """Return all files of an episode."""
-        return tuple(self.files(trajectory))
-
     @asynccontextmanager
-    async def writing(
-        self, out: Path
-    ) -> AsyncIterator[Callable[[Iterable[tuple[str, bytes]]], object]]:
+    async def writing(self, out: Path) -> AsyncIterator[Callable[[Trajectory], None]]:
         """Write a folder, which appears when the block ends well.
 
         Raises UsageError where there is one already.
@@ -86,7 +84,7 @@ class FolderFormat:
                 )
         await asyncio.to_thread(part.mkdir, parents=True)
         try:
-            yield partial(_write, part)
+            yield lambda trajectory: _write(part, tuple(self.files(trajectory)))
             await asyncio.to_thread(_write, part, self.at_end())
             await asyncio.to_thread(part.rename, out)
         except BaseException:
@@ -102,12 +100,11 @@ async def export(
     async with form.writing(out) as write:
         async for trajectory in trajectories:
             try:
-                part = form.part(without_secrets(trajectory))
+                await asyncio.to_thread(write, without_secrets(trajectory))
             except TaskError as error:
                 left_out.append((trajectory.episode, str(error)))
-                continue
-            await asyncio.to_thread(write, part)
-            episodes += 1
+            else:
+                episodes += 1
     return Exported(episodes, tuple(left_out))
 
 

@@ -169,15 +169,15 @@ def test_exports(secret: str, form: str) -> None:
     async def one(made: Trajectory) -> AsyncIterator[Trajectory]:
         yield made
 
-    async def export(folder: Path, made: Trajectory) -> None:
-        await export(one(made), folder / "a.json", files.JSON)
-        await export(one(made), folder / "a.txt", files.text_format(visible))
+    async def written(folder: Path, made: Trajectory) -> None:
+        await files.export(one(made), folder / "a.json", files.JSON)
+        await files.export(one(made), folder / "a.txt", files.text_format(visible))
         await export_parquet(one(made), folder / "a.parquet")
 
     text = f"x {FORMS[form](secret)} y"
     with in_use(secret), tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        asyncio.run(export(folder, record(text)))
+        asyncio.run(written(folder, record(text)))
         check(secret, json.loads((folder / "a.json").read_bytes()))
         check(secret, (folder / "a.txt").read_text())
         check(secret, pq.read_table(folder / "a.parquet").to_pylist())
