@@ -89,11 +89,12 @@ def _arguments(schema: Mapping[str, object]) -> Arguments:
         raise ValueError("not a JSON schema") from error
     if size > MAX_SCHEMA_BYTES:
         raise ValueError(f"the schema has over {MAX_SCHEMA_BYTES} bytes")
-    _check(schema, 0)
+    require_checkable(schema)
     return Arguments.of({"type": "object", "properties": {}, **schema})
 
 
-def _check(schema: Mapping[str, object], depth: int) -> None:
+def require_checkable(schema: Mapping[str, object], depth: int = 0) -> None:
+    """Raise ValueError for a schema with a keyword that is not checked in linear time."""
     if depth > MAX_DEPTH:
         raise ValueError(f"the schema is over {MAX_DEPTH} levels deep")
     for keyword, value in schema.items():
@@ -103,7 +104,7 @@ def _check(schema: Mapping[str, object], depth: int) -> None:
                 "may refuse a call"
             )
         for inner in _inner(keyword, value):
-            _check(inner, depth + 1)
+            require_checkable(inner, depth + 1)
 
 
 def _inner(keyword: str, value: object) -> Iterator[Mapping[str, object]]:

@@ -12,9 +12,8 @@ from typing import Final
 
 from swe_rollout.agent.tools.arguments import Arguments
 from swe_rollout.agent.tools.declared import (
-    KEYWORDS,
-    MAX_DEPTH,
     DeclaredSpec,
+    require_checkable,
     require_no_controls,
 )
 from swe_rollout.errors import UsageError
@@ -97,7 +96,7 @@ def _arguments(schema: Mapping[str, object]) -> Arguments:
         {
             "type": "object",
             "properties": {
-                str(name): each if isinstance(each, dict) and _is_checkable(each, 0) else {}
+                str(name): each if isinstance(each, dict) and _is_checkable(each) else {}
                 for name, each in properties.items()
             },
             "required": [each for each in _names(schema.get("required")) if each in properties],
@@ -106,30 +105,14 @@ def _arguments(schema: Mapping[str, object]) -> Arguments:
     )
 
 
-def _is_checkable(schema: Mapping[str, object], depth: int) -> bool:
+def _is_checkable(schema: Mapping[str, object]) -> bool:
     """Whether a schema has only keywords that are checked fast, and is one."""
-    if depth > MAX_DEPTH or not set(schema) <= KEYWORDS:
-        return False
-    if not all(_is_checkable(each, depth + 1) for each in _inner(schema)):
-        return False
-    if depth:
-        return True
     try:
+        require_checkable(schema)
         Arguments.of({"type": "object", "properties": {"it": dict(schema)}})
     except ValueError:
         return False
     return True
-
-
-def _inner(schema: Mapping[str, object]) -> Iterable[Mapping[str, object]]:
-    for keyword, value in schema.items():
-        match value:
-            case dict() if keyword == "properties":
-                yield from (each for each in value.values() if isinstance(each, dict))
-            case dict() if keyword in ("items", "additionalProperties"):
-                yield value
-            case list() if keyword in ("anyOf", "oneOf", "allOf"):
-                yield from (each for each in value if isinstance(each, dict))
 
 
 def _names(value: object) -> Sequence[str]:

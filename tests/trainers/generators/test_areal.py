@@ -162,31 +162,6 @@ def ratio_row(found: dict[str, torch.Tensor], row: int) -> RatioRow:
     )
 
 
-async def test_a_group_is_relative_to_its_graded_episodes(policy: ForcedPolicy) -> None:
-    whole = await play(policy, samples=4)
-    short = await play(policy, samples=4, lost=[("task-a", 3)])
-
-    assert whole is not None
-    assert short is not None
-    assert check_trajectory_format(short, expected_keys=KEYS)
-    # Two of four are resolved; then two of three. Both rows of an episode have its value.
-    expected = torch.tensor([0.5, 0.5, -0.5, -0.5] * 2) / torch.tensor([1.0, 0.0, 1.0, 0.0]).std()
-    torch.testing.assert_close(whole["rewards"], expected, rtol=1e-4, atol=1e-4)
-    values = torch.tensor([1.0, 0.0, 1.0])
-    expected = ((values - values.mean()) / values.std()).repeat_interleave(2)
-    torch.testing.assert_close(short["rewards"], expected, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize(("samples", "lost"), [(1, 1), (2, 1), (2, 2)])
-async def test_what_broke_is_rejected_and_has_no_reward(
-    policy: ForcedPolicy, samples: int, lost: int
-) -> None:
-    found = await play(policy, samples=samples, lost=[("task-a", each) for each in range(lost)])
-
-    assert found is None
-    assert check_trajectory_format(found)
-
-
 @contextmanager
 def executor_of(engine: Engine) -> Iterator[WorkflowExecutor]:
     """AReaL's own executor, with its threads."""

@@ -20,14 +20,12 @@ from swe_rollout.integrations.skyrl import SweGenerator
 from swe_rollout.integrations.skyrl_engine import SkyRLEngine
 from swe_rollout.testing.ratio import RatioRow, check_ratio, forced
 from swe_rollout.testing.tiny import tokenizer_path
-from swe_rollout.training.sample_bounds import FailureRateError
 from trainers.generators.forced import ForcedPolicy
 from trainers.generators.in_memory import TASKS, in_memory_job
 
 pytestmark = pytest.mark.trainers
 
 TEMPERATURE = 0.7
-LOST = (("task-a", 1), ("task-b", 0), ("task-b", 1))
 
 
 class InferenceClient:
@@ -156,57 +154,6 @@ def advantages(output: dict[str, Any], *, leave_out: TrajectoryID | None = None)
         config=AlgorithmConfig(),
     )
     return [float(each) for each in found[:, 0]]
-
-
-async def test_what_has_no_baseline_is_masked_and_never_trained(policy: ForcedPolicy) -> None:
-    """One sample of the first task is left, and none of the second."""
-    batch, output = await generate(policy, lost=LOST)
-
-    validate_generator_output(len(batch["prompts"]), output, step_wise=True)
-    assert not any(map(any, output["loss_masks"]))
-    assert [each.instance_id for each in output["trajectory_ids"]] == ["row-0", "row-0", "row-1"]
-    assert output["stop_reasons"][-1] == "error"
-    assert output["rollout_metrics"] == {"generate/failed_episodes": 3}
-
-
-async def test_a_batch_of_failures_stops_the_trainer_with_the_reason(policy: ForcedPolicy) -> None:
-    lost = [(task, sample) for task in TASKS for sample in range(2)]
-    with pytest.raises(UsageError, match="none of 4 episodes was graded: the node is gone"):
-        await generate(policy, lost=lost)
-
-
-async def test_too_many_failures_stop_the_trainer_with_their_owner(policy: ForcedPolicy) -> None:
-    """Batches with a grade each, until more than a fifth of the samples have failed."""
-    job = in_memory_job(lost=[("task-a", each) for each in range(99)], max_failed_fraction=0.2)
-    engine = SkyRLEngine(InferenceClient(policy), str(tokenizer_path()))
-    generator = SweGenerator(job, engine=engine)
-    try:
-        for _ in range(2):
-            output = await generator.generate(batch_of(1))
-            assert output["rollout_metrics"] == {"generate/failed_episodes": 1}
-        with pytest.raises(FailureRateError, match="sandbox"):
-            await generator.generate(batch_of(2))
-        played = len(policy.aborted)
-        with pytest.raises(FailureRateError, match="sandbox"):
-            await generator.generate(batch_of(1))
-        assert len(policy.aborted) == played, "nothing is sampled any more"
-    finally:
-        await generator.aclose()
-
-
-async def test_generators_of_several_processes_play_different_episodes(
-    policy: ForcedPolicy,
-) -> None:
-    """Two that are open at once; the processes of a trainer do not know of each other either."""
-    job = in_memory_job()
-    engine = SkyRLEngine(InferenceClient(policy), str(tokenizer_path()))
-    generators = [SweGenerator(job, engine=engine) for _ in range(2)]
-    for each in generators:
-        await each.generate(batch_of(2))
-    for each in generators:
-        await each.aclose()
-
-    assert len({episode for episode, _ in policy.aborted}) == 2 * 4
 
 
 async def test_a_dataset_without_tasks_is_refused(policy: ForcedPolicy) -> None:

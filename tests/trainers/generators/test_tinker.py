@@ -13,17 +13,12 @@ from tinker_cookbook.rl.data_processing import (
 from swe_rollout.errors import UsageError
 from swe_rollout.integrations.tinker import (
     cookbook_trajectory,
-    datum,
     datums,
     trajectory_group,
 )
-from swe_rollout.integrations.trainer_session import trainer_session
 from swe_rollout.testing.ratio import RatioRow, check_ratio, forced
-from swe_rollout.training.sample_bounds import FailureRateError
-from swe_rollout.training.samples import training_samples
 from trainers.generators.forced import ForcedPolicy
-from trainers.generators.in_memory import in_memory_job
-from trainers.generators.records import ForcedEngine, play
+from trainers.generators.records import play
 
 pytestmark = pytest.mark.trainers
 
@@ -89,28 +84,7 @@ async def test_a_lost_episode_changes_no_advantage_of_the_others(policy: ForcedP
     ]
 
 
-async def test_what_broke_has_no_datum(policy: ForcedPolicy) -> None:
+async def test_a_group_without_a_grade_is_refused(policy: ForcedPolicy) -> None:
     (record,) = await play(policy, lost=1)
-
-    assert datums(record, 1.0) == []
-    with pytest.raises(UsageError, match="can't be trained on"):
-        datum(training_samples(record)[0], 1.0)
     with pytest.raises(UsageError, match="no episode of the group"):
         trajectory_group([record])
-
-
-async def test_too_many_failures_stop_the_loop_that_trains(policy: ForcedPolicy) -> None:
-    """The loop is the user's own: it plays groups until the session refuses."""
-    lost = [("task-a", each) for each in range(2)]
-    job = in_memory_job(temperature=TEMPERATURE, lost=lost, max_failed_fraction=0.2)
-    async with trainer_session(job, engine=ForcedEngine(policy)) as session:
-        group = await session.run_group("task-a", samples=4)
-        (advantages,) = compute_advantages([trajectory_group(group.trajectories)])
-        assert advantages.tolist() == pytest.approx([0.5, -0.5])
-
-    job = in_memory_job(temperature=TEMPERATURE, lost=[*lost, ("task-a", 2)],
-                        max_failed_fraction=0.2)  # fmt: skip
-    async with trainer_session(job, engine=ForcedEngine(policy)) as session:
-        for _ in range(2):
-            with pytest.raises(FailureRateError, match="3 of the last 4 samples failed: "):
-                await session.run_group("task-a", samples=4)
