@@ -148,6 +148,10 @@ class ErrorBody:
         )
 
 
+REDIRECTS: Final = range(300, 400)
+CLIENT_ERRORS: Final = range(400, 500)
+SERVER_ERROR: Final = 500
+"""The lowest status of HTTP by which a server says that it failed."""
 _ERROR_STATUSES: Final = range(400, 600)
 
 

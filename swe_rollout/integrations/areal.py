@@ -143,7 +143,7 @@ class ArealEngine(TrainerEngine):
         )
 
 
-class SweWorkflow(RolloutWorkflow):  # type: ignore[misc]  # untyped here
+class SweWorkflow(RolloutWorkflow):
     """Plays a task once, or a group of `samples` episodes of it."""
 
     def __init__(

@@ -68,7 +68,7 @@ class _Row:
         return list(mask) if self.is_trained and mask else [0] * max(1, len(mask))
 
 
-class SweGenerator(GeneratorInterface):  # type: ignore[misc]  # untyped here
+class SweGenerator(GeneratorInterface):
     """Plays the prompts of a batch as episodes of a job, at most `spec.parallelism` at once."""
 
     def __init__(

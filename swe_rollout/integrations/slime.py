@@ -43,7 +43,7 @@ async def generate(
     args: Any,
     sample: Any,
     sampling_params: Mapping[str, Any],
-    evaluation: bool = False,  # noqa: FBT001, FBT002 - slime's signature
+    evaluation: bool = False,
 ) -> Any:
     """Play the task that `sample.metadata["instance_id"]` names, and fill the sample.
 

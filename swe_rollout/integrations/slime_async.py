@@ -26,13 +26,13 @@ def generate_rollout(
     args: Any,
     rollout_id: int,
     data_buffer: Any,
-    evaluation: bool = False,  # noqa: FBT001, FBT002 - slime's signature
+    evaluation: bool = False,
 ) -> Any:
     """Return the groups of a step, as slime's `generate_rollout_fully_async` does.
 
     Raises FailureRateError when too many of the last episodes failed.
     """
-    from slime.rollout import fully_async_rollout as slime  # noqa: PLC0415 - where it runs
+    from slime.rollout import fully_async_rollout as slime
 
     if evaluation:
         return slime.generate_rollout_fully_async(args, rollout_id, data_buffer, evaluation)

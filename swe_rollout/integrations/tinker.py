@@ -69,7 +69,7 @@ def trajectory_group(trajectories: Iterable[Trajectory]) -> TrajectoryGroup:
     Episodes that were not graded are left out: they are in no mean. Raises UsageError if none is
     left.
     """
-    from tinker_cookbook.rl.types import TrajectoryGroup  # noqa: PLC0415 - the cookbook is optional
+    from tinker_cookbook.rl.types import TrajectoryGroup
 
     graded = [(each, each.reward) for each in trajectories if not each.masked]
     kept = [(each, reward.value) for each, reward in graded if reward is not None]
@@ -84,8 +84,8 @@ def trajectory_group(trajectories: Iterable[Trajectory]) -> TrajectoryGroup:
 
 def cookbook_trajectory(trajectory: Trajectory) -> CookbookTrajectory:
     """Return an episode as the cookbook's transitions: what a turn read, and what it sampled."""
-    from tinker_cookbook.completers import TokensWithLogprobs  # noqa: PLC0415 - as above
-    from tinker_cookbook.rl.types import Trajectory, Transition  # noqa: PLC0415 - as above
+    from tinker_cookbook.completers import TokensWithLogprobs
+    from tinker_cookbook.rl.types import Trajectory, Transition
 
     actions = [(branch, run) for branch in trajectory.trained for run in _sampled_runs(branch)]
     transitions = [

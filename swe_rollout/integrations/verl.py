@@ -33,7 +33,7 @@ log = structlog.get_logger()
 
 
 @register("swe_rollout")
-class SweRolloutLoop(AgentLoopBase):  # type: ignore[misc] # verl has no types
+class SweRolloutLoop(AgentLoopBase):
     """Plays one episode for each sample; verl makes one of these for each."""
 
     def __init__(self, *args: Any, job: str | None = None, **kwargs: Any) -> None:

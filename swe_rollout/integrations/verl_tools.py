@@ -112,7 +112,7 @@ class Workplaces:
         return sandbox
 
 
-class SweRolloutTool(BaseTool):  # type: ignore[misc] # verl has no types
+class SweRolloutTool(BaseTool):
     """One tool of ours, named by `config.tool`, in the sandboxes of the job."""
 
     def __init__(self, config: Mapping[str, Any], tool_schema: Any = None) -> None:

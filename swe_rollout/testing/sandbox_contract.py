@@ -11,8 +11,6 @@ Needs pytest with pytest-asyncio in auto mode. The image needs a POSIX shell and
 busybox; class attributes declare what else it has.
 """
 
-# ruff: noqa: S101, PLR2004 - a test suite asserts, on literals
-
 from __future__ import annotations
 
 import asyncio

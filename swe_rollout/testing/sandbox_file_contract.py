@@ -1,7 +1,5 @@
 """The contract of every sandbox about files; part of `sandbox_contract.SandboxContract`."""
 
-# ruff: noqa: S101 - a test suite asserts, on literals
-
 from __future__ import annotations
 
 import asyncio

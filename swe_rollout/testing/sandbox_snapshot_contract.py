@@ -5,8 +5,6 @@ Override the fixture `start`: a function that starts a fresh sandbox of one imag
 needs a POSIX shell and the tools of busybox.
 """
 
-# ruff: noqa: S101, PLR2004 - a test suite asserts, on literals
-
 from __future__ import annotations
 
 import asyncio

@@ -10,8 +10,6 @@ Needs pytest with pytest-asyncio. The image needs a POSIX shell and the tools of
 your own, without a sandbox, is held to `testing.extensions.tools`.
 """
 
-# ruff: noqa: S101 - a test suite asserts
-
 from __future__ import annotations
 
 import asyncio

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from http import HTTPStatus
 from typing import Annotated, Final, TypeVar
 
 import msgspec
 
 from swe_rollout.engine.chat.base import MAX_CALLS, MAX_ID_CHARS, ChatCall
 from swe_rollout.engine.errors import (
+    REDIRECTS,
+    SERVER_ERROR,
     BadRequestError,
     ContextOverflowError,
     EngineLostError,
@@ -44,7 +47,7 @@ def error_from_response(
         case 408 | 409 | 425 | 429 | 503 | 529 if not found.codes & _NO_QUOTA:
             after_s = parse_retry_after(retry_after, date=date)
             return UnavailableError("the API accepts no more work", why=why, retry_after_s=after_s)
-        case _ if status >= 500:  # noqa: PLR2004 - the class of HTTP statuses
+        case _ if status >= SERVER_ERROR:
             return EngineLostError("the API failed", why=why, fix="try again later")
         case _:
             return _refusal(status, found, why)
@@ -55,7 +58,7 @@ def _refusal(status: int, found: ErrorBody, why: str) -> EngineError:
     match status:
         case 400 | 413 | 422 if found.codes & _OVERFLOW_CODES or _OVERFLOW.search(found.message):
             return ContextOverflowError("the conversation exceeds the model's context", why=why)
-        case _ if status == 402 or found.codes & _NO_QUOTA:  # noqa: PLR2004 - payment required
+        case _ if status == HTTPStatus.PAYMENT_REQUIRED or found.codes & _NO_QUOTA:
             fix = "look at the account's billing and limits, and run the job again"
             return BadRequestError("the account has no quota left", why=why, fix=fix)
         case 401 | 403:
@@ -64,7 +67,7 @@ def _refusal(status: int, found: ErrorBody, why: str) -> EngineError:
         case 404 | 405:
             fix = "check url and model under spec.policy"
             return BadRequestError("the API knows no such address or model", why=why, fix=fix)
-        case _ if 300 <= status < 400:  # noqa: PLR2004
+        case _ if status in REDIRECTS:
             fix = "set url under spec.policy to where the API itself listens"
             return BadRequestError("the API sends the call elsewhere", why=why, fix=fix)
         case _:

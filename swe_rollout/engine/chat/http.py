@@ -27,6 +27,7 @@ from swe_rollout.engine.chat.base import ChatEngine, ChatRequest, ChatResponse
 from swe_rollout.engine.chat.errors import error_from_response
 from swe_rollout.engine.errors import (
     MAX_BODY_BYTES,
+    SERVER_ERROR,
     CallLoss,
     EngineLostError,
     Retries,
@@ -51,7 +52,6 @@ _FRESH_S: Final = 60.0
 _BAD_KEY: Final = (401, 403)
 SENT_AGAIN: Final = (CallLoss.UNREACHABLE, CallLoss.DROPPED, CallLoss.FAILED)
 """Ways in which a call was lost that let it be sent again."""
-_SERVER_ERROR: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ class HttpChatEngine(ChatEngine):
         except EngineLostError as error:
             raise UnreachableError(error.what, why=error.why, fix=error.fix) from error
         # Servers without a list of models are there all the same.
-        if response.status in _BAD_KEY or response.status >= _SERVER_ERROR:
+        if response.status in _BAD_KEY or response.status >= SERVER_ERROR:
             # The body is not quoted: whoever wrote the address might not be allowed to read it.
             refusal = error_from_response(response.status, b"")
             raise UnreachableError(

@@ -15,14 +15,13 @@ from typing import Annotated, TypeVar
 import msgspec
 import structlog
 
-from swe_rollout.engine.errors import CallLoss, EngineLostError
+from swe_rollout.engine.errors import SERVER_ERROR, CallLoss, EngineLostError
 from swe_rollout.engine.sglang.connection import OK, EngineConnection
 from swe_rollout.spec.addresses import MAX_ADDRESS_CHARS, engine_address
 
 log = structlog.get_logger()
 _T = TypeVar("_T")
 _NOT_READY = 503
-_FAILED = 500
 
 
 class ReplicaState(StrEnum):
@@ -133,7 +132,7 @@ class HealthProbe:
         # A paused engine returns 503 there. So does one that starts, but without model information.
         # Older engines and routers don't know the path.
         info = await server.model_info(timeout_s=self._timeout_s)
-        if info.status >= _FAILED:
+        if info.status >= SERVER_ERROR:
             raise EngineLostError(
                 f"what listens at {server.url} responds, but its engine does not",
                 why=f"HTTP {info.status}",

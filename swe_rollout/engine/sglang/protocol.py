@@ -7,6 +7,7 @@ Pure functions over bytes: no connection here. `sglang.engine` speaks it as a cl
 from __future__ import annotations
 
 import re
+from http import HTTPStatus
 from typing import Annotated, Final
 from urllib.parse import quote, unquote
 
@@ -14,6 +15,7 @@ import msgspec
 
 from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.engine.errors import (
+    CLIENT_ERRORS,
     MAX_BODY_BYTES,
     BadRequestError,
     CallLoss,
@@ -195,12 +197,12 @@ def error_from_response(
         case 404 | 405:
             fix = "check spec.policy.sglang.url: it is the root of an SGLang server or router"
             return BadRequestError("the address is not an SGLang engine", why=why, fix=fix)
-        case 429 | 503 if not (found.is_from_router and status == 503):  # noqa: PLR2004
+        case 429 | 503 if status == HTTPStatus.TOO_MANY_REQUESTS or not found.is_from_router:
             after_s = parse_retry_after(retry_after)
             return UnavailableError(
                 "the engine accepts no more work", why=why, retry_after_s=after_s
             )
-        case _ if 400 <= status < 500:  # noqa: PLR2004 - the class of HTTP statuses
+        case _ if status in CLIENT_ERRORS:
             return BadRequestError("the engine rejected the request", why=why)
         case _:
             return _lost_error(why, is_from_router=found.is_from_router)

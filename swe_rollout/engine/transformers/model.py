@@ -106,8 +106,8 @@ class LocalReader:
 def _libraries() -> tuple[Any, Any]:
     try:
         # They take seconds, and only this engine needs them.
-        import torch  # noqa: PLC0415
-        import transformers  # noqa: PLC0415
+        import torch
+        import transformers
     except ImportError as error:
         raise PrerequisiteError(
             "an engine in this process needs PyTorch",

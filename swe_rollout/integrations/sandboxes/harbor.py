@@ -26,7 +26,7 @@ from swe_rollout.spec.sandbox import SandboxSpec
 from swe_rollout.worker.standalone import LIFETIME_S
 
 
-class SandboxEnvironment(BaseEnvironment):  # type: ignore[misc]  # untyped here
+class SandboxEnvironment(BaseEnvironment):
     """One sandbox of the task's prebuilt image."""
 
     def __init__(
@@ -69,7 +69,7 @@ class SandboxEnvironment(BaseEnvironment):  # type: ignore[misc]  # untyped here
                 "or `image` in the environment's kwargs"
             )
 
-    async def start(self, force_build: bool) -> None:  # noqa: FBT001 - Harbor's
+    async def start(self, force_build: bool) -> None:
         """Start the sandbox and make Harbor's folders. Raises what our provider raises."""
         del force_build  # There is nothing to build.
         await self._box.start()
@@ -79,7 +79,7 @@ class SandboxEnvironment(BaseEnvironment):  # type: ignore[misc]  # untyped here
             raise SandboxError("Harbor's folders can't be made in the sandbox", why=made.stderr)
         await self._upload_environment_dir_after_start()
 
-    async def stop(self, delete: bool) -> None:  # noqa: FBT001 - Harbor's
+    async def stop(self, delete: bool) -> None:
         """End the sandbox. Idempotent."""
         del delete  # It can't be kept.
         await self._box.close()

@@ -62,7 +62,7 @@ class Sandbox:
         *,
         user: str = "root",
         env: dict[str, str] | None = None,
-        timeout: int = 120,  # noqa: ASYNC109 - slime's name
+        timeout: int = 120,
         check: bool = False,
         idempotent: bool = True,
     ) -> tuple[int, str, str]:

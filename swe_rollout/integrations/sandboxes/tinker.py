@@ -33,7 +33,7 @@ class Sandbox:
         *,
         spec: SandboxSpec | Mapping[str, object] | None = None,
         workdir: str = "/",
-        timeout: float = LIFETIME_S,  # noqa: ASYNC109 - as ModalSandbox.create has it
+        timeout: float = LIFETIME_S,
     ) -> Self:
         """Start a sandbox that lives for `timeout` seconds at most.
 
@@ -49,7 +49,7 @@ class Sandbox:
         """The sandbox's name."""
         return self._box.id
 
-    async def send_heartbeat(self, timeout: int = 30) -> None:  # noqa: ASYNC109
+    async def send_heartbeat(self, timeout: int = 30) -> None:
         """Raise SandboxTerminatedError unless a command runs."""
         await self.run_command("true", workdir="/", timeout=timeout)
 
@@ -57,7 +57,7 @@ class Sandbox:
         self,
         command: str,
         workdir: str | None = None,
-        timeout: int = 60,  # noqa: ASYNC109
+        timeout: int = 60,
         max_output_bytes: int | None = None,
     ) -> SandboxResult:
         """Run a script; exit code 124 when its time was over."""
@@ -71,7 +71,7 @@ class Sandbox:
         self,
         path: str,
         max_bytes: int | None = None,
-        timeout: int = 60,  # noqa: ASYNC109
+        timeout: int = 60,
     ) -> SandboxResult:
         """Read the first `max_bytes` of a file; an exit code of head(1) when it can't be read."""
         command = ["head", "-c", str(MAX_OUTPUT_BYTES if max_bytes is None else max_bytes)]
@@ -83,8 +83,8 @@ class Sandbox:
         self,
         path: str,
         content: str | bytes,
-        executable: bool = False,  # noqa: FBT001, FBT002 - its protocol has it
-        timeout: int = 60,  # noqa: ASYNC109
+        executable: bool = False,
+        timeout: int = 60,
     ) -> SandboxResult:
         """Create or replace a file, with missing parent folders."""
         del timeout  # The time that a file may take is bounded by its size.

@@ -70,7 +70,7 @@ async def download_file(sandbox: Sandbox, source: str, target: Path) -> None:
 
 async def upload_folder(sandbox: Sandbox, source: Path, target: str) -> None:
     """Copy what lies in a folder of this machine into a folder of the sandbox, which is made."""
-    remote = f"/tmp/swe-rollout-{secrets.token_hex(6)}.tar"  # noqa: S108 - of the sandbox
+    remote = _archive_path()
     with tempfile.TemporaryDirectory() as folder:
         archive = Path(folder) / "files.tar"
         await asyncio.to_thread(_pack, source, archive)
@@ -88,7 +88,7 @@ async def download_folder(sandbox: Sandbox, source: str, target: Path) -> None:
 
     Devices, pipes and links that lead out of the folder are left out.
     """
-    remote = f"/tmp/swe-rollout-{secrets.token_hex(6)}.tar"  # noqa: S108 - of the sandbox
+    remote = _archive_path()
     with tempfile.TemporaryDirectory() as folder:
         archive = Path(folder) / "files.tar"
         try:
@@ -114,6 +114,11 @@ async def _pieces(sandbox: Sandbox, source: str) -> AsyncIterator[bytes]:
         if len(result.stdout) < _PIECE_BYTES:
             return
     raise _too_large(source)
+
+
+def _archive_path() -> str:
+    """Return a new path for an archive in the sandbox."""
+    return f"/tmp/swe-rollout-{secrets.token_hex(6)}.tar"  # noqa: S108 - the sandbox's own
 
 
 def _pack(source: Path, archive: Path) -> None:

@@ -22,7 +22,7 @@ from swe_rollout.worker.standalone import LIFETIME_S
 _BACKGROUND_S = 60.0
 
 
-class SandboxRuntime(Runtime):  # type: ignore[misc]  # untyped here
+class SandboxRuntime(Runtime):
     """One sandbox. `async with provisioned(…)`, or `start` and `stop`."""
 
     is_local = False

@@ -50,7 +50,7 @@ class MaxMessagesReachedError(LoopLimitReachedError):
     """The conversation has so many messages, and the last one is the user's."""
 
 
-class LoopLimiter(HookProvider):  # type: ignore[misc] # untyped where Strands is not installed
+class LoopLimiter(HookProvider):
     """Counts turns with calls, calls and messages, over all prompts until `reset`."""
 
     def __init__(
@@ -126,7 +126,7 @@ ToolLimiter = LoopLimiter
 """Its name in strands-sglang before 0.4.3."""
 
 
-class LoopHooks(HookProvider):  # type: ignore[misc] # untyped where Strands is not installed
+class LoopHooks(HookProvider):
     """The hooks of one model on one agent."""
 
     def __init__(self, problems: Mapping[str, str]) -> None:

@@ -71,7 +71,7 @@ _Output = TypeVar("_Output", bound=BaseModel)
 _T = TypeVar("_T")
 
 
-class SglangModel(Model):  # type: ignore[misc] # untyped where Strands is not installed
+class SglangModel(Model):
     """Samples the turns of a Strands agent, and keeps their tokens."""
 
     def __init__(

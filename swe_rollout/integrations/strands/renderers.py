@@ -72,7 +72,7 @@ def get_tokenizer(name_or_path: str) -> PretrainedTokenizer:
 
 
 @lru_cache(maxsize=_CACHED)
-def _loaded(name: str, tool_format: str | None, thinking: bool | None) -> Renderer:  # noqa: FBT001 - a key
+def _loaded(name: str, tool_format: str | None, thinking: bool | None) -> Renderer:
     return Renderer.load(
         name, tool_format=tool_format, chat_template_kwargs=_kwargs(enable_thinking=thinking)
     )
@@ -83,7 +83,7 @@ def _made(
     hashable: Hashable,
     template: str,
     tool_format: str | None,
-    thinking: bool | None,  # noqa: FBT001 - a key
+    thinking: bool | None,
 ) -> Renderer:
     del template  # part of the key: users set another one
     tokenizer = cast("Pretrained", hashable)

@@ -66,7 +66,7 @@ def rollout_samples(
     trajectories: Sequence[Trajectory], group: int, *, temperature: float, version: int
 ) -> list[RolloutSample]:
     """Return the rows of a group; `version` is that of tokens whose engine names none."""
-    from trl.experimental.async_grpo.async_rollout_worker import RolloutSample  # noqa: PLC0415
+    from trl.experimental.async_grpo.async_rollout_worker import RolloutSample
 
     branches = [(each, sample) for each in trajectories for sample in training_samples(each)]
     samples = [sample for _, sample in branches]

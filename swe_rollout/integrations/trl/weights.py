@@ -112,7 +112,7 @@ class SglangWeights:
                 raise result
 
     def _write(self, weights: Iterable[tuple[str, torch.Tensor]], folder: Path) -> Path:
-        from safetensors.torch import save_file  # noqa: PLC0415 - comes with the trainer
+        from safetensors.torch import save_file
 
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)

@@ -8,8 +8,6 @@
 Needs pytest with pytest-asyncio in auto mode. The policy is scripted; the sandbox is in memory.
 """
 
-# ruff: noqa: S101 - a test suite asserts
-
 from __future__ import annotations
 
 import asyncio

@@ -8,8 +8,6 @@
 Needs pytest with pytest-asyncio in auto mode, and what the engine calls.
 """
 
-# ruff: noqa: S101 - a test suite asserts
-
 from __future__ import annotations
 
 import asyncio

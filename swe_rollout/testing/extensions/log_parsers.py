@@ -11,8 +11,6 @@
 Needs pytest.
 """
 
-# ruff: noqa: S101 - a test suite asserts
-
 from __future__ import annotations
 
 import time

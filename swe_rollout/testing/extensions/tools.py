@@ -12,8 +12,6 @@ Needs pytest with pytest-asyncio in auto mode. The sandbox is in memory: every c
 same, and `files` are all there is.
 """
 
-# ruff: noqa: S101 - a test suite asserts
-
 from __future__ import annotations
 
 import asyncio
