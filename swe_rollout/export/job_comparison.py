@@ -1,6 +1,7 @@
 """Compare two jobs: their settings, what became of each task, and what of it is more than chance.
 
-`swe-rollout diff` prints it, and the viewer shows it. Memory grows by a few numbers for each task.
+`swe-rollout diff` prints it, and the viewer shows it. Memory grows by a few numbers for
+each episode.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from swe_rollout.export.paired import PairedDifference, paired
+from swe_rollout.export.statistics import Distribution
 from swe_rollout.spec.outcomes import OutcomeCounts
 from swe_rollout.store.plan import settings
 from swe_rollout.types.trajectory import Trajectory
@@ -40,23 +42,13 @@ class Flip(StrEnum):
 
 
 @dataclass(slots=True)
-class _Mean:
-    total: float = 0.0
-    count: int = 0
-
-    @property
-    def value(self) -> float | None:
-        return self.total / self.count if self.count else None
-
-
-@dataclass(slots=True)
 class TaskSide:
     """What the samples of one task did in one job."""
 
     samples: int = 0
     graded: int = 0
     resolved: int = 0
-    _means: dict[str, _Mean] = field(default_factory=dict)
+    _values: dict[str, Distribution] = field(default_factory=dict)
 
     def add(self, trajectory: Trajectory) -> None:
         """Count a sample."""
@@ -76,13 +68,11 @@ class TaskSide:
 
     def mean(self, quantity: str) -> float | None:
         """Return the mean of a quantity over the samples that have one."""
-        found = self._means.get(quantity)
-        return None if found is None else found.value
+        found = self._values.get(quantity)
+        return None if found is None else found.mean
 
     def _add(self, quantity: str, value: float) -> None:
-        mean = self._means.setdefault(quantity, _Mean())
-        mean.total += value
-        mean.count += 1
+        self._values.setdefault(quantity, Distribution()).add(value)
 
 
 class JobSide:

@@ -16,6 +16,7 @@ from swe_rollout.export.chat import Reading, messages
 from swe_rollout.export.files import FolderFormat, encode, line
 from swe_rollout.export.patches import PatchFilter
 from swe_rollout.export.profile import events, summary
+from swe_rollout.export.statistics import JobStatistics
 from swe_rollout.types.episode import StopReason
 from swe_rollout.types.trajectory import Trajectory
 
@@ -138,11 +139,7 @@ class _Totals:
     tools: Counter[str] = field(default_factory=Counter)
     models: set[str] = field(default_factory=set)
     stops: Counter[str] = field(default_factory=Counter)
-    turns: int = 0
-    tokens: int = 0
-    engine_s: float = 0.0
-    tools_s: float = 0.0
-    total_s: float = 0.0
+    episodes: JobStatistics = field(default_factory=JobStatistics)
     first: str = ""
     last: str = ""
 
@@ -158,17 +155,14 @@ class _Totals:
         for turn in trajectory.turns:
             # Names of calls that ran are those of tools; others are the policy's own words.
             self.tools.update(call.name for call in turn.tool_calls if call.status == "ok")
-            self.tokens += turn.completion_tokens
-        self.turns += len(trajectory.turns)
-        self.engine_s += trajectory.timing.engine_s
-        self.tools_s += trajectory.timing.tools_s
-        self.total_s += trajectory.timing.total_s
+        self.episodes.add(trajectory)
         self.first = min(self.first or trajectory.finished_at, trajectory.finished_at)
         self.last = max(self.last, trajectory.finished_at)
 
     def summary(self, job: JobFacts) -> dict[str, object]:
         episodes = sum(map(len, self.ids.values()))
-        hours = self.total_s / 3600
+        total = {name: each.total for name, each in self.episodes.episodes.items()}
+        hours, turns = total["total_s"] / 3600, int(total["turns"])
         return {
             "total_instances": episodes,
             "skipped_instances": 0,
@@ -187,17 +181,17 @@ class _Totals:
             "profiling_enabled": True,
             "timestamp": self.last,
             "first_finished_at": self.first,
-            "elapsed_time": self.total_s,
+            "elapsed_time": total["total_s"],
             "statistics": {
                 "throughput": {"episodes_per_sandbox_hour": episodes / hours if hours else None},
-                "tool_usage": {"calls": dict(self.tools), "seconds": self.tools_s},
+                "tool_usage": {"calls": dict(self.tools), "seconds": total["tools_s"]},
                 "llm_usage": {
-                    "calls": self.turns,
-                    "completion_tokens": self.tokens,
-                    "seconds": self.engine_s,
+                    "calls": turns,
+                    "completion_tokens": int(total["sampled_tokens"]),
+                    "seconds": total["engine_s"],
                 },
                 "trajectory": {
-                    "mean_rounds": self.turns / episodes if episodes else None,
+                    "mean_rounds": turns / episodes if episodes else None,
                     "termination_reasons": dict(self.stops),
                 },
             },

@@ -8,7 +8,7 @@ begun, and are marked as such.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
@@ -64,30 +64,29 @@ _WHOLE = 0
 
 def events(trajectory: Trajectory) -> Iterator[Event]:
     """Yield the events of an episode, parents first."""
-    timing, names = trajectory.timing, _Ids()
-    whole = names.next()
-    yield Event(
-        whole,
-        None,
-        EventType.INSTANCE_PROCESSING,
-        str(trajectory.episode),
-        0.0,
-        timing.total_s,
-        start_is_exact=True,
-        detail=str(trajectory.stop_reason or "failed"),
-    )
+    for number, event in enumerate(_events(trajectory)):
+        yield replace(event, id=number)
+
+
+def _events(trajectory: Trajectory) -> Iterator[Event]:
+    timing, kinds = trajectory.timing, EventType
+    ended = str(trajectory.stop_reason or "failed")
+    yield _phase(kinds.INSTANCE_PROCESSING, str(trajectory.episode), 0.0, timing.total_s, ended)
     if timing.start_s:
-        name, kind = "sandbox start and preparation", EventType.POD_CREATION
-        yield Event(names.next(), whole, kind, name, 0.0, timing.start_s, start_is_exact=True)
-    places = _Places(trajectory)
+        yield _phase(kinds.POD_CREATION, "sandbox start and preparation", 0.0, timing.start_s)
+    places, number = _Places(trajectory), 1 + bool(timing.start_s)
     for turn in trajectory.turns:
-        yield from _turn(turn, places.take(turn), whole, names)
+        found = list(_turn(turn, places.take(turn), number))
+        yield from found
+        number += len(found)
     if timing.grade_s:
         start = max(timing.start_s, timing.total_s - timing.grade_s)
-        kind = EventType.CUSTOM
-        yield Event(
-            names.next(), whole, kind, "grading", start, timing.grade_s, start_is_exact=True
-        )
+        yield _phase(kinds.CUSTOM, "grading", start, timing.grade_s)
+
+
+def _phase(kind: EventType, name: str, start: float, seconds: float, detail: str = "") -> Event:
+    parent = None if kind is EventType.INSTANCE_PROCESSING else _WHOLE
+    return Event(0, parent, kind, name, start, seconds, start_is_exact=True, detail=detail)
 
 
 def unaccounted_s(trajectory: Trajectory) -> float:
@@ -98,17 +97,6 @@ def unaccounted_s(trajectory: Trajectory) -> float:
     own = (turn for turn in trajectory.turns if turn.branch not in nested)
     turns = sum(turn.engine_s + turn.tools_s for turn in own)
     return max(0.0, timing.total_s - timing.start_s - timing.grade_s - turns)
-
-
-@dataclass(slots=True)
-class _Ids:
-    """Counts events."""
-
-    last: int = -1
-
-    def next(self) -> int:
-        self.last += 1
-        return self.last
 
 
 class _Places:
@@ -138,42 +126,30 @@ class _Places:
         return (self._calls_s if is_nested else self._ends_s).get(branch.parent, self._begins_s)
 
 
-def _turn(turn: Turn, at: float, parent: int, names: _Ids) -> Iterator[Event]:
-    step = names.next()
-    yield Event(
-        step,
-        parent,
-        EventType.TRAJECTORY_STEP,
-        f"turn {turn.index}",
-        at,
-        turn.engine_s + turn.tools_s,
-        start_is_exact=False,
-        branch=turn.branch,
-    )
-    yield Event(
-        names.next(),
-        step,
-        EventType.LLM_CALL,
-        f"turn {turn.index}: {turn.completion_tokens} tokens",
-        at,
-        turn.engine_s,
-        start_is_exact=False,
-        detail=str(turn.finish_reason),
-        branch=turn.branch,
-    )
-    at += turn.engine_s
-    for call, seen in zip(turn.tool_calls, turn.observations, strict=False):
-        yield Event(
-            names.next(),
-            step,
-            _kind(call),
-            call.name or "call",
+def _turn(turn: Turn, at: float, number: int) -> Iterator[Event]:
+    """Yield the events of a turn, whose own has this number and which begins at `at` seconds."""
+
+    def event(parent: int, kind: EventType, name: str, seconds: float, detail: str = "") -> Event:
+        return Event(
+            0,
+            parent,
+            kind,
+            name,
             at,
-            seen.duration_s,
+            seconds,
             start_is_exact=False,
-            detail="timed out" if seen.timed_out else str(call.status),
+            detail=detail,
             branch=turn.branch,
         )
+
+    whole_s = turn.engine_s + turn.tools_s
+    yield event(_WHOLE, EventType.TRAJECTORY_STEP, f"turn {turn.index}", whole_s)
+    said = f"turn {turn.index}: {turn.completion_tokens} tokens"
+    yield event(number, EventType.LLM_CALL, said, turn.engine_s, str(turn.finish_reason))
+    at += turn.engine_s
+    for call, seen in zip(turn.tool_calls, turn.observations, strict=False):
+        how = "timed out" if seen.timed_out else str(call.status)
+        yield event(number, _kind(call), call.name or "call", seen.duration_s, how)
         at += seen.duration_s
 
 

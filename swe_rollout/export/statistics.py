@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import ceil, sqrt
+
+import msgspec
 
 from swe_rollout.spec.outcomes import OutcomeCounts
 from swe_rollout.types.durations import DurationSketch
@@ -100,29 +103,22 @@ class ToolStatistics:
 
     def to_dict(self) -> dict[str, object]:
         """Return it as plain values."""
-        return {
-            "attempts": self.attempts,
-            "statuses": dict(sorted(self.statuses.items())),
-            "failed": self.failed,
-            "timed_out": self.timed_out,
-            "truncated": self.truncated,
-            "seconds": self.seconds,
-            "longest_s": self.longest_s,
-        }
+        plain = msgspec.to_builtins(self)
+        return {"attempts": self.attempts, **plain, "statuses": dict(sorted(self.statuses.items()))}
 
 
-_QUANTITIES = (
-    "turns",
-    "sampled_tokens",
-    "tokens",
-    "tool_calls",
-    "patch_bytes",
-    "start_s",
-    "engine_s",
-    "tools_s",
-    "grade_s",
-    "total_s",
-)
+_QUANTITIES: dict[str, Callable[[Trajectory], float]] = {
+    "turns": lambda t: len(t.turns),
+    "sampled_tokens": lambda t: sum(turn.completion_tokens for turn in t.turns),
+    "tokens": lambda t: t.token_count,
+    "tool_calls": lambda t: sum(len(turn.tool_calls) for turn in t.turns),
+    "patch_bytes": lambda t: len(t.patch.encode(errors="replace")),
+    "start_s": lambda t: t.timing.start_s,
+    "engine_s": lambda t: t.timing.engine_s,
+    "tools_s": lambda t: t.timing.tools_s,
+    "grade_s": lambda t: t.timing.grade_s,
+    "total_s": lambda t: t.timing.total_s,
+}
 
 
 class JobStatistics:
@@ -161,21 +157,8 @@ class JobStatistics:
             self.owners[trajectory.failure.boundary.value] += 1
         for turn in trajectory.turns:
             self._turn(turn)
-        timing = trajectory.timing
-        values = (
-            len(trajectory.turns),
-            sum(turn.completion_tokens for turn in trajectory.turns),
-            trajectory.token_count,
-            sum(len(turn.tool_calls) for turn in trajectory.turns),
-            len(trajectory.patch.encode(errors="replace")),
-            timing.start_s,
-            timing.engine_s,
-            timing.tools_s,
-            timing.grade_s,
-            timing.total_s,
-        )
-        for name, value in zip(_QUANTITIES, values, strict=True):
-            self.episodes[name].add(value)
+        for name, value_of in _QUANTITIES.items():
+            self.episodes[name].add(value_of(trajectory))
 
     @property
     def groups(self) -> int:

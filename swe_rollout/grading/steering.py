@@ -15,30 +15,10 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 _STEERING: Final = (
-    "conftest.py",
-    "pytest.ini",
-    ".pytest.ini",
-    "pytest.toml",
-    ".pytest.toml",
-    "tox.ini",
-    "tox.toml",
-    "setup.cfg",
-    "setup.py",
-    "pyproject.toml",
-    ".coveragerc",
-    ".env",
-    "*.env",
-    ".envrc",
-    ".gitattributes",
-    "noxfile.py",
-    "runtests.py",
-    "Makefile",
-    "GNUmakefile",
-    "sitecustomize.*",
-    "usercustomize.*",
-    "*.pth",
-    "*.egg-link",
-    "entry_points.txt",
+    *("conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", ".coveragerc"),
+    *("tox.ini", "tox.toml", "setup.cfg", "setup.py", "pyproject.toml", "noxfile.py"),
+    *(".env", "*.env", ".envrc", ".gitattributes", "runtests.py", "Makefile", "GNUmakefile"),
+    *("sitecustomize.*", "usercustomize.*", "*.pth", "*.egg-link", "entry_points.txt"),
 )
 _COMPILED: Final = ("*.pyc", "*.pyo", "*.so", "*.so.*", "*.pyd", "*.dylib", "*.dll", "*.egg")
 _TESTS: Final = re.compile(r"tests?(?:[_-].*)?|testing")

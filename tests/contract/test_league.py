@@ -12,8 +12,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from rollout_dev.conformance.attacks.league.games import Game, play
-from rollout_dev.conformance.attacks.league.policies import load_policies
+from rollout_dev.conformance.attacks.league.games import Game, load_policies, play
 from rollout_dev.conformance.attacks.league.systems import Ours
 from rollout_dev.conformance.attacks.trials import Site, local_site
 from swe_rollout.grading import junit, proof, rules, steering, twins, working_tree

@@ -2,7 +2,7 @@
 
 For each interpreter: two runs on the new release (their intersection drops ids that contain a time
 or a random number) and one on the old release with the new tests. All in scratch copies, without
-network. Writes `release_pairs_tests.yaml`, or with --check compares with it.
+network. Writes `release_pairs_tests.yaml`; `git diff` shows what has changed.
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -35,46 +33,25 @@ HEADER = """\
 _SUMMARY = re.compile(r"^(PASSED|FAILED|ERROR|XPASS|XFAIL) (\S+)( .*)?$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class _TestRun:
-    """The result of one run of the tests."""
-
-    passed: frozenset[str]
-    seconds: float
-    tail: str
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the file and return 0; with --check, return 1 if it differs."""
-    options = _options(arguments)
-    known = {name: pair.expected for name, pair in load_pairs().items()}
-    found = dict(known)
-    for name in options.names or known:
-        [instance] = asyncio.run(load([name], on_progress=print))
-        found[name] = record(instance, options.python)
-        _print_changes(name, known[name], found[name])
-    if options.check:
-        return int(found != known)
-    OUTPUT.write_text(HEADER + _dump(found), encoding="utf-8")
-    return 0
-
-
-def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="scripts/record-release-pairs",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    """Write the file."""
+    parser = argparse.ArgumentParser(prog="scripts/record-release-pairs", description=__doc__)
     parser.add_argument("names", nargs="*", help="projects; none: all")
     parser.add_argument(
         "--python",
         action="append",
         help="an interpreter to run the tests with; repeatable: the results of all are intersected",
     )
-    parser.add_argument("--check", action="store_true", help="compare only; exit 1 on differences")
     options = parser.parse_args(arguments)
-    options.python = options.python or [sys.executable]
-    return options
+    found = {name: pair.expected for name, pair in load_pairs().items()}
+    for name in options.names or found:
+        [instance] = asyncio.run(load([name], on_progress=print))
+        found[name] = record(instance, options.python or [sys.executable])
+    lists = {name: TestLists.of(expected) for name, expected in found.items()}
+    plain = msgspec.to_builtins(lists, builtin_types=(str,))
+    dumped = yaml.safe_dump(plain, sort_keys=False, width=1000, allow_unicode=True)
+    OUTPUT.write_text(HEADER + dumped, encoding="utf-8")
+    return 0
 
 
 def record(instance: Instance, interpreters: Sequence[str]) -> Expected:
@@ -83,8 +60,8 @@ def record(instance: Instance, interpreters: Sequence[str]) -> Expected:
     base: list[frozenset[str]] = []
     for python in interpreters:
         new = [instance.test_patch, instance.gold_patch]
-        golden += [_run(instance, new, python).passed, _run(instance, new, python).passed]
-        base.append(_run(instance, [instance.test_patch], python).passed)
+        golden += [_run(instance, new, python), _run(instance, new, python)]
+        base.append(_run(instance, [instance.test_patch], python))
     stable = frozenset.intersection(*golden)
     return Expected(
         fail_to_pass=tuple(sorted(stable - frozenset.union(*base))),
@@ -92,8 +69,8 @@ def record(instance: Instance, interpreters: Sequence[str]) -> Expected:
     )
 
 
-def _run(instance: Instance, patches: Sequence[str], python: str) -> _TestRun:
-    """Run the instance's tests in a scratch copy of its image with these patches applied."""
+def _run(instance: Instance, patches: Sequence[str], python: str) -> frozenset[str]:
+    """Return the tests that pass in a scratch copy of the image with these patches applied."""
     image, folder = load_image(instance.image)
     with tempfile.TemporaryDirectory(prefix="release-pair-") as scratch_name:
         scratch = Path(scratch_name)
@@ -108,7 +85,6 @@ def _run(instance: Instance, patches: Sequence[str], python: str) -> _TestRun:
             "HOME": scratch_name,
             "LANG": "C.UTF-8",
         }
-        started = time.monotonic()
         done = subprocess.run(
             [*_without_network(), "sh", "-c", " && ".join(instance.evaluation.commands)],
             cwd=testbed,
@@ -117,11 +93,11 @@ def _run(instance: Instance, patches: Sequence[str], python: str) -> _TestRun:
             timeout=instance.evaluation.timeout_s,
             check=False,
         )
-        run = _read(done.stdout.decode(errors="replace"), time.monotonic() - started)
-    if not run.passed:
+    passed = _passed(done.stdout.decode(errors="replace"))
+    if not passed:
         sys.exit(f"no test passed with {python}:\n{(done.stdout + done.stderr).decode()[-2000:]}")
-    print(f"  {python}: {len(run.passed)} passed, {run.seconds:.1f} s; {run.tail}")
-    return run
+    print(f"  {python}: {len(passed)} passed")
+    return passed
 
 
 def _import_path(image: LocalImage, scratch: Path) -> str:
@@ -156,34 +132,10 @@ def _without_network() -> list[str]:
     return command
 
 
-def _read(log: str, seconds: float) -> _TestRun:
+def _passed(log: str) -> frozenset[str]:
     """Parse ids that passed, except those with a blank: log parsers see only the first word."""
     passed = {m[2] for m in _SUMMARY.finditer(log) if m[1] == "PASSED" and not m[3]}
-    other = {m[2] for m in _SUMMARY.finditer(log) if m[1] != "PASSED"}
-    tail = log.strip().rsplit("\n", 1)[-1].strip("= ")
-    return _TestRun(frozenset(passed - other), seconds, tail)
-
-
-def _print_changes(name: str, old: Expected, new: Expected) -> None:
-    for label, before, after in (
-        ("fail_to_pass", old.fail_to_pass, new.fail_to_pass),
-        ("pass_to_pass", old.pass_to_pass, new.pass_to_pass),
-    ):
-        added, gone = sorted(set(after) - set(before)), sorted(set(before) - set(after))
-        print(f"{name}: {label} {len(after)} (+{len(added)} -{len(gone)})")
-        for sign, tests in (("+", added), ("-", gone)):
-            for test in tests[:20]:
-                print(f"    {sign} {test}")
-
-
-def _dump(found: dict[str, Expected]) -> str:
-    lists = {name: TestLists.of(expected) for name, expected in found.items()}
-    return yaml.safe_dump(
-        msgspec.to_builtins(lists, builtin_types=(str,)),
-        sort_keys=False,
-        width=1000,
-        allow_unicode=True,
-    )
+    return frozenset(passed - {m[2] for m in _SUMMARY.finditer(log) if m[1] != "PASSED"})
 
 
 if __name__ == "__main__":

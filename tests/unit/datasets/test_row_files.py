@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
-import random
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from checkout import DATA
 from swe_rollout.datasets import swebench
 from swe_rollout.errors import DatasetError, Problem
 from swe_rollout.types.instance import Instance
@@ -146,15 +142,6 @@ async def test_an_address_without_rows_says_how_to_write_one(tmp_path: Path, uri
     assert caught.value.problems
 
 
-# One folder for all examples is right: each example writes its own file anew.
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.binary(max_size=300), name=st.sampled_from(["a.jsonl", "a.json", "a.parquet"]))
-async def test_no_bytes_make_the_reader_fail(tmp_path: Path, data: bytes, name: str) -> None:
-    for result in await read(tmp_path, name, data):
-        assert isinstance(result, Problem)
-        assert len(str(result)) < 400
-
-
 @pytest.mark.threat(point=22)
 @pytest.mark.parametrize(
     ("uri", "why"),
@@ -170,32 +157,6 @@ async def test_what_is_missing_is_named(tmp_path: Path, uri: str, why: str) -> N
         await swebench.load(uri, base_dir=tmp_path)
     (problem,) = caught.value.problems
     assert why.format(base=tmp_path) in problem.message
-
-
-@pytest.mark.skipif(
-    not (DATA / "swebench").is_dir(),
-    reason="needs rows of the datasets: put SWE-bench's parquet files into swebench/, rows of "
-    "others into rows/NAME/, and name their folder in SWE_ROLLOUT_DATA",
-)
-@pytest.mark.threat(point=6)
-@pytest.mark.parametrize("name", ["swebench/SWE-bench_Lite_dev.parquet", "rows"])
-async def test_damaged_copies_of_real_files_give_clear_lines(tmp_path: Path, name: str) -> None:
-    choose = random.Random(7)
-    found = DATA / name
-    for path in sorted(found.rglob("*.json*")) if found.is_dir() else [found]:
-        data = path.read_bytes()
-        for number in range(20):
-            copied = bytearray(data)
-            if number % 2:
-                del copied[choose.randrange(len(copied)) :]
-            for _ in range(number % 2 or 10):
-                if copied:
-                    copied[-choose.randrange(min(len(copied), 20_000))] = choose.randrange(256)
-            results = await read(tmp_path, path.name, bytes(copied))
-            assert results
-            for result in results:
-                assert isinstance(result, Instance) or len(str(result)) < 1000
-                assert isinstance(result, Instance) or "\n" not in str(result)
 
 
 @pytest.mark.parametrize("name", ["rows.jsonl", "rows.json", "rows.parquet", "rows.jsonl.zst"])

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from swe_rollout.grading.reward_file import parse, score
 from swe_rollout.grading.rewards import RewardInput
@@ -58,15 +56,6 @@ def test_numbers_are_read(name: str, data: bytes, scores: dict[str, float]) -> N
 def test_what_is_no_finite_number_is_no_reward(name: str, data: bytes) -> None:
     with pytest.raises(ValueError, match=r".+"):
         parse(name, data)
-
-
-@given(st.sampled_from(["reward.txt", "reward.json"]), st.binary(max_size=60))
-def test_any_bytes_are_numbers_or_refused(name: str, data: bytes) -> None:
-    try:
-        scores = parse(name, data)
-    except ValueError:
-        return
-    assert all(isinstance(value, float) and abs(value) < float("inf") for value in scores.values())
 
 
 @pytest.mark.parametrize(

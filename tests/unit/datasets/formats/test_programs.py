@@ -170,8 +170,3 @@ def test_any_change_of_a_text_is_undone(
 )
 def test_what_can_not_be_turned_around_is_none(diff: str) -> None:
     assert reversed_diff(diff) is None
-
-
-@given(st.text(st.sampled_from("+-@ \\/ab1,\n")))
-def test_no_text_breaks_it(text: str) -> None:
-    reversed_diff(text)
