@@ -1,4 +1,4 @@
-"""A scripted API server for one RolloutJob, and the objects it responds with."""
+"""A scripted API server for one RolloutJob or one list, and the jobs it responds with."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def absent(name: str = "demo") -> web.Response:
 
 
 class JobServer:
-    """Plays responses to GETs of one job, and watches, in the order given; then stays silent."""
+    """Plays responses to GETs, and watches, in the order given; then stays silent."""
 
     def __init__(self, *, gets: list[Any], watches: list[Any] = []) -> None:  # noqa: B006
         self.gets = deque(gets)
@@ -52,7 +52,8 @@ class JobServer:
     async def respond(self, request: web.Request) -> web.StreamResponse:
         if "watch" in request.query:
             self.requests.append(f"watch from {request.query['resourceVersion']}")
-            assert request.query["fieldSelector"] == "metadata.name=demo"
+            assert request.query.get("fieldSelector", "metadata.name=demo") == "metadata.name=demo"
+            assert request.query["allowWatchBookmarks"] == "true"
             return await self._watch(request)
         self.requests.append(request.method)
         if request.method == "DELETE":
@@ -67,7 +68,8 @@ class JobServer:
         response = web.StreamResponse()
         await response.prepare(request)
         for event in events:
-            await response.write(json.dumps(event).encode() + b"\n")
+            line = event if isinstance(event, bytes) else json.dumps(event).encode()
+            await response.write(line + b"\n")
         if not self.watches:
             await asyncio.sleep(60)
         elif request.transport is not None:

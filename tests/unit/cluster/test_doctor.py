@@ -8,6 +8,7 @@ from typing import Any, Self
 import pytest
 from aiohttp import web
 
+from kube_api import KubeApi, pod, refusal
 from swe_rollout.cluster import doctor, transport
 from swe_rollout.errors import ClusterError, SweRolloutError
 from unit.conftest import Connect
@@ -36,38 +37,25 @@ LOST_SIGHT_OF: dict[str, Any] = {
 """As the kubelet reports a container of which it does not know any more: ContainerStatusUnknown."""
 
 
-class Server:
-    """An API server with these pods and jobs."""
+def server_of(*, jobs: list[str] | int, **pods: tuple[str, dict[str, Any]]) -> KubeApi:
+    """Return a server with these pods, each of a job or of none; `jobs` may be a refusal."""
+    found = [] if isinstance(jobs, int) else jobs
+    made = []
+    for name, (job, status) in pods.items():
+        labels = {"app.kubernetes.io/managed-by": "swe-rollout", "swe-rollout.dev/role": "agent"}
+        own = {"swe-rollout.dev/job-uid": job} if job else {}
+        made.append({**pod(name, labels=labels | own, namespace="ns"), "status": status})
+    server = KubeApi(rolloutjobs=[pod(uid, namespace="ns") for uid in found], pods=made)
 
-    def __init__(self, *, jobs: list[str] | int, **pods: tuple[str, dict[str, Any]]) -> None:
-        self.jobs = jobs
-        self.pods = pods
-        self.deleted: list[str] = []
-        self.deleting: set[str] = set()
+    async def refused(request: web.Request) -> web.Response | None:
+        is_asked = request.path.endswith("/rolloutjobs") and isinstance(jobs, int)
+        return refusal(jobs) if is_asked and isinstance(jobs, int) else None
 
-    async def respond(self, request: web.Request) -> web.Response:
-        if request.method == "DELETE":
-            assert (await request.json())["preconditions"]["uid"]
-            self.deleted.append(request.path.rpartition("/")[2])
-            return web.json_response({})
-        if request.path.endswith("/rolloutjobs"):
-            if isinstance(self.jobs, int):
-                return web.json_response({"code": self.jobs}, status=self.jobs)
-            items = [{"metadata": {"name": uid, "uid": uid}} for uid in self.jobs]
-            return web.json_response({"items": items})
-        assert "swe-rollout.dev/role in (agent,grader)" in request.query["labelSelector"]
-        return web.json_response({"items": [self._pod(name) for name in self.pods]})
-
-    def _pod(self, name: str) -> dict[str, Any]:
-        job, status = self.pods[name]
-        labels = {"swe-rollout.dev/job-uid": job} if job else {}
-        metadata: dict[str, Any] = {"name": name, "uid": f"uid-{name}", "labels": labels}
-        if name in self.deleting:
-            metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-        return {"metadata": metadata, "status": status}
+    server.hook = refused
+    return server
 
 
-async def removed(connect: Connect, server: Server) -> list[str]:
+async def removed(connect: Connect, server: KubeApi) -> list[str]:
     client = await connect(server.respond, retry_timeout_s=0.1)
     found = await doctor.find_left_pods(client, "ns")
     assert server.deleted == [], "finding changes nothing"
@@ -77,7 +65,7 @@ async def removed(connect: Connect, server: Server) -> list[str]:
 
 
 async def test_pods_of_jobs_that_are_gone_and_pods_that_have_ended_go(connect: Connect) -> None:
-    server = Server(
+    server = server_of(
         jobs=["living"],
         gone=("gone", RUNNING),
         kept=("living", RUNNING),
@@ -90,7 +78,7 @@ async def test_pods_of_jobs_that_are_gone_and_pods_that_have_ended_go(connect: C
         run_pending=("", {"phase": "Pending"}),
         going=("gone", RUNNING),
     )
-    server.deleting.add("going")
+    server.pods()["going"]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     assert await removed(connect, server) == ["gone", "run_ended"]
 
 
@@ -105,7 +93,7 @@ async def test_how_long_ago_a_pod_ended_is_told_by_the_cluster_s_clock(
         def now(cls, tz: tzinfo | None = None) -> Self:
             return super().now(tz) + off
 
-    server = Server(jobs=[], old=("", ended(9000)), new=("", ended(5)))
+    server = server_of(jobs=[], old=("", ended(9000)), new=("", ended(5)))
     for module in (doctor, transport):
         monkeypatch.setattr(module, "datetime", Clock)
 
@@ -113,13 +101,13 @@ async def test_how_long_ago_a_pod_ended_is_told_by_the_cluster_s_clock(
 
 
 async def test_without_the_kind_there_is_no_job(connect: Connect) -> None:
-    server = Server(jobs=404, gone=("gone", RUNNING), running=("", RUNNING))
+    server = server_of(jobs=404, gone=("gone", RUNNING), running=("", RUNNING))
     assert await removed(connect, server) == ["gone"]
 
 
 @pytest.mark.parametrize("code", [403, 422])
 async def test_jobs_that_can_not_be_listed_protect_every_pod(connect: Connect, code: int) -> None:
-    server = Server(jobs=code, gone=("gone", RUNNING), old=("", ended(9000)))
+    server = server_of(jobs=code, gone=("gone", RUNNING), old=("", ended(9000)))
     client = await connect(server.respond, retry_timeout_s=0.1)
     with pytest.raises(SweRolloutError):
         await doctor.delete_left_pods(client, "ns")
@@ -127,27 +115,24 @@ async def test_jobs_that_can_not_be_listed_protect_every_pod(connect: Connect, c
 
 
 async def test_a_pod_that_is_gone_meanwhile_is_no_error(connect: Connect) -> None:
-    server = Server(jobs=[], gone=("gone", RUNNING))
-    respond = server.respond
+    server = server_of(jobs=[], gone=("gone", RUNNING))
 
-    async def lost(request: web.Request) -> web.Response:
+    async def lost(request: web.Request) -> None:
         if request.method == "DELETE":
-            return web.json_response({"code": 404, "reason": "NotFound"}, status=404)
-        return await respond(request)
+            server.objects.clear()
 
-    client = await connect(lost)
+    server.hook = lost
+    client = await connect(server.respond)
     assert [pod.metadata.name for pod in await doctor.delete_left_pods(client, "ns")] == ["gone"]
 
 
 async def test_a_deletion_that_is_refused_says_so(connect: Connect) -> None:
-    server = Server(jobs=[], gone=("gone", RUNNING))
-    respond = server.respond
+    server = server_of(jobs=[], gone=("gone", RUNNING))
 
-    async def refusing(request: web.Request) -> web.Response:
-        if request.method == "DELETE":
-            return web.json_response({"code": 403, "reason": "Forbidden"}, status=403)
-        return await respond(request)
+    async def refusing(request: web.Request) -> web.Response | None:
+        return refusal(403, "Forbidden") if request.method == "DELETE" else None
 
-    client = await connect(refusing)
+    server.hook = refusing
+    client = await connect(server.respond)
     with pytest.raises(ClusterError):
         await doctor.delete_left_pods(client, "ns")

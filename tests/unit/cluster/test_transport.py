@@ -7,7 +7,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -23,12 +23,17 @@ from kubernetes.client import Configuration
 from swe_rollout.cluster import transport
 from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.cluster.client import ClusterClient
-from swe_rollout.cluster.config import Access, Credentials
 from swe_rollout.cluster.objects import PODS
 from swe_rollout.errors import ClusterError, UnreachableError
-from unit.conftest import Connect
+from unit.conftest import Connect, access
 
 VERSION = {"gitVersion": "v1.36.3"}
+CUT = "cut the connection"
+Refusal = tuple[int, str, str]
+DENIED: Refusal = (403, "Forbidden", 'User "u" cannot get resource "pods"')
+UNKNOWN: Refusal = (404, "NotFound", "the server could not find the requested resource")
+UNAUTHORIZED: Refusal = (401, "Unauthorized", "Unauthorized")
+QUOTA: Refusal = (403, "Forbidden", "exceeded quota: q")
 
 
 def status(code: int, reason: str, message: str = "") -> web.Response:
@@ -36,116 +41,76 @@ def status(code: int, reason: str, message: str = "") -> web.Response:
     return web.json_response({**body, "code": code}, status=code)
 
 
+class Replies:
+    """A server with one reply after the other; the last one comes again."""
+
+    def __init__(self, *replies: str | Refusal) -> None:
+        self._replies = replies
+        self.requests: list[web.Request] = []
+        self.times: list[float] = []
+
+    async def respond(self, request: web.Request) -> web.StreamResponse:
+        self.requests.append(request)
+        self.times.append(asyncio.get_running_loop().time())
+        match self._replies[min(len(self.requests), len(self._replies)) - 1]:
+            case "a version":
+                return web.json_response(VERSION)
+            case "a websocket":
+                socket = web.WebSocketResponse(protocols=("v5",))
+                await socket.prepare(request)
+                return socket
+            case "in a second":
+                return web.Response(status=429, headers={"Retry-After": "1"})
+            case str(text):
+                if text == CUT and request.transport is not None:
+                    request.transport.close()
+                return web.Response(text=text)
+            case refusal:
+                return status(*refusal)
+
+
 async def test_a_request_carries_the_token(connect: Connect) -> None:
-    seen: list[str] = []
-
-    async def handler(request: web.Request) -> web.Response:
-        seen.append(request.headers["Authorization"])
-        return web.json_response(VERSION)
-
-    client = await connect(handler)
-    assert await client.version() == "v1.36.3"
-    assert seen == ["Bearer first"]
+    server = Replies("a version")
+    assert await (await connect(server.respond)).version() == "v1.36.3"
+    assert [each.headers["Authorization"] for each in server.requests] == ["Bearer first"]
 
 
-async def test_a_busy_server_is_retried_after_the_time_it_names(connect: Connect) -> None:
-    times: list[float] = []
-
-    async def handler(_: web.Request) -> web.Response:
-        times.append(asyncio.get_running_loop().time())
-        if len(times) == 1:
-            return web.Response(status=429, headers={"Retry-After": "1"})
-        return web.json_response(VERSION)
-
-    client = await connect(handler)
-    assert await client.version() == "v1.36.3"
-    assert times[1] - times[0] >= 1.0
-
-
-@pytest.mark.parametrize("code", [500, 503, 504])
-async def test_a_failing_server_is_retried(connect: Connect, code: int) -> None:
-    calls = 0
-
-    async def handler(_: web.Request) -> web.Response:
-        nonlocal calls
-        calls += 1
-        return status(code, "InternalError") if calls == 1 else web.json_response(VERSION)
-
-    client = await connect(handler)
-    assert await client.version() == "v1.36.3"
-    assert calls == 2
-
-
-async def test_a_dropped_connection_is_tried_again(connect: Connect) -> None:
-    calls = 0
-
-    async def handler(request: web.Request) -> web.Response:
-        nonlocal calls
-        calls += 1
-        if calls == 1 and request.transport is not None:
-            request.transport.close()
-        return web.json_response(VERSION)
-
-    client = await connect(handler)
-    assert await client.version() == "v1.36.3"
-    assert calls == 2
+@pytest.mark.parametrize(
+    "before",
+    [
+        *(((code, "InternalError", ""),) for code in (500, 503, 504)),
+        ("in a second",),
+        (CUT,),
+        # A server that has just restarted listens before it knows its roles and CRDs.
+        (CUT, DENIED, DENIED),
+        (CUT, UNKNOWN, UNKNOWN),
+        (CUT, UNAUTHORIZED, UNAUTHORIZED),
+    ],
+)
+async def test_what_may_succeed_a_little_later_is_asked_again(
+    connect: Connect, before: tuple[str | Refusal, ...]
+) -> None:
+    server = Replies(*before, "a version")
+    assert await (await connect(server.respond)).version() == "v1.36.3"
+    assert len(server.requests) == len(before) + 1
+    if before == ("in a second",):
+        assert server.times[1] - server.times[0] >= 1.0
 
 
 async def test_a_refusal_is_raised_at_once_with_reason_and_fix(connect: Connect) -> None:
-    calls = 0
-
-    async def handler(_: web.Request) -> web.Response:
-        nonlocal calls
-        calls += 1
-        return status(403, "Forbidden", 'User "u" cannot get resource "pods"')
-
-    client = await connect(handler)
+    server = Replies(DENIED)
+    client = await connect(server.respond)
     with pytest.raises(ApiError, match="cannot get resource") as caught:
         await client.get(PODS, "default", "p")
     assert caught.value.forbidden
     assert caught.value.reason == "Forbidden"
     assert "Role" in caught.value.fix
     assert not caught.value.retryable
-    assert calls == 1
-
-
-DENIED = (403, "Forbidden", 'User "u" cannot get resource "pods"')
-UNKNOWN = (404, "NotFound", "the server could not find the requested resource")
-UNAUTHORIZED = (401, "Unauthorized", "Unauthorized")
-
-
-@pytest.mark.parametrize("refusal", [DENIED, UNKNOWN, UNAUTHORIZED])
-async def test_what_a_server_refuses_that_has_just_restarted_is_asked_again(
-    connect: Connect, refusal: tuple[int, str, str]
-) -> None:
-    """It listens before it knows its roles and CRDs."""
-    calls = 0
-
-    async def handler(request: web.Request) -> web.Response:
-        nonlocal calls
-        calls += 1
-        if calls == 1 and request.transport is not None:
-            request.transport.close()
-        return status(*refusal) if calls <= 3 else web.json_response(VERSION)
-
-    client = await connect(handler)
-
-    assert await client.version() == "v1.36.3"
-    assert calls == 4
+    assert len(server.requests) == 1
 
 
 async def test_a_watch_that_a_restarted_server_refuses_is_opened_again(connect: Connect) -> None:
-    calls = 0
-
-    async def handler(request: web.Request) -> web.Response:
-        nonlocal calls
-        calls += 1
-        if calls == 1 and request.transport is not None:
-            request.transport.close()
-        return status(*DENIED) if calls <= 3 else web.Response(text="an event\n")
-
-    client = await connect(handler)
-
+    client = await connect(Replies(CUT, DENIED, DENIED, "an event\n").respond)
     async with client.transport.lines("/watch", doing="watch") as stream:
         assert await stream.readline() == b"an event\n"
 
@@ -154,73 +119,39 @@ async def test_a_websocket_that_a_restarted_server_refuses_is_opened_again(
     connect: Connect,
 ) -> None:
     """Its refusal has no reason: the client library drops the body."""
-    calls = 0
-
-    async def handler(request: web.Request) -> web.StreamResponse:
-        nonlocal calls
-        calls += 1
-        if calls == 1 and request.transport is not None:
-            request.transport.close()
-        if calls <= 3:
-            return status(*DENIED)
-        socket = web.WebSocketResponse(protocols=("v5",))
-        await socket.prepare(request)
-        return socket
-
-    client = await connect(handler)
-
+    server = Replies(CUT, DENIED, DENIED, "a websocket")
+    client = await connect(server.respond)
     opened = await client.transport.websocket("/exec", doing="exec", protocols=("v5",))
-
     assert opened.protocol == "v5"
-    assert calls == 4
+    assert len(server.requests) == 4
     await opened.close()
 
 
-@pytest.mark.parametrize("has_restarted", [True, False])
+@pytest.mark.parametrize("before", [(CUT,), ()])
 async def test_a_websocket_that_is_refused_for_long_is_no_proof_after_a_restart_only(
-    connect: Connect, *, has_restarted: bool
+    connect: Connect, before: tuple[str, ...]
 ) -> None:
-    async def handler(request: web.Request) -> web.StreamResponse:
-        if has_restarted and request.transport is not None and not seen:
-            request.transport.close()
-        seen.append(1)
-        return status(*DENIED)
-
-    seen = list[int]()
-    client = await connect(handler, retry_timeout_s=0.5)
-
+    client = await connect(Replies(*before, DENIED).respond, retry_timeout_s=0.5)
     with pytest.raises(ClusterError) as caught:
         await client.transport.websocket("/exec", doing="exec", protocols=("v5",))
+    assert isinstance(caught.value, ApiError) is (not before)
 
-    assert isinstance(caught.value, ApiError) is not has_restarted
 
-
-@pytest.mark.parametrize("refusal", [DENIED, (403, "Forbidden", "exceeded quota: q")])
+@pytest.mark.parametrize("refusal", [DENIED, QUOTA])
 async def test_other_refusals_are_raised_at_once_also_after_a_lost_connection(
-    connect: Connect, refusal: tuple[int, str, str], monkeypatch: pytest.MonkeyPatch
+    connect: Connect, refusal: Refusal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls = 0
-
-    async def handler(request: web.Request) -> web.Response:
-        nonlocal calls
-        calls += 1
-        if calls == 1 and request.transport is not None:
-            request.transport.close()
-        return status(*refusal)
-
     if refusal is DENIED:
         monkeypatch.setattr(transport, "SETTLING_S", 0.0)  # long ago
-    client = await connect(handler)
+    server = Replies(CUT, refusal)
+    client = await connect(server.respond)
     with pytest.raises(ApiError):
         await client.version()
-    assert calls == 2
+    assert len(server.requests) == 2
 
 
 async def test_a_taken_name_and_another_uid_are_distinguished(connect: Connect) -> None:
-    async def handler(request: web.Request) -> web.Response:
-        return status(409, "AlreadyExists" if request.method == "GET" else "Conflict")
-
-    client = await connect(handler)
+    client = await connect(Replies((409, "AlreadyExists", ""), (409, "Conflict", "")).respond)
     with pytest.raises(ApiError) as caught:
         await client.get(PODS, "default", "p")
     assert caught.value.already_exists
@@ -229,10 +160,8 @@ async def test_a_taken_name_and_another_uid_are_distinguished(connect: Connect) 
 
 
 async def test_retries_end_with_the_servers_own_error(connect: Connect) -> None:
-    async def handler(_: web.Request) -> web.Response:
-        return status(503, "ServiceUnavailable", "etcd is down")
-
-    client = await connect(handler, retry_timeout_s=0.2)
+    server = Replies((503, "ServiceUnavailable", "etcd is down"))
+    client = await connect(server.respond, retry_timeout_s=0.2)
     with pytest.raises(ApiError, match="etcd is down") as caught:
         await client.version()
     assert caught.value.retryable
@@ -254,15 +183,7 @@ async def test_a_server_that_is_not_there_is_unreachable() -> None:
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
         server = f"http://127.0.0.1:{reserved.getsockname()[1]}"
-    access = Access(
-        server=server,
-        namespace="default",
-        credentials=Credentials(Configuration(host=server)),
-        tls=None,
-        tls_server_name=None,
-        proxy=None,
-    )
-    client = ClusterClient(access, retry_timeout_s=0.2)
+    client = ClusterClient(access(server), retry_timeout_s=0.2)
     with pytest.raises(UnreachableError, match=server) as caught:
         await client.version()
     assert caught.value.fix
@@ -313,25 +234,14 @@ async def a_day_behind(
     certificates: Certificates, *, retry_timeout_s: float
 ) -> AsyncIterator[tuple[ClusterClient, ssl.SSLContext]]:
     """Yield a client of a server whose certificate is valid tomorrow, and the server's side."""
-
-    async def handler(_: web.Request) -> web.Response:
-        return web.json_response(VERSION)
-
     app = web.Application()
-    app.router.add_route("*", "/{path:.*}", handler)
+    app.router.add_route("*", "/{path:.*}", Replies("a version").respond)
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(certificates.tomorrow)
     server = TestServer(app, scheme="https")
     await server.start_server(ssl=tls)
-    access = Access(
-        server=f"https://127.0.0.1:{server.port}",
-        namespace="default",
-        credentials=Credentials(Configuration()),
-        tls=certificates.trusted,
-        tls_server_name=None,
-        proxy=None,
-    )
-    client = ClusterClient(access, retry_timeout_s=retry_timeout_s)
+    reached = replace(access(f"https://127.0.0.1:{server.port}"), tls=certificates.trusted)
+    client = ClusterClient(reached, retry_timeout_s=retry_timeout_s)
     try:
         yield client, tls
     finally:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections import deque
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -14,6 +12,7 @@ from aiohttp import web
 from swe_rollout.cluster import watch as watch_module
 from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.cluster.watch import PodWatch
+from unit.cluster.job_server import JobServer
 from unit.conftest import Connect
 from waits import PATIENCE_S, until
 
@@ -27,38 +26,10 @@ def event(kind: str, body: dict[str, Any]) -> dict[str, Any]:
     return {"type": kind, "object": body}
 
 
-class Script:
-    """An API server that plays lists and watches in the order given; then stays silent."""
-
-    def __init__(self, *, lists: list[list[dict[str, Any]]], watches: list[Any]) -> None:
-        self.lists = deque(lists)
-        self.watches = deque(watches)
-        self.requests: list[str] = []
-
-    async def respond(self, request: web.Request) -> web.StreamResponse:
-        if "watch" not in request.query:
-            self.requests.append("list")
-            return web.json_response(
-                {"metadata": {"resourceVersion": "10"}, "items": self.lists.popleft()}
-            )
-        self.requests.append(f"watch from {request.query['resourceVersion']}")
-        assert request.query["allowWatchBookmarks"] == "true"
-        return await self._watch(request)
-
-    async def _watch(self, request: web.Request) -> web.StreamResponse:
-        lines: Any = self.watches.popleft() if self.watches else []
-        if isinstance(lines, int):
-            return web.json_response({"code": lines, "reason": "Expired"}, status=lines)
-        response = web.StreamResponse()
-        await response.prepare(request)
-        for line in lines:
-            data = line if isinstance(line, bytes) else json.dumps(line).encode()
-            await response.write(data + b"\n")
-        if not self.watches:
-            await asyncio.sleep(60)
-        elif request.transport is not None:
-            request.transport.close()
-        return response
+def script(*, lists: list[list[dict[str, Any]]], watches: list[Any]) -> JobServer:
+    """Return a server that plays lists and watches in the order given; then it stays silent."""
+    listed = [{"metadata": {"resourceVersion": "10"}, "items": items} for items in lists]
+    return JobServer(gets=listed, watches=watches)
 
 
 @pytest.fixture
@@ -66,8 +37,8 @@ async def watching(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> AsyncIt
     monkeypatch.setattr(watch_module, "_PAUSE_S", 0.01)
     open_watches: list[PodWatch] = []
 
-    async def start(script: Script) -> PodWatch:
-        watch = PodWatch(await connect(script.respond), namespace="default", selector="a=b")
+    async def start(server: JobServer) -> PodWatch:
+        watch = PodWatch(await connect(server.respond), namespace="default", selector="a=b")
         open_watches.append(watch)
         await watch.start()
         return watch
@@ -82,7 +53,7 @@ async def test_a_follower_sees_a_pod_change_and_go(watching: Any) -> None:
         event("MODIFIED", pod("a", version="11", phase="Running")),
         event("DELETED", pod("a", version="12", phase="Running")),
     ]
-    watch = await watching(Script(lists=[[pod("a", version="9")]], watches=[later]))
+    watch = await watching(script(lists=[[pod("a", version="9")]], watches=[later]))
     phases = []
     with watch.follow("a") as follower:
         assert follower.pod is not None
@@ -96,18 +67,18 @@ async def test_a_version_that_is_too_old_is_listed_again(watching: Any) -> None:
     expired = event("ERROR", {"kind": "Status", "code": 410, "reason": "Expired"})
     for refusal in (410, [expired]):
         lists = [[pod("a", version="9")], [pod("a", version="20", phase="Running")]]
-        script = Script(lists=lists, watches=[refusal, []])
-        watch = await watching(script)
+        server = script(lists=lists, watches=[refusal, []])
+        watch = await watching(server)
         with watch.follow("a") as follower:
             await asyncio.wait_for(follower.changed(), PATIENCE_S)
             assert follower.pod.status.phase == "Running"
-        assert script.requests[:3] == ["list", "watch from 10", "list"]
+        assert server.requests[:3] == ["GET", "watch from 10", "GET"]
 
 
 async def test_a_pod_deleted_between_watches_is_gone_after_the_next_list(
     watching: Any,
 ) -> None:
-    watch = await watching(Script(lists=[[pod("a", version="9")], []], watches=[410, []]))
+    watch = await watching(script(lists=[[pod("a", version="9")], []], watches=[410, []]))
     with watch.follow("a") as follower:
         await asyncio.wait_for(follower.changed(), PATIENCE_S)
         assert follower.gone
@@ -115,27 +86,27 @@ async def test_a_pod_deleted_between_watches_is_gone_after_the_next_list(
 
 async def test_a_lost_connection_goes_on_at_the_last_bookmark(watching: Any) -> None:
     bookmark = event("BOOKMARK", {"metadata": {"resourceVersion": "30"}})
-    script = Script(lists=[[]], watches=[[bookmark], [event("ADDED", pod("a", version="31"))]])
-    watch = await watching(script)
+    server = script(lists=[[]], watches=[[bookmark], [event("ADDED", pod("a", version="31"))]])
+    watch = await watching(server)
     with watch.follow("a") as follower:
         await asyncio.wait_for(follower.changed(), PATIENCE_S)
         assert follower.pod.metadata.uid == "a"
-    assert script.requests == ["list", "watch from 10", "watch from 30"]
+    assert server.requests == ["GET", "watch from 10", "watch from 30"]
 
 
 async def test_a_silent_connection_counts_as_dead(
     watching: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("swe_rollout.cluster.transport.WATCH_SILENCE_S", 0.2)
-    script = Script(lists=[[]], watches=[])
-    await watching(script)
-    await until(lambda: script.requests.count("watch from 10") >= 2)
+    server = script(lists=[[]], watches=[])
+    await watching(server)
+    await until(lambda: server.requests.count("watch from 10") >= 2)
 
 
 async def test_a_line_of_any_length_is_read(watching: Any) -> None:
     big = pod("a", version="11")
     big["metadata"]["annotations"] = {"note": "x" * 300_000}
-    watch = await watching(Script(lists=[[]], watches=[[event("ADDED", big)]]))
+    watch = await watching(script(lists=[[]], watches=[[event("ADDED", big)]]))
     with watch.follow("a") as follower:
         await asyncio.wait_for(follower.changed(), PATIENCE_S)
         assert follower.pod.metadata.uid == "a"
@@ -161,8 +132,8 @@ async def test_after_a_line_that_can_not_be_read_everything_is_listed_again(
         [pod("a", version="20", phase="Running"), pod("c", version="20")],
     ]
     later = event("MODIFIED", pod("a", version="21", phase="Succeeded"))
-    script = Script(lists=lists, watches=[[line, later], [], []])
-    watch = await watching(script)
+    server = script(lists=lists, watches=[[line, later], [], []])
+    watch = await watching(server)
     with watch.follow("a") as changed, watch.follow("b") as gone:
         await asyncio.wait_for(changed.changed(), PATIENCE_S)
         await asyncio.wait_for(gone.changed(), PATIENCE_S)
@@ -170,18 +141,18 @@ async def test_after_a_line_that_can_not_be_read_everything_is_listed_again(
         assert changed.pod.status.phase == "Running"
         assert gone.gone
     assert watch.pod("c") is not None
-    await until(lambda: len(script.requests) >= 4)
-    assert script.requests[:4] == ["list", "watch from 10", "list", "watch from 10"]
+    await until(lambda: len(server.requests) >= 4)
+    assert server.requests[:4] == ["GET", "watch from 10", "GET", "watch from 10"]
 
 
 async def test_followers_get_an_error_when_watching_is_forbidden(watching: Any) -> None:
-    watch = await watching(Script(lists=[[pod("a", version="9")]], watches=[403]))
+    watch = await watching(script(lists=[[pod("a", version="9")]], watches=[403]))
     with watch.follow("a") as follower, pytest.raises(ApiError):
         await asyncio.wait_for(follower.changed(), PATIENCE_S)
 
 
 async def test_who_follows_a_pod_after_the_refusal_gets_the_error_too(watching: Any) -> None:
-    watch = await watching(Script(lists=[[pod("a", version="9")]], watches=[403]))
+    watch = await watching(script(lists=[[pod("a", version="9")]], watches=[403]))
     with watch.follow("a") as follower, pytest.raises(ApiError):
         await asyncio.wait_for(follower.changed(), PATIENCE_S)
     with watch.follow("b") as follower, pytest.raises(ApiError):

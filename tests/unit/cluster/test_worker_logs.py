@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 from aiohttp import web
 
+from kube_api import KubeApi, pod, refusal
 from swe_rollout.cluster import worker_logs
 from swe_rollout.cluster.worker_logs import LogLine, follow_logs, read_logs
 from unit.cluster.job_server import job, open_jobs
@@ -21,29 +21,24 @@ def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_logs, "_DISCOVERY_S", 0.01)
 
 
-def pod(name: str, phase: str) -> dict[str, Any]:
-    return {"metadata": {"name": name, "uid": name}, "status": {"phase": phase}}
+WORKER = {"swe-rollout.dev/job": "demo", "swe-rollout.dev/role": "worker"}
 
 
-class Workers:
+class Workers(KubeApi):
     """Two workers; the log of the first is cut once and resumes after the last line."""
 
     def __init__(self) -> None:
+        self.pair = [pod(each, "Running", labels=WORKER, namespace="ns") for each in "ba"]
+        self.pair[0]["status"]["phase"] = "Succeeded"
+        super().__init__(rolloutjobs=[job(completionTime="2026-01-01T00:00:09Z")], pods=self.pair)
         self.cut = True
         self.since: list[str] = []
+        self.hook = self._log
 
-    async def respond(self, request: web.Request) -> web.StreamResponse:
-        parts = request.path.split("/")
-        if parts[-1] == "log":
-            return await self._log(request, parts[-2])
-        if parts[-2] == "pods":
-            running = parts[-1] == "a" and self.cut
-            return web.json_response(pod(parts[-1], "Running" if running else "Succeeded"))
-        if parts[-1] == "pods":
-            return web.json_response({"items": [pod("b", "Succeeded"), pod("a", "Succeeded")]})
-        return web.json_response(job(completionTime="2026-01-01T00:00:09Z"))
-
-    async def _log(self, request: web.Request, name: str) -> web.StreamResponse:
+    async def _log(self, request: web.Request) -> web.StreamResponse | None:
+        *_, name, last = request.path.split("/")
+        if last != "log":
+            return None
         assert request.query["timestamps"] == "true"
         if name == "b":
             return web.Response(text="2026-01-01T00:00:02Z from b\n")
@@ -54,6 +49,7 @@ class Workers:
         if not self.cut or request.query["follow"] == "false":
             return web.Response(text=f"{first}2026-01-01T00:00:03Z last\n")
         self.cut = False
+        self.pair[1]["status"]["phase"] = "Succeeded"
         response = web.StreamResponse()
         await response.prepare(request)
         await response.write(first.encode())
@@ -78,19 +74,21 @@ async def test_logs_of_all_workers_come_in_the_order_of_time(connect: Connect) -
 async def test_a_worker_that_was_restarted_in_place_has_the_log_of_the_one_before_too(
     connect: Connect, *, kept: bool
 ) -> None:
-    async def respond(request: web.Request) -> web.StreamResponse:
-        if request.path.endswith("/log"):
-            if request.query.get("previous") != "true":
-                return web.Response(text="2026-01-01T00:00:05Z now\n")
-            if kept:
-                return web.Response(text="2026-01-01T00:00:01Z before\n")
-            gone = {"code": 400, "reason": "BadRequest", "message": "previous container not found"}
-            return web.json_response(gone, status=400)
-        worker = pod("a", "Running")
-        worker["status"]["containerStatuses"] = [{"name": "worker", "restartCount": 2}]
-        return web.json_response({"items": [worker]})
+    worker = pod("a", "Running", labels=WORKER, namespace="ns")
+    worker["status"]["containerStatuses"] = [{"name": "worker", "restartCount": 2}]
+    server = KubeApi(pods=[worker])
 
-    lines = await read_logs(await open_jobs(connect, respond), "ns", "demo")
+    async def logs(request: web.Request) -> web.Response | None:
+        if not request.path.endswith("/log"):
+            return None
+        if request.query.get("previous") != "true":
+            return web.Response(text="2026-01-01T00:00:05Z now\n")
+        if kept:
+            return web.Response(text="2026-01-01T00:00:01Z before\n")
+        return refusal(400, "BadRequest", "previous container not found")
+
+    server.hook = logs
+    lines = await read_logs(await open_jobs(connect, server.respond), "ns", "demo")
 
     assert [line.text for line in lines] == (["before", "now"] if kept else ["now"])
 

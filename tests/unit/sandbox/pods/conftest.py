@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 from aiohttp import web
 
+from kube_api import KubeApi
 from swe_rollout.cluster.watch import PodWatch
 from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.base import Role, SandboxRequest
@@ -39,71 +39,35 @@ def pulling(message: str) -> dict[str, Any]:
     return {"phase": "Pending", "containerStatuses": [{"name": "sandbox", "state": waiting}]}
 
 
-class PodServer:
-    """One pod whose status goes through a list of (seconds to stay, status)."""
+class PodServer(KubeApi):
+    """A server whose pods go through a list of (seconds to stay, status)."""
 
     def __init__(self, statuses: list[tuple[float, dict[str, Any]]]) -> None:
+        super().__init__()
         self.statuses = statuses
-        self.metadata: dict[str, Any] = {}
-        self.events: list[dict[str, Any]] = []
-        self.creations = 0
-        self.pods = 0
-        self.created = asyncio.Event()
-        self.lose_first_response = False
         self.response_s = 0.0
         """How long the response to a creation is delayed; the watch reports it at once."""
-        self.forgets = False
-        """Whether a deletion takes effect at once."""
-        self.deleted: list[str] = []
-        self.rival = False
-        """Whether another process always creates the pod first."""
+        self._playing: set[asyncio.Task[None]] = set()
+
+    def created(self, new: dict[str, Any]) -> None:
+        self._playing.add(asyncio.create_task(self._play(new)))
+
+    def report(self, kind: str, reason: str, message: str) -> None:
+        """Report an event about the first pod."""
+        about = {"involvedObject": {"uid": "u1"}, "metadata": {"name": reason}}
+        event = {**about, "type": kind, "reason": reason, "message": message}
+        self.objects["events", "default", reason] = event
 
     async def respond(self, request: web.Request) -> web.StreamResponse:
-        match request.method, request.path.rsplit("/", 1)[-1]:
-            case "POST", _:
-                return await self._create(request)
-            case "DELETE", _:
-                self.deleted.append((await request.json())["preconditions"]["uid"])
-                self.metadata = {} if self.forgets or self.rival else self.metadata
-                return web.json_response({})
-            case "GET", "events":
-                return web.json_response({"items": self.events})
-            case "GET", "pods" if "watch" in request.query:
-                return await self._watch(request)
-            case "GET", "pods":
-                return web.json_response({"metadata": {"resourceVersion": "1"}, "items": []})
-            case _:
-                found = self._pod(self.statuses[0][1])
-                return web.json_response(found, status=200 if self.metadata else 404)
+        response = await super().respond(request)
+        await asyncio.sleep(self.response_s if request.method == "POST" else 0)
+        return response
 
-    async def _create(self, request: web.Request) -> web.Response:
-        self.creations += 1
-        if self.rival:
-            self.metadata = {"uid": "rival", "labels": {}}
-        if self.metadata:
-            return web.json_response({"code": 409, "reason": "AlreadyExists"}, status=409)
-        body = await request.json()
-        self.pods += 1
-        self.metadata = {**body["metadata"], "uid": f"u{self.pods}", "resourceVersion": "2"}
-        self.created.set()
-        if self.lose_first_response and request.transport is not None:
-            request.transport.close()
-        await asyncio.sleep(self.response_s)
-        return web.json_response(self._pod({"phase": "Pending"}))
-
-    async def _watch(self, request: web.Request) -> NoReturn:
-        response = web.StreamResponse()
-        await response.prepare(request)
-        while True:
-            await self.created.wait()
-            self.created.clear()
-            for stay_s, status in self.statuses:
-                event = {"type": "MODIFIED", "object": self._pod(status)}
-                await response.write(json.dumps(event).encode() + b"\n")
-                await asyncio.sleep(stay_s)
-
-    def _pod(self, status: dict[str, Any]) -> dict[str, Any]:
-        return {"metadata": self.metadata, "status": status}
+    async def _play(self, pod: dict[str, Any]) -> None:
+        for stay_s, status in self.statuses:
+            pod["status"] = status
+            self.tell(pod)
+            await asyncio.sleep(stay_s)
 
 
 @pytest.fixture

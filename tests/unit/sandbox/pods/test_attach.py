@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from kube_api import KubeApi, pod, refusal
 from swe_rollout.cluster.watch import PodWatch
 from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.base import SandboxMark
@@ -27,37 +28,6 @@ from unit.sandbox.pods.conftest import READY, REQUEST, UNSCHEDULABLE
 OWNER = RunIdentity("run", "now")
 SELECTOR = f"{RUN_LABEL}=run"
 Change = Callable[[dict[str, Any]], object]
-
-
-@dataclass
-class Api:
-    """An API server with one pod of another run."""
-
-    pod: dict[str, Any]
-    patches: int = 0
-    deleted: int = 0
-    refusal: int = 0
-    """The status that patches are refused with."""
-
-    async def respond(self, request: web.Request) -> web.StreamResponse:
-        match request.method:
-            case "GET" if "watch" in request.query:
-                response = web.StreamResponse()
-                await response.prepare(request)
-                return response
-            case "GET" if request.path.endswith("/pods"):
-                return web.json_response({"metadata": {"resourceVersion": "1"}, "items": []})
-            case "GET":
-                return web.json_response(self.pod, status=200 if self.pod else 404)
-            case "PATCH" if self.refusal:
-                return web.json_response({"code": self.refusal}, status=self.refusal)
-            case "PATCH":
-                self.patches += 1
-                self.pod["metadata"]["labels"][RUN_LABEL] = (await request.json())[-1]["value"]
-                return web.json_response(self.pod)
-            case _:
-                self.deleted += 1
-                return web.json_response({})
 
 
 @dataclass
@@ -85,10 +55,15 @@ class Living:
 
 
 @pytest.fixture
-def api() -> Api:
-    manifest = pod_manifest(REQUEST, PodSandbox(), RunIdentity("dead", "before"))
-    metadata = {**manifest["metadata"], "namespace": "default", "uid": "u1"}
-    return Api({"metadata": metadata, "status": copy.deepcopy(READY)})
+def api() -> KubeApi:
+    """A server with one pod of another run."""
+    made = pod_manifest(REQUEST, PodSandbox(), RunIdentity("dead", "before"))["metadata"]
+    return KubeApi(pods=[{**pod(**made, uid="u1"), "status": copy.deepcopy(READY)}])
+
+
+def only(api: KubeApi) -> dict[str, Any]:
+    (found,) = api.pods().values()
+    return found
 
 
 @pytest.fixture
@@ -98,7 +73,7 @@ def session() -> Living:
 
 @pytest.fixture
 async def attachment(
-    connect: Connect, api: Api, session: Living, monkeypatch: pytest.MonkeyPatch
+    connect: Connect, api: KubeApi, session: Living, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[PodAttachment]:
     async def opened(_: PodAttachment, pod: object) -> Living:
         del pod
@@ -110,23 +85,23 @@ async def attachment(
     await watch.start()
     reaper = PodReaper(client, watch, namespace="default", selector=SELECTOR, in_use=())
     runtime = PodRuntime(client, watch, reaper, "default", set())
-    mark = SandboxMark(api.pod["metadata"]["name"], "u1", 4)
+    mark = SandboxMark(only(api)["metadata"]["name"], "u1", 4)
     request = replace(REQUEST, snapshots=True)
     yield PodAttachment(runtime, OWNER, request, mark, SessionLife(bytes(32), 1))
-    for pod in tuple(runtime.running):
-        await pod.close()
+    for each in tuple(runtime.running):
+        await each.close()
     await reaper.aclose()
     await watch.aclose()
 
 
 async def test_a_sandbox_as_it_was_becomes_one_of_this_run(
-    attachment: PodAttachment, api: Api, session: Living
+    attachment: PodAttachment, api: KubeApi, session: Living
 ) -> None:
     found = await attachment.run(delta=3)
     assert isinstance(found, RunningPod)
     assert found.name == attachment.mark.name
-    assert api.pod["metadata"]["labels"][RUN_LABEL] == "run"
-    assert (session.followed, session.closed, api.deleted) == ([3], False, 0)
+    assert only(api)["metadata"]["labels"][RUN_LABEL] == "run"
+    assert (session.followed, session.closed, api.deleted) == ([3], False, [])
     assert attachment.runtime.attached == {"u1"}
 
 
@@ -138,27 +113,27 @@ async def test_what_still_runs_is_waited_for(attachment: PodAttachment, session:
 
 @pytest.mark.parametrize("state", [SupervisorState(5, 0), SupervisorState(3, 0), None])
 async def test_a_sandbox_in_which_more_was_done_is_ended(
-    attachment: PodAttachment, api: Api, session: Living, state: SupervisorState | None
+    attachment: PodAttachment, api: KubeApi, session: Living, state: SupervisorState | None
 ) -> None:
     session.states = [state]
     assert await attachment.run(delta=1) is None
-    assert (session.closed, api.deleted) == (True, 1)
+    assert (session.closed, len(api.deleted)) == (True, 1)
     # Its name is free only when it is gone: never is it taken for a pod that this run created.
     assert attachment.runtime.attached == {"u1"}
     assert attachment.runtime.running == set()
 
 
 async def test_a_supervisor_that_does_not_answer_costs_a_bounded_time(
-    attachment: PodAttachment, api: Api, session: Living, monkeypatch: pytest.MonkeyPatch
+    attachment: PodAttachment, api: KubeApi, session: Living, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "ATTACH_S", 0.1)
     session.states = [SupervisorState(4, 1)]
     assert await attachment.run(delta=1) is None
-    assert (session.closed, api.deleted) == (True, 1)
+    assert (session.closed, len(api.deleted)) == (True, 1)
 
 
 async def test_a_stream_that_can_not_be_opened_ends_the_pod(
-    attachment: PodAttachment, api: Api, monkeypatch: pytest.MonkeyPatch
+    attachment: PodAttachment, api: KubeApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refused(_: PodAttachment, pod: object) -> Living:
         del pod
@@ -166,7 +141,7 @@ async def test_a_stream_that_can_not_be_opened_ends_the_pod(
 
     monkeypatch.setattr(PodAttachment, "_session", refused)
     assert await attachment.run(delta=1) is None
-    assert api.deleted == 1
+    assert len(api.deleted) == 1
 
 
 def label(name: str, value: str) -> Change:
@@ -191,15 +166,21 @@ def label(name: str, value: str) -> Change:
     ids=["gone", "uid", "deleted", "ended", "pending", "run", "job", "episode", "role", "attempt"],
 )
 async def test_any_other_pod_is_left_alone(
-    attachment: PodAttachment, api: Api, session: Living, change: Change
+    attachment: PodAttachment, api: KubeApi, session: Living, change: Change
 ) -> None:
-    change(api.pod)
+    change(only(api))
+    if not only(api):
+        api.objects.clear()
     assert await attachment.run(delta=1) is None
-    assert (api.patches, api.deleted, session.closed) == (0, 0, False)
+    assert (api.calls, session.closed) == ([], False)
 
 
-async def test_of_two_processes_one_attaches(attachment: PodAttachment, api: Api) -> None:
+async def test_of_two_processes_one_attaches(attachment: PodAttachment, api: KubeApi) -> None:
     """The patch names the run that had it; the API server refuses the second one."""
-    api.refusal = 422
+
+    async def refused(request: web.Request) -> web.Response | None:
+        return refusal(422) if request.method == "PATCH" else None
+
+    api.hook = refused
     assert await attachment.run(delta=1) is None
-    assert api.deleted == 0
+    assert api.deleted == []

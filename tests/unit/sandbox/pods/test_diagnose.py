@@ -8,19 +8,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from swe_rollout.cluster.api_error import api_error
+from swe_rollout.cluster.api_error import ApiError, api_error
 from swe_rollout.cluster.objects import KubernetesEvent, Pod
 from swe_rollout.errors import (
-    ClusterError,
     PrerequisiteError,
     SandboxDestroyedError,
     SandboxError,
+    SweRolloutError,
 )
 from swe_rollout.sandbox.pods import diagnose
 
 
-def pod(**status: Any) -> Pod:
-    body = {"metadata": {"name": "p", "uid": "u", "namespace": "n"}, "status": status}
+def pod(metadata: dict[str, str] | None = None, /, **status: Any) -> Pod:
+    names = {"name": "p", "uid": "u", "namespace": "n"}
+    body = {"metadata": names | (metadata or {}), "status": status}
     return msgspec.json.decode(json.dumps(body), type=Pod)
 
 
@@ -33,16 +34,25 @@ def waiting(reason: str, message: str = "") -> Pod:
     return pod(phase="Pending", containerStatuses=container(**state))
 
 
-def problem_of(subject: Pod) -> diagnose.StartProblem:
-    problem = diagnose.start_problem(subject)
-    assert problem is not None
-    return problem
+def condition(kind: str, status: str, reason: str, message: str = "") -> list[dict[str, str]]:
+    return [{"type": kind, "status": status, "reason": reason, "message": message}]
 
 
-def loss_of(subject: Pod) -> SandboxError:
-    error = diagnose.loss_error(subject)
-    assert error is not None
-    return error
+def failed(reason: str, message: str = "", **more: Any) -> Pod:
+    return pod(phase="Failed", reason=reason, message=message, **more)
+
+
+def ended(exit_code: int, reason: str = "", *, phase: str = "Failed", message: str = "") -> Pod:
+    state = {"exitCode": exit_code, "reason": reason, "message": message}
+    return pod(phase=phase, containerStatuses=container(terminated=state))
+
+
+NO_NODE = "0/3 nodes are available: 3 Insufficient cpu."
+UNSCHEDULED = pod(
+    phase="Pending", conditions=condition("PodScheduled", "False", "Unschedulable", NO_NODE)
+)
+OUT_OF_MEMORY = ended(137, "OOMKilled")
+UNREACHABLE = waiting("ImagePullBackOff", "dial tcp: i/o timeout")
 
 
 @pytest.mark.parametrize(
@@ -56,6 +66,7 @@ def loss_of(subject: Pod) -> SandboxError:
 )
 def test_a_pod_that_is_still_starting_has_no_problem(subject: Pod) -> None:
     assert diagnose.start_problem(subject) is None
+    assert diagnose.loss_error(subject) is None
 
 
 def test_a_pod_is_ready_when_its_container_runs_and_says_so() -> None:
@@ -64,45 +75,36 @@ def test_a_pod_is_ready_when_its_container_runs_and_says_so() -> None:
     assert not diagnose.is_ready(pod())
 
 
-@pytest.mark.parametrize("reason", ["ErrImageNeverPull", "InvalidImageName"])
-def test_an_image_that_can_never_be_pulled_is_raised_at_once(reason: str) -> None:
-    problem = problem_of(waiting(reason, "no such thing"))
-    assert isinstance(problem.error, diagnose.ImageUnavailableError)
-    assert problem.settle_s == 0
-    assert not problem.error.retryable
-    assert "no such thing" in problem.error.why
-    assert problem.error.fix
-
-
 @pytest.mark.parametrize(
-    "message",
+    ("subject", "kind", "retryable", "settle_s", "why"),
     [
-        'failed to resolve reference "docker.io/a/b:1": docker.io/a/b:1: not found',
-        "pull access denied, repository does not exist or may require authorization",
-        "unexpected status from HEAD request: 403 Forbidden",
+        (waiting("ErrImageNeverPull", "no such"), "ImageUnavailable", False, (0, 0), "no such"),
+        (waiting("InvalidImageName", "no such"), "ImageUnavailable", False, (0, 0), "no such"),
+        *(
+            (waiting("ErrImagePull", message), "ImageUnavailable", False, (0, 5), message)
+            for message in (
+                'failed to resolve reference "docker.io/a/b:1": docker.io/a/b:1: not found',
+                "pull access denied, repository does not exist or may require authorization",
+                "unexpected status from HEAD request: 403 Forbidden",
+            )
+        ),
+        (UNREACHABLE, "ImageUnavailable", True, (10, 99), "i/o timeout"),
+        (UNSCHEDULED, "Unschedulable", True, (5, 99), NO_NODE),
+        (waiting("CreateContainerError", "stat /bin/sh"), "PodStart", False, (0, 5), "stat /bin"),
+        # Issue 16, point 4: before any command it is no policy's doing.
+        (OUT_OF_MEMORY, "PodStart", True, (0, 0), "OOMKilled"),
     ],
 )
-def test_a_registry_refusal_is_raised_soon_and_not_retried(message: str) -> None:
-    problem = problem_of(waiting("ErrImagePull", message))
-    assert isinstance(problem.error, diagnose.ImageUnavailableError)
-    assert problem.settle_s < 5
-    assert not problem.error.retryable
-
-
-def test_a_registry_that_does_not_respond_is_retried() -> None:
-    problem = problem_of(waiting("ImagePullBackOff", "dial tcp: i/o timeout"))
-    assert isinstance(problem.error, diagnose.ImageUnavailableError)
-    assert problem.settle_s > 10
-    assert problem.error.retryable
-
-
-def test_an_unschedulable_pod_reports_the_schedulers_message() -> None:
-    message = "0/3 nodes are available: 3 Insufficient cpu."
-    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-    problem = problem_of(pod(phase="Pending", conditions=[{**condition, "message": message}]))
-    assert isinstance(problem.error, diagnose.UnschedulableError)
-    assert problem.error.why == message
-    assert problem.error.retryable
+def test_a_pod_that_does_not_start_has_a_problem_that_has_to_persist(
+    subject: Pod, kind: str, *, retryable: bool, settle_s: tuple[float, float], why: str
+) -> None:
+    problem = diagnose.start_problem(subject)
+    assert problem is not None
+    assert type(problem.error) is getattr(diagnose, f"{kind}Error")
+    assert problem.error.retryable is retryable
+    assert settle_s[0] <= problem.settle_s <= settle_s[1]
+    assert why in problem.error.why
+    assert problem.error.fix
 
 
 def test_a_node_that_is_being_added_is_worth_waiting_for() -> None:
@@ -110,153 +112,108 @@ def test_a_node_that_is_being_added_is_worth_waiting_for() -> None:
     assert not diagnose.is_scaling_up([KubernetesEvent(type="Warning", reason="FailedScheduling")])
 
 
-def test_a_container_that_can_not_start_reports_why() -> None:
-    message = 'exec: "/bin/sh": stat /bin/sh: no such file or directory'
-    problem = problem_of(waiting("CreateContainerError", message))
-    assert isinstance(problem.error, diagnose.PodStartError)
-    assert message in problem.error.why
+def test_an_unschedulable_pod_persists_longer_before_a_warning() -> None:
+    crowded, pulled = diagnose.start_problem(UNSCHEDULED), diagnose.start_problem(UNREACHABLE)
+    assert crowded is not None
+    assert pulled is not None
+    assert pulled.warn_s < crowded.warn_s < crowded.settle_s
+    assert pulled.warn_s < pulled.settle_s
 
 
-def test_a_container_killed_for_memory_is_out_of_memory() -> None:
-    ended = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
-    subject = pod(phase="Failed", containerStatuses=container(**ended))
-    error = loss_of(subject)
-    assert isinstance(error, diagnose.OutOfMemoryError)
-    assert isinstance(error, SandboxDestroyedError), "the sandbox reserves all it may use"
-    assert "memory" in error.fix
-
-
-def test_a_container_killed_for_memory_before_any_command_is_no_policys_doing() -> None:
-    """Issue 16, point 4."""
-    ended = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
-    problem = problem_of(pod(phase="Failed", containerStatuses=container(**ended)))
-    assert isinstance(problem.error, diagnose.PodStartError)
+KUBELET = condition("DisruptionTarget", "True", "TerminationByKubelet")
+LOW = (
+    "The node was low on resource: ephemeral-storage. Threshold quantity: 1Gi, available: 2Ki. "
+    "Container sandbox was using 9Gi, request is 4Gi, has larger consumption of ephemeral-storage. "
+)
 
 
 @pytest.mark.parametrize(
-    "message",
+    ("subject", "kind", "why"),
     [
-        "Pod ephemeral local storage usage exceeds the total limit of containers 4Gi. ",
-        'Container sandbox exceeded its local ephemeral storage limit "4Gi". ',
-        'Usage of EmptyDir volume "work" exceeds the limit "1Gi". ',
+        (OUT_OF_MEMORY, "OutOfMemory", "exit code 137"),
+        # Issue 16, point 4: the limit is the pod's; the node had room.
+        *(
+            (failed("Evicted", message, conditions=KUBELET), "OutOfDisk", message.strip())
+            for message in (
+                "Pod ephemeral local storage usage exceeds the total limit of containers 4Gi. ",
+                'Container sandbox exceeded its local ephemeral storage limit "4Gi". ',
+                'Usage of EmptyDir volume "work" exceeds the limit "1Gi". ',
+            )
+        ),
+        # Issue 16, point 4: the platform's own losses stay failures, and are tried again.
+        (failed("Evicted", LOW), "PodLost", LOW.strip(": ")),
+        (failed("Evicted", "The node had condition: [DiskPressure]. "), "PodLost", "DiskPressure"),
+        (failed("NodeLost", "Node n1 is unresponsive"), "PodLost", "unresponsive"),
+        (failed("Preempting", "Preempted in order to admit"), "PodLost", "Preempted"),
+        (failed("Terminated", "in response to node shutdown"), "PodLost", "shutdown"),
+        (
+            failed("UnexpectedAdmissionError", "exceeded its local ephemeral storage"),
+            "PodLost",
+            "ephemeral",
+        ),
+        (
+            pod(
+                phase="Running",
+                conditions=condition("DisruptionTarget", "True", "EvictionByEvictionAPI"),
+            ),
+            "PodLost",
+            "EvictionByEvictionAPI",
+        ),
+        (pod({"deletionTimestamp": "now"}, phase="Running"), "PodLost", "being deleted"),
+        (failed("DeadlineExceeded"), "SandboxExpired", "activeDeadlineSeconds"),
+        (
+            pod(
+                phase="Running",
+                containerStatuses=[{**container(running={})[0], "restartCount": 1}],
+            ),
+            "PodLost",
+            "1 times: its files",
+        ),
+        (ended(143, "Error"), "PodStart", "exit code 143"),
+        (ended(0, phase="Succeeded"), "PodLost", "stream was lost"),
+        # A container's termination message is a file that the policy may write.
+        (
+            ended(0, phase="Succeeded", message="Pod ephemeral local storage usage OOMKilled"),
+            "PodLost",
+            "stream was lost",
+        ),
     ],
 )
-def test_a_pod_evicted_for_its_own_disk_ended_itself(message: str) -> None:
-    """Issue 16, point 4: the limit is the pod's; the node had room."""
-    target = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
-    error = loss_of(pod(phase="Failed", reason="Evicted", message=message, conditions=[target]))
-    assert isinstance(error, diagnose.OutOfDiskError)
-    assert message.strip() in error.why
+def test_how_a_pod_was_lost(subject: Pod, kind: str, why: str) -> None:
+    error = diagnose.loss_error(subject)
+    assert error is not None
+    assert type(error) is getattr(diagnose, f"{kind}Error")
+    assert why in error.why
+    assert error.fix
+    # The sandbox reserves all that it may use: what it took beyond that was its own doing.
+    assert isinstance(error, SandboxDestroyedError) is (kind in {"OutOfMemory", "OutOfDisk"})
+    assert error.retryable is not isinstance(error, SandboxDestroyedError)
 
 
-@pytest.mark.parametrize(
-    "status",
-    [
-        {
-            "reason": "Evicted",
-            "message": "The node was low on resource: ephemeral-storage. Threshold quantity: 1Gi, "
-            "available: 2Ki. Container sandbox was using 9Gi, request is 4Gi, has larger "
-            "consumption of ephemeral-storage. ",
-        },
-        {"reason": "Evicted", "message": "The node had condition: [DiskPressure]. "},
-        {"reason": "NodeLost", "message": "Node n1 which was running pod p is unresponsive"},
-        {"reason": "Preempting", "message": "Preempted in order to admit critical pod"},
-        {"reason": "Terminated", "message": "Pod was terminated in response to node shutdown"},
-        {"reason": "UnexpectedAdmissionError", "message": "exceeded its local ephemeral storage"},
-    ],
-    ids=lambda status: str(status["reason"]),
-)
-def test_what_the_node_does_is_no_evidence(status: dict[str, str]) -> None:
-    """Issue 16, point 4: the platform's own losses stay failures, and are tried again."""
-    error = loss_of(pod(phase="Failed", **status))
-    assert isinstance(error, diagnose.PodLostError)
-    assert not isinstance(error, SandboxDestroyedError)
-    assert error.retryable
-
-
-def test_a_message_that_a_command_wrote_is_no_evidence() -> None:
-    """A container's termination message is a file that the policy may write."""
-    text = "Pod ephemeral local storage usage exceeds OOMKilled"
-    ended = {"terminated": {"exitCode": 0, "reason": "Completed", "message": text}}
-    error = loss_of(pod(phase="Succeeded", containerStatuses=container(**ended)))
-    assert not isinstance(error, SandboxDestroyedError)
-
-
-def test_an_evicted_pod_is_lost_and_reports_what_ran_out() -> None:
-    message = "The node was low on resource: ephemeral-storage."
-    error = loss_of(pod(phase="Failed", reason="Evicted", message=message))
-    assert isinstance(error, diagnose.PodLostError)
-    assert message in error.why
-    assert error.retryable
-
-
-def test_a_pod_that_is_drained_or_deleted_is_lost() -> None:
-    target = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
-    drained = loss_of(pod(phase="Running", conditions=[target]))
-    assert isinstance(drained, diagnose.PodLostError)
-    assert "EvictionByEvictionAPI" in drained.why
-    body = {"metadata": {"name": "p", "deletionTimestamp": "now"}, "status": {"phase": "Running"}}
-    deleted = loss_of(msgspec.json.decode(json.dumps(body), type=Pod))
-    assert isinstance(deleted, diagnose.PodLostError)
-
-
-def test_a_pod_at_the_end_of_its_lifetime_has_expired() -> None:
-    error = loss_of(pod(phase="Failed", reason="DeadlineExceeded"))
-    assert isinstance(error, diagnose.SandboxExpiredError)
-
-
-def test_a_restarted_container_is_not_the_same_sandbox() -> None:
-    status = {**container(running={})[0], "restartCount": 1}
-    error = loss_of(pod(phase="Running", containerStatuses=[status]))
-    assert isinstance(error, diagnose.PodLostError)
-    assert "restarted" in error.what
-
-
-def test_a_container_that_ended_by_itself_is_reported_with_its_exit_code() -> None:
-    ended = {"terminated": {"exitCode": 143, "reason": "Error"}}
-    error = loss_of(pod(phase="Failed", containerStatuses=container(**ended)))
-    assert "143" in error.why
-
-
-def test_a_healthy_pod_has_no_loss() -> None:
-    assert (
-        diagnose.loss_error(pod(phase="Running", containerStatuses=container(running={}))) is None
-    )
-
-
-def refused(code: int, message: str, reason: str = "") -> ClusterError | Exception:
-    body = json.dumps({"kind": "Status", "reason": reason, "message": message, "code": code})
+def refused(code: int, message: str) -> SweRolloutError:
+    body = json.dumps({"kind": "Status", "message": message, "code": code})
     return diagnose.creation_error(api_error("create pod p", code, body.encode()), "p")
 
 
-def test_a_full_quota_is_reported_as_one_and_may_be_retried() -> None:
-    message = 'pods "p" is forbidden: exceeded quota: q, requested: pods=1, used: pods=5'
-    error = refused(403, message, "Forbidden")
-    assert isinstance(error, diagnose.QuotaExceededError)
-    assert error.retryable
-    assert error.why == message
-
-
-def test_a_refusal_that_every_episode_would_meet_stops_the_job() -> None:
-    rbac = 'pods is forbidden: User "u" cannot create resource "pods" in API group ""'
-    assert isinstance(refused(403, rbac, "Forbidden"), PrerequisiteError)
-    level = 'pods "p" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot'
-    error = refused(403, level, "Forbidden")
-    assert isinstance(error, PrerequisiteError)
-    assert "enforce=baseline" in error.fix
-
-
-def test_a_pod_that_breaks_a_rule_is_not_sent_again() -> None:
-    for code in (403, 422):
-        error = refused(code, "must be less than or equal to memory limit")
-        assert isinstance(error, diagnose.PodRefusedError)
-        assert not error.retryable
-
-
-def test_a_failing_server_stays_what_it_is() -> None:
-    error = refused(500, "etcdserver: request timed out")
-    assert isinstance(error, ClusterError)
-    assert error.retryable
+@pytest.mark.parametrize(
+    ("code", "message", "kind", "retryable"),
+    [
+        (403, "exceeded quota: q, requested: pods=1", diagnose.QuotaExceededError, True),
+        (403, 'User "u" cannot create resource "pods" in API group ""', PrerequisiteError, None),
+        (403, 'violates PodSecurity "restricted:latest"', PrerequisiteError, None),
+        (403, "must be less than or equal to memory limit", diagnose.PodRefusedError, False),
+        (422, "must be less than or equal to memory limit", diagnose.PodRefusedError, False),
+        (500, "etcdserver: request timed out", ApiError, True),
+    ],
+)
+def test_a_refusal_to_create_a_pod(
+    code: int, message: str, kind: type[SweRolloutError], *, retryable: bool | None
+) -> None:
+    error = refused(code, f'pods "p" is forbidden: {message}')
+    assert type(error) is kind
+    assert message in error.why
+    assert getattr(error, "retryable", None) is retryable
+    assert ("enforce=baseline" in error.fix) is ("PodSecurity" in message)
 
 
 def test_events_complete_a_reason_without_repeating_it() -> None:
@@ -269,19 +226,3 @@ def test_events_complete_a_reason_without_repeating_it() -> None:
     assert diagnose.with_events(error, events).why == (
         "ErrImagePull: name unknown; NodeNotReady: the node is not ready"
     )
-
-
-def test_a_pod_whose_process_1_exited_with_0_is_lost_and_not_broken() -> None:
-    ended = pod(phase="Succeeded", containerStatuses=container(terminated={"exitCode": 0}))
-    error = loss_of(ended)
-    assert isinstance(error, diagnose.PodLostError)
-    assert error.retryable
-    assert "stream was lost" in error.why
-
-
-def test_an_unschedulable_pod_persists_longer_before_a_warning() -> None:
-    condition = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available"}
-    crowded = problem_of(pod(phase="Pending", conditions=[condition]))
-    pulled = problem_of(waiting("ErrImagePull", "i/o timeout"))
-    assert pulled.warn_s < crowded.warn_s < crowded.settle_s
-    assert pulled.warn_s < pulled.settle_s

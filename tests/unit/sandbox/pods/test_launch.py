@@ -6,7 +6,9 @@ import asyncio
 from typing import Any
 
 import pytest
+from aiohttp import web
 
+from kube_api import pod
 from ratios import ratio
 from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.pods import diagnose
@@ -14,13 +16,18 @@ from swe_rollout.sandbox.pods.pod_spec import RUN_LABEL
 from unit.sandbox.pods.conftest import READY, UNSCHEDULABLE, PodServer, pulling
 
 
+def uids(server: PodServer) -> list[str]:
+    """Return the uids whose deletion was asked for."""
+    return [call.body["preconditions"]["uid"] for call in server.called("DELETE")]
+
+
 async def test_a_creation_whose_response_was_lost_is_not_made_twice(launch: Any) -> None:
     server = PodServer([(0, READY)])
-    server.lose_first_response = True
-    pod = await (await launch(server)).run(start_s=60)
-    assert pod.metadata.uid == "u1"
-    assert server.creations == 2
-    assert server.deleted == []
+    server.lost["POST"] = 1
+    made = await (await launch(server)).run(start_s=60)
+    assert made.metadata.uid == "u1"
+    assert len(server.called("POST")) == 2
+    assert uids(server) == []
 
 
 async def test_a_closed_pod_of_the_same_name_is_not_taken_for_a_new_one(
@@ -28,25 +35,23 @@ async def test_a_closed_pod_of_the_same_name_is_not_taken_for_a_new_one(
 ) -> None:
     # Its status still says that it runs: the kubelet reports its end a moment later.
     server = PodServer([(0, READY)])
-    server.forgets = True
     ours = await launch(server)
     await ours.run(start_s=60)
     closed.add("u1")
     assert (await ours.run(start_s=60)).metadata.uid == "u2"
-    assert server.deleted == ["u1"]
+    assert uids(server) == ["u1"]
 
 
 async def test_a_pod_that_was_attached_to_is_not_taken_for_a_new_one(launch: Any) -> None:
     """A new pod's first stream brings it a key, which commands of an earlier one could read."""
     server = PodServer([(0, READY)])
-    server.forgets = True
     ours = await launch(server)
     await ours.run(start_s=5)
     ours.runtime.attached.add("u1")
     await ours.undo()
-    assert server.deleted == []
+    assert uids(server) == []
     assert (await ours.run(start_s=5)).metadata.uid == "u2"
-    assert server.deleted == ["u1"]
+    assert uids(server) == ["u1"]
 
 
 async def test_undoing_deletes_our_own_pod_and_no_other(launch: Any) -> None:
@@ -54,19 +59,26 @@ async def test_undoing_deletes_our_own_pod_and_no_other(launch: Any) -> None:
     ours = await launch(server)
     await ours.run(start_s=60)
     await ours.undo()
-    assert server.deleted == ["u1"]
-    server.metadata["labels"][RUN_LABEL] = "another"
+    assert uids(server) == ["u1"]
+    another = await ours.run(start_s=60)
+    server.pods()[another.metadata.name]["metadata"]["labels"][RUN_LABEL] = "another"
     await ours.undo()
-    assert server.deleted == ["u1"]
+    assert uids(server) == ["u1"]
 
 
 async def test_a_name_that_is_repeatedly_taken_is_an_error(launch: Any) -> None:
     server = PodServer([(0, READY)])
-    server.rival = True
+
+    async def rival(request: web.Request) -> None:
+        if request.method == "POST":
+            name = (await request.json())["metadata"]["name"]
+            server.objects["pods", "default", name] = pod(name, uid="rival")
+
+    server.hook = rival
     with pytest.raises(SandboxError, match="repeatedly taken"):
         await (await launch(server)).run(start_s=60)
-    assert server.creations == 3
-    assert server.deleted == ["rival"] * 3
+    assert len(server.called("POST")) == 3
+    assert uids(server) == ["rival"] * 3
 
 
 async def test_a_problem_that_passes_is_ignored(
@@ -93,7 +105,7 @@ async def test_a_problem_that_persists_is_raised_with_events(
 ) -> None:
     monkeypatch.setattr(diagnose, "_PULL_S", 0.2)
     server = PodServer([(0.15, pulling("i/o timeout")), (0, pulling("i/o timeout again"))])
-    server.events = [{"type": "Warning", "reason": "NodePressure", "message": "disk is full"}]
+    server.report("Warning", "NodePressure", "disk is full")
     with pytest.raises(diagnose.ImageUnavailableError, match="disk is full"):
         await (await launch(server)).run(start_s=60)
 
@@ -125,7 +137,7 @@ async def test_a_pod_for_which_a_node_is_being_added_is_waited_for(
     with pytest.raises(diagnose.UnschedulableError):
         await (await launch(server)).run(start_s=60)
     server = PodServer([(0.5, UNSCHEDULABLE), (0, READY)])
-    server.events = [{"type": "Normal", "reason": "TriggeredScaleUp", "message": "1 to 2"}]
+    server.report("Normal", "TriggeredScaleUp", "1 to 2")
     assert (await (await launch(server)).run(start_s=60)).metadata.uid == "u1"
 
 
@@ -135,6 +147,4 @@ async def test_a_change_seen_before_the_creations_response_is_not_lost(
     server = PodServer([(60.0, READY)])
     server.response_s = 0.5
 
-    pod = await (await launch(server)).run(start_s=30.0)
-
-    assert diagnose.is_ready(pod)
+    assert diagnose.is_ready(await (await launch(server)).run(start_s=30.0))

@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import web
 
-from swe_rollout.cluster.objects import Metadata, Pod, PodStatus
+from kube_api import KubeApi, pod, refusal
+from swe_rollout.cluster.objects import Metadata, Pod
 from swe_rollout.cluster.watch import PodWatch
 from swe_rollout.sandbox.pods import reaper as pod_reaper
 from swe_rollout.sandbox.pods.reaper import PodReaper
@@ -19,45 +21,26 @@ from waits import until
 SELECTOR = "swe-rollout.dev/run=r1"
 
 
-class Server:
-    """Pods by uid with their phases; deletions take effect at once."""
-
-    def __init__(self, phases: dict[str, str]) -> None:
-        self.phases = phases
-        self.batches: list[dict[str, str]] = []
-        self.singles: list[str] = []
-        self.may_batch = True
-
-    async def respond(self, request: web.Request) -> web.StreamResponse:
-        name = request.path.rsplit("/", 1)[-1]
-        match request.method, name:
-            case "GET", _:
-                items = [pod(uid, phase) for uid, phase in self.phases.items()]
-                return web.json_response({"metadata": {}, "items": items})
-            case "DELETE", "pods" if not self.may_batch:
-                return web.json_response({"code": 403, "reason": "Forbidden"}, status=403)
-            case "DELETE", "pods":
-                self.batches.append(dict(request.query))
-                return web.json_response({})
-            case _:
-                self.singles.append(name)
-                return web.json_response({})
+def server_of(**phases: str) -> KubeApi:
+    """Return a server with these pods of the run."""
+    more = {"labels": {"swe-rollout.dev/run": "r1"}, "namespace": "rl"}
+    return KubeApi(pods=[pod(name, phase, **more) for name, phase in phases.items()])
 
 
-def pod(uid: str, phase: str) -> dict[str, Any]:
-    return {"metadata": {"name": uid, "uid": uid}, "status": {"phase": phase}}
+def batches(server: KubeApi) -> list[dict[str, str]]:
+    """Return the selectors of the requests that delete many pods."""
+    return [call.query for call in server.called("DELETE") if not call.name]
 
 
 class Seen(PodWatch):
     """A watch that sees the server's state without delay."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: KubeApi) -> None:
         self._server = server
 
     def pod(self, uid: str) -> Pod | None:
-        phase = self._server.phases.get(uid)
-        found = Metadata(name=uid, uid=uid)
-        return None if phase is None else Pod(metadata=found, status=PodStatus(phase=phase))
+        found = self._server.pods().get(uid)
+        return None if found is None else msgspec.convert(found, Pod)
 
 
 @pytest.fixture
@@ -65,7 +48,7 @@ async def reaper(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
     monkeypatch.setattr(pod_reaper, "POLL_S", 0.01)
     open_reapers: list[PodReaper] = []
 
-    async def make(server: Server, *, in_use: set[str] | None = None) -> PodReaper:
+    async def make(server: KubeApi, *, in_use: set[str] | None = None) -> PodReaper:
         made = PodReaper(
             await connect(server.respond),
             Seen(server),
@@ -74,8 +57,8 @@ async def reaper(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
             in_use={"another"} if in_use is None else in_use,
         )
         open_reapers.append(made)
-        for uid in server.phases:
-            made.add(Pod(metadata=Metadata(name=uid, uid=uid)))
+        for each in server.pods().values():
+            made.add(msgspec.convert(each, Pod))
         return made
 
     yield make
@@ -88,31 +71,31 @@ def many(phase: str, count: int) -> dict[str, str]:
 
 
 async def test_few_ended_pods_wait_for_others(reaper: Any) -> None:
-    server = Server(many("Succeeded", pod_reaper.BATCH_PODS - 1))
+    server = server_of(**many("Succeeded", pod_reaper.BATCH_PODS - 1))
     ours = await reaper(server)
     await asyncio.sleep(0.1)
-    assert (server.batches, server.singles) == ([], [])
+    assert (batches(server), server.deleted) == ([], [])
     assert ours.is_closed(Pod(metadata=Metadata(uid="succeeded-0")))
 
 
 async def test_many_are_deleted_by_one_request_that_spares_failed_ones(reaper: Any) -> None:
-    server = Server(many("Succeeded", pod_reaper.BATCH_PODS))
+    server = server_of(**many("Succeeded", pod_reaper.BATCH_PODS))
     await reaper(server)
-    await until(lambda: server.batches)
-    assert server.batches == [
+    await until(lambda: batches(server))
+    assert batches(server) == [
         {"labelSelector": SELECTOR, "fieldSelector": "status.phase=Succeeded"}
     ]
-    assert server.singles == []
+    assert server.deleted == []
 
 
 async def test_few_do_not_wait_longer_than_they_may(
     reaper: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pod_reaper, "BATCH_AFTER_S", 0.05)
-    server = Server(many("Succeeded", 2))
+    server = server_of(**many("Succeeded", 2))
     await reaper(server)
-    await until(lambda: server.batches)
-    assert len(server.batches) == 1
+    await until(lambda: batches(server))
+    assert len(batches(server)) == 1
 
 
 async def test_where_nothing_else_runs_pods_do_not_wait_for_others(
@@ -120,47 +103,52 @@ async def test_where_nothing_else_runs_pods_do_not_wait_for_others(
 ) -> None:
     monkeypatch.setattr(pod_reaper, "IDLE_S", 0.05)
     in_use: set[str] = {"another"}
-    server = Server(many("Succeeded", 1))
+    server = server_of(**many("Succeeded", 1))
     await reaper(server, in_use=in_use)
     await asyncio.sleep(0.1)
-    assert server.batches == []
+    assert batches(server) == []
     in_use.clear()
-    await until(lambda: server.batches)
-    assert len(server.batches) == 1
+    await until(lambda: batches(server))
+    assert len(batches(server)) == 1
 
 
 async def test_a_closed_pod_that_failed_or_does_not_end_is_deleted_alone(
     reaper: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pod_reaper, "END_S", 3600.0)
-    server = Server({"failed": "Failed", "stuck": "Running"})
+    server = server_of(failed="Failed", stuck="Running")
     await reaper(server)
-    await until(lambda: server.singles)
+    await until(lambda: server.deleted)
     await asyncio.sleep(0.1)
-    assert server.singles == ["failed"]
+    assert server.deleted == ["failed"]
     monkeypatch.setattr(pod_reaper, "END_S", 0.0)
-    await until(lambda: len(server.singles) > 1)
-    assert server.singles == ["failed", "stuck"]
-    assert server.batches == []
+    await until(lambda: len(server.deleted) > 1)
+    assert server.deleted == ["failed", "stuck"]
+    assert batches(server) == []
 
 
 async def test_where_batches_are_not_allowed_each_is_deleted_alone(reaper: Any) -> None:
-    server = Server(many("Succeeded", pod_reaper.BATCH_PODS))
-    server.may_batch = False
+    server = server_of(**many("Succeeded", pod_reaper.BATCH_PODS))
+
+    async def refused(request: web.Request) -> web.Response | None:
+        is_batch = request.method == "DELETE" and request.path.endswith("/pods")
+        return refusal(403, "Forbidden") if is_batch else None
+
+    server.hook = refused
+    names = sorted(server.pods())
     await reaper(server)
-    await until(lambda: len(server.singles) >= len(server.phases))
-    assert sorted(server.singles) == sorted(server.phases)
+    await until(lambda: len(server.deleted) >= len(names))
+    assert sorted(server.deleted) == names
 
 
 async def test_the_end_deletes_everything_by_one_request(reaper: Any) -> None:
-    server = Server({"one": "Running", "two": "Succeeded"})
+    server = server_of(one="Running", two="Succeeded")
     ours = await reaper(server)
     await ours.aclose()
-    assert server.batches == [{"labelSelector": SELECTOR}]
-    server.phases.clear()
+    assert batches(server) == [{"labelSelector": SELECTOR}]
 
 
 async def test_a_run_without_pods_writes_nothing_at_its_end(reaper: Any) -> None:
-    server = Server({})
+    server = server_of()
     await (await reaper(server)).aclose()
-    assert server.batches == []
+    assert batches(server) == []

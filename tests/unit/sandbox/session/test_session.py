@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
 from swe_rollout.errors import SandboxError
+from swe_rollout.sandbox.base import ExecResult
 from swe_rollout.sandbox.session import session as session_module
 from swe_rollout.sandbox.session.frames import RequestKind, ResponseKind
 from swe_rollout.sandbox.session.seal import HEADER_BYTES, Frame, FrameSeal, Side, parse_header
 from swe_rollout.sandbox.session.session import Session
 from waits import PATIENCE_S
 
+Running = asyncio.Task[ExecResult]
 _READY = b"swe-rollout 3 ready\n"
 _WORDS = 20
 
@@ -34,6 +36,8 @@ class _FarEnd:
         self.reads = asyncio.Event()
         self.reads.set()
         self.closed = 0
+        self.session: Session
+        """Our end, once it is open."""
         self.supervisor: FrameSeal | None = None
         self._bytes = bytearray()
 
@@ -89,16 +93,26 @@ class _FarEnd:
         self.closed += 1
 
 
-async def _open(far: _FarEnd) -> Session:
-    far.say(_READY)
-    return await Session.open(far, workdir="/testbed", env={"EPISODE": "7"})
-
-
-async def test_results_may_arrive_in_any_order_and_in_any_pieces() -> None:
+@pytest.fixture
+async def far() -> AsyncIterator[_FarEnd]:
     far = _FarEnd()
-    session = await _open(far)
-    first = asyncio.create_task(session.exec("one"))
-    second = asyncio.create_task(session.exec("two"))
+    far.say(_READY)
+    far.session = await Session.open(far, workdir="/testbed", env={"EPISODE": "7"})
+    yield far
+    await far.session.close()
+
+
+@pytest.fixture
+async def running(far: _FarEnd) -> Running:
+    """A command whose request has arrived."""
+    task = asyncio.create_task(far.session.exec("one"))
+    await far.hears(1, RequestKind.RUN)
+    return task
+
+
+async def test_results_may_arrive_in_any_order_and_in_any_pieces(far: _FarEnd) -> None:
+    first = asyncio.create_task(far.session.exec("one"))
+    second = asyncio.create_task(far.session.exec("two"))
     await far.hears(2, RequestKind.RUN)
     assert far.supervisor is not None
     data = b"".join(
@@ -117,25 +131,19 @@ async def test_results_may_arrive_in_any_order_and_in_any_pieces() -> None:
     result = await first
     assert (result.exit_code, result.stderr, result.stdout_bytes) == (5, b"no", 7)
     assert result.truncated
-    await session.close()
 
 
-async def test_the_session_s_environment_goes_with_every_command() -> None:
-    far = _FarEnd()
-    session = await _open(far)
-    task = asyncio.create_task(session.exec("one", env={"OTHER": "it's"}))
+async def test_the_session_s_environment_goes_with_every_command(far: _FarEnd) -> None:
+    task = asyncio.create_task(far.session.exec("one", env={"OTHER": "it's"}))
     frame = await far.hears(1, RequestKind.RUN)
     words = frame.body[_WORDS:].split(b"\0")
     assert words == [b"/testbed", b"EPISODE=7", b"OTHER=it's", b"/bin/sh", b"-c", b"one", b""]
     far.result(1)
     assert (await task).ok
-    await session.close()
 
 
-async def test_a_lost_channel_fails_every_call_and_all_later_ones() -> None:
-    far = _FarEnd()
-    session = await _open(far)
-    tasks = [asyncio.create_task(session.exec("one")) for _ in range(3)]
+async def test_a_lost_channel_fails_every_call_and_all_later_ones(far: _FarEnd) -> None:
+    tasks = [asyncio.create_task(far.session.exec("one")) for _ in range(3)]
     await far.hears(3, RequestKind.RUN)
     far.say(SandboxError("the pod is gone", why="evicted", fix="more memory", retryable=False))
     for task in tasks:
@@ -144,20 +152,15 @@ async def test_a_lost_channel_fails_every_call_and_all_later_ones() -> None:
         assert (caught.value.why, caught.value.fix) == ("evicted", "more memory")
         assert not caught.value.retryable
     with pytest.raises(SandboxError, match="the pod is gone"):
-        await session.read_file("x")
-    await session.close()
+        await far.session.read_file("x")
 
 
-async def test_the_end_of_the_stream_is_a_loss() -> None:
-    far = _FarEnd()
-    session = await _open(far)
-    task = asyncio.create_task(session.exec("one"))
-    await far.hears(1, RequestKind.RUN)
+async def test_the_end_of_the_stream_is_a_loss(far: _FarEnd, running: Running) -> None:
     far.respond(1, ResponseKind.OUTPUT, b"half")
     far.say(b"")
     with pytest.raises(SandboxError, match="lost"):
-        await task
-    await session.close()
+        await running
+    await far.session.close()
 
 
 _BROKEN = {
@@ -178,17 +181,14 @@ _BROKEN = {
 
 @pytest.mark.threat(point=1)
 @pytest.mark.parametrize("frames", _BROKEN.values(), ids=_BROKEN)
-async def test_a_broken_protocol_is_a_lost_sandbox(frames: list[Frame]) -> None:
-    far = _FarEnd()
-    session = await _open(far)
-    tasks = [asyncio.create_task(session.exec("one")) for _ in range(2)]
+async def test_a_broken_protocol_is_a_lost_sandbox(far: _FarEnd, frames: list[Frame]) -> None:
+    tasks = [asyncio.create_task(far.session.exec("one")) for _ in range(2)]
     await far.hears(2, RequestKind.RUN)
     assert far.supervisor is not None
     far.say(b"".join(map(far.supervisor.seal, frames)))
     with pytest.raises(SandboxError, match="protocol"):
         await tasks[1]
     await asyncio.gather(*tasks, return_exceptions=True)
-    await session.close()
 
 
 @pytest.mark.threat(point=1)
@@ -200,78 +200,63 @@ async def test_a_broken_protocol_is_a_lost_sandbox(frames: list[Frame]) -> None:
         struct.pack("<QII16s", 1, ResponseKind.OUTPUT, 1 << 31, b""),
     ],
 )
-async def test_a_frame_that_is_not_sealed_is_tampering(forged: bytes) -> None:
-    far = _FarEnd()
-    session = await _open(far)
-    task = asyncio.create_task(session.exec("one"))
-    await far.hears(1, RequestKind.RUN)
+async def test_a_frame_that_is_not_sealed_is_tampering(
+    far: _FarEnd, running: Running, forged: bytes
+) -> None:
     far.say(forged)
     with pytest.raises(SandboxError, match="tampered"):
-        await task
-    await session.close()
+        await running
 
 
 @pytest.mark.threat(point=1)
-async def test_a_frame_that_was_sent_before_is_tampering() -> None:
-    far = _FarEnd()
-    session = await _open(far)
-    task = asyncio.create_task(session.exec("one"))
-    await far.hears(1, RequestKind.RUN)
+async def test_a_frame_that_was_sent_before_is_tampering(far: _FarEnd, running: Running) -> None:
     assert far.supervisor is not None
     heard = far.supervisor.seal(Frame(1, ResponseKind.RESULT, _values(0, b"")))
     far.say(heard)
-    await task
-    other = asyncio.create_task(session.exec("two"))
+    await running
+    other = asyncio.create_task(far.session.exec("two"))
     await far.hears(2, RequestKind.RUN)
     far.say(heard)
     with pytest.raises(SandboxError, match="tampered"):
         await other
-    await session.close()
 
 
-async def test_a_supervisor_that_hangs_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_supervisor_that_hangs_is_an_error(
+    far: _FarEnd, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(session_module, "_GRACE_S", 0.05)
-    far = _FarEnd()
-    session = await _open(far)
     with pytest.raises(SandboxError, match="does not answer"):
-        await session.exec("one", timeout_s=0.01)
+        await far.session.exec("one", timeout_s=0.01)
     with pytest.raises(SandboxError, match="does not answer"):
-        await session.exec("two")
-    await session.close()
+        await far.session.exec("two")
 
 
-async def test_a_far_end_that_never_reads_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_far_end_that_never_reads_is_an_error(
+    far: _FarEnd, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(session_module, "_GRACE_S", 0.05)
-    far = _FarEnd()
-    session = await _open(far)
     far.reads.clear()
     with pytest.raises(SandboxError, match="does not answer"):
-        await session.exec("one", timeout_s=0.01)
-    await session.close()
+        await far.session.exec("one", timeout_s=0.01)
 
 
-async def test_cancelling_sends_a_kill_and_drops_the_late_result() -> None:
-    far = _FarEnd()
-    session = await _open(far)
-    task = asyncio.create_task(session.exec("one"))
-    await far.hears(1, RequestKind.RUN)
-    task.cancel()
+async def test_cancelling_sends_a_kill_and_drops_the_late_result(
+    far: _FarEnd, running: Running
+) -> None:
+    running.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await task
+        await running
     await far.hears(1, RequestKind.CANCEL)
-    other = asyncio.create_task(session.exec("two"))
+    other = asyncio.create_task(far.session.exec("two"))
     await far.hears(2, RequestKind.RUN)
     far.result(1, b"late", code=137)
     far.result(2, b"good")
     assert (await other).stdout == b"good"
-    await session.close()
 
 
-async def test_cancelling_in_the_middle_of_a_frame_does_not_cut_it() -> None:
-    far = _FarEnd()
-    session = await _open(far)
+async def test_cancelling_in_the_middle_of_a_frame_does_not_cut_it(far: _FarEnd) -> None:
     far.reads.clear()
-    task = asyncio.create_task(session.exec("one", stdin=b"12345"))
+    task = asyncio.create_task(far.session.exec("one", stdin=b"12345"))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     task.cancel()
@@ -284,57 +269,46 @@ async def test_cancelling_in_the_middle_of_a_frame_does_not_cut_it() -> None:
         RequestKind.RUN,
         RequestKind.CANCEL,
     ]
-    await session.close()
 
 
-async def test_large_bodies_travel_in_pieces() -> None:
-    far = _FarEnd()
-    session = await _open(far)
-    task = asyncio.create_task(session.exec("cat", stdin=bytes(3 << 20)))
+async def test_large_bodies_travel_in_pieces(far: _FarEnd) -> None:
+    task = asyncio.create_task(far.session.exec("cat", stdin=bytes(3 << 20)))
     await far.hears(1, RequestKind.RUN)
     sizes = [len(frame.body) for frame in far.heard if frame.kind == RequestKind.PUT]
     assert sizes == [1 << 20] * 3
     far.result(1)
     await task
-    await session.close()
 
 
-async def test_a_ping_returns_at_the_pong() -> None:
-    far = _FarEnd()
-    session = await _open(far)
-    task = asyncio.create_task(session.ping())
+async def test_a_ping_returns_at_the_pong(far: _FarEnd) -> None:
+    task = asyncio.create_task(far.session.ping())
     await far.hears(1, RequestKind.PING)
     far.respond(1, ResponseKind.PONG)
     await task
     with pytest.raises(SandboxError, match="does not answer"):
-        await session.ping(timeout_s=0.01)
-    await session.close()
+        await far.session.ping(timeout_s=0.01)
 
 
-async def test_processes_that_do_not_end_are_an_error() -> None:
-    far = _FarEnd()
-    session = await _open(far)
-    task = asyncio.create_task(session.end_processes())
+async def test_processes_that_do_not_end_are_an_error(far: _FarEnd) -> None:
+    task = asyncio.create_task(far.session.end_processes())
     await far.hears(1, RequestKind.CLEAR)
     far.result(1, err=b"processes do not end", code=16)
     with pytest.raises(SandboxError, match="do not end"):
         await task
-    await session.close()
 
 
-async def test_a_command_that_can_not_be_encoded_is_refused_before_anything_is_sent() -> None:
-    far = _FarEnd()
-    session = await _open(far)
+async def test_a_command_that_can_not_be_encoded_is_refused_before_anything_is_sent(
+    far: _FarEnd,
+) -> None:
     before = len(far.heard)
     for arguments in (["a\0b"], ["env", "x\0"]):
         with pytest.raises(ValueError, match="NUL"):
-            await session.exec(arguments)
+            await far.session.exec(arguments)
     with pytest.raises(ValueError, match="environment"):
-        await session.exec("one", env={"A=B": "1"})
+        await far.session.exec("one", env={"A=B": "1"})
     with pytest.raises(ValueError, match="argument"):
-        await session.exec([])
+        await far.session.exec([])
     assert len(far.heard) == before
-    await session.close()
 
 
 async def test_a_wrong_greeting_closes_the_channel() -> None:
@@ -362,38 +336,31 @@ async def test_a_missing_greeting_closes_the_channel() -> None:
     assert far.closed == 1
 
 
-async def test_closing_fails_what_is_pending_and_closes_the_channel() -> None:
-    far = _FarEnd()
-    session = await _open(far)
-    task = asyncio.create_task(session.exec("one"))
-    await far.hears(1, RequestKind.RUN)
-    await session.close()
-    await session.close()
+async def test_closing_fails_what_is_pending_and_closes_the_channel(
+    far: _FarEnd, running: Running
+) -> None:
+    await far.session.close()
+    await far.session.close()
     with pytest.raises(SandboxError, match="closed"):
-        await task
+        await running
     assert far.closed == 2
 
 
-async def test_results_are_acknowledged_many_at_a_time() -> None:
-    far = _FarEnd()
-    session = await _open(far)
+async def test_results_are_acknowledged_many_at_a_time(far: _FarEnd) -> None:
     for number in range(1, 17):
-        task = asyncio.create_task(session.exec("one"))
+        task = asyncio.create_task(far.session.exec("one"))
         await far.hears(number, RequestKind.RUN)
         far.result(number)
         await task
     frame = await far.hears(0, RequestKind.ACK)
     assert struct.unpack("<16Q", frame.body) == tuple(range(1, 17))
-    await session.close()
 
 
-async def test_long_scripts_travel_as_bodies() -> None:
-    far = _FarEnd()
-    session = await _open(far)
-    task = asyncio.create_task(session.exec("#" * 200_000))
+async def test_long_scripts_travel_as_bodies(far: _FarEnd) -> None:
+    task = asyncio.create_task(far.session.exec("#" * 200_000))
     assert len((await far.hears(1, RequestKind.SCRIPT)).body) == 200_000
     words = (await far.hears(1, RequestKind.RUN)).body[_WORDS:].split(b"\0")
     assert words == [b"/testbed", b"EPISODE=7", b"/bin/sh", b""]
-    await session.close()
+    await far.session.close()
     with pytest.raises(SandboxError, match="closed"):
         await task
