@@ -18,7 +18,7 @@ import numpy as np
 
 from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.engine.errors import stopped_clock
-from swe_rollout.errors import EngineError
+from swe_rollout.errors import EngineError, boundary
 from swe_rollout.integrations.engine_answer import TrainerEngine, generation_of
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.turn import FinishReason, Generation
@@ -165,14 +165,10 @@ class VerlEngine(TrainerEngine):
         }
         if sampling.min_p:
             parameters["min_p"] = sampling.min_p
-        try:
+        async with boundary(EngineError, "verl's server manager"):
             return await self._server_manager.generate(
                 request_id, prompt_ids=request.input_ids.tolist(), sampling_params=parameters
             )
-        except Exception as error:
-            raise EngineError(
-                "verl's server manager failed", why=f"{type(error).__name__}: {error}"
-            ) from error
 
 
 def _is_aborted(output: TokenOutput) -> bool:

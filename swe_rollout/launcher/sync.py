@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import atexit
 from collections.abc import Callable, Collection, Coroutine, Hashable
-from concurrent.futures import Future
-from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from concurrent.futures import CancelledError, Future
+from contextlib import AbstractAsyncContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from threading import Thread
 from typing import Any, Final, Generic, Self, TypeVar
@@ -76,11 +76,10 @@ class LoopThread(Generic[T]):
         opened: Future[T] = Future()
         self._thread = Thread(target=self._run, args=(context, opened), name=name, daemon=True)
         self._thread.start()
-        try:
+        with ExitStack() as failed:
+            failed.callback(self.close)
             self.value = opened.result()
-        except BaseException:
-            self.close()
-            raise
+            failed.pop_all()
 
     def __enter__(self) -> Self:
         return self
@@ -100,9 +99,8 @@ class LoopThread(Generic[T]):
         future = self.submit(work)
         try:
             return future.result()
-        except BaseException:
+        finally:
             future.cancel()
-            raise
 
     def close(self) -> None:
         """Cancel what still runs, leave the context, and wait for its cleanup.
@@ -209,5 +207,5 @@ def _close_all() -> None:
         if loop.is_running():
             try:
                 asyncio.run_coroutine_threadsafe(let_go(), loop).result(_EXIT_S)
-            except Exception as error:  # noqa: BLE001 - the process ends whatever happens
+            except (TimeoutError, CancelledError, RuntimeError) as error:
                 log.warning("not_closed_at_exit", why=repr(error))

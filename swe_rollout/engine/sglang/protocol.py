@@ -7,7 +7,6 @@ Pure functions over bytes: no connection here. `sglang.engine` speaks it as a cl
 from __future__ import annotations
 
 import re
-from http import HTTPStatus
 from typing import Annotated, Final
 from urllib.parse import quote, unquote
 
@@ -31,6 +30,7 @@ from swe_rollout.errors import EngineError, InternalError
 from swe_rollout.tokens.replay import ReplayRequest
 from swe_rollout.types.episode import EpisodeId
 
+_TOO_MANY: Final = 429
 ROUTING_HEADER = "X-SMG-Routing-Key"
 _TOKEN_BYTES: Final = 1024
 """For the id, logprob and text of one token, which take fifty; some tokens are long."""
@@ -197,7 +197,7 @@ def error_from_response(
         case 404 | 405:
             fix = "check spec.policy.sglang.url: it is the root of an SGLang server or router"
             return BadRequestError("the address is not an SGLang engine", why=why, fix=fix)
-        case 429 | 503 if status == HTTPStatus.TOO_MANY_REQUESTS or not found.is_from_router:
+        case 429 | 503 if status == _TOO_MANY or not found.is_from_router:
             after_s = parse_retry_after(retry_after)
             return UnavailableError(
                 "the engine accepts no more work", why=why, retry_after_s=after_s

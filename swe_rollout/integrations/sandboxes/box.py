@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from swe_rollout.errors import SandboxError, UsageError
+from swe_rollout.errors import SandboxError, SweRolloutError, UsageError
 from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.spec.sandbox import PodSandbox, SandboxSpec
 from swe_rollout.worker.standalone import LIFETIME_S, StandaloneSandbox, Wanted, start_sandbox
@@ -120,7 +120,7 @@ class Box:
         """Whether commands run; false for whatever prevents it."""
         try:
             return (await self.sandbox.exec(["true"], cwd="/", timeout_s=30.0)).ok
-        except Exception:  # noqa: BLE001 - a check answers, whatever is broken
+        except (SweRolloutError, OSError):
             return False
 
     async def run(

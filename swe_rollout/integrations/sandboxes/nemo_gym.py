@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from nemo_gym.sandbox.providers.base import (
@@ -51,17 +52,16 @@ class Provider:
             env=spec.env,
             lifetime_s=spec.ttl_s or LIFETIME_S,
         )
-        try:
-            async with asyncio.timeout(spec.ready_timeout_s):
-                await box.start()
-                for path, text in spec.files.items():
-                    await box.sandbox.write_file(path, text.encode())
-        except (SweRolloutError, TimeoutError, OSError) as error:
-            await box.close()
-            raise SandboxCreateError(f"no sandbox of {spec.image}: {error}") from error
-        except BaseException:
-            await box.close()
-            raise
+        async with AsyncExitStack() as failed:
+            failed.push_async_callback(box.close)
+            try:
+                async with asyncio.timeout(spec.ready_timeout_s):
+                    await box.start()
+                    for path, text in spec.files.items():
+                        await box.sandbox.write_file(path, text.encode())
+            except (SweRolloutError, TimeoutError, OSError) as error:
+                raise SandboxCreateError(f"no sandbox of {spec.image}: {error}") from error
+            failed.pop_all()
         self._boxes[box.id] = box
         return SandboxHandle(sandbox_id=box.id, provider_name=self.name, raw=box)
 

@@ -13,7 +13,7 @@ import shlex
 import tarfile
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 from swe_rollout.errors import SandboxError
@@ -39,16 +39,15 @@ async def upload_file(sandbox: Sandbox, source: Path, target: str) -> None:
             await sandbox.write_file(target, piece, mode=mode)
             return
         part = f"{target}.{secrets.token_hex(4)}.part"
-        try:
+        async with AsyncExitStack() as failed:
+            failed.push_async_callback(lambda: asyncio.shield(_remove(sandbox, part)))
             await sandbox.write_file(part, b"", mode=mode)
             while piece:
                 script = f"cat >> {shlex.quote(part)}"
                 _check(await sandbox.exec(script, stdin=piece, timeout_s=_PIECE_S), target)
                 piece = await asyncio.to_thread(file.read, _PIECE_BYTES)
             _check(await sandbox.exec(["mv", "-f", "--", part, target]), target)
-        except BaseException:
-            await asyncio.shield(_remove(sandbox, part))
-            raise
+            failed.pop_all()
 
 
 async def download_file(sandbox: Sandbox, source: str, target: Path) -> None:

@@ -150,12 +150,10 @@ class Conversation:
         began = time.monotonic()
         try:
             await sampler.sample(turn, budget, self._clock)
-        except BaseException:
-            if not turn.ids:
-                self._take_back()
-            raise
         finally:
             turn.engine_s += time.monotonic() - began
+            if turn.finish_reason is FinishReason.ABORT and not turn.ids:
+                self._take_back()
 
     async def _opened(self, given: TurnInput) -> _OpenTurn:
         """Return the turn whose prompt ends in these messages."""
