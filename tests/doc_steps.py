@@ -17,6 +17,18 @@ _STEP = re.compile(
 )
 
 
+def blocks(page: Path, language: str) -> list[str]:
+    """Return the blocks of a page in one language."""
+    text = page.read_text("utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+def names_in_table(page: Path, first: str) -> list[str]:
+    """Return the names in the first column of a page's table, whose header is `first`."""
+    rows = page.read_text("utf-8").partition(f"| {first} |")[2].partition("\n\n")[0]
+    return re.findall(r"^\| `([\w-]+)` \|", rows, re.MULTILINE)
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One block of a page."""

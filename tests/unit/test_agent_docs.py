@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from checkout import ROOT
+from doc_steps import blocks
 from swe_rollout.agent.presets.rounds import Preset
 from swe_rollout.agent.program import AGENTS, Agent
 from swe_rollout.extension import import_file
@@ -21,13 +22,8 @@ BEFORE_AND_AFTER = "coming-from.md"
 MOST_LINES = 20
 
 
-def blocks(page: str, language: str) -> list[str]:
-    text = (PAGES / page).read_text("utf-8")
-    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-
-
 def agents(page: str) -> list[AgentSpec]:
-    found = [yaml.safe_load(text)["agent"] for text in blocks(page, "yaml")]
+    found = [yaml.safe_load(text)["agent"] for text in blocks(PAGES / page, "yaml")]
     return [AgentSpec.model_validate(each) for each in found]
 
 
@@ -45,7 +41,7 @@ class TestMigratedAgent(AgentContract):
 
     @pytest.fixture
     def agent(self, tmp_path: Path) -> Agent:
-        (example,) = blocks(BEFORE_AND_AFTER, "python")
+        (example,) = blocks(PAGES / BEFORE_AND_AFTER, "python")
         assert len(example.strip().splitlines()) <= MOST_LINES
         if "green" not in AGENTS.names():
             (tmp_path / "green_agent.py").write_text(example)
@@ -59,7 +55,7 @@ class TestOwnPreset(AgentContract):
 
     @pytest.fixture
     def agent(self, tmp_path: Path) -> Agent:
-        example = blocks("agents.md", "python")[-1]
+        example = blocks(PAGES / "agents.md", "python")[-1]
         path = tmp_path / f"careful_{tmp_path.name.replace('-', '_')}.py"
         path.write_text(example)
         found = import_file(path).Careful(forbidden="git push")
@@ -69,7 +65,7 @@ class TestOwnPreset(AgentContract):
 
 def test_the_builder_of_the_page_runs() -> None:
     names: dict[str, object] = {}
-    exec(blocks("agents.md", "python")[0], names)  # noqa: S102 - our own page
+    exec(blocks(PAGES / "agents.md", "python")[0], names)  # noqa: S102 - our own page
     assert names["system"] == (
         "You review Rust code.\n\n# Rules\n\nChange nothing.\n\n# Context\n\n- repository: a/b"
     )

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from checkout import ROOT
+from doc_steps import blocks
 from swe_rollout.agent.parsers import CALL_FORMATS
 from swe_rollout.agent.program import AGENTS
 from swe_rollout.agent.tools import TOOLS
@@ -58,11 +59,6 @@ HERE = Path(__file__).parent
 TASKS = """[{"id": "one", "problem": "fix it", "image": "image:1", "fix": "diff", "tests": "diff",
 "fail_to_pass": ["t.py::test"]}]"""
 """The file that the page of datasets reads."""
-
-
-def blocks(page: Path, language: str) -> list[str]:
-    text = page.read_text("utf-8")
-    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
 def uses(value: object) -> Iterator[tuple[str, dict[str, object]]]:

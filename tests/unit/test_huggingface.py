@@ -112,7 +112,10 @@ def test_a_tokenizer_in_the_cache_needs_no_hub(hub: str, tmp_path: Path) -> None
     refs = tmp_path / "models--some--model" / "refs"
     refs.mkdir()
     (refs / "main").write_text("0123")
-    code = "from swe_rollout import hub; print(hub.cached_file('some/model', 'tokenizer.json'))"
+    code = (
+        "from swe_rollout.huggingface import cached_file\n"
+        "print(cached_file('some/model', 'tokenizer.json'))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={"HF_HUB_CACHE": str(tmp_path), "HF_ENDPOINT": hub},

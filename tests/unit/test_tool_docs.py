@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import yaml
 pytest.importorskip("mcp", reason="pip install 'swe-rollout[mcp]' to run these tests")
 
 from checkout import ROOT
+from doc_steps import blocks
 from swe_rollout.agent.tools import toolbox
 from swe_rollout.agent.tools.base import ToolContext
 from swe_rollout.agent.tools.bundle.archive import MAX_BYTES, pack, register
@@ -29,22 +29,17 @@ PAGES = ROOT / "docs" / "how-to" / "extend"
 CONTEXT = ToolContext(30.0, 16384)
 
 
-def blocks(page: str, language: str) -> list[str]:
-    text = (PAGES / f"{page}.md").read_text("utf-8")
-    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-
-
 def uses(page: str, name: str) -> list[dict[str, Any]]:
     """The tools of this name in the page's job."""
-    job = yaml.safe_load(blocks(page, "yaml")[-1])
+    job = yaml.safe_load(blocks(PAGES / f"{page}.md", "yaml")[-1])
     return [use for use in job["agent"]["tools"] if isinstance(use, dict) and use["use"] == name]
 
 
 async def test_the_bundle_of_the_page_runs(tmp_path: Path) -> None:
     folder = tmp_path / "tools"
     folder.mkdir()
-    (folder / "bundle.yaml").write_text(blocks("tool-bundles", "yaml")[0])
-    (folder / "outline.sh").write_text(blocks("tool-bundles", "sh")[0])
+    (folder / "bundle.yaml").write_text(blocks(PAGES / "tool-bundles.md", "yaml")[0])
+    (folder / "outline.sh").write_text(blocks(PAGES / "tool-bundles.md", "sh")[0])
     (folder / "hand_in").write_text("#!/bin/sh\n")
     outline, hand_in = bundle_tools(bundle_of(folder))
     async with started(tmp_path) as sandbox:
@@ -75,7 +70,7 @@ def test_the_job_of_the_page_about_bundles_names_one(tmp_path: Path) -> None:
 
 async def test_the_server_of_the_page_offers_what_its_job_pins(tmp_path: Path) -> None:
     file = tmp_path / "words.py"
-    file.write_text(blocks("mcp", "python")[0])
+    file.write_text(blocks(PAGES / "mcp.md", "python")[0])
     local, remote = (each["with"] for each in uses("mcp", "mcp"))
     server = StdioServer(McpOptions(command=(sys.executable, str(file))))
     async with started(tmp_path / "sandbox") as sandbox:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -206,22 +205,6 @@ async def test_a_sandbox_with_snapshots_keeps_them_and_a_warm_one_is_told_apart(
     assert [each.is_warm for each in observer.starts] == [True]
 
 
-@dataclass
-class Provider(OneSandbox):
-    """Remembers what it is told."""
-
-    told: list[object] = field(default_factory=list)
-
-    def prewarm(self, requests: Iterable[SandboxRequest]) -> None:
-        self.told.append(list(requests))
-
-    async def delete_orphans(self, episodes: Collection[EpisodeId]) -> None:
-        self.told.append(list(episodes))
-
-    async def aclose(self) -> None:
-        self.told.append("closed")
-
-
 class Finds(OneSandbox):
     """Finds the sandbox of a mark."""
 
@@ -255,12 +238,3 @@ async def test_where_nothing_can_be_found_again_nothing_is() -> None:
     sandbox = await wrapped.start(REQUEST)
     assert isinstance(sandbox, Markable)
     assert await sandbox.mark() is None
-
-
-async def test_the_rest_of_a_provider_is_passed_on() -> None:
-    provider = Provider(TableSandbox())
-    wrapped = PublishingSandboxes(provider, Remembers())
-    wrapped.prewarm([REQUEST])
-    await wrapped.delete_orphans([EPISODE])
-    await wrapped.aclose()
-    assert provider.told == [[REQUEST], [EPISODE], "closed"]

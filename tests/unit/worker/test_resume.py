@@ -32,6 +32,8 @@ from swe_rollout.journal.entries import (
     decode,
     encode,
 )
+from swe_rollout.journal.reading import read
+from swe_rollout.journal.restoring import why_not
 from swe_rollout.journal.writer import TakenOverError
 from swe_rollout.spec.job import RolloutJob
 from swe_rollout.spec.limits import FailureBudget, Limits, Resume, RetrySpec
@@ -297,6 +299,22 @@ async def test_an_episode_of_another_configuration_begins_anew(
     assert found.resumption is None
     expected = await undisturbed(life(tmp_path / "alone", **changes))
     assert essence(found) == essence(expected)
+
+
+async def test_a_journal_is_gone_on_with_by_the_same_attempt_alone(tmp_path: Path) -> None:
+    await killed(tmp_path, 6)
+    context = life(tmp_path).context()
+    (ref,) = (await life(tmp_path).journals.listed()).values()
+    earlier = await read(ref, [path.read_bytes() for path in chunks(tmp_path)])
+    assert why_not(earlier, ATTEMPT, context) == ""
+    other = replace(ATTEMPT, instance=replace(TASK, problem_statement="another"))
+    for named, attempt, now in (
+        ("attempt", replace(ATTEMPT, number=2), context),
+        ("instance", other, context),
+        ("spec", ATTEMPT, replace(context, spec_digest="another")),
+        ("policy", ATTEMPT, replace(context, policy=lambda _: "another")),
+    ):
+        assert why_not(earlier, attempt, now) == f"it is of another {named}"
 
 
 async def test_another_attempt_does_not_go_on_with_the_one_before(tmp_path: Path) -> None:

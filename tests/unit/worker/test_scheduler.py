@@ -292,29 +292,6 @@ async def test_an_engine_that_is_away_costs_no_try_and_holds_everything_back(
     assert len(shared.publish.told) == 4
 
 
-async def test_a_store_that_is_down_is_told_and_waited_for(
-    stage: Stage, shared: Shared, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    services = Outage()
-    services.store_patience_s = 30.0
-    scheduler = EpisodeScheduler(
-        context(shared), store, budget=FailureBudget(), size=1, services=services
-    )
-    commit, failures = store.commit, iter([UnreachableError("no store")])
-
-    async def failing_once(record: Trajectory) -> bool:
-        for error in failures:
-            raise error
-        return await commit(record)
-
-    monkeypatch.setattr(store, "commit", failing_once)
-    stage.curtain.set()
-    scheduler.add(attempts(1))
-    await scheduler.work()
-    assert services.heard == ["no store", "well"]
-    assert len(stage.began) == 1
-
-
 async def test_waits_for_the_store_and_the_engine_are_published(
     stage: Stage, shared: Shared, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -347,6 +324,8 @@ async def test_waits_for_the_store_and_the_engine_are_published(
     assert isinstance(waited, Waited)
     assert (waited.service, waited.seconds > 0) == (Service.STORE, True)
     assert isinstance(committed, Committed)
+    assert services.heard == ["no store", "well"]
+    assert len(stage.began) == 1
 
 
 async def test_after_a_store_that_stayed_away_the_work_can_go_on_where_it_was(

@@ -10,7 +10,7 @@ import pytest
 
 from swe_rollout.engine.base import EngineInfo, GenerateRequest
 from swe_rollout.errors import PrerequisiteError, SandboxError, UnreachableError
-from swe_rollout.sandbox.base import Role, Sandbox, SandboxMark, SandboxRequest
+from swe_rollout.sandbox.base import Role, Sandbox, SandboxRequest
 from swe_rollout.spec.status import ConditionType
 from swe_rollout.types.episode import EpisodeId, Failure
 from swe_rollout.types.turn import Generation
@@ -171,15 +171,15 @@ def test_people_are_told_once_when_it_begins_and_once_when_it_ends() -> None:
     assert notes == ["waiting: no store: it is full", "going on: the store takes what it is given"]
 
 
-def test_every_condition_that_a_worker_marks_has_words_for_its_end() -> None:
-    for each in (
-        ConditionType.STORAGE_READY,
-        ConditionType.MODEL_READY,
-        ConditionType.SANDBOXES_READY,
-    ):
-        conditions = Conditions()
-        conditions.mark(each, "Error", "x")
-        conditions.clear(each)
+@pytest.mark.parametrize("condition", health._MET)
+def test_every_condition_that_a_worker_marks_has_words_for_its_end(
+    condition: ConditionType,
+) -> None:
+    notes: list[str] = []
+    conditions = Conditions(notes.append)
+    conditions.mark(condition, "Error", "x")
+    conditions.clear(condition)
+    assert notes == ["waiting: x", f"going on: {health._MET[condition]}"]
 
 
 async def test_an_engine_that_answers_does_not_excuse_a_call_it_lost(watch: EngineMonitor) -> None:
@@ -276,25 +276,6 @@ class Provider:
 
     async def aclose(self) -> None:
         self.closed = True
-
-
-async def test_sandboxes_are_found_again_through_all_that_watches_starts(
-    conditions: Conditions,
-) -> None:
-    sandbox: Sandbox = object()  # type: ignore[assignment]
-
-    class Finds(Provider):
-        async def attach(
-            self, request: SandboxRequest, mark: SandboxMark, *, life: int, delta: int
-        ) -> Sandbox | None:
-            assert (request.attempt, mark.uid, life, delta) == (1, "u", 2, 3)
-            return self.sandbox
-
-    request = SandboxRequest(EpisodeId("job", "one", 0), Role.AGENT, "image:1", "/")
-    mark = SandboxMark("pod", "u", 1)
-    for provider, expected in ((Finds(sandbox), sandbox), (Provider(sandbox), None)):
-        guarded = GuardedSandboxes(provider, conditions, patience_s=1)
-        assert await guarded.attach(request, mark, life=2, delta=3) is expected
 
 
 async def test_the_last_start_that_failed_is_told_until_one_succeeds(
