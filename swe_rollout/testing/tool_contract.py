@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
@@ -24,7 +24,8 @@ import pytest
 from swe_rollout.agent.tools import toolbox
 from swe_rollout.agent.tools.base import Toolbox, ToolContext, ToolSpec
 from swe_rollout.errors import SandboxError
-from swe_rollout.sandbox.base import ExecResult, Sandbox
+from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.testing.extensions.tools import MemorySandbox
 from swe_rollout.testing.tool_cases import CASES, ToolCase
 from swe_rollout.types.turn import CallStatus, Observation, ToolCall
 
@@ -51,7 +52,15 @@ _ODD_TEXTS: Final = (
         "é漢🙂",
     ),
     *("'", '"', "`touch pwned`", "$(touch pwned)", "'; touch pwned; '", "\n touch pwned\n", "a\0b"),
-    *("x" * 5000, "d/" * 3000, "/proc/self/mem", "/dev/zero", "a.py/below", "\x1b[31m\x01"),
+    *(
+        "x" * 5000,
+        "d/" * 3000,
+        "/proc/self/mem",
+        "/dev/zero",
+        "a.py/below",
+        "\x1b[31m\x01",
+        "\ud800",
+    ),
 )
 _ODD_NUMBERS: Final = (0, -1, 1, 2**31, 2**63 - 1, -(2**63) + 1)
 
@@ -163,44 +172,13 @@ class ToolsInSandbox:
         texts = {each.text for each in await asyncio.gather(*(o.call() for o in others))}
         assert texts == {(await episode.call()).text}
 
-    async def test_a_lost_sandbox_is_no_observation(self, case: ToolCase, sandbox: Sandbox) -> None:
-        lost = _Lost(sandbox.workdir)
+    async def test_a_lost_sandbox_is_no_observation(self, case: ToolCase) -> None:
+        lost = MemorySandbox({}, lost=True)
         try:
             await Episode(case, lost).call()
         except SandboxError:
             return
         assert not lost.uses, "the tool hides a SandboxError, which is a failure of the episode"
-
-
-@dataclass
-class _Lost(Sandbox):
-    """A sandbox that is lost: each use of it raises."""
-
-    folder: str
-    uses: int = 0
-
-    @property
-    def workdir(self) -> str:
-        return self.folder
-
-    async def exec(self, command: str | Sequence[str], **_: object) -> ExecResult:
-        raise self._error(command)
-
-    async def read_file(self, path: str, *, max_bytes: int = 0) -> bytes:
-        raise self._error(path, max_bytes)
-
-    async def write_file(self, path: str, data: bytes, *, mode: int = 0) -> None:
-        raise self._error(path, data, mode)
-
-    async def end_processes(self) -> None:
-        raise self._error()
-
-    async def close(self) -> None:
-        """Do nothing."""
-
-    def _error(self, *_: object) -> SandboxError:
-        self.uses += 1
-        return SandboxError("the sandbox is lost")
 
 
 async def _begun(

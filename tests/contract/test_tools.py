@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Literal
 
 import pytest
 import pytest_asyncio
@@ -13,37 +11,18 @@ import pytest_asyncio
 import busybox
 from busybox import BusyboxSandbox
 from swe_rollout.agent.tools.names import TOOL_NAMES, TOOLSET_NAMES
-from swe_rollout.sandbox.base import Role, Sandbox, SandboxRequest
+from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.sandbox.local import bubblewrap
-from swe_rollout.sandbox.local.images import LocalImage, Mount, image_folder, save_image
-from swe_rollout.sandbox.local.provider import LocalProvider
-from swe_rollout.spec.sandbox import LocalSandbox
 from swe_rollout.testing.tool_cases import CASES
 from swe_rollout.testing.tool_contract import ToolsInSandbox
-from swe_rollout.types.episode import EpisodeId
+from unit.agent.tools.conftest import started
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-@asynccontextmanager
-async def started(root: Path, isolation: Literal["bubblewrap", "none"]) -> AsyncIterator[Sandbox]:
-    folder = image_folder("tools:1", root / "images")
-    (folder / "tree").mkdir(parents=True)
-    save_image(LocalImage("tools:1", (Mount("tree", "/testbed", writable=True),), {}), folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(root / "cache"))
-        provider = LocalProvider(LocalSandbox(images=str(root / "images"), isolation=isolation))
-        sandbox = await provider.start(
-            SandboxRequest(EpisodeId("job", "task", 0), Role.AGENT, "tools:1", "/testbed")
-        )
-        yield sandbox
-        await sandbox.close()
-        await provider.aclose()
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def plain(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sandbox]:
-    async with started(tmp_path_factory.mktemp("plain"), "none") as sandbox:
+    async with started(tmp_path_factory.mktemp("plain")) as sandbox:
         yield sandbox
 
 

@@ -12,46 +12,34 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from swe_rollout.agent.tools import load_tool, toolbox
-from swe_rollout.agent.tools.base import ToolContext
+from swe_rollout.agent.tools import load_tool
 from swe_rollout.agent.tools.editor import MAX_EDITS
-from swe_rollout.errors import SandboxError
+from swe_rollout.agent.tools.state import ToolState
+from swe_rollout.errors import SandboxError, UsageError
 from swe_rollout.sandbox.base import Sandbox
-from swe_rollout.spec.agent import ToolUse
-from swe_rollout.types.turn import CallStatus, ToolCall
-from unit.agent.tools.conftest import started
-
-TOOLS = toolbox(["str_replace_editor", "file_editor"])
-
+from unit.agent.tools.conftest import files, folder_of, said, started, use, used
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-def folder_of(sandbox: Sandbox) -> Path:
-    """Where its files lie on this machine."""
-    return Path(sandbox.workdir)
-
-
 async def edit(sandbox: Sandbox, command: str, path: str, **arguments: object) -> str:
-    return await Editing(sandbox, "str_replace_editor").do(command, path, **arguments)
+    return await said(sandbox, "str_replace_editor", command=command, path=path, **arguments)
 
 
 class Editing:
     """The calls of one episode."""
 
-    def __init__(self, sandbox: Sandbox, name: str = "file_editor") -> None:
+    def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox
-        self._name = name
-        self._context = ToolContext(20, 16384)
+        self._state = ToolState()
 
     async def do(self, command: str, path: str, **arguments: object) -> str:
         given = {"command": command, "path": path, **arguments}
-        call = ToolCall(CallStatus.OK, "", self._name, given)
-        return (await TOOLS.run(call, self._sandbox, self._context)).text
+        return (await use(self._sandbox, "file_editor", given, state=self._state)).text
 
 
 async def test_view_numbers_lines_and_takes_a_range(sandbox: Sandbox) -> None:
-    (folder_of(sandbox) / "a b.py").write_bytes(b"one\n\ttwo\nthree\nfour")
+    files(sandbox, {"a b.py": b"one\n\ttwo\nthree\nfour"})
 
     assert await edit(sandbox, "view", "a b.py") == (
         "     1\tone\n     2\t\ttwo\n     3\tthree\n     4\tfour"
@@ -66,12 +54,10 @@ async def test_view_numbers_lines_and_takes_a_range(sandbox: Sandbox) -> None:
 async def test_a_range_outside_the_file_is_refused_with_what_is_possible(
     sandbox: Sandbox, wanted: list[int]
 ) -> None:
-    (folder_of(sandbox) / "f").write_text("1\n2\n3\n")
+    files(sandbox, {"f": b"1\n2\n3\n"})
 
-    seen = await edit(sandbox, "view", "f", view_range=wanted)
-    assert (
-        seen
-        == "error: view_range must be [first, last]: first from 1 to 3, last from first on, or -1"
+    assert await edit(sandbox, "view", "f", view_range=wanted) == (
+        "error: view_range must be [first, last]: first from 1 to 3, last from first on, or -1"
     )
 
 
@@ -90,7 +76,7 @@ async def test_view_lists_a_directory_two_levels_deep_without_hidden_names(
 
 
 async def test_view_refuses_what_is_no_text_file(sandbox: Sandbox) -> None:
-    (folder_of(sandbox) / "bin").write_bytes(b"\x7fELF\0\0")
+    files(sandbox, {"bin": b"\x7fELF\0\0"})
     os.mkfifo(folder_of(sandbox) / "pipe")
 
     assert await edit(sandbox, "view", "bin") == (
@@ -137,7 +123,7 @@ async def test_str_replace_changes_the_span_alone(sandbox: Sandbox) -> None:
 
 
 async def test_str_replace_without_new_str_deletes(sandbox: Sandbox) -> None:
-    (folder_of(sandbox) / "f").write_text("keep\ndrop\n")
+    files(sandbox, {"f": b"keep\ndrop\n"})
 
     await edit(sandbox, "str_replace", "f", old_str="drop\n")
     assert (folder_of(sandbox) / "f").read_text() == "keep\n"
@@ -163,7 +149,7 @@ async def test_str_replace_needs_exactly_one_match_and_says_what_is_wrong(
 
 
 async def test_two_matches_are_told_with_their_lines(sandbox: Sandbox) -> None:
-    (folder_of(sandbox) / "f").write_text("x = 1\ny\nx = 1\n")
+    files(sandbox, {"f": b"x = 1\ny\nx = 1\n"})
 
     seen = await edit(sandbox, "str_replace", "f", old_str="x = 1", new_str="x = 2")
     assert "at lines 1, 3; add context" in seen
@@ -192,7 +178,7 @@ async def test_insert_puts_lines_behind_a_line(
 
 @pytest.mark.parametrize("line", [-1, 3, None])
 async def test_insert_refuses_a_line_that_is_not_there(sandbox: Sandbox, line: int | None) -> None:
-    (folder_of(sandbox) / "f").write_text("1\n2\n")
+    files(sandbox, {"f": b"1\n2\n"})
     where = {} if line is None else {"insert_line": line}
 
     seen = await edit(sandbox, "insert", "f", new_str="x", **where)
@@ -227,7 +213,7 @@ async def test_a_path_no_file_can_have_is_refused(sandbox: Sandbox, path: str) -
 
 
 async def test_what_the_file_system_refuses_is_an_observation(sandbox: Sandbox) -> None:
-    (folder_of(sandbox) / "file").write_text("x")
+    files(sandbox, {"file": b"x"})
 
     seen = await edit(sandbox, "create", "file/below", file_text="x")
     assert seen in {"error: Not a directory", "error: File exists"}
@@ -267,9 +253,6 @@ async def test_no_path_loses_the_sandbox(sandbox: Sandbox, path: str) -> None:
         assert await edit(
             sandbox, command, path, file_text="x", old_str="x", new_str="y", insert_line=0
         )
-
-
-# --- undo ----------------------------------------------------------------------------------------
 
 
 async def test_undo_restores_exact_bytes_edit_by_edit(sandbox: Sandbox) -> None:
@@ -380,9 +363,6 @@ async def test_all_but_the_edit_survives_and_undo_restores_it(
     assert file.read_bytes() == data
 
 
-# --- paths, content, and what is shown ----------------------------------------------------------
-
-
 async def test_a_path_outside_the_repository_is_not_rewritten(
     sandbox: Sandbox, tmp_path: Path
 ) -> None:
@@ -426,7 +406,7 @@ async def test_a_listing_that_is_not_whole_says_so(sandbox: Sandbox) -> None:
 
 @pytest.mark.skipif(shutil.which("python3") is None, reason="needs python3")
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "shown"),
     [
         ("a.py", "def f(:\n", "warning: the file does not parse: line 1 - "),
         ("a.py", "x = 1\n", "created"),
@@ -434,13 +414,82 @@ async def test_a_listing_that_is_not_whole_says_so(sandbox: Sandbox) -> None:
     ],
 )
 async def test_an_editor_can_tell_of_broken_syntax(
-    sandbox: Sandbox, name: str, text: str, said: str
+    sandbox: Sandbox, name: str, text: str, shown: str
 ) -> None:
     """Row L6: linting, where the job asks for it."""
-    tool = load_tool(ToolUse(use="file_editor", with_={"check_syntax": True}))
-    call = {"command": "create", "path": name, "file_text": text}
-
-    seen = (await tool.run(call, sandbox, ToolContext(20, 16384))).text
-    assert said in seen
-    assert ("warning" in seen) == ("warning" in said)
+    checking = used("file_editor", check_syntax=True)
+    seen = await said(sandbox, checking, command="create", path=name, file_text=text)
+    assert shown in seen
+    assert ("warning" in seen) == ("warning" in shown)
     assert "warning" not in await edit(sandbox, "create", "b.py", file_text="def f(:\n")
+
+
+async def test_an_editor_can_be_made_to_read_alone() -> None:
+    """Row L7."""
+    reader = load_tool(used("file_editor", commands=["view"], concise=False)).spec
+
+    assert reader.description == (
+        "View files.\n* view: a file with line numbers (all, or the lines of view_range), or a "
+        "directory two levels deep."
+    )
+    assert list(reader.arguments.properties) == ["command", "path", "view_range"]
+    assert reader.problems({"command": "create", "path": "f"}) == ["'command' must be one of view"]
+
+
+async def test_each_editor_offers_what_it_can_do() -> None:
+    """Row WT8: nothing is offered that does not work here."""
+    plain, full = load_tool("str_replace_editor").spec, load_tool("file_editor").spec
+
+    assert (plain.name, full.name) == ("str_replace_editor", "file_editor")
+    assert "undo" not in str(plain.function())
+    assert "concise" not in str(plain.function())
+    assert full.problems({"command": "undo_edit", "path": "f"}) == []
+
+
+@pytest.mark.parametrize("commands", [[], ["delete"], "view"])
+async def test_commands_that_do_not_exist_are_refused(commands: object) -> None:
+    with pytest.raises(UsageError, match="str_replace_editor can't be made"):
+        load_tool(used("str_replace_editor", commands=commands))
+
+
+# --- the editor of VERL's agents: L21
+
+
+async def test_a_file_is_made_seen_and_edited_l21(sandbox: Sandbox) -> None:
+    file, path = folder_of(sandbox) / "d/f.py", {"file_path": "d/f.py"}
+
+    await said(sandbox, "create_file", **path, content="a\nb\na\n")
+    assert "exists" in await said(sandbox, "create_file", **path, content="")
+    assert await said(sandbox, "view_file", **path, start_line=2) == "     2\tb\n     3\ta"
+    assert await said(sandbox, "view_file", **path, end_line=1) == "     1\ta"
+    once = {**path, "old_content": "a", "new_content": "c"}
+    assert "more than once" in await said(sandbox, "edit_file", **once)
+    await said(sandbox, "edit_file", **once, line_number=3)
+    assert file.read_text() == "a\nb\nc\n"
+    await said(sandbox, "edit_file", **path, new_content="top", line_number=0)
+    await said(sandbox, "edit_file", **path, old_content="b\n")
+    assert file.read_text() == "top\na\nc\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "line", "why"),
+    [
+        ("a", 2, "not in line 2"),
+        ("a", 3, "more than once in line 3"),
+        ("a", 9, "no line 9"),
+        ("a", 0, "no line 0"),
+        ("a", -1, "no line -1"),
+        ("", 1, "old_str is empty"),
+        (None, None, "give old_content"),
+    ],
+)
+async def test_the_line_of_an_edit_must_hold_it(
+    sandbox: Sandbox, old: str | None, line: int | None, why: str
+) -> None:
+    files(sandbox, {"f": b"a\nb\naa\n"})
+    given = {"file_path": "f", "new_content": "x", "old_content": old, "line_number": line}
+
+    call = {name: each for name, each in given.items() if each is not None}
+    seen = await said(sandbox, "edit_file", **call)
+    assert seen.startswith("error: ")
+    assert why in seen

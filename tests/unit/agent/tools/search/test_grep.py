@@ -6,12 +6,10 @@ import os
 
 import pytest
 
-from swe_rollout.agent.tools.base import ToolContext
-from swe_rollout.agent.tools.search.claude import grep
 from swe_rollout.sandbox.base import Sandbox
-from unit.agent.tools.claude_code.conftest import files, folder_of, said, use
+from unit.agent.tools.conftest import EACH, files, folder_of, said, use, used
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), EACH]
 
 TREE = {
     "a.py": b"import os\nx = 1\n",
@@ -58,13 +56,9 @@ async def test_lines_with_numbers_and_context(sandbox: Sandbox) -> None:
 
 async def test_options_have_plain_names_where_a_job_wants_them(sandbox: Sandbox) -> None:
     files(sandbox, TREE)
-    tool = grep(plain_names=True)
-
     arguments: dict[str, object] = {"pattern": "IMPORT OS", "path": "a.py"}
-    arguments |= {"output_mode": "content"}
-    arguments |= {"ignore_case": True, "after": 1, "line_numbers": False}
-    assert tool.spec.problems(arguments) == []
-    seen = await tool.run(arguments, sandbox, ToolContext(20, 1024))
+    arguments |= {"output_mode": "content", "ignore_case": True, "after": 1, "line_numbers": False}
+    seen = await use(sandbox, used("Grep", plain_names=True), arguments)
     assert seen.text == "a.py:import os\na.py-x = 1"
 
 

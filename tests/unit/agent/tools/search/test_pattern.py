@@ -64,6 +64,10 @@ def found(grep: list[str], pattern: str, lines: list[str]) -> list[str]:
         (r"[^^]x", "ax", "^x"),
         (r"^[\^]$", "^", "a"),
         (r"[^\S\n]x", " x", "ax"),
+        (r"[\^-]", "-", "a"),
+        (r"[\]a\-\[^]", "^", "b"),
+        (r"[aé]x", "éx", "bx"),
+        (r"\<foo\>", "a foo.", "food"),
         (r"\Aab\z", "ab", "abc"),
         ("", "anything", None),
     ],
@@ -116,7 +120,24 @@ def test_what_a_whole_file_can_not_be_searched_for_is_refused(pattern: str) -> N
 
 
 ATOMS = st.sampled_from(
-    ["a", "b", "-", r"\.", ".", r"\w", r"\d", r"\S", "[ab]", "[^a]", r"[\w-]", r"[^\s.]", "(a|b)"]
+    [
+        *(
+            "a",
+            "b",
+            "-",
+            r"\.",
+            ".",
+            r"\w",
+            r"\d",
+            r"\S",
+            "[ab]",
+            "[^a]",
+            r"[\w-]",
+            r"[^\s.]",
+            "(a|b)",
+        ),
+        *("[a-f]", "[^0-5-]", r"[\]\[]", r"[\\^]", r"[^\D_]", r"[\x61\t]", "[:=]", r"[\s\S]"),
+    ]
 )
 PATTERNS = st.lists(
     st.tuples(ATOMS, st.sampled_from(["", "*", "+", "?", "{2}", "{1,2}", "*?"])), max_size=5

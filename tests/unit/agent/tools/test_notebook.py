@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from swe_rollout.agent.tools.base import ToolError
 from swe_rollout.agent.tools.notebook import Notebook
-from unit.agent.tools.claude_code.notebooks import (
+from unit.agent.tools.notebooks import (
     SOURCES,
     check_valid,
     code,

@@ -1,4 +1,4 @@
-"""Tools that ask a further agent: a branch of its own, its last words as the result (L20)."""
+"""Tools that run nothing (L5, L10, L19), and those that ask a further agent (L20)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,57 @@ import json
 
 import pytest
 
-from swe_rollout.agent.tools import toolbox
+from swe_rollout.agent.tools import load_tool, toolbox
+from swe_rollout.agent.tools.base import ToolContext
 from swe_rollout.errors import EngineError
 from swe_rollout.spec.limits import Limits
+from swe_rollout.testing.extensions.tools import MemorySandbox
 from swe_rollout.types.episode import StopReason
 from unit.agent.agent_parts import RENDERER, SUBMIT, Echo, bash, loop_of, player
 from unit.agent.branch_checks import assert_branches_hold
 
 TOOLS = toolbox(["bash", "agent", "architect", "submit"])
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "text", "ends"),
+    [
+        (
+            "finish",
+            {"answer": "a", "reasoning": "r", "status": "partial"},
+            "The work is handed in.",
+            True,
+        ),
+        ("finish", {"answer": "a"}, "The work is handed in.", True),
+        ("r2e_finish", {"command": "submit", "result": "r"}, "<<<Finished>>>", True),
+        ("submit", {}, "The work is handed in.", True),
+        ("r2e_submit", {}, "The work is handed in.", True),
+        ("think", {"thought": "x" * 10**6}, "The thought is noted.", False),
+        ("Think", {"thought": "x" * 10**6}, "noted", False),
+    ],
+)
+async def test_nothing_is_run(
+    name: str,
+    arguments: dict[str, object],
+    text: str,
+    ends: bool,  # noqa: FBT001 - parametrized
+) -> None:
+    tool, sandbox = load_tool(name), MemorySandbox({}, lost=True)
+
+    assert tool.spec.ends_episode is ends
+    assert tool.spec.problems(arguments) == []
+    assert (await tool.run(arguments, sandbox, ToolContext(5, 300))).text == text
+    assert sandbox.uses == 0
+
+
+def test_what_a_finish_must_and_may_hold() -> None:
+    finish, r2e = load_tool("finish").spec, load_tool("r2e_finish").spec
+
+    assert finish.problems({}) == ["the argument 'answer' is missing"]
+    assert finish.problems({"answer": "a", "status": "done"}) == [
+        "'status' must be one of success, partial, failed"
+    ]
+    assert r2e.problems({"command": "quit"}) == ["'command' must be one of submit"]
 
 
 def asks(tool: str, **arguments: str) -> str:
