@@ -2,13 +2,40 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 import pytest
 
 from swe_rollout.cli.main import main
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command has printed."""
+
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Stdout, as one JSON value."""
+        return json.loads(self.out)
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """The words of each line of stdout."""
+        return [line.split() for line in self.out.splitlines()]
+
+
+class Cli(Protocol):
+    """Run `swe-rollout` with these arguments, and hold its exit code against `code`."""
+
+    def __call__(self, *arguments: str, code: int = 0) -> Done: ...
 
 
 def run_cli(monkeypatch: pytest.MonkeyPatch, *arguments: str, program: str = "swe-rollout") -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from swe_rollout.grading.grader import Grader
 from swe_rollout.types.bad_rows import BadRow, Finding
 from swe_rollout.types.instance import Instance
 from swe_rollout.types.verdict import TestStatus, VerdictStatus
-from unit.cli.cli_parts import run_cli
+from unit.cli.cli_parts import Cli, Done
 from unit.worker.work_parts import OneSandbox, TableSandbox
 
 EVIL = "\x1b[2J\x1b]0;title\x07red"
@@ -70,39 +69,37 @@ def played(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return asked
 
 
-def audit(monkeypatch: pytest.MonkeyPatch, folder: Path, *arguments: str) -> int:
-    out = ("--out", str(folder / "q.jsonl"))
-    return run_cli(monkeypatch, "audit", f"{__name__}:tasks", *out, *arguments)
+Audited = Callable[..., Done]
+
+
+@pytest.fixture
+def audit(cli: Cli, tmp_path: Path) -> Audited:
+    def run(*arguments: str, code: int) -> Done:
+        out = ("--out", str(tmp_path / "q.jsonl"))
+        return cli("audit", f"{__name__}:tasks", *out, *arguments, code=code)
+
+    return run
 
 
 def test_bad_rows_are_written_and_exit_1_without_a_control_character(
-    played: list[list[str]],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    played: list[list[str]], audit: Audited, tmp_path: Path
 ) -> None:
-    assert audit(monkeypatch, tmp_path) == 1
-    told = capsys.readouterr()
+    done = audit(code=1)
     assert played == [["good", "evil", "lost"]]
-    assert "3/3" in told.out
-    assert "2 of 3 rows audited: 1 bad" in told.err
-    assert "1 not audited" in told.err
-    assert not set("\x1b\x07") & set(told.out + told.err)
+    assert "3/3" in done.out
+    assert "2 of 3 rows audited: 1 bad" in done.err
+    assert "1 not audited" in done.err
+    assert not set("\x1b\x07") & set(done.out + done.err)
     (line,) = (tmp_path / "q.jsonl").read_bytes().splitlines()
     assert BadRow.of_line(line).instance_id == "evil"
     assert not set(b"\x1b\x07") & set(line)
 
 
 def test_what_is_known_is_not_audited_again_and_what_was_lost_is(
-    played: list[list[str]],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    played: list[list[str]], audit: Audited
 ) -> None:
-    audit(monkeypatch, tmp_path)
-    capsys.readouterr()
-    assert audit(monkeypatch, tmp_path, "-o", "json") == 1
-    found = json.loads(capsys.readouterr().out)
+    audit(code=1)
+    found = audit("-o", "json", code=1).json
     assert played[1] == ["lost"]
     assert [each["instance_id"] for each in found["instances"]] == ["good", "evil"]
     assert [each["instance_id"] for each in found["not_audited"]] == ["lost"]
@@ -110,30 +107,26 @@ def test_what_is_known_is_not_audited_again_and_what_was_lost_is(
 
 
 def test_good_rows_exit_0_with_an_empty_quarantine_file(
-    played: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    played: list[list[str]], audit: Audited, tmp_path: Path
 ) -> None:
-    assert audit(monkeypatch, tmp_path, "--include", "good", "--runs", "7") == 0
+    audit("--include", "good", "--runs", "7", code=0)
     assert (tmp_path / "q.jsonl").read_bytes() == b""
     assert played == [["good"]]
 
 
 def test_an_audit_that_ends_early_keeps_what_is_done_and_says_how_to_go_on(
-    played: list[list[str]],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    played: list[list[str]], audit: Audited, tmp_path: Path
 ) -> None:
     TASKS[2] = Instance(instance_id="down", problem_statement="fix it", image="image:1")
-    assert audit(monkeypatch, tmp_path) == 4
-    assert "the audit is not complete: run it again to go on" in capsys.readouterr().err
+    assert "the audit is not complete: run it again to go on" in audit(code=4).err
     assert b'"evil"' in (tmp_path / "q.jsonl").read_bytes()
     assert len(played) == 1
 
 
 def test_the_rows_themselves_are_never_overwritten(
-    played: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    played: list[list[str]], audit: Audited, tmp_path: Path
 ) -> None:
     (tmp_path / "q.jsonl").write_text('{"instance_id": "one"}\n')
-    assert audit(monkeypatch, tmp_path) == 2
+    audit(code=2)
     assert (tmp_path / "q.jsonl").read_text() == '{"instance_id": "one"}\n'
     assert played == []

@@ -2,133 +2,92 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from rollout_dev import families
 from swe_rollout.testing.tiny import tokenizer_path
-from unit.cli.cli_parts import run_cli
+from unit.cli.cli_parts import Cli
 
 TINY = str(tokenizer_path())
 
 
-def check_template(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    return run_cli(monkeypatch, "check-template", *arguments)
-
-
-def test_check_template_writes_rules_and_checks_as_json(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code = check_template(monkeypatch, TINY, "--quick", "-o", "json")
-
-    result = json.loads(capsys.readouterr().out)
-    assert code == 0
-    assert result["ok"] is True
-    assert result["rules"]["family"] == "chatml"
-    assert all(check["passed"] for check in result["checks"])
-
-
-def test_check_template_shows_tables(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code = check_template(monkeypatch, TINY, "--quick")
-
-    out = capsys.readouterr().out
-    assert code == 0
-    assert "family" in out
-    assert "forged control tokens" in out
-    assert "FAIL" not in out
-
-
-def test_check_template_ends_with_1_when_a_check_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = families.write("qwen3", tmp_path / "short")
+def with_template(folder: Path, begin: str) -> str:
+    """Write a tokenizer of Qwen3 whose template begins so; return its folder."""
+    families.write("qwen3", folder)
     file = folder / "chat_template.jinja"
+    file.write_text(begin + file.read_text())
+    return str(folder)
+
+
+def test_rules_and_checks_are_written_as_json(cli: Cli) -> None:
+    found = cli("check-template", TINY, "--quick", "-o", "json").json
+
+    assert found["ok"] is True
+    assert found["rules"]["family"] == "chatml"
+    assert all(check["passed"] for check in found["checks"])
+
+
+def test_a_check_that_fails_is_in_the_tables_and_exits_1(cli: Cli, tmp_path: Path) -> None:
     refuse = "{% if messages | length > 12 %}{{ raise_exception('too long') }}{% endif %}"
-    file.write_text(refuse + file.read_text())
 
-    code = check_template(monkeypatch, str(folder), "--quick")
+    done = cli("check-template", with_template(tmp_path, refuse), "--quick", code=1)
 
-    assert code == 1
-    assert "\ndeltas: many turns: TemplateError: too long" in capsys.readouterr().out
-
-
-def test_check_template_ends_with_1_when_the_format_is_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = families.write("kimi_k2", tmp_path / "kimi")
-
-    code = check_template(monkeypatch, str(folder), "--quick", "--tool-format", "hermes")
-
-    assert code == 1
-    assert "does not fit the format of calls hermes" in capsys.readouterr().err
+    assert "family" in done.out
+    assert ["forged", "control", "tokens", "pass"] in [row[:4] for row in done.rows]
+    assert "\ndeltas: many turns: TemplateError: too long" in done.out
 
 
-def test_check_template_ends_with_1_when_the_template_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = families.write("qwen3", tmp_path / "odd")
-    (folder / "chat_template.jinja").write_text(
-        "{% for m in messages %}{{ m.content }}{% endfor %}"
-    )
+def test_a_template_that_is_refused_exits_1(cli: Cli, tmp_path: Path) -> None:
+    kimi = str(families.write("kimi_k2", tmp_path / "kimi"))
+    done = cli("check-template", kimi, "--quick", "--tool-format", "hermes", code=1)
+    assert "does not fit the format of calls hermes" in done.err
 
-    code = check_template(monkeypatch, str(folder), "-o", "json")
-
-    result = json.loads(capsys.readouterr().out)
-    assert code == 1
-    assert result["ok"] is False
-    assert "exact" in result["refused"]["what"]
-    assert result["refused"]["why"]
+    odd = families.write("qwen3", tmp_path / "odd")
+    text = "{% for m in messages %}{{ m.content }}{% endfor %}"
+    (odd / "chat_template.jinja").write_text(text)
+    found = cli("check-template", str(odd), "-o", "json", code=1).json
+    assert found["ok"] is False
+    assert "exact" in found["refused"]["what"]
+    assert found["refused"]["why"]
 
 
-@pytest.mark.parametrize("broken", ["{}", "nothing", '{"added_tokens": [], "model": {}}'])
-def test_check_template_ends_with_an_error_of_ours_when_files_are_broken(
-    broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("broken", "code"), [("{}", 1), ("nothing", 1), ('{"added_tokens": [], "model": {}}', 1)]
+)
+def test_files_that_are_broken_are_an_error_of_ours(
+    broken: str, code: int, cli: Cli, tmp_path: Path
 ) -> None:
     folder = families.write("qwen3", tmp_path / "broken")
     (folder / "tokenizer.json").write_text(broken)
 
-    code = check_template(monkeypatch, str(folder))
+    errors = cli("check-template", str(folder), code=code).err
 
-    errors = capsys.readouterr().err
-    assert code in {1, 3}
     assert "error: " in errors
     assert "Traceback" not in errors
 
 
-def test_check_template_ends_with_3_when_there_is_no_tokenizer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("./none",), 3, "error: "),
+        *(((TINY, "--template-kwargs", text), 2, "JSON") for text in ("[", "[1]", "1")),
+        *(
+            ((TINY, "--quick", "--template-date", text), 2, "is no date")
+            for text in ("2031-13-01", "tomorrow", "20310517", "2031-W20-6", "")
+        ),
+    ],
+)
+def test_what_can_not_be_checked_is_refused(
+    arguments: tuple[str, ...], code: int, said: str, cli: Cli
 ) -> None:
-    assert check_template(monkeypatch, str(tmp_path / "none")) == 3
+    assert said in cli("check-template", *arguments, code=code).err
 
 
-@pytest.mark.parametrize("kwargs", ["[", "[1]", "1"])
-def test_check_template_ends_with_2_when_kwargs_are_not_an_object(
-    kwargs: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert check_template(monkeypatch, TINY, "--template-kwargs", kwargs) == 2
-
-
-def test_check_template_tells_the_template_the_date_of_the_job(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = families.write("qwen3", tmp_path / "dated")
-    file = folder / "chat_template.jinja"
+def test_the_template_is_told_the_date_of_the_job(cli: Cli, tmp_path: Path) -> None:
     asks = "{% if strftime_now('%Y') != '2031' %}{{ raise_exception('too early') }}{% endif %}"
-    file.write_text(asks + file.read_text())
+    folder = with_template(tmp_path, asks)
 
-    assert check_template(monkeypatch, str(folder), "--quick") == 1
-    assert "too early" in capsys.readouterr().err
-    dated = ("--quick", "--template-date", "2031-05-17")
-    assert check_template(monkeypatch, str(folder), *dated) == 0
-
-
-@pytest.mark.parametrize("text", ["2031-13-01", "tomorrow", "20310517", "2031-W20-6", ""])
-def test_check_template_refuses_what_is_no_date(
-    text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert check_template(monkeypatch, TINY, "--quick", "--template-date", text) == 2
-    assert "is no date" in capsys.readouterr().err
+    assert "too early" in cli("check-template", folder, "--quick", code=1).err
+    cli("check-template", folder, "--quick", "--template-date", "2031-05-17")

@@ -6,30 +6,44 @@ import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from swe_rollout.cli import completion, options
-from unit.cli.cli_parts import run_cli, without_cluster
+from unit.cli.cli_parts import Cli
 from unit.cli.store_parts import stored
+
+Complete = Callable[[str], list[str]]
+
+
+@pytest.fixture
+def complete(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Complete:
+    """What kubectl is offered for the last word, and its directive."""
+
+    def ask(words: str) -> list[str]:
+        monkeypatch.setattr(sys, "argv", ["kubectl_complete-swe_rollout", *words.split(" ")])
+        for variable in ("_SWE_ROLLOUT_COMPLETE", "COMP_WORDS", "COMP_CWORD"):
+            monkeypatch.setenv(variable, "")
+        completion.complete_for_kubectl()
+        return capsys.readouterr().out.split()
+
+    return ask
 
 
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
-        (["la"], ["launch", ":4"]),
-        (["launch", "--dr"], ["--dry-run", ":4"]),
-        (["cancel", ""], ["demo", "dino", ":4"]),
-        (["cancel", "di"], ["dino", ":4"]),
-        (["launch", "ex"], [":0"]),
+        ("la", ["launch", ":4"]),
+        ("launch --dr", ["--dry-run", ":4"]),
+        ("cancel ", ["demo", "dino", ":4"]),
+        ("cancel di", ["dino", ":4"]),
+        ("launch ex", [":0"]),
     ],
 )
 def test_kubectl_gets_the_words_of_the_command_line(
-    words: list[str],
-    offered: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    words: str, offered: list[str], complete: Complete, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def list_names(namespace: str | None, context: str | None) -> list[str]:
         del namespace, context
@@ -38,26 +52,11 @@ def test_kubectl_gets_the_words_of_the_command_line(
 
     monkeypatch.setattr(options, "_list_names", list_names)
     monkeypatch.setenv("KUBECONFIG", "config")
-    monkeypatch.setattr(sys, "argv", ["kubectl_complete-swe_rollout", *words])
-    for variable in ("_SWE_ROLLOUT_COMPLETE", "COMP_WORDS", "COMP_CWORD"):
-        monkeypatch.setenv(variable, "")
 
-    completion.complete_for_kubectl()
-
-    assert capsys.readouterr().out.split() == offered
+    assert complete(words) == offered
 
 
-def completed(
-    words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> list[str]:
-    """What bash is offered for the last word."""
-    monkeypatch.setattr(sys, "argv", ["kubectl_complete-swe_rollout", *words.split(" ")])
-    for variable in ("_SWE_ROLLOUT_COMPLETE", "COMP_WORDS", "COMP_CWORD"):
-        monkeypatch.setenv(variable, "")
-    completion.complete_for_kubectl()
-    return capsys.readouterr().out.split()[:-1]
-
-
+@pytest.mark.usefixtures("address")
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
@@ -74,20 +73,13 @@ def completed(
     ],
 )
 def test_jobs_in_folders_and_their_episodes_are_completed_without_a_cluster(
-    words: str,
-    offered: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    words: str, offered: list[str], complete: Complete, tmp_path: Path
 ) -> None:
-    stored(tmp_path)
     (tmp_path / "runs/other").mkdir()
     (tmp_path / "runs/other/plan.json").write_text("{}")
     (tmp_path / "runs/no-job").mkdir()
-    monkeypatch.chdir(tmp_path)
-    without_cluster(monkeypatch, tmp_path)
 
-    assert completed(words, monkeypatch, capsys) == offered
+    assert complete(words)[:-1] == offered
 
 
 SHELL_CASES = {
@@ -99,19 +91,13 @@ SHELL_CASES = {
 }
 
 
+@pytest.mark.usefixtures("address")
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 @pytest.mark.parametrize("line", SHELL_CASES)
 def test_a_shell_completes_verbs_options_jobs_and_addresses(
-    shell: str,
-    line: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    shell: str, line: str, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Issue 17, point 3: called as the shell's own script calls it."""
-    stored(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    without_cluster(monkeypatch, tmp_path)
     asked = {
         "bash": {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1)},
         "zsh": {"_TYPER_COMPLETE_ARGS": line},
@@ -120,9 +106,8 @@ def test_a_shell_completes_verbs_options_jobs_and_addresses(
     for name, value in ({"_SWE_ROLLOUT_COMPLETE": f"complete_{shell}"} | asked[shell]).items():
         monkeypatch.setenv(name, value)
 
-    assert run_cli(monkeypatch) == 0
+    said = cli().out
 
-    said = capsys.readouterr().out
     for word in SHELL_CASES[line]:
         assert f'"{word}"' in said if shell == "zsh" else word in said.split()
 

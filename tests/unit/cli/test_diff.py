@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from swe_rollout.types.verdict import Reward, RewardTerm, Verdict, VerdictStatus
-from unit.cli.cli_parts import run_cli
+from unit.cli.cli_parts import Cli
 from unit.cli.store_parts import EPISODES, damage, stored
 from unit.export.export_parts import failed
 
@@ -30,62 +30,42 @@ def jobs(tmp_path: Path) -> tuple[str, str]:
     return addresses[0], addresses[1]
 
 
-def test_two_jobs_as_tables(
-    jobs: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run_cli(monkeypatch, "diff", *jobs) == 0
-    told = capsys.readouterr()
-    lines = [" ".join(line.split()) for line in told.out.splitlines()]
+def test_two_jobs_as_tables(jobs: tuple[str, str], cli: Cli) -> None:
+    done = cli("diff", *jobs)
+    lines = [" ".join(row) for row in done.rows]
     assert "reward 1.00 0.00 -1.00 – 1 too few tasks to tell" in lines
     assert "turns 3.0 3.0 +0.0 – 1 no difference" in lines
     assert "a 2/2 1.00 0/2 0.00 -1.00 no longer solved" in lines
     assert "sandbox failed 0 1" in lines
     assert any(line.startswith("spec.dataset.swebench.uri ") for line in lines)
-    assert "2 and 2 episodes · tasks: 1 no longer solved" in told.err
+    assert "2 and 2 episodes · tasks: 1 no longer solved" in done.err
+    assert cli("diff", *jobs, "-o", "name").out == "a\n"
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
-def test_two_jobs_as_data(
-    form: str,
-    jobs: tuple[str, str],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_two_jobs_as_data(form: str, jobs: tuple[str, str], cli: Cli) -> None:
     damage(jobs[1], 0)
-    assert run_cli(monkeypatch, "diff", *jobs, "-o", form) == 0
-    told = capsys.readouterr()
-    found = json.loads(told.out) if form == "json" else yaml.safe_load(told.out)
+    done = cli("diff", *jobs, "-o", form)
+    found = json.loads(done.out) if form == "json" else yaml.safe_load(done.out)
     assert (found["first"], found["second"]) == jobs
     assert found["failures"] == [{}, {"sandbox": 1}]
     assert found["tasks"][0]["flip"] == "not graded in both"
-    assert "left out: " in told.err
+    assert "left out: " in done.err
 
 
-def test_names_are_the_tasks_that_changed(
-    jobs: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run_cli(monkeypatch, "diff", *jobs, "-o", "name") == 0
-    assert capsys.readouterr().out == "a\n"
-
-
-def test_two_episodes(
-    jobs: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run_cli(monkeypatch, "diff", f"{jobs[0]}/a/0", f"{jobs[1]}/a/0", "-o", "wide") == 0
-    told = capsys.readouterr()
-    lines = [line.split() for line in told.out.splitlines()]
-    assert ["verdict", "resolved", "unresolved"] in lines
-    assert ["task", "a", "a"] in lines
-    assert "-+b" in told.out.splitlines()
-    assert "both sampled the same text" in told.err
-
-    assert run_cli(monkeypatch, "diff", f"{jobs[0]}/a/0", f"{jobs[1]}/a/0", "-o", "name") == 0
-    assert capsys.readouterr().out.split() == ["verdict", "reward", "patch"]
+def test_two_episodes(jobs: tuple[str, str], cli: Cli) -> None:
+    both = f"{jobs[0]}/a/0", f"{jobs[1]}/a/0"
+    done = cli("diff", *both, "-o", "wide")
+    assert ["verdict", "resolved", "unresolved"] in done.rows
+    assert ["task", "a", "a"] in done.rows
+    assert "-+b" in done.out.splitlines()
+    assert "both sampled the same text" in done.err
+    assert cli("diff", *both, "-o", "name").out.split() == ["verdict", "reward", "patch"]
+    assert cli("diff", *both, "-o", "json").json["first"] == both[0]
 
 
 def test_a_job_is_not_compared_with_an_episode_or_with_itself(
-    jobs: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    jobs: tuple[str, str], cli: Cli
 ) -> None:
-    assert run_cli(monkeypatch, "diff", jobs[0], f"{jobs[1]}/a/0") == 2
-    assert "fix" in capsys.readouterr().err
-    assert run_cli(monkeypatch, "diff", jobs[0], jobs[0]) == 2
+    assert "fix" in cli("diff", jobs[0], f"{jobs[1]}/a/0", code=2).err
+    cli("diff", jobs[0], jobs[0], code=2)

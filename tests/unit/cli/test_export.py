@@ -10,8 +10,8 @@ import pytest
 
 from swe_rollout.cli.export import ExportFormat
 from swe_rollout.store import store as stores
-from unit.cli.cli_parts import run_cli
-from unit.cli.store_parts import EPISODES, damage, stored
+from unit.cli.cli_parts import Cli
+from unit.cli.store_parts import EPISODES, damage
 from unit.export.export_parts import PATCH
 
 FOLDERS = {
@@ -22,92 +22,66 @@ FOLDERS = {
 }
 
 
-@pytest.fixture
-def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.chdir(tmp_path)
-    return stored(tmp_path)
-
-
 @pytest.mark.parametrize("to", ExportFormat)
 def test_every_format_is_written_although_a_record_is_damaged(
-    to: ExportFormat,
-    address: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    to: ExportFormat, address: str, cli: Cli
 ) -> None:
     damage(address, 1)
 
-    code = run_cli(monkeypatch, "export", address, "--to", to)
+    done = cli("export", address, "--to", to)
 
-    told = capsys.readouterr()
-    assert code == 0, told.err
-    out = Path(told.out.strip())
-    assert out.is_dir() is (to in FOLDERS)
-    assert "1 episodes" in told.err
-    assert "left out: " in told.err
-    assert "damaged" in told.err
+    assert Path(done.out.strip()).is_dir() is (to in FOLDERS)
+    for words in ("1 episodes", "left out: ", "damaged"):
+        assert words in done.err
     assert not list(Path().glob("*.part"))
 
 
-def test_one_episode_is_an_address_too(
-    address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run_cli(monkeypatch, "export", f"{address}/a/1", "--to", "timeline") == 0
-    out = Path(capsys.readouterr().out.strip())
+def test_one_episode_is_an_address_too(address: str, cli: Cli) -> None:
+    out = Path(cli("export", f"{address}/a/1", "--to", "timeline").out.strip())
     assert out.name == "demo-a-1-timeline"
     assert out.read_text().startswith("<!doctype html>")
-    assert run_cli(monkeypatch, "export", f"{address}/a/1", "-O", "x.parquet") == 0
+    cli("export", f"{address}/a/1", "-O", "x.parquet")
     assert pq.read_table("x.parquet")["sample"].to_pylist() == [1]
 
 
-def test_predictions_need_a_choice_of_the_sample(
-    address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_predictions_need_a_choice_of_the_sample(address: str, cli: Cli) -> None:
     arguments = ("export", address, "--to", "predictions", "-O", "preds.jsonl")
-    assert run_cli(monkeypatch, *arguments) == 2
-    assert "--sample 0" in capsys.readouterr().err
+    assert "--sample 0" in cli(*arguments, code=2).err
     assert not Path("preds.jsonl").exists()
-    assert run_cli(monkeypatch, *arguments, "--sample", "1", "--drop-path", "*.toml") == 0
+    cli(*arguments, "--sample", "1", "--drop-path", "*.toml")
     (row,) = map(json.loads, Path("preds.jsonl").read_text().splitlines())
     assert row["dropped_globs"] == ["*.toml"]
     assert row["model_patch"] in PATCH
 
 
-def test_an_option_without_a_meaning_is_refused(
-    address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run_cli(monkeypatch, "export", address, "--drop-path", "x") == 2
-    assert "no meaning for parquet" in capsys.readouterr().err
-    assert run_cli(monkeypatch, "export", address, "--model-name", "x") == 2
+def test_an_option_without_a_meaning_is_refused(address: str, cli: Cli) -> None:
+    error = cli("export", address, "--drop-path", "x", code=2).err
+    assert "no meaning for parquet" in error
+    assert "use it with --to patches, predictions, rollout-library" in error
+    cli("export", address, "--model-name", "x", code=2)
 
 
-def test_a_folder_that_is_there_is_not_touched(
-    address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_that_is_there_is_not_touched(address: str, cli: Cli) -> None:
     Path("mine").mkdir()
-    assert run_cli(monkeypatch, "export", address, "--to", "patches", "-O", "mine") == 2
-    assert "exists already" in capsys.readouterr().err
+    error = cli("export", address, "--to", "patches", "-O", "mine", code=2).err
+    assert "exists already" in error
     assert list(Path("mine").iterdir()) == []
 
 
 def test_a_task_that_has_changed_is_named_and_left_out(
-    address: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    address: str, tmp_path: Path, cli: Cli
 ) -> None:
     row = json.loads((tmp_path / "rows.jsonl").read_text())
     row["problem_statement"] = "another"
     (tmp_path / "rows.jsonl").write_text(json.dumps(row))
-    assert run_cli(monkeypatch, "export", address, "--to", "messages", "-O", "x") == 0
-    assert "has changed since the episode" in capsys.readouterr().err
+    done = cli("export", address, "--to", "messages", "-O", "x")
+    assert "has changed since the episode" in done.err
     assert Path("x").read_bytes() == b""
 
 
 def test_records_are_read_a_few_at_a_time(
-    address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    address: str, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stores, "_READ_AHEAD", 1)
-    assert run_cli(monkeypatch, "export", address, "--to", "jsonl", "-O", "x") == 0
+    assert "2 episodes" in cli("export", address, "--to", "jsonl", "-O", "x").err
     assert len(Path("x").read_bytes().splitlines()) == len(EPISODES)
-    assert "2 episodes" in capsys.readouterr().err

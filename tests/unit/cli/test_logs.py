@@ -13,7 +13,7 @@ from swe_rollout.cli.job_address import JobLocation, LogFilter, parse_job_name
 from swe_rollout.cli.stored_logs import find_stored, print_stored
 from swe_rollout.errors import UsageError
 from swe_rollout.store.store import Store
-from unit.cli.cli_parts import run_cli
+from unit.cli.cli_parts import Cli
 from unit.cli.store_parts import EPISODES, stored
 
 
@@ -39,31 +39,23 @@ def test_logs_of_an_episode_are_the_lines_with_its_whole_address(
     assert wanted.matches(line) is matches
 
 
-def test_the_log_of_a_stored_job_is_a_line_for_each_episode(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_log_of_a_stored_job_is_a_line_for_each_episode(tmp_path: Path, cli: Cli) -> None:
     later, first = EPISODES[0], replace(EPISODES[1], finished_at="2026-01-01T00:00:00.000+00:00")
-    address = stored(tmp_path, [later, first])
-    assert run_cli(monkeypatch, "logs", address) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = cli("logs", stored(tmp_path, [later, first])).out.splitlines()
     assert [line.partition(" ")[0] for line in lines] == [first.finished_at, later.finished_at]
     assert "episode_done episode=demo/a/1 outcome=finished verdict=resolved reward=1" in lines[0]
 
 
-def test_the_log_of_a_stored_episode_is_a_line_for_each_turn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    address = stored(tmp_path)
-    assert run_cli(monkeypatch, "logs", f"{address}/a/1") == 0
-    *turns, done = capsys.readouterr().out.splitlines()
+def test_the_log_of_a_stored_episode_is_a_line_for_each_turn(address: str, cli: Cli) -> None:
+    *turns, done = cli("logs", f"{address}/a/1").out.splitlines()
     assert turns[0].startswith(
         "turn episode=demo/a/1 turn=0 calls=bash,bash exit_codes=0,1 finish="
     )
     assert "calls=invalid_json" in turns[1]
     assert " episode_done " in done
 
-    assert run_cli(monkeypatch, "logs", f"{address}/a/7") == 2
-    assert run_cli(monkeypatch, "logs", f"file://{tmp_path}/none/demo") == 2
+    cli("logs", f"{address}/a/7", code=2)
+    cli("logs", "file:///none/demo", code=2)
 
 
 async def test_the_log_of_a_stored_job_is_followed_to_its_last_episode(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,23 +15,7 @@ from checkout import ROOT
 from ratios import cpu_s
 from swe_rollout.cli.main import EXIT_CODES
 from swe_rollout.spec.template import template
-from unit.cli.cli_parts import run_cli
-
-VERBS = (
-    *("run", "status", "view", "validate", "export", "doctor", "explain", "init"),
-    *("stats", "replay", "regrade"),
-    *("launch", "cancel", "suspend", "resume", "watch", "logs", "events"),
-)
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_explains_itself_with_an_example(
-    verb: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code = run_cli(monkeypatch, verb, "--help")
-
-    assert code == 0
-    assert f"swe-rollout {verb}" in capsys.readouterr().out.partition("Usage")[2][20:]
+from unit.cli.cli_parts import Cli, run_cli
 
 
 def test_kubectls_plugin_names_itself_as_kubectl_does(
@@ -43,24 +28,9 @@ def test_kubectls_plugin_names_itself_as_kubectl_does(
     assert "swe-rollout launch" in rest
 
 
-def test_help_lists_the_exit_codes(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run_cli(monkeypatch, "--help")
-
-    words = capsys.readouterr().out.split()
+def test_help_lists_the_exit_codes(cli: Cli) -> None:
+    words = cli("--help").out.split()
     assert EXIT_CODES.split() == words[-len(EXIT_CODES.split()) :]
-
-
-def test_help_imports_nothing_heavy() -> None:
-    code = (
-        "import sys; from swe_rollout.cli.main import build_app; build_app();"
-        "print(*{'pydantic', 'numpy', 'transformers', 'obstore', 'kubernetes'} & set(sys.modules))"
-    )
-
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-
-    assert done.stdout.strip() == ""
 
 
 @pytest.mark.parametrize(
@@ -99,45 +69,44 @@ def _imported(path: Path) -> set[str]:
     return found
 
 
-def test_a_wrong_job_file_is_one_line_for_each_problem_and_exit_2(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_job_file_is_one_line_for_each_problem_and_exit_2(tmp_path: Path, cli: Cli) -> None:
     path = tmp_path / "job.yaml"
     path.write_text(template().replace("samples: 4", "samples: none").replace("turns:", "turnz:"))
 
-    code = run_cli(monkeypatch, "run", str(path))
+    done = cli("run", str(path), code=2)
 
-    output = capsys.readouterr()
-    assert code == 2
-    assert output.out == ""
-    lines = output.err.splitlines()
+    assert done.out == ""
+    lines = done.err.splitlines()
     assert sum(line.startswith(f"{path}:") for line in lines) == 2
     assert f"error: {path} is not a valid RolloutJob: 2 problems" in lines
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code"),
+    ("arguments", "named"),
     [
-        (["status", "nothing"], 2),
-        (["view", "nothing/there/0"], 2),
-        (["export", "s3://", "--to", "parquet"], 2),
-        (["explain", "spec.nothing"], 2),
-        (["run"], 2),
-        (["frobnicate"], 2),
-        (["run", "absent.yaml"], 2),
+        (["status", "nothing"], "nothing"),
+        (["view", "nothing/there/0"], "nothing/there has no job 0"),
+        (["export", "s3://", "--to", "parquet"], "s3://"),
+        (["explain", "spec.nothing"], "spec.nothing"),
+        (["run"], "FILE"),
+        (["frobnicate"], "frobnicate"),
+        (["run", "absent.yaml"], "absent.yaml"),
+        (["status", "runs/demo", "-o", "xml"], "table"),
+        (["run", "job.yaml", "--display", "loud"], "rich"),
+        (["view", "a", "--port", "99999"], "65535"),
+        (["view", "a", "--port", "http"], "--port"),
+        (["export", "a", "--sample", "x"], "--sample"),
     ],
 )
-def test_wrong_requests_exit_2_and_keep_stdout_clean(
-    arguments: list[str],
-    code: int,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
+def test_wrong_requests_exit_2_name_what_is_wrong_and_keep_stdout_clean(
+    arguments: list[str], named: str, cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    assert run_cli(monkeypatch, *arguments) == code
-    assert capsys.readouterr().out == ""
+    done = cli(*arguments, code=2)
+
+    assert done.out == ""
+    assert named in done.err
 
 
 def test_an_unexpected_error_keeps_its_traceback_and_asks_to_be_reported() -> None:
@@ -155,11 +124,8 @@ def test_an_unexpected_error_keeps_its_traceback_and_asks_to_be_reported() -> No
     assert request.startswith("this is a bug in swe-rollout")
 
 
-def test_the_version_needs_no_verb(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run_cli(monkeypatch, "--version") == 0
-    assert capsys.readouterr().out == f"{swe_rollout.__version__}\n"
+def test_the_version_needs_no_verb(cli: Cli) -> None:
+    assert cli("--version").out == f"{swe_rollout.__version__}\n"
 
 
 def test_a_signal_that_came_during_an_import_does_not_change_the_exit_code(tmp_path: Path) -> None:
@@ -174,3 +140,23 @@ def test_a_signal_that_came_during_an_import_does_not_change_the_exit_code(tmp_p
     done = subprocess.run([sys.executable, "-m", "interrupted"], cwd=tmp_path, check=False)
 
     assert done.returncode == 143
+
+
+SAYS_AND_DIES = """
+import os, sys
+from swe_rollout.cli.main import guard_streams
+guard_streams()
+print("said", file=sys.stderr)
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_message_does_not_wait_for_the_end(unbuffered: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SAYS_AND_DIES],
+        capture_output=True,
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        check=True,
+    )
+    assert done.stderr == b"said\n"

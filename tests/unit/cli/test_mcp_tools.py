@@ -15,7 +15,7 @@ from swe_rollout.spec.agent import ToolUse
 from swe_rollout.spec.load import parse_job
 from swe_rollout.spec.template import template
 from unit.agent.tools.mcp.mcp_parts import http_server
-from unit.cli.cli_parts import run_cli
+from unit.cli.cli_parts import Cli
 
 
 def job_file(folder: Path, *tools: object) -> str:
@@ -28,15 +28,12 @@ def job_file(folder: Path, *tools: object) -> str:
     return str(path)
 
 
-def test_it_prints_what_goes_into_the_job_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_prints_what_goes_into_the_job_file(tmp_path: Path, cli: Cli) -> None:
     with http_server() as url:
         use = {"use": "mcp", "with": {"url": url, "prefix": "words_"}}
-        code = run_cli(monkeypatch, "mcp-tools", job_file(tmp_path, use))
+        printed = cli("mcp-tools", job_file(tmp_path, use)).out
 
-    assert code == 0
-    bash, found = yaml.safe_load(capsys.readouterr().out)["tools"]
+    bash, found = yaml.safe_load(printed)["tools"]
     assert bash == "bash"
     assert found["with"]["url"] == url
     box = toolbox([ToolUse.model_validate(found)])
@@ -44,23 +41,21 @@ def test_it_prints_what_goes_into_the_job_file(
     assert box.specs[0].problems({"path": 1}) == ["'path' must be a string"]
 
 
-def test_a_job_without_a_server_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("tool", "code", "said"),
+    [
+        ("submit", 2, "the job names no MCP server"),
+        ({"use": "mcp", "with": {"uri": "x"}}, 2, "uri: Extra inputs"),
+        (
+            {"use": "mcp", "with": {"url": "http://127.0.0.1:9/mcp"}},
+            4,
+            "http://127.0.0.1:9/mcp can't be used",
+        ),
+    ],
+)
+def test_what_has_no_tools_to_list_is_refused(
+    tool: object, code: int, said: str, tmp_path: Path, cli: Cli
 ) -> None:
-    assert run_cli(monkeypatch, "mcp-tools", job_file(tmp_path, "submit")) == 2
-    assert "the job names no MCP server" in capsys.readouterr().err
-    wrong = {"use": "mcp", "with": {"uri": "x"}}
-    assert run_cli(monkeypatch, "mcp-tools", job_file(tmp_path, wrong)) == 2
-    assert "uri: Extra inputs" in capsys.readouterr().err
-
-
-def test_a_server_that_is_not_there_is_unreachable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    use = {"use": "mcp", "with": {"url": "http://127.0.0.1:9/mcp"}}
-
-    assert run_cli(monkeypatch, "mcp-tools", job_file(tmp_path, use)) == 4
-
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert "http://127.0.0.1:9/mcp can't be used" in printed.err
+    done = cli("mcp-tools", job_file(tmp_path, tool), code=code)
+    assert done.out == ""
+    assert said in done.err

@@ -13,7 +13,7 @@ from swe_rollout.sandbox.repository import Patch
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.instance import Instance
 from swe_rollout.types.verdict import TestReport, TestStatus, Verdict, VerdictStatus
-from unit.cli.cli_parts import run_cli
+from unit.cli.cli_parts import Cli
 from unit.cli.store_parts import EPISODES, damage, stored
 from unit.export.export_parts import failed
 from unit.worker.work_parts import TASK, OneSandbox, TableSandbox
@@ -40,24 +40,18 @@ def grading(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def test_the_same_verdicts_exit_0(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    address = stored(tmp_path)
-    assert run_cli(monkeypatch, "regrade", f"{address}/a/0", "-k", "3") == 0
-    told = capsys.readouterr()
+def test_the_same_verdicts_exit_0(address: str, cli: Cli) -> None:
+    told = cli("regrade", f"{address}/a/0", "-k", "3")
     assert "3 resolved" in told.out
     assert "1 episodes: 0 with another verdict" in told.err
 
 
 def test_another_verdict_exits_1_and_is_in_the_report(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    address: str, tmp_path: Path, cli: Cli
 ) -> None:
-    address = stored(tmp_path)
     records = {path: path.read_bytes() for path in Path(address).rglob("*") if path.is_file()}
     report = tmp_path / "report.json"
-    assert run_cli(monkeypatch, "regrade", address, "-o", "json", "-O", str(report)) == 1
-    found = json.loads(capsys.readouterr().out)
+    found = cli("regrade", address, "-o", "json", "-O", str(report), code=1).json
     assert found == json.loads(report.read_text())
     assert [each["changed"] for each in found["episodes"]] == [False, True]
     assert [each["test"] for each in found["flaky_tests"]] == ["t"]
@@ -65,9 +59,7 @@ def test_another_verdict_exits_1_and_is_in_the_report(
     assert len([path for path in Path(address).rglob("*") if path.is_file()]) == len(records)
 
 
-def test_what_cant_be_graded_blocks_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cant_be_graded_blocks_nothing(tmp_path: Path, cli: Cli) -> None:
     first, second = EPISODES
     other = replace(
         second, episode=EpisodeId("demo", "a", 2), instance_digest="0" * len(TASK.digest)
@@ -76,9 +68,8 @@ def test_what_cant_be_graded_blocks_nothing(
         tmp_path, [first, failed(second), other, replace(first, episode=EpisodeId("demo", "a", 3))]
     )
     damage(address, 3)
-    assert run_cli(monkeypatch, "regrade", address, "-o", "json") == 1
-    told = capsys.readouterr()
-    same, skipped, changed = json.loads(told.out)["episodes"]
+    told = cli("regrade", address, "-o", "json", code=1)
+    same, skipped, changed = told.json["episodes"]
     assert same["changed"] is False
     assert skipped["skipped"] == "it failed before its diff was made"
     assert "has changed since the episode" in changed["failures"][0]

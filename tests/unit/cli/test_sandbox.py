@@ -12,7 +12,7 @@ from swe_rollout.cli import sandbox as verb
 from swe_rollout.cli.options import SandboxKind
 from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.base import ExecResult
-from unit.cli.cli_parts import run_cli
+from unit.cli.cli_parts import Cli, run_cli
 from unit.worker.work_parts import OneSandbox, TableSandbox
 
 
@@ -46,11 +46,7 @@ class Told(TableSandbox):
 def provider(monkeypatch: pytest.MonkeyPatch) -> OneSandbox:
     """The provider of every sandbox of a test."""
     found = OneSandbox(Told())
-
-    def opened(*_: object) -> OneSandbox:
-        return found
-
-    monkeypatch.setattr("swe_rollout.worker.sandboxes.open_sandboxes", opened)
+    monkeypatch.setattr("swe_rollout.worker.sandboxes.open_sandboxes", lambda *_: found)
     return found
 
 
@@ -74,36 +70,23 @@ def test_output_and_exit_code_are_passed_on(
     assert sandbox.closed == 1
 
 
-def test_one_argument_is_a_script(provider: OneSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    sandbox = told(provider, ExecResult(0, b"", b""))
-    assert run_cli(monkeypatch, "sandbox", "run", "--image", "i", "--", "a && b") == 0
+@pytest.mark.parametrize(
+    ("result", "code", "said"),
+    [
+        (ExecResult(0, b"", b""), 0, ""),
+        (ExecResult(137, b"", b"", timed_out=True), 124, "ended after 1 s"),
+        (ExecResult(0, b"x", b"", stdout_bytes=11), 0, "10 more bytes"),
+        (SandboxError("lost"), 1, "lost"),
+        (RuntimeError("a bug"), 1, "a bug"),
+    ],
+)
+def test_a_script_ends_with_its_sandbox_whatever_happens(
+    result: ExecResult | Exception, code: int, said: str, provider: OneSandbox, cli: Cli
+) -> None:
+    sandbox = told(provider, result)
+    arguments = ("--image", "i", "--timeout", "1", "--", "a && b")
+    assert said in cli("sandbox", "run", *arguments, code=code).err
     assert sandbox.ran == ["a && b"]
-
-
-def test_a_command_that_took_too_long_is_124(
-    provider: OneSandbox, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    sandbox = told(provider, ExecResult(137, b"", b"", timed_out=True))
-    arguments = ("--image", "i", "--timeout", "1", "--", "sleep", "9")
-    assert run_cli(monkeypatch, "sandbox", "run", *arguments) == 124
-    assert "ended after 1 s" in capsys.readouterr().err
-    assert sandbox.closed == 1
-
-
-def test_output_that_was_not_kept_is_counted(
-    provider: OneSandbox, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    told(provider, ExecResult(0, b"x", b"", stdout_bytes=11))
-    assert run_cli(monkeypatch, "sandbox", "run", "--image", "i", "--", "yes") == 0
-    assert "10 more bytes" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(("error", "code"), [(SandboxError("lost"), 1), (RuntimeError("a bug"), 1)])
-def test_a_sandbox_that_breaks_is_closed(
-    error: Exception, code: int, provider: OneSandbox, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sandbox = told(provider, error)
-    assert run_cli(monkeypatch, "sandbox", "run", "--image", "i", "--", "x") == code
     assert sandbox.closed == 1
 
 
@@ -139,8 +122,5 @@ def test_options_go_to_the_kind_that_has_them() -> None:
         ("--sandbox=kodo", "--context=x"),
     ],
 )
-def test_what_has_no_meaning_is_refused(
-    arguments: tuple[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    code = run_cli(monkeypatch, "sandbox", "run", "--image", "i", *arguments, "--", "true")
-    assert code == 2
+def test_what_has_no_meaning_is_refused(arguments: tuple[str, ...], cli: Cli) -> None:
+    cli("sandbox", "run", "--image", "i", *arguments, "--", "true", code=2)
