@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,20 @@ def swe_rollout(
     if check:
         assert done.returncode == 0, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
+
+
+@contextmanager
+def scripted_server(*arguments: str) -> Iterator[str]:
+    """Serve the scripted policy over sqlparse, as SGLang would; the server's address."""
+    served = [*COMMAND, "engine", "serve-scripted", "--include", "sqlparse*", *arguments]
+    with subprocess.Popen(
+        served, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as server:
+        assert server.stdout is not None
+        try:
+            yield server.stdout.readline().strip()
+        finally:
+            server.terminate()
 
 
 def printed_json(done: subprocess.CompletedProcess[str]) -> Any:

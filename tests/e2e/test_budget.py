@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,21 +33,21 @@ class Ending:
     async def aclose(self):
         pass
 '''
+BROKEN: Any = {"sandbox": {"backend": {"use": "ending:Ending"}}, "retry": {"attempts": 1}}
+
+
+def run(job: Job, tmp_path: Path, *, check: bool) -> subprocess.CompletedProcess[str]:
+    code = tmp_path / "ending.py"
+    code.write_text(ENDING)
+    return swe_rollout("run", str(job.path), "--with", str(code), check=check)
 
 
 @pytest.mark.parametrize("samples", [2, 12])
 def test_a_job_of_masked_episodes_ends_with_1_and_says_why(
     job_file: Callable[..., Job], tmp_path: Path, samples: int
 ) -> None:
-    code = tmp_path / "ending.py"
-    code.write_text(ENDING)
-    job = job_file(
-        scenarios=["gold"],
-        samples=samples,
-        sandbox={"backend": {"use": "ending:Ending"}},
-        retry={"attempts": 1},
-    )
-    done = swe_rollout("run", str(job.path), "--with", str(code), check=False)
+    job = job_file(scenarios=["gold"], samples=samples, **BROKEN)
+    done = run(job, tmp_path, check=False)
     assert done.returncode == 1, done.stderr
     assert "the failure budget is spent" in done.stderr
     assert "maxMaskedFraction allows 0.2" in done.stderr
@@ -53,7 +55,7 @@ def test_a_job_of_masked_episodes_ends_with_1_and_says_why(
     assert printed_json(status)["masked_share"] == 1.0
     assert "(100% masked)" in swe_rollout("status", job.uri).stderr
     # What one process masked, the next one counts too.
-    again = swe_rollout("run", str(job.path), "--with", str(code), check=False)
+    again = run(job, tmp_path, check=False)
     assert again.returncode == 1, again.stderr
     before, now = (
         int(found[1])
@@ -66,12 +68,5 @@ def test_a_job_of_masked_episodes_ends_with_1_and_says_why(
 def test_a_budget_of_1_accepts_any_number_of_them(
     job_file: Callable[..., Job], tmp_path: Path
 ) -> None:
-    code = tmp_path / "ending.py"
-    code.write_text(ENDING)
-    job = job_file(
-        scenarios=["gold"],
-        sandbox={"backend": {"use": "ending:Ending"}},
-        retry={"attempts": 1},
-        failureBudget={"maxMaskedFraction": 1},
-    )
-    swe_rollout("run", str(job.path), "--with", str(code))
+    job = job_file(scenarios=["gold"], failureBudget={"maxMaskedFraction": 1}, **BROKEN)
+    run(job, tmp_path, check=True)

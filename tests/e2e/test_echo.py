@@ -18,7 +18,7 @@ import pytest
 import zstandard
 from aiohttp import web
 
-from e2e.command import COMMAND, ROOT, Job
+from e2e.command import ROOT, Job, scripted_server
 from pages import contents
 from swe_rollout.testing.tiny import tokenizer_path
 
@@ -92,24 +92,8 @@ class Echo:
 
 
 @asynccontextmanager
-async def scripted_server() -> AsyncIterator[str]:
-    process = await asyncio.create_subprocess_exec(
-        *COMMAND,
-        *("engine", "serve-scripted", "--include", "sqlparse*", "--scenarios", "gold"),
-        cwd=ROOT,
-        stdout=asyncio.subprocess.PIPE,
-    )
-    assert process.stdout is not None
-    try:
-        yield (await process.stdout.readline()).decode().strip()
-    finally:
-        process.terminate()
-        await process.wait()
-
-
-@asynccontextmanager
 async def echo_server() -> AsyncIterator[tuple[str, Echo]]:
-    async with scripted_server() as target:
+    with scripted_server("--scenarios", "gold") as target:
         echo = Echo(target)
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", echo.handle)

@@ -34,11 +34,6 @@ def run(example: str, store: Path) -> list[dict[str, Any]]:
     return records
 
 
-@pytest.mark.parametrize("example", FILES)
-def test_an_example_is_short(example: str) -> None:
-    assert len((EXAMPLES / example / FILES[example]).read_text().splitlines()) <= 30
-
-
 @pytest.mark.slow
 def test_a_tool_of_ones_own_is_called(tmp_path: Path) -> None:
     gold, empty = run("03-custom-tool", tmp_path)

@@ -19,7 +19,6 @@ PAGE = (ROOT / "docs" / "how-to" / "train-from-the-store.md").read_text("utf-8")
 STORED, RESTARTED, LISTED, LIVE = re.findall(
     r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE
 )
-MOST_LINES = 80
 
 
 @dataclass
@@ -50,10 +49,6 @@ class Trainer:
             "save_checkpoint": self.save_checkpoint,
             "load_checkpoint": lambda: self,
         }
-
-
-def test_the_page_is_no_longer_than_a_page() -> None:
-    assert len(PAGE.splitlines()) <= MOST_LINES
 
 
 def test_a_trainer_reads_the_store_and_goes_on_after_its_death(

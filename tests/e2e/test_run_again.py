@@ -42,12 +42,8 @@ def test_a_job_grows_and_every_number_at_the_end_is_that_of_status(
     assert "grows from 1 to 2 episodes" in grown.stderr
     assert "2 episodes: 1 already committed, 1 ran now" in grown.stderr
     assert "nothing ran: all 2 episodes were already committed" in nothing.stderr
-    assert printed_json(nothing)["run"] == {
-        "episodes": 2,
-        "already_committed": 2,
-        "ran": 0,
-        "left": 0,
-    }
+    ran = {"episodes": 2, "already_committed": 2, "ran": 0, "left": 0}
+    assert printed_json(nothing)["run"] == ran
     assert (status["committed"], status["resolved"], status["mean_reward"]) == (2, 1, 0.5)
     for each in (grown, nothing, smaller):
         assert without_run(printed_json(each)) == status
@@ -86,12 +82,8 @@ def test_damage_is_named_left_out_and_rolled_out_again(job_file: Callable[..., J
 
     left = swe_rollout("run", str(job.path), "-o", "json", check=False)
     assert left.returncode == 1
-    assert printed_json(left)["run"] == {
-        "episodes": 2,
-        "already_committed": 1,
-        "ran": 0,
-        "left": 1,
-    }
+    ran = {"episodes": 2, "already_committed": 1, "ran": 0, "left": 1}
+    assert printed_json(left)["run"] == ran
     assert len(printed_json(left)["damaged"]) == len(printed_json(left)["strays"]) == 1
 
     again = swe_rollout("run", str(job.path), "--rerun-damaged", "-o", "json")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.command import COMMAND, Job, printed_json, swe_rollout
+from e2e.command import COMMAND, Job, printed_json, scripted_server, swe_rollout
 from e2e.records import check, committed, read
 from swe_rollout.engine.scripted.scenarios import SCENARIOS
 
@@ -20,40 +20,16 @@ ALL = tuple(SCENARIOS)
 
 
 def test_every_scenario_ends_as_it_says(job_file: Callable[..., Job]) -> None:
-    job = job_file(names=["semver", "sqlparse"], scenarios=ALL)
+    job = job_file(scenarios=ALL)
 
     state = printed_json(swe_rollout("run", str(job.path), "-o", "json"))
 
-    assert list(state) == [
-        "job",
-        "episodes",
-        "committed",
-        "resolved",
-        "unresolved",
-        "masked",
-        "mean_reward",
-        "stop_reasons",
-        "failures",
-        "damaged",
-        "strays",
-        "tampered",
-        "quarantined",
-        "masked_share",
-        "instances",
-        "run",
-    ]
-    episodes = 2 * len(ALL)
-    assert state.pop("run") == {
-        "episodes": episodes,
-        "already_committed": 0,
-        "ran": episodes,
-        "left": 0,
-    }
-    assert state["episodes"] == state["committed"] == 2 * len(ALL)
-    assert state["masked"] == 0
-    assert state["failures"] == {}
+    many = len(ALL)
+    assert state.pop("run") == {"episodes": many, "already_committed": 0, "ran": many, "left": 0}
+    assert state["episodes"] == state["committed"] == many
+    assert (state["masked"], state["failures"]) == (0, {})
     paths = committed(job.folder)
-    assert len(paths) == 2 * len(ALL)
+    assert len(paths) == many
     for path in paths:
         record = read(path)
         check(record)
@@ -62,22 +38,6 @@ def test_every_scenario_ends_as_it_says(job_file: Callable[..., Job]) -> None:
         assert (record["reward"] == 1.0) is scenario.resolved, record["episode"]
         assert (record["verdict"]["status"] == "resolved") is scenario.resolved
     assert printed_json(swe_rollout("status", job.uri, "-o", "json")) == state
-
-
-@pytest.mark.slow
-def test_the_same_command_again_changes_nothing(job_file: Callable[..., Job]) -> None:
-    job = job_file(scenarios=["gold", "empty"])
-    first = printed_json(swe_rollout("run", str(job.path), "-o", "json"))
-    before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in committed(job.folder)}
-
-    second = printed_json(swe_rollout("run", str(job.path), "-o", "json"))
-
-    assert second.pop("run") == {"episodes": 2, "already_committed": 2, "ran": 0, "left": 0}
-    assert first.pop("run") == {"episodes": 2, "already_committed": 0, "ran": 2, "left": 0}
-    assert second == first
-    assert before == {
-        path: (path.stat().st_mtime_ns, path.read_bytes()) for path in committed(job.folder)
-    }
 
 
 def test_sigkill_at_a_random_moment_loses_and_duplicates_nothing(
@@ -110,35 +70,6 @@ def test_sigkill_at_a_random_moment_loses_and_duplicates_nothing(
     for path in paths:
         check(read(path))
         assert path.read_bytes() == kept.get(path, path.read_bytes())
-
-
-def test_five_mistakes_make_five_lines_and_exit_2(tmp_path: Path) -> None:
-    path = tmp_path / "job.yaml"
-    path.write_text(
-        """\
-apiVersion: swe-rollout.dev/v1alpha1
-kind: RolloutJob
-metadata: {name: Bad_Name}
-spec:
-  dataset:
-    releasePairs: {}
-  sampels: 4
-  parallelism: zero
-  policy:
-    scripted: {}
-  limits:
-    turns: -1
-  sandbox:
-    local: {isolation: dockr}
-"""
-    )
-
-    done = swe_rollout("run", str(path), check=False)
-
-    assert done.returncode == 2
-    lines = [line for line in done.stderr.splitlines() if line.startswith(f"{path}:")]
-    assert len(lines) == 5, done.stderr
-    assert any(":7:" in line and "samples" in line for line in lines)
 
 
 @pytest.mark.slow
@@ -188,31 +119,15 @@ def test_validate_says_gold_resolves_and_empty_does_not() -> None:
     assert result["empty"] == "unresolved"
 
 
-@pytest.mark.parametrize("address", ["nothing", "file:///nonexistent/runs/demo"])
-def test_status_of_an_unknown_job_is_a_clear_error(address: str) -> None:
-    done = swe_rollout("status", address, check=False)
-
-    assert done.returncode == 2
-    assert "error:" in done.stderr
-    assert "fix" in done.stderr
-
-
 @pytest.mark.slow
 def test_a_job_against_the_scripted_engine_over_http_gives_the_same_tokens(
     job_file: Callable[..., Job],
 ) -> None:
     scenarios = ["gold", "malformed", "garbage"]
-    served = [*COMMAND, "engine", "serve-scripted", "--include", "sqlparse*"]
-    served += ["--scenarios", ",".join(scenarios), "--context-tokens", "131072"]
-    server = subprocess.Popen(served, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    try:
-        assert server.stdout is not None
-        url = server.stdout.readline().strip()
+    options = ("--scenarios", ",".join(scenarios), "--context-tokens", "131072")
+    with scripted_server(*options) as url:
         there = job_file(scenarios=scenarios, policy={"sglang": {"url": url}})
         state = printed_json(swe_rollout("run", str(there.path), "--name", "http", "-o", "json"))
-    finally:
-        server.terminate()
-        server.communicate(timeout=20)
     here = job_file(scenarios=scenarios)
 
     assert printed_json(swe_rollout("run", str(here.path), "--name", "direct", "-o", "json")) == {

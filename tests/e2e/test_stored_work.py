@@ -26,17 +26,17 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
     """A job that was run; no test may change it, and none does."""
     folder = tmp_path_factory.mktemp("demo")
     write: Callable[..., Job] = job_writer(folder, store=f"file://{folder}/store")
-    job = write(names=["semver", "sqlparse"], scenarios=SCENARIOS)
+    job = write(scenarios=SCENARIOS)
     swe_rollout("run", str(job.path))
     before = {path: path.read_bytes() for path in committed(job.folder)}
     yield job
     assert {path: path.read_bytes() for path in committed(job.folder)} == before
-    assert len(before) == 8
+    assert len(before) == 4
 
 
 def test_episodes_replay_as_recorded(demo: Job) -> None:
     found = printed_json(swe_rollout("replay", demo.uri, "-o", "json"))
-    assert len(found["episodes"]) == 8
+    assert len(found["episodes"]) == 4
     for each in found["episodes"]:
         assert each["same"], each
         assert each["calls"] > 0
@@ -59,7 +59,7 @@ def test_stored_patches_are_graded_again_and_stay_as_they_are(demo: Job, tmp_pat
     )
     assert json.loads(report.read_text()) == found
     assert found["complete"] is True
-    assert (found["graded"], found["changed"], found["flaky_tests"]) == (8, 0, [])
+    assert (found["graded"], found["changed"], found["flaky_tests"]) == (4, 0, [])
     for each in found["episodes"]:
         assert each["verdicts"] == [each["recorded"]] * 2
 
@@ -87,7 +87,7 @@ def test_an_interrupted_regrade_reports_what_it_graded(demo: Job, tmp_path: Path
     assert process.returncode == 130, told
     found = json.loads(report.read_text())
     assert found["complete"] is False
-    assert 1 <= found["graded"] < 8
+    assert 1 <= found["graded"] < 4
 
 
 def test_chats_tell_what_the_policy_said_and_saw(demo: Job, tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_exported_patches_apply_to_their_bases(demo: Job, tmp_path: Path) -> Non
 def test_statistics_count_what_the_records_hold(demo: Job) -> None:
     found = printed_json(swe_rollout("stats", demo.uri, "-o", "json"))
     records = [read(path) for path in committed(demo.folder)]
-    assert found["episodes"] == 8
+    assert found["episodes"] == 4
     assert found["per_episode"]["turns"]["total"] == sum(len(r["turns"]) for r in records)
     assert found["per_episode"]["sampled_tokens"]["total"] == sum(
         sum(r["loss_mask"]) for r in records

@@ -27,7 +27,7 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e.command import COMMAND
+from e2e.command import COMMAND, scripted_server
 from e2e.model_hub import model_hub
 from swe_rollout.agent.tools import TOOLS
 from swe_rollout.cli.output import stderr_console
@@ -180,13 +180,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def engine() -> Iterator[str]:
     """The address of an engine that serves the built-in model."""
-    arguments = ["engine", "serve-scripted", "--include", "sqlparse*", "--scenarios", "gold"]
-    with subprocess.Popen(
-        [*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as server:
-        assert server.stdout is not None
-        yield server.stdout.readline().strip()
-        server.terminate()
+    with scripted_server("--scenarios", "gold") as url:
+        yield url
 
 
 @pytest.fixture(scope="module")

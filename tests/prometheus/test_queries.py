@@ -24,7 +24,7 @@ import yaml
 from checkout import ROOT
 from controller.builders import job as job_object
 from e2e.command import job_writer
-from rollout_dev.codegen.metrics_reference import questions
+from rollout_dev.codegen.reference import questions
 from rollout_dev.dev_cluster.binaries import PROMETHEUS
 from rollout_operator.metrics import Metrics
 from swe_rollout.errors import StoreError

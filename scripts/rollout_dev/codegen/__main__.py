@@ -13,15 +13,12 @@ from typing import Final
 
 import yaml
 
-from rollout_dev.codegen.bundle import bundle
-from rollout_dev.codegen.chart import chart
+from rollout_dev.codegen.chart import bundle, chart
 from rollout_dev.codegen.crd import custom_resource_definition
-from rollout_dev.codegen.metrics_reference import metrics_blocks
 from rollout_dev.codegen.pages import filled
 from rollout_dev.codegen.python_reference import python_page
-from rollout_dev.codegen.reference import job_blocks, reward_blocks
+from rollout_dev.codegen.reference import job_blocks, metrics_blocks, reward_blocks, variable_blocks
 from rollout_dev.codegen.tools_reference import tools_blocks
-from rollout_dev.codegen.variables_reference import variable_blocks
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 KUSTOMIZATION: Final = "manifests/kustomization.yaml"

@@ -1,4 +1,7 @@
-"""Make the templates of the Helm chart from manifests/, so that both install the same objects.
+"""Make the file of `swe-rollout install` and the Helm chart from the kustomize base in manifests/.
+
+The base lists files and changes nothing in them, so no kustomize is needed here; a test on the
+cluster tier compares both.
 
 Each resource becomes one template, with the lines of `chart.yaml` in place of some of its own.
 Written by hand in charts/swe-rollout are the values with their schema, and the parts that exist in
@@ -14,9 +17,8 @@ from typing import Any, Final
 
 import yaml
 
-from rollout_dev.codegen.bundle import resources
-
 FOLDER: Final = "charts/swe-rollout"
+_LISTING: Final = {"apiVersion", "kind", "resources"}
 _NAMESPACE: Final = "swe-rollout-system"
 """In the manifests; the chart's is the release's."""
 _LEFT_OUT: Final = ("namespace.yaml",)
@@ -24,6 +26,27 @@ _LEFT_OUT: Final = ("namespace.yaml",)
 _CRDS: Final = "crd/"
 """Installed first by Helm, as they are, and never updated."""
 _HEADER: Final = "# Made by scripts/generate; change manifests/{source} instead.\n"
+
+
+def bundle(kustomization: Path, generated: Mapping[Path, str]) -> str:
+    """Join the documents that a kustomization lists; `generated` has files not written yet."""
+    paths = resources(kustomization)
+    texts = [generated.get(path) or path.read_text(encoding="utf-8") for path in paths]
+    return "---\n".join(_without_header(text) for text in texts)
+
+
+def resources(kustomization: Path) -> list[Path]:
+    """List the files of a kustomization that does nothing but list files."""
+    base = yaml.safe_load(kustomization.read_text(encoding="utf-8"))
+    if unknown := set(base) - _LISTING:
+        raise SystemExit(f"{kustomization}: only resources can be bundled, not {unknown}")
+    return [kustomization.parent / name for name in base["resources"]]
+
+
+def _without_header(text: str) -> str:
+    lines = text.splitlines(keepends=True)
+    first = next(i for i, line in enumerate(lines) if not line.startswith(("#", "---")))
+    return "".join(lines[first:])
 
 
 def chart(

@@ -1,7 +1,8 @@
 """The CustomResourceDefinition of a RolloutJob, made from the models in `job` and `status`.
 
 `scripts/generate` writes it to manifests/crd, from where the cluster learns it. The translation of
-schemas is in `structural`, and what holds on a cluster only in `cluster_rules`.
+schemas is in `structural`. What holds on a cluster only is in `cluster_rules.yaml`: CEL rules that
+the API server checks before it stores a job, whose messages the reference page lists.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Final
 
-from rollout_dev.codegen.cluster_rules import ClusterRule, rules
+import yaml
+
 from rollout_dev.codegen.structural import Json, Schema, structural
 from swe_rollout.spec.job import API_VERSION, CRD_NAME, KIND, RolloutJob
 from swe_rollout.spec.status import RolloutJobStatus
@@ -102,6 +106,38 @@ COLUMNS: Final = (
         description="Why the job failed.",
     ),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRule:
+    """A CEL expression that must hold for the value at `path`, and its error message."""
+
+    path: str
+    """Path as in `Schema.at`; empty for the whole object."""
+    expression: str
+    message: str
+    """The problem and how to fix it."""
+    reason: str
+    """The API server's machine-readable reason for a violation."""
+    field: str
+    """The offending field inside the value, such as `.store`; empty for the value itself."""
+
+
+@cache
+def rules() -> tuple[ClusterRule, ...]:
+    """Return all rules, in the order of the fields."""
+    entries = yaml.safe_load(Path(__file__).with_name("cluster_rules.yaml").read_text("utf-8"))
+    return tuple(
+        ClusterRule(
+            path,
+            each["rule"],
+            each["message"],
+            each.get("reason", "FieldValueInvalid"),
+            each.get("field", ""),
+        )
+        for each in entries
+        for path in each["paths"]
+    )
 
 
 def custom_resource_definition() -> dict[str, Json]:

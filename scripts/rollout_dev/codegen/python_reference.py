@@ -8,8 +8,7 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -68,15 +67,8 @@ ADAPTERS: Final = {
 """The names of adapters that the how-tos use; each is in `swe_rollout.integrations`."""
 _CODE: Final = re.compile(r"(async )?(with|for) |[\w.]+\(.*\)$|[a-z]\w* = ")
 """What an example in a docstring begins with."""
-_Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """A definition, and the module that has it."""
-
-    module: str
-    node: _Definition
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+_Definition = ast.ClassDef | _Function
 
 
 def python_page() -> str:
@@ -94,8 +86,8 @@ def _lines() -> Iterator[str]:
     yield "Each is imported where its package is installed ([trainers](../how-to/trainers.md)).\n"
     for module, names in ADAPTERS.items():
         for name in names:
-            found = _find(f"swe_rollout.integrations.{module}", name)
-            yield from _described(name, found, f"swe_rollout.integrations.{module}")
+            home = f"swe_rollout.integrations.{module}"
+            yield from _described(name, _find(home, name), home)
 
 
 def _public(name: str) -> Iterator[str]:
@@ -120,8 +112,7 @@ def _registration(name: str) -> Iterator[str]:
     )
 
 
-def _described(name: str, found: _Found, package: str) -> Iterator[str]:
-    node = found.node
+def _described(name: str, node: _Definition, package: str) -> Iterator[str]:
     yield f"### {name}\n"
     yield "```python"
     if package != "swe_rollout":
@@ -133,14 +124,14 @@ def _described(name: str, found: _Found, package: str) -> Iterator[str]:
         yield from _members(node)
 
 
-def _find(module: str, name: str) -> _Found:
+def _find(module: str, name: str) -> _Definition:
     """Find a definition in a module, or where that imports it from."""
     base = _ROOT.parent / Path(*module.split("."))
     path = base.with_suffix(".py") if base.with_suffix(".py").exists() else base / "__init__.py"
     tree = ast.parse(path.read_text("utf-8"))
     for node in ast.walk(tree):
-        if isinstance(node, _Definition) and node.name == name and not _is_overload(node):
-            return _Found(module, node)
+        if isinstance(node, _Definition) and node.name == name and not _decorated(node, "overload"):
+            return node
         if isinstance(node, ast.ImportFrom) and node.module:
             for each in node.names:
                 if (each.asname or each.name) == name:
@@ -148,13 +139,13 @@ def _find(module: str, name: str) -> _Found:
     raise LookupError(f"{module} has no {name}")
 
 
-def _is_overload(node: _Definition) -> bool:
-    return any(ast.unparse(each) == "overload" for each in node.decorator_list)
+def _decorated(node: _Definition, *names: str) -> bool:
+    return any(ast.unparse(each) in names for each in node.decorator_list)
 
 
 def _signature(node: _Definition, name: str) -> Iterator[str]:
     if isinstance(node, ast.ClassDef):
-        made = _method(node, "__init__")
+        made = _made(node)
         bases = [ast.unparse(each) for each in node.bases]
         yield f"class {name}({', '.join(bases)})" if bases else f"class {name}"
         if made is not None:
@@ -163,13 +154,11 @@ def _signature(node: _Definition, name: str) -> Iterator[str]:
     yield from _call(name, node)
 
 
-def _call(
-    name: str, node: ast.FunctionDef | ast.AsyncFunctionDef, *, skipped: int = 0
-) -> Iterator[str]:
+def _call(name: str, node: _Function, *, skipped: int = 0) -> Iterator[str]:
     arguments = _arguments(node.args, skipped)
     returned = f" -> {ast.unparse(node.returns)}" if node.returns is not None else ""
     prefix = "await " if isinstance(node, ast.AsyncFunctionDef) else ""
-    if any(ast.unparse(each) == "asynccontextmanager" for each in node.decorator_list):
+    if _decorated(node, "asynccontextmanager"):
         prefix = "async with "
     if skipped and name[0].isupper():
         prefix, returned = "", ""
@@ -209,21 +198,19 @@ def _argument(argument: ast.arg, default: ast.expr | None) -> str:
     return text
 
 
-def _method(node: ast.ClassDef, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-    found = (
-        each
-        for each in node.body
-        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and each.name == name
-    )
-    return next(found, None)
+def _functions(node: _Definition) -> Iterator[_Function]:
+    return (each for each in node.body if isinstance(each, _Function))
+
+
+def _made(node: _Definition) -> _Function | None:
+    """Return what makes an instance of a class; none of a function."""
+    found = _functions(node) if isinstance(node, ast.ClassDef) else ()
+    return next((each for each in found if each.name == "__init__"), None)
 
 
 def _docstring(node: _Definition) -> Iterator[str]:
-    text = ast.get_docstring(node) or ""
-    yield from _paragraphs(text)
-    made = _method(node, "__init__") if isinstance(node, ast.ClassDef) else None
-    if made is not None and (told := ast.get_docstring(made)):
-        yield from _paragraphs(told)
+    for each in filter(None, (node, _made(node))):
+        yield from _paragraphs(ast.get_docstring(each) or "")
 
 
 def _paragraphs(text: str) -> Iterator[str]:
@@ -244,23 +231,23 @@ def _wrapped(text: str) -> Iterator[str]:
 
 
 def _members(node: ast.ClassDef) -> Iterator[str]:
-    fields, methods = list(_fields(node)), list(_methods(node))
+    fields = list(_fields(node))
+    methods = [
+        each
+        for each in _functions(node)
+        if not each.name.startswith("_") and ast.get_docstring(each)
+    ]
     for name, kind, about in fields:
         yield f"- `{name}`{f': `{kind}`' if kind else ''}{f'. {about}' if about else ''}"
     if fields:
         yield ""
     for method in methods:
-        is_property = any(
-            ast.unparse(each) in ("property", "cached_property") for each in method.decorator_list
-        )
-        if is_property:
+        if _decorated(method, "property", "cached_property"):
             kind = ast.unparse(method.returns) if method.returns else ""
             yield f"- `.{method.name}`: `{kind}`. {_flat(ast.get_docstring(method) or '')}"
             continue
-        static = any(ast.unparse(each) == "staticmethod" for each in method.decorator_list)
-        call = " ".join(
-            line.strip() for line in _call(method.name, method, skipped=0 if static else 1)
-        )
+        skipped = 0 if _decorated(method, "staticmethod") else 1
+        call = " ".join(line.strip() for line in _call(method.name, method, skipped=skipped))
         call = call.replace("( ", "(").replace(", )", ")")
         yield f"- `.{call}`".replace("`.await ", "`await .").replace(
             "`.async with ", "`async with ."
@@ -284,16 +271,6 @@ def _fields(node: ast.ClassDef) -> Iterator[tuple[str, str, str]]:
                 yield name, "", about
             case _:
                 pass
-
-
-def _methods(node: ast.ClassDef) -> Sequence[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return [
-        each
-        for each in node.body
-        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
-        and not each.name.startswith("_")
-        and ast.get_docstring(each)
-    ]
 
 
 def _flat(text: str) -> str:

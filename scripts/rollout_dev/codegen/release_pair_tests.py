@@ -1,8 +1,8 @@
 """Find the tests of each release pair that the fix repairs, and those that it must not break.
 
 For each interpreter: two runs on the new release (their intersection drops ids that contain a time
-or a random number) and one on the old release with the new tests. All in scratch copies, without
-network. Writes `release_pairs_tests.yaml`; `git diff` shows what has changed.
+or a random number) and one on the old release with the new tests. Each is in a sandbox of its own,
+without network. Writes `release_pairs_tests.yaml`; `git diff` shows what has changed.
 """
 
 from __future__ import annotations
@@ -11,26 +11,32 @@ import argparse
 import asyncio
 import os
 import re
-import shutil
-import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 import msgspec
 import yaml
 
 from swe_rollout.datasets.release_pair_recipes import TestLists, load_pairs
 from swe_rollout.datasets.release_pairs import load
-from swe_rollout.sandbox.local.images import LocalImage, load_image
+from swe_rollout.spec.sandbox import LocalSandbox, SandboxSpec
 from swe_rollout.types.instance import Expected, Instance
+from swe_rollout.worker.standalone import Wanted, open_sandbox
 
-OUTPUT = Path(__file__).parents[3] / "swe_rollout/datasets/release_pairs_tests.yaml"
-HEADER = """\
+OUTPUT: Final = Path(__file__).parents[3] / "swe_rollout/datasets/release_pairs_tests.yaml"
+HEADER: Final = """\
 # Written by scripts/record-release-pairs, not by hand: the tests that decide each release pair.
 """
-_SUMMARY = re.compile(r"^(PASSED|FAILED|ERROR|XPASS|XFAIL) (\S+)( .*)?$", re.MULTILINE)
+_SUMMARY: Final = re.compile(r"^(PASSED|FAILED|ERROR|XPASS|XFAIL) (\S+)( .*)?$", re.MULTILINE)
+_OUTPUT_BYTES: Final = 64 << 20
+_PLAIN: Final = SandboxSpec(local=LocalSandbox(isolation="none"))
+"""Copies of the image's folders, which any interpreter of this machine can read."""
+_INTERPRETER: Final = """\
+mkdir -p ~/bin && printf '#!/bin/sh\\nexec "%s" "$@"\\n' "$PYTHON" >~/bin/python3 \
+&& chmod +x ~/bin/python3 && PATH=~/bin:$PATH"""
+"""Lets `python3` be that interpreter, by a script: a link would lose a virtual environment."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,8 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     found = {name: pair.expected for name, pair in load_pairs().items()}
     for name in options.names or found:
-        [instance] = asyncio.run(load([name], on_progress=print))
-        found[name] = record(instance, options.python or [sys.executable])
+        found[name] = asyncio.run(record(name, options.python or [sys.executable]))
     lists = {name: TestLists.of(expected) for name, expected in found.items()}
     plain = msgspec.to_builtins(lists, builtin_types=(str,))
     dumped = yaml.safe_dump(plain, sort_keys=False, width=1000, allow_unicode=True)
@@ -54,14 +59,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def record(instance: Instance, interpreters: Sequence[str]) -> Expected:
+async def record(name: str, interpreters: Sequence[str]) -> Expected:
     """Return the tests that two golden runs and one base run agree on, with every interpreter."""
+    [instance] = await load([name], on_progress=print)
     golden: list[frozenset[str]] = []
     base: list[frozenset[str]] = []
     for python in interpreters:
-        new = [instance.test_patch, instance.gold_patch]
-        golden += [_run(instance, new, python), _run(instance, new, python)]
-        base.append(_run(instance, [instance.test_patch], python))
+        new = (instance.test_patch, instance.gold_patch)
+        golden += [await _passed(instance, new, python), await _passed(instance, new, python)]
+        base.append(await _passed(instance, (instance.test_patch,), python))
     stable = frozenset.intersection(*golden)
     return Expected(
         fail_to_pass=tuple(sorted(stable - frozenset.union(*base))),
@@ -69,73 +75,31 @@ def record(instance: Instance, interpreters: Sequence[str]) -> Expected:
     )
 
 
-def _run(instance: Instance, patches: Sequence[str], python: str) -> frozenset[str]:
-    """Return the tests that pass in a scratch copy of the image with these patches applied."""
-    image, folder = load_image(instance.image)
-    with tempfile.TemporaryDirectory(prefix="release-pair-") as scratch_name:
-        scratch = Path(scratch_name)
-        for mount in image.mounts:
-            shutil.copytree(folder / mount.source, scratch / mount.source, symlinks=True)
-        testbed = scratch / "testbed"
-        for patch in patches:
-            subprocess.run(["git", "apply", "-"], input=patch.encode(), cwd=testbed, check=True)
-        environment = image.env | {
-            "PYTHONPATH": _import_path(image, scratch),
-            "PATH": _path(scratch, python),
-            "HOME": scratch_name,
-            "LANG": "C.UTF-8",
-        }
-        done = subprocess.run(
-            [*_without_network(), "sh", "-c", " && ".join(instance.evaluation.commands)],
-            cwd=testbed,
-            env=environment,
-            capture_output=True,
-            timeout=instance.evaluation.timeout_s,
-            check=False,
-        )
-    passed = _passed(done.stdout.decode(errors="replace"))
-    if not passed:
-        sys.exit(f"no test passed with {python}:\n{(done.stdout + done.stderr).decode()[-2000:]}")
-    print(f"  {python}: {len(passed)} passed")
-    return passed
+async def _passed(instance: Instance, patches: Sequence[str], python: str) -> frozenset[str]:
+    """Return the tests that pass in a fresh sandbox with these patches applied.
 
-
-def _import_path(image: LocalImage, scratch: Path) -> str:
-    """Return the image's PYTHONPATH, with its mounts in this scratch copy."""
-    paths = []
-    for entry in image.env["PYTHONPATH"].split(":"):
-        [mount] = [m for m in image.mounts if Path(entry).is_relative_to(m.target)]
-        paths.append(str(scratch / mount.source / Path(entry).relative_to(mount.target)))
-    return ":".join(paths)
-
-
-def _path(scratch: Path, python: str) -> str:
-    """Return a PATH on which `python3` is this interpreter.
-
-    A script, not a link: a link would lose a virtual environment.
+    Ids with a blank are left out: log parsers see only the first word.
     """
-    folder = scratch / "bin"
-    folder.mkdir()
-    program = folder / "python3"
-    program.write_text(f'#!/bin/sh\nexec "{python}" "$@"\n')
-    program.chmod(0o755)
-    return f"{folder}{os.pathsep}{os.defpath}"
-
-
-def _without_network() -> list[str]:
-    command = ["unshare", "--map-root-user", "--net"]
-    try:
-        subprocess.run([*command, "true"], check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError):
-        print("  warning: no network namespace here, the tests can use the network")
-        return []
-    return command
-
-
-def _passed(log: str) -> frozenset[str]:
-    """Parse ids that passed, except those with a blank: log parsers see only the first word."""
+    wanted = Wanted(instance.image, instance.workdir, harmless=True)
+    script = " && ".join((_INTERPRETER, *instance.evaluation.commands))
+    async with open_sandbox(_PLAIN, wanted, on_note=lambda _: None) as sandbox:
+        for patch in patches:
+            applied = await sandbox.exec(["git", "apply", "-"], stdin=patch.encode())
+            if applied.exit_code:
+                sys.exit(applied.stderr.decode())
+        done = await sandbox.exec(
+            ["unshare", "--map-root-user", "--net", "sh", "-c", script],
+            env={"PYTHON": python, "PATH": os.defpath},
+            timeout_s=instance.evaluation.timeout_s or 1800.0,
+            max_output=_OUTPUT_BYTES,
+        )
+    log = done.stdout.decode(errors="replace")
     passed = {m[2] for m in _SUMMARY.finditer(log) if m[1] == "PASSED" and not m[3]}
-    return frozenset(passed - {m[2] for m in _SUMMARY.finditer(log) if m[1] != "PASSED"})
+    passed -= {m[2] for m in _SUMMARY.finditer(log) if m[1] != "PASSED"}
+    if not passed:
+        sys.exit(f"no test passed with {python}:\n{log[-2000:]}{done.stderr.decode()[-2000:]}")
+    print(f"  {python}: {len(passed)} passed; {log.strip().rsplit(chr(10), 1)[-1].strip('= ')}")
+    return frozenset(passed)
 
 
 if __name__ == "__main__":

@@ -66,21 +66,14 @@ def main(arguments: Sequence[str]) -> None:
     path = find_chromium()
     if path is None:
         sys.exit(HOW_TO_INSTALL)
-    with tempfile.TemporaryDirectory() as folder:
-        page = _page(job or _run(Path(folder)), Path(folder) / "page.html")
-        with chromium(path) as browser:
-            for shot in SHOTS:
-                _take(browser, page, shot)
-
-
-def _run(folder: Path) -> str:
-    _cli("run", str(JOB), "--store", f"file://{folder}/runs", "--name", "demo")
-    return f"{folder}/runs/demo"
-
-
-def _page(job: str, out: Path) -> Path:
-    _cli("view", job, "-O", str(out))
-    return out
+    with tempfile.TemporaryDirectory() as folder, chromium(path) as browser:
+        if job is None:
+            job = f"{folder}/runs/demo"
+            _cli("run", str(JOB), "--store", f"file://{folder}/runs", "--name", "demo")
+        page = Path(folder) / "page.html"
+        _cli("view", job, "-O", str(page))
+        for shot in SHOTS:
+            _take(browser, page, shot)
 
 
 def _cli(*arguments: str) -> None:

@@ -1,7 +1,7 @@
 """Structural schemas: pydantic's JSON schema in the form that a CustomResourceDefinition takes.
 
 No `$ref`, no `anyOf` with null, no `const`, no titles: what the API server refuses is written in
-the way it understands. Rules that only hold on a cluster are `cluster_rules`'; `crd` joins both.
+the way it understands. `crd` adds the rules that only hold on a cluster.
 """
 
 from __future__ import annotations

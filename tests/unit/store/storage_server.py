@@ -6,12 +6,31 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Protocol
 from urllib.parse import parse_qs, unquote
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "a-key-of-tests", "AWS_SECRET_ACCESS_KEY": "a-secret-of-tests"}
+
+
+AZURE_KEY = "YS1zZWNyZXQtb2YtdGVzdHM="
+"""`a-secret-of-tests` in base64."""
+CLOUDS: dict[str, Callable[[str], dict[str, str]]] = {
+    "s3://bucket/folder": lambda url: {**CREDENTIALS, "AWS_ENDPOINT_URL": url},
+    "gs://bucket/folder": lambda url: {
+        "GOOGLE_BASE_URL": url,
+        "GOOGLE_BEARER_TOKEN": "a-token-of-tests",
+    },
+    "az://bucket/folder": lambda url: {
+        "AZURE_STORAGE_ACCOUNT_NAME": "tests",
+        "AZURE_STORAGE_ACCOUNT_KEY": AZURE_KEY,
+        "AZURE_ENDPOINT": url,
+    },
+}
+"""The variables of each cloud, by the address of a bucket in it."""
+Environment = Callable[[dict[str, str]], None]
 
 
 @dataclass(frozen=True)
@@ -50,6 +69,14 @@ class Storage:
     def url(self) -> str:
         """The endpoint."""
         return f"http://127.0.0.1:{self.port}"
+
+
+class Serve(Protocol):
+    """Serves object storage while a block runs."""
+
+    def __call__(
+        self, respond: Respond, uri: str = "s3://bucket/folder"
+    ) -> AbstractContextManager[Storage]: ...
 
 
 def error(status: int, code: str, message: str = "as the test wants it") -> Response:

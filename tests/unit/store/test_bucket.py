@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import socket
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,47 +14,16 @@ from swe_rollout.errors import PrerequisiteError, SweRolloutError, UnreachableEr
 from swe_rollout.store import bucket as bucket_module
 from swe_rollout.store.bucket import Bucket, create_object, read_object
 from unit.store.storage_server import (
+    CLOUDS,
     CREDENTIALS,
+    Environment,
     Memory,
     Request,
     Response,
+    Serve,
     error,
     storage,
 )
-
-PREFIXES = ("AWS_", "GOOGLE_", "AZURE_")
-AZURE_KEY = "YS1zZWNyZXQtb2YtdGVzdHM="
-"""`a-secret-of-tests` in base64."""
-
-CLOUDS: dict[str, Callable[[str], dict[str, str]]] = {
-    "s3://bucket/folder": lambda url: {**CREDENTIALS, "AWS_ENDPOINT_URL": url},
-    "gs://bucket/folder": lambda url: {
-        "GOOGLE_BASE_URL": url,
-        "GOOGLE_BEARER_TOKEN": "a-token-of-tests",
-    },
-    "az://bucket/folder": lambda url: {
-        "AZURE_STORAGE_ACCOUNT_NAME": "tests",
-        "AZURE_STORAGE_ACCOUNT_KEY": AZURE_KEY,
-        "AZURE_ENDPOINT": url,
-    },
-}
-"""The variables of each cloud, by the address of a bucket in it."""
-
-
-@pytest.fixture
-def environment(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, str]], None]:
-    """Set exactly these variables of clouds."""
-
-    def change(values: dict[str, str]) -> None:
-        for name in [name for name in os.environ if name.startswith(PREFIXES)]:
-            monkeypatch.delenv(name)
-        for name, value in values.items():
-            monkeypatch.setenv(name, value)
-
-    return change
-
-
-Environment = Callable[[dict[str, str]], None]
 
 
 async def test_an_absent_object_is_file_not_found(tmp_path: Path) -> None:
@@ -100,10 +68,9 @@ async def test_a_folder_that_is_emptied_while_it_is_listed_has_nothing(
 @pytest.mark.threat(point=19)
 @pytest.mark.parametrize("uri", CLOUDS)
 async def test_every_cloud_works_over_plain_http_when_the_endpoint_says_so(
-    uri: str, environment: Environment
+    uri: str, serve: Serve
 ) -> None:
-    with storage(Memory()) as server:
-        environment(CLOUDS[uri](server.url))
+    with serve(Memory(), uri):
         bucket = Bucket.open(uri)
         assert await bucket.create("key", b"first")
         assert not await bucket.create("key", b"second")
@@ -114,11 +81,8 @@ async def test_every_cloud_works_over_plain_http_when_the_endpoint_says_so(
 
 @pytest.mark.threat(point=19)
 @pytest.mark.parametrize("uri", CLOUDS)
-async def test_of_many_writers_on_any_cloud_one_creates_the_object(
-    uri: str, environment: Environment
-) -> None:
-    with storage(Memory()) as server:
-        environment(CLOUDS[uri](server.url))
+async def test_of_many_writers_on_any_cloud_one_creates_the_object(uri: str, serve: Serve) -> None:
+    with serve(Memory(), uri) as server:
         buckets = [Bucket.open(uri) for _ in range(12)]
         data = [str(number).encode() for number in range(12)]
         won = await asyncio.gather(
@@ -136,37 +100,32 @@ def _is_conditional(request: Request) -> bool:
 
 @pytest.mark.threat(point=19)
 @pytest.mark.parametrize("uri", CLOUDS)
-async def test_a_server_that_ignores_conditions_is_no_store(
-    uri: str, environment: Environment
-) -> None:
-    with storage(Memory(keeps_conditions=False)) as server:
-        environment(CLOUDS[uri](server.url))
-        with pytest.raises(UsageError, match="can't be a store") as caught:
-            await Bucket.open(uri).create("key", b"data")
+async def test_a_server_that_ignores_conditions_is_no_store(uri: str, serve: Serve) -> None:
+    refusing = pytest.raises(UsageError, match="can't be a store")
+    with serve(Memory(keeps_conditions=False), uri), refusing as caught:
+        await Bucket.open(uri).create("key", b"data")
     assert "overwrites" in caught.value.why or "replaces" in caught.value.why
 
 
 @pytest.mark.threat(point=19)
 async def test_a_conflict_of_two_writers_is_not_taken_for_an_object(
-    environment: Environment,
+    serve: Serve,
 ) -> None:
     """The other write may still fail: S3 asks both to try again."""
     memory = Memory()
     conflicts = iter([error(409, "ConditionalRequestConflict")] * 2)
-    with storage(lambda request: next(conflicts, None) or memory(request)) as server:
-        environment(CLOUDS["s3://bucket/folder"](server.url))
+    with serve(lambda request: next(conflicts, None) or memory(request)):
         assert await Bucket.open("s3://bucket").create("key", b"data")
     assert list(memory.objects.values()) == [b"data"]
 
 
 @pytest.mark.parametrize("call", ["get", "create", "keys"])
 async def test_a_clock_that_is_wrong_is_named_and_may_be_set_meanwhile(
-    call: str, environment: Environment
+    call: str, serve: Serve
 ) -> None:
     """Issue 16, 6: a machine that was suspended signs with the time of then, until NTP sets it."""
     skewed = error(403, "RequestTimeTooSkewed", "The difference is too large.")
-    with storage(lambda _: skewed) as server:
-        environment(CLOUDS["s3://bucket/folder"](server.url))
+    with serve(lambda _: skewed) as server:
         caught = await _failure(Bucket.open("s3://bucket/folder"), call)
         assert len(server.requests) > 1
     assert "this machine's clock is wrong: " in caught.why
@@ -175,8 +134,7 @@ async def test_a_clock_that_is_wrong_is_named_and_may_be_set_meanwhile(
 
     memory = Memory()
     responses = iter([skewed] * 2)
-    with storage(lambda request: next(responses, None) or memory(request)) as server:
-        environment(CLOUDS["s3://bucket/folder"](server.url))
+    with serve(lambda request: next(responses, None) or memory(request)) as server:
         assert await Bucket.open("s3://bucket").create("key", b"data")
 
 
@@ -196,11 +154,10 @@ PERMANENT = {
 @pytest.mark.parametrize("call", ["get", "create", "keys"])
 @pytest.mark.parametrize("case", PERMANENT)
 async def test_what_can_t_succeed_is_asked_once_and_explained(
-    case: str, call: str, environment: Environment
+    case: str, call: str, serve: Serve
 ) -> None:
     response, why, fix = PERMANENT[case]
-    with storage(lambda _: response) as server:
-        environment(CLOUDS["s3://bucket/folder"](server.url))
+    with serve(lambda _: response) as server:
         caught = await _failure(Bucket.open("s3://bucket/folder"), call)
         assert len(server.requests) == 1
     assert why in caught.why
@@ -217,11 +174,10 @@ async def test_what_can_t_succeed_is_asked_once_and_explained(
     ],
 )
 async def test_each_cloud_has_a_command_for_a_bucket_and_a_right_for_a_call(
-    uri: str, create: str, right: str, environment: Environment
+    uri: str, create: str, right: str, serve: Serve
 ) -> None:
     refusals = iter([error(404, "NoSuchBucket"), error(403, "AccessDenied")])
-    with storage(lambda _: next(refusals)) as server:
-        environment(CLOUDS[uri](server.url))
+    with serve(lambda _: next(refusals), uri):
         missing = await _failure(Bucket.open(uri), "create")
         denied = await _failure(Bucket.open(uri), "create")
     assert f"`{create}`" in missing.fix
@@ -246,16 +202,15 @@ async def _called(bucket: Bucket, call: str) -> None:
 
 @pytest.mark.threat(point=19)
 @pytest.mark.parametrize("status", [429, 500, 503])
-async def test_what_may_succeed_later_is_tried_again(status: int, environment: Environment) -> None:
+async def test_what_may_succeed_later_is_tried_again(status: int, serve: Serve) -> None:
     memory = Memory()
     failures = iter([error(status, "SlowDown")] * 2)
-    with storage(lambda request: next(failures, None) or memory(request)) as server:
-        environment(CLOUDS["s3://bucket/folder"](server.url))
+    with serve(lambda request: next(failures, None) or memory(request)):
         assert await Bucket.open("s3://bucket/folder").create("key", b"data")
 
 
 async def test_an_observer_hears_of_refusals_and_of_what_takes_long_until_it_succeeds(
-    environment: Environment, monkeypatch: pytest.MonkeyPatch
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A bucket that may be read and not written, then one that is slow."""
     monkeypatch.setattr(bucket_module, "SLOW_S", 3600.0)
@@ -268,8 +223,7 @@ async def test_an_observer_hears_of_refusals_and_of_what_takes_long_until_it_suc
             return error(403, "AccessDenied")
         return memory(request)
 
-    with storage(respond) as server:
-        environment(CLOUDS["s3://bucket/folder"](server.url))
+    with serve(respond) as server:
         bucket = Bucket.open("s3://bucket/folder")
         bucket.observe(lambda kind, failed: heard.append((kind, failed.why if failed else "")))
         with pytest.raises(UnreachableError):
@@ -290,11 +244,10 @@ async def test_an_observer_hears_of_refusals_and_of_what_takes_long_until_it_suc
 
 @pytest.mark.threat(point=19)
 async def test_a_listing_that_breaks_between_pages_is_never_short(
-    environment: Environment,
+    serve: Serve,
 ) -> None:
     pages = Pages()
-    with storage(pages) as server:
-        environment(CLOUDS["s3://bucket/folder"](server.url))
+    with serve(pages):
         keys = [key async for key in Bucket.open("s3://bucket").keys("p")]
     assert sorted(keys) == ["p/1", "p/2"]
     assert pages.broken
@@ -431,9 +384,8 @@ async def test_credentials_are_neither_taken_from_an_address_nor_shown(
         assert value not in f"{failure} {failure.fix}"
 
 
-async def test_an_object_is_created_at_its_own_address(environment: Environment) -> None:
-    with storage(Memory()) as server:
-        environment(CLOUDS["s3://bucket/folder"](server.url))
+async def test_an_object_is_created_at_its_own_address(serve: Serve) -> None:
+    with serve(Memory()):
         assert await create_object("s3://bucket/folder/rows.jsonl", b"{}")
         assert await read_object("s3://bucket/folder/rows.jsonl") == b"{}"
     with pytest.raises(UsageError, match="does not name an object"):

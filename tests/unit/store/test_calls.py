@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from typing import Any
 
@@ -19,11 +18,11 @@ from obstore.exceptions import BaseError
 from swe_rollout.store.address import open_storage
 from swe_rollout.store.bucket import Bucket, run_call, wait_until_idle
 from swe_rollout.store.objects import StorageObjects
-from unit.store.storage_server import CREDENTIALS, Memory, storage
+from unit.store.storage_server import CREDENTIALS, Environment, Memory, Serve, storage
 
 pytestmark = pytest.mark.threat(point=17)
 
-RUNS = 10
+RUNS = 3
 """Of each way to end. Futures of obstore's own aborted one process in forty."""
 
 SCRIPT = """
@@ -36,68 +35,41 @@ async def use(bucket, number):
 
 async def main():
     bucket = Bucket.open("s3://bucket/folder")
-    tasks = [asyncio.create_task(use(bucket, number)) for number in range(60)]
+    tasks.extend(asyncio.create_task(use(bucket, number)) for number in range(60))
     await asyncio.sleep(random.uniform(0.05, 0.2))
     END
 
-asyncio.run(main())
+tasks = []
+loop = asyncio.new_event_loop()
+RUN
 """
-
-
-@pytest.fixture(scope="module")
-def environment() -> Iterator[dict[str, str]]:
-    """Of a process whose store is slow."""
-    with storage(Memory(), delay_s=0.01) as server:
-        yield {**os.environ, **CREDENTIALS, "AWS_ENDPOINT_URL": server.url}
+RUN, ABANDON = "asyncio.run(main())", "loop.run_until_complete(main()); raise SystemExit(3)"
 
 
 @pytest.mark.parametrize(
-    ("end", "code"), [("raise ValueError", 1), ("sys.exit(4)", 4), ("return", 0)]
+    ("end", "run", "code"),
+    [
+        ("raise ValueError", RUN, 1),
+        ("sys.exit(4)", RUN, 4),
+        ("return", RUN, 0),
+        ("return", ABANDON, 3),
+    ],
 )
 def test_a_script_that_ends_with_calls_in_flight_keeps_its_exit_code(
-    end: str, code: int, environment: dict[str, str]
+    end: str, run: str, code: int
 ) -> None:
-    command = [sys.executable, "-c", SCRIPT.replace("END", end)]
-    for _ in range(RUNS):
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=False, timeout=60
-        )
-        assert done.returncode == code, done.stderr
-
-
-ABANDONED = """
-import asyncio, random
-from swe_rollout.store.bucket import Bucket
-
-async def main():
-    bucket = Bucket.open("s3://bucket/folder")
-    tasks.extend(asyncio.ensure_future(bucket.create(str(n), b"x")) for n in range(96))
-    await asyncio.sleep(random.uniform(0.1, 0.35))
-
-tasks = []
-loop = asyncio.new_event_loop()
-loop.run_until_complete(main())
-raise SystemExit(3)
-"""
-
-
-def test_a_loop_that_is_left_behind_with_calls_in_flight_harms_no_exit() -> None:
-    with storage(Memory(), delay_s=0.1) as server:
+    command = [sys.executable, "-c", SCRIPT.replace("END", end).replace("RUN", run)]
+    with storage(Memory(), delay_s=0.05) as server:
         environment = {**os.environ, **CREDENTIALS, "AWS_ENDPOINT_URL": server.url}
         for _ in range(RUNS):
             done = subprocess.run(
-                [sys.executable, "-c", ABANDONED],
-                env=environment,
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=60,
+                command, env=environment, capture_output=True, text=True, check=False, timeout=60
             )
-            assert done.returncode == 3, done.stderr
+            assert done.returncode == code, done.stderr
 
 
 async def test_only_threads_of_python_s_own_come_back_to_the_loop(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, serve: Serve
 ) -> None:
     """Threads of obstore's runtime are not joined when the interpreter ends."""
     loop = asyncio.get_running_loop()
@@ -108,9 +80,7 @@ async def test_only_threads_of_python_s_own_come_back_to_the_loop(
         return _real(*arguments, **named)
 
     monkeypatch.setattr(loop, "call_soon_threadsafe", record)
-    with storage(Memory()) as server:
-        for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": server.url}.items():
-            monkeypatch.setenv(name, value)
+    with serve(Memory()):
         bucket = Bucket.open("s3://bucket/folder")
         assert await bucket.create("key", b"data")
         assert await bucket.get("key") == b"data"
@@ -118,7 +88,7 @@ async def test_only_threads_of_python_s_own_come_back_to_the_loop(
     assert all(own)
 
 
-def test_a_connection_keeps_no_object_of_python_s(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_keeps_no_object_of_python_s(environment: Environment) -> None:
     """It outlives the call when a server responds before it has read the request."""
     data = bytes(30_000_000)
     before = sys.getrefcount(data)
@@ -131,9 +101,8 @@ def test_a_connection_keeps_no_object_of_python_s(monkeypatch: pytest.MonkeyPatc
         connection.sendall(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
 
     with socket.create_server(("127.0.0.1", 0)) as server, ExitStack() as stack:
-        endpoint = f"http://127.0.0.1:{server.getsockname()[1]}"
-        for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": endpoint}.items():
-            monkeypatch.setenv(name, value)
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        environment({**CREDENTIALS, "AWS_ENDPOINT_URL": url})
         thread = threading.Thread(target=refuse)
         thread.start()
         with suppress(BaseError):

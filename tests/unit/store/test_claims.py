@@ -8,14 +8,20 @@ from pathlib import Path
 import pytest
 
 from swe_rollout.errors import UsageError
-from swe_rollout.store.claims import Claimant, ClaimLostError, Claims, ClaimState
+from swe_rollout.store.claims import Claim, Claimant, ClaimLostError, Claims, ClaimState
 from swe_rollout.store.layout import claim_key
 from swe_rollout.store.store import Store
-from unit.store.storage_server import CREDENTIALS, Memory, storage
+from unit.store.storage_server import Memory, Serve
 
 
 def claims(store: Store, epoch: int = 0, trainer: str = "t1") -> Claims:
     return store.claims("demo", Claimant(trainer, epoch))
+
+
+async def claimed(found: Claims, instance: str = "a") -> Claim:
+    step = await found.claim(instance)
+    assert step is not None
+    return step
 
 
 async def test_of_many_processes_one_gets_a_group(store: Store) -> None:
@@ -27,12 +33,10 @@ async def test_of_many_processes_one_gets_a_group(store: Store) -> None:
 
 @pytest.mark.parametrize("keeps_conditions", [True, False])
 async def test_of_many_processes_one_gets_a_group_in_object_storage(
-    monkeypatch: pytest.MonkeyPatch,
+    serve: Serve,
     keeps_conditions: bool,  # noqa: FBT001 - of the test
 ) -> None:
-    with storage(Memory(keeps_conditions=keeps_conditions)) as server:
-        for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": server.url}.items():
-            monkeypatch.setenv(name, value)
+    with serve(Memory(keeps_conditions=keeps_conditions)):
         many = [claims(Store.open("s3://bucket/runs")) for _ in range(6)]
         if keeps_conditions:
             got = await asyncio.gather(*(each.claim("a") for each in many))
@@ -45,8 +49,7 @@ async def test_of_many_processes_one_gets_a_group_in_object_storage(
 
 async def test_a_finished_group_is_never_claimed_again(store: Store) -> None:
     first = claims(store)
-    step = await first.claim("a")
-    assert step is not None
+    step = await claimed(first)
     await first.finish(step, ClaimState.TRAINED)
     later = claims(store, epoch=9)
     await later.refresh()
@@ -56,8 +59,7 @@ async def test_a_finished_group_is_never_claimed_again(store: Store) -> None:
 
 async def test_a_released_group_is_free_for_all(store: Store) -> None:
     first, second = claims(store), claims(store)
-    step = await first.claim("a")
-    assert step is not None
+    step = await claimed(first)
     assert await second.claim("a") is None
     await first.finish(step, ClaimState.RELEASED)
     await second.refresh()
@@ -66,13 +68,11 @@ async def test_a_released_group_is_free_for_all(store: Store) -> None:
 
 async def test_only_a_later_epoch_reclaims_and_the_earlier_one_is_told(store: Store) -> None:
     old, same, new = claims(store), claims(store), claims(store, epoch=1)
-    step = await old.claim("a")
-    assert step is not None
+    step = await claimed(old)
     for each in (same, new):
         await each.refresh()
     assert await same.claim("a") is None
-    again = await new.claim("a")
-    assert again is not None
+    again = await claimed(new)
     with pytest.raises(ClaimLostError, match="of epoch 1 has claimed it"):
         await old.finish(step, ClaimState.TRAINED)
     await new.finish(again, ClaimState.TRAINED)
@@ -81,8 +81,7 @@ async def test_only_a_later_epoch_reclaims_and_the_earlier_one_is_told(store: St
 
 async def test_an_acknowledgement_that_got_through_beats_the_reclaim(store: Store) -> None:
     old, new = claims(store), claims(store, epoch=1)
-    step = await old.claim("a")
-    assert step is not None
+    step = await claimed(old)
     await new.refresh()
     await old.finish(step, ClaimState.TRAINED)
     assert await new.claim("a") is None
@@ -99,16 +98,14 @@ async def test_a_write_without_response_that_got_through_is_this_process_s(
 
     monkeypatch.setattr(store._bucket, "create", unheard)
     mine = claims(store)
-    step = await mine.claim("a")
-    assert step is not None
+    step = await claimed(mine)
     await mine.finish(step, ClaimState.TRAINED)
 
 
 async def test_the_checkpoint_decides_what_was_trained(store: Store) -> None:
     old = claims(store)
     for name in ("claimed", "released"):
-        step = await old.claim(name)
-        assert step is not None
+        step = await claimed(old, name)
         if name == "released":
             await old.finish(step, ClaimState.RELEASED)
     new = claims(store, epoch=1)
@@ -126,8 +123,7 @@ async def test_a_process_that_finds_a_group_in_the_checkpoint_may_be_first_to_sa
     store: Store,
 ) -> None:
     first, second = claims(store), claims(store)
-    step = await first.claim("a")
-    assert step is not None
+    step = await claimed(first)
     await second.refresh()
     await second.settle(["a"])
     await first.finish(step, ClaimState.TRAINED)

@@ -14,22 +14,18 @@ from swe_rollout.store import layout
 from swe_rollout.store.bucket import Bucket
 from swe_rollout.store.journals import JournalRef, Journals
 from swe_rollout.types.episode import EpisodeId
-from unit.store.storage_server import CREDENTIALS, Memory, storage
+from unit.store.storage_server import Memory, Serve
 
 ONE, TWO = EpisodeId("demo", "a.b", 0), EpisodeId("demo", "a.b", 12)
 
 
 @pytest.fixture(params=["folder", "s3"])
-def bucket(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Bucket]:
+def bucket(request: pytest.FixtureRequest, tmp_path: Path, serve: Serve) -> Iterator[Bucket]:
     """A folder, and object storage."""
     if request.param == "folder":
         yield Bucket.open(f"file://{tmp_path}")
         return
-    with storage(Memory()) as server:
-        for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": server.url}.items():
-            monkeypatch.setenv(name, value)
+    with serve(Memory()):
         yield Bucket.open("s3://bucket/runs")
 
 
@@ -115,10 +111,8 @@ async def test_what_a_killed_process_had_staged_goes_with_the_journal(tmp_path: 
     }
 
 
-async def test_a_store_without_conditions_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with storage(Memory(keeps_conditions=False)) as server:
-        for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": server.url}.items():
-            monkeypatch.setenv(name, value)
+async def test_a_store_without_conditions_is_refused(serve: Serve) -> None:
+    with serve(Memory(keeps_conditions=False)):
         journals = Journals(Bucket.open("s3://bucket/runs"), "demo")
         with pytest.raises(UsageError, match="can't be a store"):
             await journals.create(JournalRef(ONE, 1, 0), 0, b"turn")

@@ -118,14 +118,6 @@ async def test_the_stored_object_is_plain_zstd_json(store: Store, tmp_path: Path
     assert record["reward"] == 1.0
 
 
-async def test_a_damaged_trajectory_is_named_with_its_place(store: Store, tmp_path: Path) -> None:
-    await store.commit(trajectory())
-    path = tmp_path / "runs" / trajectory_key(trajectory().episode)
-    path.write_bytes(path.read_bytes()[:-5])
-    with pytest.raises(StoreError, match=r"demo__one-1/0/trajectory\.json\.zst can't be read"):
-        await store.read(trajectory().episode)
-
-
 async def test_an_episode_that_is_not_there_is_a_usage_error(store: Store) -> None:
     with pytest.raises(UsageError, match="demo/demo__one-1/0 is not in the store"):
         await store.read(trajectory().episode)
@@ -161,12 +153,6 @@ async def test_a_job_begins_with_its_spec_and_its_plan(store: Store, tmp_path: P
         "job": job().to_yaml_dict(),
         "quarantined": {},
     }
-
-
-async def test_a_job_goes_on_when_only_its_speed_changed(store: Store) -> None:
-    begun = await store.begin(job(), tasks("one", "two"))
-    again = await store.begin(job(parallelism=32), tasks("two", "one"))
-    assert (again.plan, again.notes) == (begun.plan, ())
 
 
 async def test_workers_that_begin_at_once_agree(store: Store) -> None:

@@ -13,11 +13,11 @@ from pydantic import Field
 from pydantic.alias_generators import to_camel
 
 from checkout import ROOT
-from rollout_dev.codegen.cluster_rules import rules
 from rollout_dev.codegen.crd import (
     SCHEMA_ANNOTATION,
     custom_resource_definition,
     job_schema,
+    rules,
     schema_digest,
 )
 from rollout_dev.codegen.structural import Json, Schema, structural

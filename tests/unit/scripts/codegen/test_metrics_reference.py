@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import yaml
 
 from checkout import ROOT
-from rollout_dev.codegen.metrics_reference import operator_families, questions
+from rollout_dev.codegen.reference import operator_families, questions
 from rollout_operator.metrics import MOST_JOBS
 from rollout_operator.resources import METRICS_PORT
 from swe_rollout.spec.status import JOB_LABEL, ROLE_LABEL, EpisodeCounts, State

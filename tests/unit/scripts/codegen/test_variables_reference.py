@@ -6,7 +6,7 @@ import re
 
 from checkout import ROOT
 from rollout_dev.codegen.__main__ import page
-from rollout_dev.codegen.variables_reference import commands, variables
+from rollout_dev.codegen.reference import commands, variables
 from swe_rollout.cli.main import build_command
 
 PAGE = ROOT / "docs" / "reference" / "cli.md"
