@@ -9,6 +9,7 @@ import types
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from typing import Annotated, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
@@ -41,6 +42,7 @@ class SpecField:
         return ".".join(self.path)
 
 
+@cache
 def all_fields() -> tuple[SpecField, ...]:
     """All fields of a job; each precedes the fields inside it."""
     return tuple(_walk(RolloutJob, ()))

@@ -172,6 +172,7 @@ def schema_digest() -> str:
     return _digest(job_schema().to_json())
 
 
+@cache
 def job_schema() -> Schema:
     """Return the schema of a RolloutJob as the API server checks it."""
     schema = structural(RolloutJob)
