@@ -13,7 +13,6 @@ from swe_rollout.extension import ExtensionError
 from swe_rollout.launcher.bring import require_shippable
 from swe_rollout.sandbox.local.provider import LocalProvider
 from swe_rollout.spec.grading import RewardUse
-from swe_rollout.spec.template import template
 from swe_rollout.types.instance import Instance
 
 
@@ -37,13 +36,6 @@ async def count_lines(sandbox: Sandbox, path: str) -> str:
         path: The file.
     """
     return str((await sandbox.read_file(path)).count(b"\n"))
-
-
-@pytest.fixture
-def job_file(tmp_path: Path) -> Path:
-    path = tmp_path / "job.yaml"
-    path.write_text(template())
-    return path
 
 
 def test_objects_are_named_where_any_process_finds_them(job_file: Path) -> None:

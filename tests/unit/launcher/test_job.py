@@ -8,16 +8,7 @@ import pytest
 
 from swe_rollout import RolloutJob
 from swe_rollout.errors import DatasetError, SpecError
-from swe_rollout.spec.template import template
 from unit.launcher.row_parts import SPEC, row
-
-
-@pytest.fixture
-def job_file(tmp_path: Path) -> Path:
-    path = tmp_path / "folder" / "job.yaml"
-    path.parent.mkdir()
-    path.write_text(template())
-    return path
 
 
 def test_a_job_from_a_file_takes_overrides_and_leaves_unset_fields_unset(

@@ -51,8 +51,12 @@ async def test_an_api_server_that_is_down_is_waited_for_once_the_job_was_seen(
     assert not responses
 
 
+STALE = [condition("Accepted", "False", observedGeneration=1)]
+COMPLETE = changed("MODIFIED", job("2", conditions=[condition("Complete")]))
+
+
 @pytest.mark.parametrize(
-    ("conditions", "error", "words"),
+    ("end", "error", "words"),
     [
         ([condition("Failed", message="the budget is spent")], JobFailedError, "budget is spent"),
         (
@@ -63,23 +67,18 @@ async def test_an_api_server_that_is_down_is_waited_for_once_the_job_was_seen(
     ],
 )
 async def test_waiting_ends_with_what_the_operator_says(
-    conditions: list[dict[str, Any]], error: type[SweRolloutError], words: str, connect: Connect
+    end: list[dict[str, Any]], error: type[SweRolloutError], words: str, connect: Connect
 ) -> None:
-    server = JobServer(
-        gets=[job()], watches=[[changed("MODIFIED", job("2", conditions=conditions))]]
-    )
-    jobs = await open_jobs(connect, server.respond)
+    server = JobServer(gets=[job()], watches=[[changed("MODIFIED", job("2", conditions=end))]])
 
     with pytest.raises(error, match=words):
-        await wait_until_complete(jobs, decoded(job()), timeout_s=20)
+        await wait_until_complete(
+            await open_jobs(connect, server.respond), decoded(job()), timeout_s=20
+        )
 
 
 async def test_a_refusal_of_an_older_spec_is_waited_out(connect: Connect) -> None:
-    stale = [condition("Accepted", "False", observedGeneration=1)]
-    server = JobServer(
-        gets=[job("1", conditions=stale)],
-        watches=[[changed("MODIFIED", job("2", conditions=[condition("Complete")]))]],
-    )
+    server = JobServer(gets=[job("1", conditions=STALE)], watches=[[COMPLETE]])
     jobs = await open_jobs(connect, server.respond)
 
     done = await wait_until_complete(jobs, decoded(job()), timeout_s=20)
@@ -120,11 +119,7 @@ async def test_cancel_waits_until_the_job_is_gone_and_reports_when_it_stays(
     assert going.requests == ["DELETE", "GET", "GET"]
 
 
-def test_on_a_cluster_sandboxes_are_pods_and_the_store_is_not_a_folder(
-    tmp_path: Path,
-) -> None:
-    job_file = tmp_path / "job.yaml"
-    job_file.write_text(template())
+def test_on_a_cluster_sandboxes_are_pods_and_the_store_is_not_a_folder(job_file: Path) -> None:
     notes: list[str] = []
     here = RolloutJob.from_yaml(job_file)
     there = RolloutJob.from_yaml(job_file, overrides=["spec.store.uri=s3://b/p"])

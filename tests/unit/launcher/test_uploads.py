@@ -20,19 +20,11 @@ from swe_rollout.launcher.uploads import (
     rows_of,
 )
 from swe_rollout.spec.dataset import RowFormat, SwebenchDataset
-from swe_rollout.spec.template import template
 from swe_rollout.types.bad_rows import BadRow
 from unit.datasets.test_hub_files import hub as hub  # noqa: PLC0414 - a fixture
 from unit.launcher.row_parts import row
 
 CODE = b"limit = 3\n"
-
-
-@pytest.fixture
-def job_file(tmp_path: Path) -> Path:
-    path = tmp_path / "job.yaml"
-    path.write_text(template())
-    return path
 
 
 def test_a_file_is_named_with_its_digest_and_changes_the_job(

@@ -5,30 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from swe_rollout.errors import SpecError
-from swe_rollout.spec.job import RolloutJob
-from swe_rollout.spec.load import load_job, parse_job
+from swe_rollout.spec.load import load_job
 from swe_rollout.spec.template import template
-
-GOOD = """\
-apiVersion: swe-rollout.dev/v1alpha1
-kind: RolloutJob
-metadata: {name: demo}
-spec:
-  dataset: {releasePairs: {}}
-  policy: {scripted: {}}
-"""
-
-
-def problems(text: str, *overrides: str) -> list[str]:
-    with pytest.raises(SpecError) as caught:
-        parse_job(text, source="job.yaml", overrides=overrides)
-    return [str(problem) for problem in caught.value.problems]
-
-
-def parsed(text: str, *overrides: str) -> RolloutJob:
-    return parse_job(text, source="job.yaml", overrides=overrides)
+from unit.spec.spec_parts import GOOD, parsed, problems
 
 
 def test_a_short_file_gets_every_default() -> None:
@@ -40,8 +22,6 @@ def test_a_short_file_gets_every_default() -> None:
 
 
 def test_the_resolved_job_is_a_job_file_again(tmp_path: Path) -> None:
-    import yaml  # noqa: PLC0415 - only this test writes YAML
-
     job = parsed(GOOD, "spec.dataset.slice=0:40")
 
     path = tmp_path / "job.yaml"
@@ -127,32 +107,31 @@ def test_a_field_given_twice_is_refused_although_yaml_keeps_the_last() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("text", "begin", "end"),
     [
-        ("", "job.yaml: empty"),
-        ("# nothing\n", "job.yaml: empty"),
-        ("just words", "job.yaml:1: expected the fields of a RolloutJob, found plain text"),
-        ("- a\n", "job.yaml:1: expected the fields of a RolloutJob, found a list"),
-        (GOOD + "  limits:\n\tturns: 3\n", "job.yaml:8: not YAML"),
-        (GOOD + "---\n" + GOOD, "job.yaml:7: a second document; a file has one job"),
-        (GOOD + "  a: b: c\n", "job.yaml:7: not YAML: mapping values are not allowed here"),
-        (GOOD + "  a: [1, 2\n", "job.yaml:"),
-        ("a: \0\n", "job.yaml:1: a control character; expected text"),
-        ("[" * 2000, "job.yaml: nested too deeply"),
-        ("a: " + "x" * (1 << 18), "job.yaml: longer than 256 KiB"),
-        ("a: &a [*a]", "job.yaml:1: its aliases expand without bound"),
+        ("", "job.yaml: empty", ""),
+        ("# nothing\n", "job.yaml: empty", ""),
+        ("just words", "job.yaml:1: expected the fields of a RolloutJob, found plain text", ""),
+        ("- a\n", "job.yaml:1: expected the fields of a RolloutJob, found a list", ""),
+        (
+            GOOD + "  limits:\n\tturns: 3\n",
+            "job.yaml:8: not YAML",
+            "indent with spaces, not with tabs",
+        ),
+        (GOOD + "---\n" + GOOD, "job.yaml:7: a second document; a file has one job", ""),
+        (GOOD + "  a: b: c\n", "job.yaml:7: not YAML: mapping values are not allowed here", ""),
+        (GOOD + "  a: [1, 2\n", "job.yaml:", ""),
+        ("a: \0\n", "job.yaml:1: a control character; expected text", ""),
+        ("[" * 2000, "job.yaml: nested too deeply", ""),
+        ("a: " + "x" * (1 << 18), "job.yaml: longer than 256 KiB", ""),
+        ("a: &a [*a]", "job.yaml:1: its aliases expand without bound", ""),
     ],
 )
-def test_text_that_is_not_a_job_gets_one_line(text: str, expected: str) -> None:
+def test_text_that_is_not_a_job_gets_one_line(text: str, begin: str, end: str) -> None:
     (found,) = problems(text)
 
-    assert found.startswith(expected)
-
-
-def test_tabs_are_named_as_what_is_wrong() -> None:
-    (found,) = problems(GOOD + "  limits:\n\tturns: 3\n")
-
-    assert found.endswith("indent with spaces, not with tabs")
+    assert found.startswith(begin)
+    assert found.endswith(end)
 
 
 def test_an_alias_bomb_is_refused_without_being_expanded() -> None:
@@ -244,22 +223,24 @@ def test_a_wrong_override_is_reported_as_such(text: str, expected: str) -> None:
     assert found.startswith(expected)
 
 
-def test_a_file_that_is_not_there_is_a_problem_of_its_own(tmp_path: Path) -> None:
-    with pytest.raises(SpecError) as caught:
-        load_job(tmp_path / "absent.yaml")
-
-    (problem,) = caught.value.problems
-    assert problem.message == "can't be read: No such file or directory"
-
-
-def test_bytes_that_are_not_text_are_a_problem(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (None, "can't be read: No such file or directory"),
+        (b"\x80\x81", "not UTF-8 text; save it as UTF-8"),
+    ],
+)
+def test_a_file_that_is_none_is_a_problem_of_its_own(
+    data: bytes | None, message: str, tmp_path: Path
+) -> None:
     path = tmp_path / "job.yaml"
-    path.write_bytes(b"\x80\x81")
+    if data is not None:
+        path.write_bytes(data)
 
     with pytest.raises(SpecError) as caught:
         load_job(path)
 
-    assert caught.value.problems[0].message == "not UTF-8 text; save it as UTF-8"
+    assert [each.message for each in caught.value.problems] == [message]
 
 
 def test_a_byte_order_mark_and_windows_line_ends_do_no_harm(tmp_path: Path) -> None:
@@ -269,25 +250,20 @@ def test_a_byte_order_mark_and_windows_line_ends_do_no_harm(tmp_path: Path) -> N
     assert load_job(path).metadata.name == "demo"
 
 
-def with_engine(text: str) -> str:
-    engine = "policy: {sglang: {" + text + "}}"
-    assert "policy: {scripted: {}}" in GOOD
-    return GOOD.replace("policy: {scripted: {}}", engine)
-
-
-def test_an_engine_s_address_with_credentials_is_refused() -> None:
-    (problem,) = problems(with_engine("url: 'http://me:key@sglang:30000'"))
-    assert "without credentials" in problem
-    assert "apiKeyEnv" in problem
-
-
-def test_a_policy_without_any_server_is_refused() -> None:
-    (problem,) = problems(with_engine("retries: 1"))
-    assert "set url, or list workers" in problem
-
-
-def test_a_sampling_mask_needs_a_bound_on_its_ids() -> None:
-    masked = with_engine("url: 'http://sglang:30000', record: {samplingMask: true}")
-    (problem,) = problems(masked)
-    assert "topK from 1 to 4096" in problem
-    parsed(masked + "  sampling: {topK: 64}\n")
+@pytest.mark.parametrize(
+    ("engine", "expected"),
+    [
+        (
+            "url: 'http://me:key@sglang:30000'",
+            "without credentials: name the key's variable in api",
+        ),
+        ("retries: 1", "set url, or list workers"),
+        ("url: 'http://sglang:30000', record: {samplingMask: true}", "topK from 1 to 4096"),
+    ],
+)
+def test_an_engine_that_can_not_be_called_so_is_refused(engine: str, expected: str) -> None:
+    text = GOOD.replace("scripted: {}", f"sglang: {{{engine}}}")
+    (problem,) = problems(text)
+    assert expected in problem
+    if "topK" in expected:
+        parsed(text + "  sampling: {topK: 64}\n")

@@ -8,16 +8,8 @@ import pytest
 
 from swe_rollout.errors import SpecError
 from swe_rollout.spec.job import RolloutJob
-from swe_rollout.spec.load import parse_job
+from unit.spec.spec_parts import GOOD, parsed
 
-JOB = """
-apiVersion: swe-rollout.dev/v1alpha1
-kind: RolloutJob
-metadata: {name: demo}
-spec:
-  dataset: {releasePairs: {}}
-  policy: {%s}
-"""
 OPENAI = "openai: {model: m}"
 ANTHROPIC = "anthropic: {model: m}"
 CHAT = "chat: {use: 'mine:answer'}"
@@ -25,8 +17,11 @@ TRANSFORMERS = "transformers: {model: m}"
 
 
 def job(policy: str, **overrides: object) -> RolloutJob:
-    set_ = [f"spec.{name}={json.dumps(value)}" for name, value in overrides.items()]
-    return parse_job(JOB % policy, source="job.yaml", overrides=set_)
+    return parsed(text(policy), *(f"spec.{n}={json.dumps(v)}" for n, v in overrides.items()))
+
+
+def text(policy: str) -> str:
+    return GOOD.replace("scripted: {}", policy)
 
 
 @pytest.mark.parametrize("policy", [OPENAI, ANTHROPIC, CHAT])
@@ -39,7 +34,7 @@ def test_what_only_tokens_need_is_refused_without_them(
 ) -> None:
     assert not job(policy).spec.policy.has_tokens
     with pytest.raises(SpecError, match="can't be set for a policy without tokens"):
-        parse_job(JOB % policy, source="j", overrides=[f"spec.{field}={json.dumps(value)}"])
+        parsed(text(policy), f"spec.{field}={json.dumps(value)}")
 
 
 @pytest.mark.parametrize("policy", [OPENAI, ANTHROPIC, CHAT])

@@ -9,14 +9,14 @@ import pytest
 from swe_rollout.errors import SpecError
 from swe_rollout.spec.agent import PRESETS, AgentSpec
 from swe_rollout.spec.load import load_job
-from unit.spec.test_presets import JOB
+from unit.spec.spec_parts import GOOD
 
 
 def agent(folder: Path, prompts: str | bytes, fields: str = "", name: str = "p.yaml") -> AgentSpec:
     data = prompts.encode() if isinstance(prompts, str) else prompts
     (folder / name).write_bytes(data)
     path = folder / "job.yaml"
-    path.write_text(f"{JOB}  agent: {{promptsFile: {name}, {fields}}}\n")
+    path.write_text(f"{GOOD}  agent: {{promptsFile: {name}, {fields}}}\n")
     return load_job(path).spec.agent
 
 
@@ -59,6 +59,6 @@ def test_a_file_without_prompts_is_refused(tmp_path: Path, text: str | bytes, wh
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "job.yaml"
-    path.write_text(f"{JOB}  agent: {{promptsFile: absent.yaml}}\n")
+    path.write_text(f"{GOOD}  agent: {{promptsFile: absent.yaml}}\n")
     with pytest.raises(SpecError, match=r"absent\.yaml holds no prompts"):
         load_job(path)
