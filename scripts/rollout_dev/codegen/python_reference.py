@@ -209,8 +209,9 @@ def _made(node: _Definition) -> _Function | None:
 
 
 def _docstring(node: _Definition) -> Iterator[str]:
-    for each in filter(None, (node, _made(node))):
-        yield from _paragraphs(ast.get_docstring(each) or "")
+    yield from _paragraphs(ast.get_docstring(node) or "")
+    if (made := _made(node)) is not None:
+        yield from _paragraphs(ast.get_docstring(made) or "")
 
 
 def _paragraphs(text: str) -> Iterator[str]:

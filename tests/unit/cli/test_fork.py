@@ -74,7 +74,7 @@ def test_the_name_follows_from_the_turn_and_is_a_name() -> None:
     long = EpisodeId("a" * 39 + "-" + "b" * 20, "task", 0)
     names = {fork_name(long, 3), fork_name(long, 4), fork_name(EpisodeId("demo", "task", 0), 3)}
     assert len(names) == 3
-    spec = {"dataset": {"releasePairs": {}}, "policy": {"scripted": {}}}
+    spec: dict[str, object] = {"dataset": {"releasePairs": {}}, "policy": {"scripted": {}}}
     for name in names:
         RolloutJob.model_validate({"metadata": {"name": name}, "spec": spec})
     assert "--" not in fork_name(long, 3)

@@ -69,7 +69,12 @@ def test_a_tag_is_a_warning_with_the_cure_and_a_digest_is_none(
     printed = cli("install", "--print", "--image", tag)
     assert "warning: registry.example/worker:1 is a tag" in printed.err
     assert "--image NAME@sha256:" in printed.err
-    assert list(yaml.safe_load_all(printed.out)) == list(yaml.safe_load_all(manifests(tag)))
+    objects = list(yaml.safe_load_all(printed.out))
+    assert objects == list(yaml.safe_load_all(manifests(tag)))
+    (deployment,) = (each for each in objects if each["kind"] == "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == tag
+    assert {"name": "WORKER_IMAGE", "value": tag} in container["env"]
 
     for arguments in (["--image", digest], []):
         assert cli("install", "--print", *arguments).err == ""

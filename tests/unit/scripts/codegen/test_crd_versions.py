@@ -33,15 +33,11 @@ REQUIRED = {
 """What v1alpha1 has asked for from the first day on; nothing is added."""
 
 
-def definition() -> Json:
-    made: Json = json.loads(json.dumps(custom_resource_definition()))
-    return made
-
-
-def schema(version: str = "v1alpha1") -> Json:
-    versions = {each["name"]: each for each in definition()["spec"]["versions"]}
-    found: Json = versions[version]["schema"]["openAPIV3Schema"]
-    return found
+FIELDS = (GOLDEN / "rolloutjob-v1alpha1-fields.txt").read_text(encoding="utf-8").splitlines()
+SPEC: Json = json.loads(json.dumps(custom_resource_definition()))["spec"]
+SCHEMA: Json = next(each for each in SPEC["versions"] if each["name"] == "v1alpha1")["schema"][
+    "openAPIV3Schema"
+]
 
 
 def leaves(node: Json, path: str) -> list[str]:
@@ -78,23 +74,22 @@ def dropped(value: object, node: Json, path: str) -> list[str]:
 
 
 def test_one_version_is_stored_and_it_is_served() -> None:
-    versions = definition()["spec"]["versions"]
+    versions = SPEC["versions"]
 
     assert [each["name"] for each in versions if each["storage"]] == ["v1alpha1"]
     assert all(each["served"] for each in versions if each["storage"])
     assert all(re.fullmatch(r"v\d+((alpha|beta)\d+)?", each["name"]) for each in versions)
     # Versions have one schema but for their name, so that nothing has to be converted by a webhook.
-    assert definition()["spec"].get("conversion", {"strategy": "None"}) == {"strategy": "None"}
+    assert SPEC.get("conversion", {"strategy": "None"}) == {"strategy": "None"}
 
 
 def test_no_field_of_v1alpha1_is_gone_or_has_another_type() -> None:
-    golden = (GOLDEN / "rolloutjob-v1alpha1-fields.txt").read_text(encoding="utf-8").splitlines()
-    properties = schema()["properties"]
+    properties = SCHEMA["properties"]
     now = {*leaves(properties["spec"], "spec"), *leaves(properties["status"], "status")}
 
-    assert len(golden) > 150
+    assert len(FIELDS) > 150
     # Add a field beside the old one instead, and read both.
-    assert [line for line in golden if line not in now] == []
+    assert [line for line in FIELDS if line not in now] == []
 
 
 @pytest.mark.parametrize("job", JOBS, ids=NAMES)
@@ -108,29 +103,27 @@ def test_a_job_of_the_first_days_is_read(job: Json) -> None:
 
 @pytest.mark.parametrize("job", JOBS, ids=NAMES)
 def test_the_definition_takes_a_job_of_the_first_days_and_drops_nothing(job: Json) -> None:
-    found = schema()
     # Names in a namespace, CEL and formats are the API server's; types, bounds and enums are these.
     problems = [
         f"{list(each.path)}: {each.message[:200]}"
-        for each in jsonschema.Draft4Validator(found).iter_errors({**job, "status": {}})
+        for each in jsonschema.Draft4Validator(SCHEMA).iter_errors({**job, "status": {}})
     ]
 
     assert problems == []
-    spec = found["properties"]["spec"]
-    assert dropped(job["spec"], spec, "spec") == []
+    assert dropped(job["spec"], SCHEMA["properties"]["spec"], "spec") == []
 
 
 def test_a_field_that_the_definition_lacks_would_be_seen() -> None:
     job = {**JOBS[0]["spec"], "colour": "red", "limits": {"turn": 1}}
 
-    found = dropped(job, schema()["properties"]["spec"], "spec")
+    found = dropped(job, SCHEMA["properties"]["spec"], "spec")
 
     assert found == ["spec.colour", "spec.limits.turn"]
 
 
 @pytest.mark.parametrize("path", REQUIRED)
 def test_nothing_that_was_optional_is_required(path: str) -> None:
-    node = schema()
+    node = SCHEMA
     for name in path.split("."):
         node = node["properties"][name]
 
@@ -140,8 +133,7 @@ def test_nothing_that_was_optional_is_required(path: str) -> None:
 def test_the_golden_jobs_use_most_fields() -> None:
     """Fields of golden jobs are what the tests above hold: most of the definition's."""
     used = {re.sub(r"\[\]|\{\}", "", leaf) for job in JOBS for leaf in _paths(job["spec"], "spec")}
-    golden = (GOLDEN / "rolloutjob-v1alpha1-fields.txt").read_text(encoding="utf-8").splitlines()
-    known = {re.sub(r"\[\]|\{\}", "", line.split()[0]) for line in golden if line[:5] == "spec."}
+    known = {re.sub(r"\[\]|\{\}", "", line.split()[0]) for line in FIELDS if line[:5] == "spec."}
 
     assert len(used & known) > len(known) / 2
 
