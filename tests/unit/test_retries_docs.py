@@ -9,7 +9,7 @@ import pytest
 from checkout import ROOT
 from rollout_operator import resources
 from swe_rollout import context
-from swe_rollout.agent import sampler
+from swe_rollout.agent import policy_turns
 from swe_rollout.cluster import jobs, transport
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.engine.chat import http
@@ -54,7 +54,7 @@ LIMITS: dict[str, tuple[float, ...]] = {
         *(SGLANG["outage_seconds"].default, outage.MAX_CRASHES, outage.MAX_LOSSES),
         *(TIMING.first_backoff_s, TIMING.max_backoff_s),
     ),
-    "turn": (sampler.MAX_ABORTS_PER_TURN, sampler._BACKOFF.max),
+    "turn": (policy_turns.MAX_ABORTS_PER_TURN, policy_turns._BACKOFF.max),
     "start of a sandbox": (
         *(start_guard.FAILURES, LOCAL, CLUSTER, start_guard.ONE_TASK_PATIENCE_S),
         *(start_guard.FIRST_PAUSE_S, PAUSES[1]),

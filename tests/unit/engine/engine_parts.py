@@ -9,8 +9,9 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import aiohttp
 from aiohttp import web
@@ -23,8 +24,6 @@ from swe_rollout.engine.pool.replica import PoolTiming
 from swe_rollout.engine.scripted.server import ServerOptions, make_app, serve
 from swe_rollout.spec.policy import Sampling, SglangPolicy
 from swe_rollout.tokens.log import InputIds
-from swe_rollout.tokens.replay import ReplayRequest
-from swe_rollout.types.deadline import Deadline
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.turn import FinishReason, Generation, WeightSpan
 
@@ -36,11 +35,20 @@ QUICK = PoolTiming(
 
 @dataclass
 class Echo(TokenEngine):
-    """Samples the length of its prompt, twice, after `seconds`."""
+    """Samples the length of its prompt, twice, or `ids`, after `seconds` and once it may go on."""
 
     seconds: float = 0.0
+    ids: tuple[int, ...] = ()
+    reason: FinishReason = FinishReason.LENGTH
+    error: Exception | None = None
     requests: list[GenerateRequest] = field(default_factory=list)
+    released: list[EpisodeId] = field(default_factory=list)
     called: asyncio.Event = field(default_factory=asyncio.Event)
+    may_go: asyncio.Event = field(default_factory=asyncio.Event)
+    """Clear it to hold the calls."""
+
+    def __post_init__(self) -> None:
+        self.may_go.set()
 
     async def info(self) -> EngineInfo:
         return EngineInfo("echo", None, None, "v1")
@@ -49,37 +57,107 @@ class Echo(TokenEngine):
         self.requests.append(request)
         self.called.set()
         await asyncio.sleep(self.seconds)
-        token_id = len(request.input_ids) % VOCAB_SIZE
+        await self.may_go.wait()
+        if self.error is not None:
+            raise self.error
+        ids = self.ids or (len(request.input_ids) % VOCAB_SIZE,) * 2
+        ids = ids[: request.max_new_tokens]
         return Generation(
-            token_ids=(token_id, token_id),
-            logprobs=(-0.5, -0.25),
-            finish_reason=FinishReason.LENGTH,
+            token_ids=ids,
+            logprobs=(-0.5, -0.25)[: len(ids)],
+            finish_reason=self.reason,
             prompt_tokens=len(request.input_ids),
-            weight_versions=(WeightSpan("v1", 0, 2),),
+            weight_versions=(WeightSpan("v1", 0, len(ids)),) if ids else (),
         )
 
+    def release(self, episode: EpisodeId) -> None:
+        self.released.append(episode)
+
     async def aclose(self) -> None:
-        pass
+        self.may_go.set()
 
 
-def request(
-    *ids: int,
-    sample: int = 0,
-    instance: str = "task",
-    turn: int = 0,
-    clock: Deadline | None = None,
-    replay: ReplayRequest | None = None,
-) -> GenerateRequest:
-    return GenerateRequest(
-        episode=EpisodeId("job", instance, sample),
-        turn=turn,
-        input_ids=InputIds.of(ids or (1, 2, 3)),
-        max_new_tokens=50,
-        sampling=Sampling(),
-        stop_token_ids=(9,),
-        replay=replay,
-        clock=clock,
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One response to `/generate`."""
+
+    status: int = 200
+    body: str = "{}"
+    headers: dict[str, str] = field(default_factory=dict)
+    cut: bool = False
+    """Close the connection instead of responding."""
+    hang: bool = False
+    """Don't respond until the call is aborted."""
+
+
+@dataclass(slots=True)
+class PreparedServer:
+    """A local server that plays its replies in order, the last one again and again."""
+
+    replies: list[Reply]
+    served_context: int | None = 40
+    info: Reply = Reply(body='{"model_path": "x", "weight_version": "v3"}')
+    calls: list[dict[str, object]] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    aborted: list[object] = field(default_factory=list)
+    asked: int = 0
+    """How often it was asked about its model."""
+    called: asyncio.Event = field(default_factory=asyncio.Event)
+    was_aborted: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def generate(self, request: web.Request) -> web.StreamResponse:
+        self.calls.append(await request.json())
+        self.headers.append(dict(request.headers))
+        self.called.set()
+        reply = self.replies[min(len(self.calls), len(self.replies)) - 1]
+        if reply.hang:
+            await self.was_aborted.wait()
+        if reply.cut:
+            assert request.transport is not None
+            request.transport.abort()
+        return _sent(reply)
+
+    async def abort(self, request: web.Request) -> web.Response:
+        self.aborted.append((await request.json())["rid"])
+        self.was_aborted.set()
+        return web.Response()
+
+    async def model_info(self, _: web.Request) -> web.Response:
+        self.asked += 1
+        return _sent(self.info)
+
+    async def server_info(self, _: web.Request) -> web.Response:
+        return web.json_response({"context_length": self.served_context, "more": [1]})
+
+    async def health(self, _: web.Request) -> web.Response:
+        return web.Response()
+
+    def rids(self) -> list[object]:
+        return [call["rid"] for call in self.calls]
+
+    def app(self, *, info_path: str = "/model_info") -> web.Application:
+        app = web.Application()
+        app.router.add_post("/generate", self.generate)
+        app.router.add_post("/abort_request", self.abort)
+        app.router.add_get(info_path, self.model_info)
+        app.router.add_get("/server_info", self.server_info)
+        app.router.add_get("/health", self.health)
+        return app
+
+
+def _sent(reply: Reply) -> web.Response:
+    return web.Response(
+        status=reply.status,
+        text=reply.body,
+        headers=reply.headers,
+        content_type="application/json",
     )
+
+
+def request(*ids: int, sample: int = 0, instance: str = "task", **changes: Any) -> GenerateRequest:
+    """Return a call of an episode; 50 tokens may follow the ids, by default 1, 2, 3."""
+    episode, ready = EpisodeId("job", instance, sample), InputIds.of(ids or (1, 2, 3))
+    return replace(GenerateRequest(episode, 0, ready, 50, Sampling(), (9,)), **changes)
 
 
 @asynccontextmanager

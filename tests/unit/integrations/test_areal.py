@@ -59,7 +59,7 @@ async def test_ids_go_in_and_come_out_with_a_version_each(adapted: Any) -> None:
     assert (found.token_ids, found.logprobs) == ((4, 5, 9), (-0.5, -0.5, -0.25))
     assert found.weight_versions == (WeightSpan("3", 0, 2), WeightSpan("4", 2, 3))
     (request,) = inference.requests
-    assert (request.rid, request.input_ids) == ("j/i/0#0", [1, 2, 3])
+    assert (request.rid, request.input_ids) == ("job/task/0#0", [1, 2, 3])
     config = request.gconfig
     assert (config.n_samples, config.max_new_tokens, config.max_tokens) == (1, 8, 11)
     assert (config.top_k, config.greedy, config.stop_token_ids) == (100_000_000, False, [9])

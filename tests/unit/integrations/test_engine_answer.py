@@ -8,15 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.errors import EngineError
 from swe_rollout.integrations.engine_answer import generation_of
-from swe_rollout.spec.policy import Sampling
-from swe_rollout.tokens.log import InputIds
-from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.turn import FinishReason
+from unit.engine.engine_parts import request
 
-REQUEST = GenerateRequest(EpisodeId("j", "i", 0), 0, InputIds.of([1, 2, 3]), 8, Sampling(), (9,))
+REQUEST = request(max_new_tokens=8)
 
 
 @pytest.mark.parametrize(

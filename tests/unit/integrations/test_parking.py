@@ -3,53 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
+from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.errors import EngineError
 from swe_rollout.integrations.parking import Episodes, Lane, ParkingEngine
-from swe_rollout.spec.policy import Sampling
-from swe_rollout.tokens.log import InputIds
 from swe_rollout.types.deadline import Deadline
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.trajectory import Trajectory
-from swe_rollout.types.turn import FinishReason, Generation, WeightSpan
+from swe_rollout.types.turn import FinishReason
+from unit.engine import engine_parts
+from unit.engine.engine_parts import Echo
+from waits import until
 
 EPISODE = EpisodeId("job", "task", 1)
 
 
-class Fixed(TokenEngine):
+def request(*ids: int, **changes: Any) -> GenerateRequest:
+    return engine_parts.request(*ids, sample=1, max_new_tokens=9, **changes)
+
+
+def engine_of(*, stopped: bool = False) -> tuple[ParkingEngine, Echo]:
     """Samples the same two tokens, as one that is stopped in between."""
-
-    def __init__(self) -> None:
-        self.asked: list[int] = []
-        self.released: list[EpisodeId] = []
-        self.reason = FinishReason.ABORT
-
-    async def info(self) -> EngineInfo:
-        return EngineInfo("fixed", None, None, None)
-
-    async def generate(self, request: GenerateRequest) -> Generation:
-        self.asked.append(request.max_new_tokens)
-        ids = (7, 8)[: request.max_new_tokens]
-        spans = (WeightSpan("v", 0, len(ids)),)
-        return Generation(ids, (-1.0,) * len(ids), self.reason, 1, weight_versions=spans)
-
-    def release(self, episode: EpisodeId) -> None:
-        self.released.append(episode)
-
-    async def aclose(self) -> None: ...
-
-
-def request(*ids: int, branch: int = 0, clock: Deadline | None = None) -> GenerateRequest:
-    ready = InputIds.of(ids)
-    return GenerateRequest(EPISODE, 0, ready, 9, Sampling(), (), branch=branch, clock=clock)
-
-
-def engine_of(*, stopped: bool = False) -> tuple[ParkingEngine, Fixed]:
-    fixed = Fixed()
-    return ParkingEngine(fixed, stopped=lambda: stopped), fixed
+    own = Echo(ids=(7, 8), reason=FinishReason.ABORT)
+    return ParkingEngine(own, stopped=lambda: stopped), own
 
 
 async def test_a_lane_knows_the_main_branch_and_forgets_an_attempt_that_ended() -> None:
@@ -62,8 +41,8 @@ async def test_a_lane_knows_the_main_branch_and_forgets_an_attempt_that_ended() 
     tokens = lane.tokens
     assert (tokens.prompt_ids, tokens.response_ids) == ([1, 2], [7, 8, 3, 7, 8])
     assert tokens.loss_mask == [1, 1, 0, 1, 1]
-    assert tokens.logprobs == [-1.0, -1.0, 0.0, -1.0, -1.0]
-    assert tokens.versions == ["v"]
+    assert tokens.logprobs == [-0.5, -0.25, 0.0, -0.5, -0.25]
+    assert tokens.versions == ["v1"]
     engine.release(EPISODE)
     assert fixed.released == [EPISODE]
     assert lane.tokens.prompt_ids == []
@@ -77,7 +56,7 @@ async def test_a_response_is_bounded_by_branch() -> None:
     full = await engine.generate(request(*range(7)))
     assert (full.token_ids, full.finish_reason) == ((), FinishReason.LENGTH)
     await engine.generate(request(*range(7), branch=1))
-    assert fixed.asked == [5, 1, 5]
+    assert [each.max_new_tokens for each in fixed.requests] == [5, 1, 5]
 
 
 async def test_a_call_is_held_with_its_clock_stopped_until_the_lane_goes_on() -> None:
@@ -90,12 +69,11 @@ async def test_a_call_is_held_with_its_clock_stopped_until_the_lane_goes_on() ->
     before = clock.remaining_s
     await asyncio.sleep(0.05)
     assert clock.remaining_s == before
-    assert not fixed.asked
+    assert not fixed.requests
     lane.resume()
-    await asyncio.sleep(0)
     # Aborted as the trainer stops: what it holds is known, and the loop gets it later.
+    await until(lambda: lane.tokens.response_ids == [7, 8])
     assert lane.is_parked
-    assert lane.tokens.response_ids == [7, 8]
     lane.resume()
     assert (await call).token_ids == (7, 8)
 

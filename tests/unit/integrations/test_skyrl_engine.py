@@ -37,7 +37,7 @@ async def test_ids_go_in_and_come_out_with_everything_said_explicitly() -> None:
     assert found.weight_versions == (WeightSpan("7", 0, 2),)
     (batch,) = client.batches
     assert batch["prompt_token_ids"] == [[1, 2, 3]]
-    assert batch["session_ids"] == ["j/i/0"]
+    assert batch["session_ids"] == ["job/task/0"]
     params = batch["sampling_params"]
     assert (params["max_tokens"], params["stop_token_ids"], params["logprobs"]) == (8, [9], 0)
     assert not params["skip_special_tokens"]

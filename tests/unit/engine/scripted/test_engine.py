@@ -19,13 +19,13 @@ from swe_rollout.engine.errors import BadRequestError, ContextOverflowError
 from swe_rollout.engine.scripted.engine import ScriptedEngine
 from swe_rollout.engine.scripted.scenarios import CHUNK_BYTES, SCENARIOS, scenario
 from swe_rollout.errors import PrerequisiteError, TaskError, UsageError
-from swe_rollout.spec.policy import Sampling, ScriptedPolicy
+from swe_rollout.spec.policy import ScriptedPolicy
 from swe_rollout.spec.tool_format import TextFormat, ToolFormat
 from swe_rollout.testing.tiny import tokenizer_path
-from swe_rollout.tokens.log import InputIds
 from swe_rollout.types.episode import EpisodeId, StopReason
 from swe_rollout.types.instance import Instance
 from swe_rollout.types.turn import CallStatus, FinishReason, WeightSpan
+from unit.engine import engine_parts
 
 TOKENIZER = Tokenizer.from_file(str(tokenizer_path() / "tokenizer.json"))
 (END,) = TOKENIZER.encode("<|im_end|>").ids
@@ -73,8 +73,7 @@ def conversation(turns: int) -> list[int]:
 
 
 def request(ids: list[int], *, sample: int = 0, max_new_tokens: int = 9999) -> GenerateRequest:
-    episode = EpisodeId("job", "task", sample)
-    return GenerateRequest(episode, 0, InputIds.of(ids), max_new_tokens, Sampling(), (END,))
+    return engine_parts.request(*ids, sample=sample, max_new_tokens=max_new_tokens)
 
 
 def decoded(ids: tuple[int, ...]) -> str:

@@ -6,13 +6,14 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import httpx
 import pytest
 from tokenizers import Tokenizer
 
 from checkout import SGLANG_SAMPLES
-from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
+from swe_rollout.engine.base import EngineInfo, TokenEngine
 from swe_rollout.engine.errors import BadRequestError, ContextOverflowError, EngineLostError
 from swe_rollout.engine.scripted.engine import ScriptedEngine
 from swe_rollout.engine.scripted.server import serve
@@ -23,10 +24,10 @@ from swe_rollout.errors import EngineError
 from swe_rollout.spec.policy import Sampling, ScriptedPolicy, SglangPolicy
 from swe_rollout.spec.tool_format import ToolFormat
 from swe_rollout.testing.tiny import tokenizer_path
-from swe_rollout.tokens.log import InputIds
-from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.instance import Instance
 from swe_rollout.types.turn import FinishReason, Generation
+from unit.engine import engine_parts
+from unit.engine.engine_parts import Echo
 
 TOKENIZER = Tokenizer.from_file(str(tokenizer_path() / "tokenizer.json"))
 PROMPT: list[int] = TOKENIZER.encode("<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n").ids
@@ -45,9 +46,9 @@ SCRIPTED = ScriptedEngine(
 )
 
 
-def request(*, sample: int = 0, max_new_tokens: int = 999) -> GenerateRequest:
-    episode = EpisodeId("job", "café", sample)
-    return GenerateRequest(episode, 0, InputIds.of(PROMPT), max_new_tokens, Sampling(seed=4), ())
+request = partial(
+    engine_parts.request, *PROMPT, instance="café", max_new_tokens=999, sampling=Sampling(seed=4)
+)
 
 
 @asynccontextmanager
@@ -150,28 +151,16 @@ async def test_a_prompt_beyond_the_context_is_rejected_in_the_servers_words() ->
     assert isinstance(error, ContextOverflowError)
 
 
-class Waiting(TokenEngine):
+def waiting() -> Echo:
     """Blocks until the test releases it."""
-
-    def __init__(self) -> None:
-        self.called = asyncio.Event()
-        self.unblocked = asyncio.Event()
-
-    async def info(self) -> EngineInfo:
-        return EngineInfo("waiting", None, None, None)
-
-    async def generate(self, request: GenerateRequest) -> Generation:
-        self.called.set()
-        await self.unblocked.wait()
-        return Generation((1,), (0.0,), FinishReason.LENGTH, len(request.input_ids))
-
-    async def aclose(self) -> None:
-        self.unblocked.set()
+    engine = Echo()
+    engine.may_go.clear()
+    return engine
 
 
 @pytest.mark.parametrize("abort", [{"rid": "r-1"}, {"abort_all": True}])
 async def test_an_aborted_call_returns_without_tokens(abort: dict[str, object]) -> None:
-    engine = Waiting()
+    engine = waiting()
     async with served(engine) as url:
         call = asyncio.create_task(post(url, "/generate", body(rid="r-1"), key="j/i/0"))
         await engine.called.wait()
@@ -184,25 +173,18 @@ async def test_an_aborted_call_returns_without_tokens(abort: dict[str, object]) 
 
 
 async def test_a_second_call_with_a_running_rid_is_rejected() -> None:
-    engine = Waiting()
+    engine = waiting()
     async with served(engine) as url:
         call = asyncio.create_task(post(url, "/generate", body(rid="r-1"), key="j/i/0"))
         await engine.called.wait()
         answer = await post(url, "/generate", body(rid="r-1"), key="j/i/0")
         assert "Duplicate request ID" in answer.text
-        engine.unblocked.set()
+        engine.may_go.set()
         assert (await call).status_code == 200
 
 
-class Failing(Waiting):
-    """Fails internally."""
-
-    async def generate(self, request: GenerateRequest) -> Generation:
-        raise EngineError(f"turn {request.turn} went wrong")
-
-
 async def test_an_internal_failure_is_a_lost_call_for_the_client() -> None:
-    async with client_of(Failing()) as client:
+    async with client_of(Echo(error=EngineError("turn 0 went wrong"))) as client:
         with pytest.raises(EngineLostError, match="went wrong"):
             await client.generate(request())
 

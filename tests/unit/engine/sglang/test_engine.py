@@ -6,12 +6,12 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pytest
 from aiohttp import web
 
-from swe_rollout.engine.base import GenerateRequest, TokenEngine
+from swe_rollout.engine.base import TokenEngine
 from swe_rollout.engine.errors import (
     BadRequestError,
     CallLoss,
@@ -22,22 +22,14 @@ from swe_rollout.engine.errors import (
 )
 from swe_rollout.engine.sglang.engine import SglangEngine
 from swe_rollout.errors import EngineError, InternalError, UnreachableError
-from swe_rollout.spec.policy import Sampling, SglangPolicy
+from swe_rollout.spec.policy import SglangPolicy
 from swe_rollout.tokens.log import InputIds
 from swe_rollout.types.deadline import Deadline
-from swe_rollout.types.episode import EpisodeId
-from unit.engine.engine_parts import serving
+from unit.engine.engine_parts import PreparedServer, Reply, request, serving
 from waits import PATIENCE_S, stands
 
 VOCAB_SIZE = 10
-REQUEST = GenerateRequest(
-    episode=EpisodeId("job", "café", 0),
-    turn=0,
-    input_ids=InputIds.of([1, 2, 3]),
-    max_new_tokens=50,
-    sampling=Sampling(),
-    stop_token_ids=(9,),
-)
+REQUEST = request(instance="café")
 OK = json.dumps(
     {
         "meta_info": {
@@ -50,79 +42,16 @@ OK = json.dumps(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """One response to `/generate`."""
-
-    status: int = 200
-    body: str = OK
-    headers: dict[str, str] = field(default_factory=dict)
-    cut: bool = False
-    """Close the connection instead of responding."""
-    hang: bool = False
-    """Don't respond until the call is aborted."""
-
-
-@dataclass(slots=True)
-class Engine:
-    """A local server that plays its replies in order, the last one again and again."""
-
-    replies: list[Reply]
-    served_context: int | None = 40
-    calls: list[dict[str, object]] = field(default_factory=list)
-    headers: list[dict[str, str]] = field(default_factory=list)
-    aborted: list[str] = field(default_factory=list)
-    called: asyncio.Event = field(default_factory=asyncio.Event)
-    was_aborted: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def generate(self, request: web.Request) -> web.StreamResponse:
-        self.calls.append(await request.json())
-        self.headers.append(dict(request.headers))
-        self.called.set()
-        reply = self.replies[min(len(self.calls), len(self.replies)) - 1]
-        if reply.hang:
-            await self.was_aborted.wait()
-        if reply.cut:
-            assert request.transport is not None
-            request.transport.abort()
-        return web.Response(
-            status=reply.status,
-            text=reply.body,
-            headers=reply.headers,
-            content_type="application/json",
-        )
-
-    async def abort(self, request: web.Request) -> web.Response:
-        self.aborted.append((await request.json())["rid"])
-        self.was_aborted.set()
-        return web.Response()
-
-    async def model_info(self, _: web.Request) -> web.Response:
-        info = {"model_path": "/models/x", "served_model_name": "x", "weight_version": "v3"}
-        return web.json_response(info)
-
-    async def server_info(self, _: web.Request) -> web.Response:
-        return web.json_response({"context_length": self.served_context, "more": [1]})
-
-    def rids(self) -> list[object]:
-        return [call["rid"] for call in self.calls]
-
-
 @asynccontextmanager
 async def client_of(
-    engine: Engine,
+    engine: PreparedServer,
     *,
     retries: int = 2,
     timeout_s: float = 20.0,
     key_env: str | None = None,
     first_backoff_s: float = 0.001,
 ) -> AsyncIterator[SglangEngine]:
-    app = web.Application()
-    app.router.add_post("/generate", engine.generate)
-    app.router.add_post("/abort_request", engine.abort)
-    app.router.add_get("/get_model_info", engine.model_info)
-    app.router.add_get("/server_info", engine.server_info)
-    async with serving(app) as url:
+    async with serving(engine.app(info_path="/get_model_info")) as url:
         policy = SglangPolicy(
             url=url, retries=retries, timeout_seconds=timeout_s, api_key_env=key_env
         )
@@ -132,14 +61,14 @@ async def client_of(
 
 
 async def test_it_is_a_token_engine_and_reads_the_old_path_of_older_servers() -> None:
-    async with client_of(Engine([Reply()])) as client:
+    async with client_of(PreparedServer([Reply(body=OK)])) as client:
         assert isinstance(client, TokenEngine)
         info = await client.info()
     assert (info.model, info.context_tokens, info.weight_version) == ("x", 40, "v3")
 
 
 async def test_a_call_names_its_episode_and_clips_its_tokens_to_the_context() -> None:
-    engine = Engine([Reply()])
+    engine = PreparedServer([Reply(body=OK)])
     async with client_of(engine) as client:
         generation = await client.generate(REQUEST)
     assert generation.token_ids == (9,)
@@ -151,7 +80,7 @@ async def test_a_call_names_its_episode_and_clips_its_tokens_to_the_context() ->
 
 
 async def test_without_a_known_context_the_requests_own_bound_holds() -> None:
-    engine = Engine([Reply()], served_context=None)
+    engine = PreparedServer([Reply(body=OK)], served_context=None)
     async with client_of(engine) as client:
         await client.generate(REQUEST)
     params = engine.calls[0]["sampling_params"]
@@ -160,7 +89,7 @@ async def test_without_a_known_context_the_requests_own_bound_holds() -> None:
 
 
 async def test_a_full_context_is_refused_here() -> None:
-    engine = Engine([Reply()], served_context=3)
+    engine = PreparedServer([Reply(body=OK)], served_context=3)
     async with client_of(engine) as client:
         with pytest.raises(ContextOverflowError):
             await client.generate(REQUEST)
@@ -169,17 +98,16 @@ async def test_a_full_context_is_refused_here() -> None:
 
 @pytest.mark.parametrize("ids", [[], [-1], [VOCAB_SIZE]])
 async def test_ids_that_would_kill_the_server_are_never_sent(ids: list[int]) -> None:
-    engine = Engine([Reply()])
-    request = GenerateRequest(REQUEST.episode, 0, InputIds.of(ids), 5, Sampling(), ())
+    engine = PreparedServer([Reply(body=OK)])
     async with client_of(engine) as client:
         with pytest.raises(InternalError):
-            await client.generate(request)
+            await client.generate(replace(REQUEST, input_ids=InputIds.of(ids)))
     assert engine.calls == []
 
 
 @pytest.mark.parametrize("status", [429, 503])
 async def test_a_rejection_for_load_is_retried_with_a_new_rid(status: int) -> None:
-    engine = Engine([Reply(status, "{}", {"Retry-After": "0"}), Reply()])
+    engine = PreparedServer([Reply(status, "{}", {"Retry-After": "0"}), Reply(body=OK)])
     async with client_of(engine) as client:
         assert (await client.generate(REQUEST)).token_ids == (9,)
     assert len(set(engine.rids())) == 2
@@ -191,7 +119,7 @@ async def test_retry_after_and_the_episodes_clock_are_heeded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     engine, clock, paused = (
-        Engine([Reply(503, "{}", {"Retry-After": "5"}), Reply()]),
+        PreparedServer([Reply(503, "{}", {"Retry-After": "5"}), Reply(body=OK)]),
         Deadline(9),
         {},
     )
@@ -209,7 +137,7 @@ async def test_retry_after_and_the_episodes_clock_are_heeded(
 
 @pytest.mark.parametrize("reply", [Reply(500, "{}"), Reply(504, "timeout")])
 async def test_a_failed_call_is_aborted_before_its_successor_starts(reply: Reply) -> None:
-    engine = Engine([reply, Reply()])
+    engine = PreparedServer([reply, Reply(body=OK)])
     async with client_of(engine) as client:
         assert (await client.generate(REQUEST)).token_ids == (9,)
     first, second = engine.rids()
@@ -218,7 +146,7 @@ async def test_a_failed_call_is_aborted_before_its_successor_starts(reply: Reply
 
 
 async def test_a_dropped_call_is_aborted_and_left_to_the_pool() -> None:
-    engine = Engine([Reply(cut=True)])
+    engine = PreparedServer([Reply(cut=True)])
     async with client_of(engine) as client:
         with pytest.raises(EngineLostError) as caught:
             await client.generate(REQUEST)
@@ -227,7 +155,7 @@ async def test_a_dropped_call_is_aborted_and_left_to_the_pool() -> None:
 
 
 async def test_a_call_that_times_out_is_aborted_and_not_retried() -> None:
-    engine = Engine([Reply(hang=True)])
+    engine = PreparedServer([Reply(hang=True)])
     async with client_of(engine, timeout_s=1) as client:
         with pytest.raises(EngineLostError, match="no response within"):
             await client.generate(REQUEST)
@@ -236,7 +164,7 @@ async def test_a_call_that_times_out_is_aborted_and_not_retried() -> None:
 
 
 async def test_a_cancelled_call_is_aborted() -> None:
-    engine = Engine([Reply(hang=True)])
+    engine = PreparedServer([Reply(hang=True)])
     async with client_of(engine) as client:
         call = asyncio.create_task(client.generate(REQUEST))
         await engine.called.wait()
@@ -259,7 +187,7 @@ async def test_a_cancelled_call_is_aborted() -> None:
 async def test_an_error_that_a_retry_cannot_fix_is_raised_at_once(
     reply: Reply, kind: type[EngineError]
 ) -> None:
-    engine = Engine([reply])
+    engine = PreparedServer([reply])
     async with client_of(engine) as client:
         with pytest.raises(kind):
             await client.generate(REQUEST)
@@ -270,7 +198,7 @@ async def test_the_key_is_sent_and_shown_nowhere(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("ENGINE_KEY", "a-secret-key")
-    engine = Engine([Reply(503, "{}"), Reply(401, '{"error": "Unauthorized"}')])
+    engine = PreparedServer([Reply(503, "{}"), Reply(401, '{"error": "Unauthorized"}')])
     async with client_of(engine, key_env="ENGINE_KEY") as client:
         with pytest.raises(UnauthorizedError) as caught:
             await client.generate(REQUEST)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import msgspec
 import pytest
 
-from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.engine.errors import (
     MAX_BODY_BYTES,
     BadRequestError,
@@ -22,18 +21,16 @@ from swe_rollout.engine.sglang import protocol, responses
 from swe_rollout.engine.sglang.responses import decode_response
 from swe_rollout.errors import EngineError
 from swe_rollout.spec.policy import Sampling
-from swe_rollout.tokens.log import InputIds
 from swe_rollout.tokens.replay import ReplayRequest
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.turn import FinishReason, Generation, WeightSpan
+from unit.engine.engine_parts import request
 
-REQUEST = GenerateRequest(
-    episode=EpisodeId("job", "task", 3),
+REQUEST = request(
+    sample=3,
     turn=1,
-    input_ids=InputIds.of([1, 2, 3]),
     max_new_tokens=7,
     sampling=Sampling(temperature=0.7, top_p=0.9, top_k=50, min_p=0.05, seed=11),
-    stop_token_ids=(9,),
 )
 
 
@@ -84,8 +81,8 @@ def test_a_request_has_every_sampling_value_and_no_logprob_start_len() -> None:
 
 
 def test_without_a_seed_none_is_sent() -> None:
-    request = replace(REQUEST, sampling=Sampling())
-    sent = json.loads(protocol.encode_request(request, rid="r", max_new_tokens=5))
+    unseeded = replace(REQUEST, sampling=Sampling())
+    sent = json.loads(protocol.encode_request(unseeded, rid="r", max_new_tokens=5))
     assert "sampling_seed" not in sent["sampling_params"]
 
 

@@ -21,9 +21,9 @@ from swe_rollout.engine.transformers.scheduler import PREFILL_TOKENS, log_softma
 from swe_rollout.errors import EngineError, UnreachableError
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.testing.extensions.engines import EngineContract
-from swe_rollout.tokens.log import InputIds
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.turn import FinishReason
+from unit.engine import engine_parts
 
 VOCAB = 50
 END = 49
@@ -83,10 +83,9 @@ async def engine(model: ArithmeticModel) -> AsyncIterator[TransformersEngine]:
 def request(
     *ids: int, sample: int = 0, tokens: int = 20, sampling: Sampling | None = None
 ) -> GenerateRequest:
-    return GenerateRequest(
-        episode=EpisodeId("job", "task", sample),
-        turn=0,
-        input_ids=InputIds.of(ids or (1, 2, 3)),
+    return engine_parts.request(
+        *ids,
+        sample=sample,
         max_new_tokens=tokens,
         sampling=sampling or Sampling(seed=7),
         stop_token_ids=(),

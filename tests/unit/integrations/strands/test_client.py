@@ -6,10 +6,11 @@ import asyncio
 import gc
 import warnings
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from aiohttp import web
 
 from swe_rollout.integrations.strands.client import (
     SGLangClient,
@@ -17,6 +18,7 @@ from swe_rollout.integrations.strands.client import (
     get_client_from_slime_args,
 )
 from swe_rollout.integrations.strands.exceptions import (
+    SGLangClientError,
     SGLangConnectionError,
     SGLangContextLengthError,
     SGLangDecodingError,
@@ -24,138 +26,95 @@ from swe_rollout.integrations.strands.exceptions import (
     SGLangThrottledError,
 )
 from swe_rollout.launcher import sync
+from unit.engine.engine_parts import PreparedServer, Reply, serving
+
+INFO = '{"model_path": "m", "has_image_understanding": true}'
 
 
-class Server:
-    """Answers `/generate` with one prepared response after the other."""
-
-    def __init__(self) -> None:
-        self.url = ""
-        self.bodies: list[dict[str, object]] = []
-        self.aborted: list[str] = []
-        self.responses: list[tuple[int, str]] = []
-        self.info: tuple[int, str] = (200, '{"model_path": "m", "has_image_understanding": true}')
-        self.info_calls = 0
-        self.hang_s = 0.0
-        self.has_three = asyncio.Event()
-
-    async def generate(self, request: web.Request) -> web.Response:
-        self.bodies.append(await request.json())
-        if len(self.bodies) == 3:
-            self.has_three.set()
-        await asyncio.sleep(self.hang_s)
-        status, text = self.responses.pop(0)
-        return web.Response(status=status, text=text)
-
-    async def abort(self, request: web.Request) -> web.Response:
-        self.aborted.append((await request.json())["rid"])
-        return web.Response()
-
-    async def model_info(self, request: web.Request) -> web.Response:
-        del request
-        self.info_calls += 1
-        return web.Response(status=self.info[0], text=self.info[1])
-
-    async def health(self, request: web.Request) -> web.Response:
-        del request
-        return web.Response()
+@asynccontextmanager
+async def served(*replies: Reply) -> AsyncIterator[tuple[PreparedServer, str]]:
+    own = PreparedServer(list(replies), info=Reply(body=INFO))
+    async with serving(own.app()) as url:
+        yield own, url
 
 
-@pytest.fixture
-async def server() -> AsyncIterator[Server]:
-    own = Server()
-    app = web.Application()
-    app.router.add_post("/generate", own.generate)
-    app.router.add_post("/abort_request", own.abort)
-    app.router.add_get("/model_info", own.model_info)
-    app.router.add_get("/health", own.health)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    host, port = runner.addresses[0][:2]
-    own.url = f"http://{host}:{port}"
-    yield own
-    await runner.cleanup()
+def client(url: str, **options: Any) -> SGLangClient:
+    return SGLangClient(url, retry_delay=0.01, **options)
 
 
-def client(server: Server, **options: float | None) -> SGLangClient:
-    return SGLangClient(server.url, retry_delay=0.01, **options)  # type: ignore[arg-type]
-
-
-async def test_a_call_is_posted_once_and_returned_as_it_is(server: Server) -> None:
+async def test_a_call_is_posted_once_and_returned_as_it_is() -> None:
     """S1."""
-    server.responses = [(200, '{"text": "hi", "meta_info": {}}')]
-    async with client(server) as own:
-        assert await own.generate([1, 2], sampling_params={"n": 1}, stream=True) == {
-            "text": "hi",
-            "meta_info": {},
-        }
-    (body,) = server.bodies
+    async with served(Reply(body='{"text": "hi"}')) as (server, url), client(url) as own:
+        found = await own.generate([1, 2], sampling_params={"n": 1}, stream=True)
+    assert found == {"text": "hi"}
+    (body,) = server.calls
     assert body.pop("rid")
     assert body == {"input_ids": [1, 2], "sampling_params": {"n": 1}, "stream": False}
 
 
-async def test_load_is_waited_for_and_a_bad_request_is_not(server: Server) -> None:
-    """S2, WS7: a permanent 400 is not sent 60 times."""
-    server.responses = [(503, "queue full"), (429, "slow"), (200, "{}")]
-    async with client(server, max_retries=2) as own:
+async def test_load_is_waited_for() -> None:
+    """S2."""
+    full = Reply(503, "queue full")
+    async with (
+        served(full, Reply(429, "slow"), Reply(), full) as (server, url),
+        client(url, max_retries=2) as own,
+    ):
         assert await own.generate([1]) == {}
-        assert len(server.bodies) == 3
-        server.responses = [(503, "queue full")] * 3
+        assert len(server.calls) == 3
         with pytest.raises(SGLangThrottledError):
             await own.generate([1])
-        for status, kind in (
-            (400, SGLangHTTPError),
-            (401, SGLangHTTPError),
-            (500, SGLangHTTPError),
-        ):
-            server.bodies.clear()
-            server.responses = [(status, "no")]
-            with pytest.raises(kind) as raised:
-                await own.generate([1])
-            assert raised.value.status == status
-            assert len(server.bodies) == 1
-        server.responses = [(400, "it exceeds the model's maximum context length of 8 tokens")]
-        with pytest.raises(SGLangContextLengthError):
+    assert len(server.calls) == 6
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "kind"),
+    [
+        (400, "no", SGLangHTTPError),
+        (401, "no", SGLangHTTPError),
+        (500, "no", SGLangHTTPError),
+        (400, "it exceeds the model's maximum context length of 8", SGLangContextLengthError),
+        *((200, text, SGLangDecodingError) for text in ("", "[1]", "<html>", '{"a":', "[" * 9000)),
+    ],
+)
+async def test_what_fails_for_good_is_sent_once(
+    status: int, text: str, kind: type[SGLangClientError]
+) -> None:
+    """WS7: a permanent 400 is not sent 60 times."""
+    async with served(Reply(status, text)) as (server, url), client(url) as own:
+        with pytest.raises(kind) as raised:
             await own.generate([1])
+    assert len(server.calls) == 1
+    if isinstance(raised.value, SGLangHTTPError):
+        assert raised.value.status == status
 
 
-@pytest.mark.parametrize("text", ["", "[1]", "<html>", '{"a":', "\x00", "[" * 9000])
-async def test_a_response_that_is_no_object_is_an_error(server: Server, text: str) -> None:
-    server.responses = [(200, text)]
-    async with client(server) as own:
-        with pytest.raises(SGLangDecodingError):
-            await own.generate([1])
-
-
-async def test_a_call_that_is_given_up_is_ended_on_the_server(server: Server) -> None:
+async def test_a_call_that_is_given_up_is_ended_on_the_server() -> None:
     """WS7: a time-out never leaves the same generation running beside its repetition."""
-    server.hang_s = 30.0
-    server.responses = [(200, "{}")] * 3
-    async with client(server, timeout=1, max_retries=1) as own:
+    async with (
+        served(Reply(hang=True)) as (server, url),
+        client(url, timeout=1, max_retries=0) as own,
+    ):
         with pytest.raises(SGLangConnectionError):
             await own.generate([1])
-    assert server.aborted == [body["rid"] for body in server.bodies]
-    assert len(set(server.aborted)) == 2
-    async with client(server, timeout=None) as own:
+    assert server.aborted == server.rids()
+    async with served(Reply(hang=True)) as (server, url), client(url, timeout=None) as own:
         call = asyncio.create_task(own.generate([1]))
-        await asyncio.wait_for(server.has_three.wait(), 60)
+        await server.called.wait()
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-    assert server.aborted[2:] == [server.bodies[2]["rid"]]
+    assert server.aborted == server.rids()
 
 
-async def test_a_model_is_asked_about_once(server: Server) -> None:
+async def test_a_model_is_asked_about_once() -> None:
     """S3."""
-    async with client(server) as own:
+    async with served() as (server, url), client(url) as own:
         assert await own.health()
         assert await own.is_multimodal()
         assert await own.is_multimodal()
-        assert server.info_calls == 1
+        assert server.asked == 1
         assert await own.get_model_info() == await own.model_info()
-        server.info = (500, "")
+        server.info = Reply(500)
         assert await own.model_info() is None
 
 
@@ -169,8 +128,8 @@ async def test_a_server_that_is_gone_is_neither_healthy_nor_known() -> None:
             await own.generate([1])
 
 
-async def test_an_engine_is_made_once_for_each_vocabulary(server: Server) -> None:
-    async with client(server) as own:
+async def test_an_engine_is_made_once_for_each_vocabulary() -> None:
+    async with client("http://127.0.0.1:9") as own:
         engine = await own.engine(100)
         assert await own.engine(100) is engine
         assert await own.engine(200) is not engine
