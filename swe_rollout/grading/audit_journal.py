@@ -7,9 +7,9 @@ file is written from it: the rows that failed a check, all at once.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 import msgspec
 
@@ -44,8 +44,9 @@ class AuditJournal:
         self._require_own()
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("ab+") as file:
-            file.truncate(_whole(self.path))
-        return frozenset(_key(each) for each in self.results())
+            file.seek(0)
+            file.truncate(file.read().rfind(b"\n") + 1)
+        return frozenset(self._newest())
 
     def add(self, result: Audit) -> None:
         """Append a result. Raises OSError."""
@@ -55,10 +56,7 @@ class AuditJournal:
 
     def results(self) -> Iterator[Audit]:
         """Yield each result once, the last one of each row; damaged lines are passed over."""
-        newest = {_key(each): number for number, each in self._numbered()}
-        for number, each in self._numbered():
-            if newest[_key(each)] == number:
-                yield each
+        yield from self._newest().values()
 
     def write_quarantine(self, rows: Collection[Key]) -> int:
         """Write the bad ones of these rows, in place of the file that is there; return how many."""
@@ -71,15 +69,15 @@ class AuditJournal:
         part.replace(self.quarantine)
         return count
 
-    def _numbered(self) -> Iterator[tuple[int, Audit]]:
-        with self.path.open("rb") as file:
-            for number, line in enumerate(_bounded_lines(file), start=1):
-                try:
-                    found = msgspec.json.decode(line, type=Audit)
-                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                    continue
-                if found.runs == self.runs:
-                    yield number, found
+    def _newest(self) -> dict[Key, Audit]:
+        found: dict[Key, Audit] = {}
+        for line in self.path.read_bytes().split(b"\n"):
+            with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                result = msgspec.json.decode(line[:MAX_LINE_BYTES], type=Audit)
+                if result.runs == self.runs:
+                    found.pop(_key(result), None)
+                    found[_key(result)] = result
+        return found
 
     def _require_own(self) -> None:
         """Never write over a file of another kind, such as the rows themselves."""
@@ -106,20 +104,3 @@ def keys_of(instances: Collection[Instance]) -> frozenset[Key]:
 
 def _key(result: Audit) -> Key:
     return result.instance_id, result.digest
-
-
-def _bounded_lines(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the lines of a file; the rest of one that is too long is a line of its own."""
-    while line := file.readline(MAX_LINE_BYTES):
-        yield line
-
-
-def _whole(path: Path) -> int:
-    """Return the bytes of a file up to the end of its last whole line."""
-    end = at = 0
-    with path.open("rb") as file:
-        for line in _bounded_lines(file):
-            at += len(line)
-            if line.endswith(b"\n"):
-                end = at
-    return end

@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import tarfile
-import tempfile
 import zipfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -28,18 +27,6 @@ from swe_rollout.sandbox.patch_text import binary_attributes, file_diffs, touche
 from swe_rollout.sandbox.session.walk import records_of
 
 _MOST_BYTES = 1 << 20
-
-
-class _Folder:
-    """A folder of this process, with one beside it that nothing may touch."""
-
-    root: Path | None = None
-
-
-def _root() -> Path:
-    if _Folder.root is None:
-        _Folder.root = Path(tempfile.mkdtemp(prefix="fuzz-archives-"))
-    return _Folder.root
 
 
 def _tar(mode: str = "w") -> bytes:
@@ -95,7 +82,7 @@ def _samples() -> Sequence[bytes]:
 
 def _unpack(data: bytes) -> None:
     head, body = split_head(data)
-    root = _root()
+    root = real.scratch("archives")
     work, target = root / "work", root / "work" / "target"
     work.mkdir()
     (work / "beside").write_text("safe")

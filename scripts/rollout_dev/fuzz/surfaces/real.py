@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -22,3 +24,9 @@ def files(folder: Path, pattern: str, *, most: int = 60) -> Iterator[bytes]:
     """Yield the contents of files of a folder, if it is there: at most so many of them."""
     found = (path.read_bytes() for path in sorted(folder.glob(pattern))[:most] if path.is_file())
     yield from (data for data in found if 0 < len(data) <= MOST_BYTES)
+
+
+@cache
+def scratch(name: str) -> Path:
+    """Return a folder of this process, whose content each input leaves as it was."""
+    return Path(tempfile.mkdtemp(prefix=f"fuzz-{name}-"))

@@ -5,12 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import shutil
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from html.parser import HTMLParser
-from pathlib import Path
 
 import msgspec
 import zstandard
@@ -30,7 +28,6 @@ from swe_rollout.store.summary import summarise
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.types.trajectory_json import from_json, to_json
-from swe_rollout.types.turn import FinishReason
 from swe_rollout.viewer.page import Page
 from swe_rollout.viewer.timeline import timeline_page
 
@@ -108,56 +105,9 @@ PAGES = surface("pages", _show, SweRolloutError, samples=_records)
 
 
 def _journals() -> Sequence[bytes]:
-    sampled = {
-        "type": "sampled",
-        "ids": base64.b64encode(b"\1\0\0\0\2\0\0\0").decode(),
-        "logprobs": base64.b64encode(bytes(16)).decode(),
-        "finish_reason": FinishReason.STOP.value,
-        "prompt_tokens": 3,
-        "cached_tokens": 0,
-        "weight_versions": [{"version": "v", "start": 0, "end": 2}],
-        "rows": {
-            "experts": base64.b64encode(bytes(16)).decode(),
-            "shape": [2, 2, 1],
-            "kept_ids": [[1], [2]],
-            "kept_logprobs": [-0.1, -0.2],
-            "prompt_logprobs": [None, -1.0],
-        },
-    }
-    answers: list[dict[str, object]] = [
-        sampled,
-        {"type": "done"},
-        {"type": "read", "data": "YQ=="},
-        {"type": "cancelled"},
-        {"type": "refused", "kind": "FileNotFoundError", "what": "/x", "code": 2},
-        {
-            "type": "ran",
-            "exit_code": 0,
-            "stdout": "YQ==",
-            "stderr": "",
-            "timed_out": False,
-            "stdout_bytes": 1,
-            "stderr_bytes": 0,
-            "duration_s": 0.5,
-        },
-    ]
-    header = dict.fromkeys(
-        ("spec", "instance", "policy", "tokenizer", "seed", "workdir", "base"), "x"
-    )
-    chunk = {
-        "writer": "w",
-        "header": {"attempt": 1, "extensions": [], **header},
-        "entries": [
-            {"agent": 0, "request": f"turn:{number}", "answer": answer, "elapsed_s": 1.0}
-            for number, answer in enumerate(answers)
-        ],
-        "delta": {"number": 1, "data": "", "unsaved": ["/: x"], "processes": ["sleep"]},
-    }
-    end = {"writer": "w", "end": {"patch": "", "problem": ""}, "resumes": True, "closes": True}
-    whole = json.dumps([chunk, end]).encode()
-    packed = entries.compress(
-        msgspec.msgpack.encode(msgspec.convert(chunk, entries.Chunk, strict=False))
-    )
+    whole = (real.OWN / "journal.json").read_bytes()
+    chunk = msgspec.convert(json.loads(whole)[0], entries.Chunk, strict=False)
+    packed = entries.compress(msgspec.msgpack.encode(chunk))
     return [with_head("chunks", whole), with_head("stored", packed)]
 
 
@@ -250,29 +200,12 @@ def _keys() -> dict[str, str]:
 
 
 def _objects() -> Sequence[bytes]:
-    plan = {
-        "instances": [{"id": "owner__project-12", "samples": 2, "digest": "x"}],
-        "spec_digest": "y",
-        "job": {"spec": {"agent": {"tools": ["bash"]}}},
-    }
-    claim = {
-        "instance": "owner__project-12",
-        "number": 1,
-        "state": "claimed",
-        "epoch": 1,
-        "process": "p",
-        "at": "2026-01-01T00:00:00Z",
-        "note": "",
-    }
+    objects = json.loads((real.OWN / "objects.json").read_bytes())
     job = next(
         each for each in real.files(real.ROOT / "examples", "**/*.yaml") if b"RolloutJob" in each
     )
     made = [
-        with_head("plan", json.dumps(plan).encode()),
-        with_head("plan2", json.dumps(plan | {"quarantined": {"a": "b"}}).encode()),
-        with_head("owner", b'{"cluster": "c", "namespace": "n"}'),
-        with_head("refills", b"3"),
-        with_head("claim", json.dumps(claim).encode()),
+        *(with_head(key, json.dumps(value).encode()) for key, value in objects.items()),
         with_head("job", job),
         with_head("job", b"a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n"),
     ]
@@ -283,26 +216,19 @@ def _objects() -> Sequence[bytes]:
     return made
 
 
-class _Folder:
-    """Where the objects are written; one folder for all inputs of a process."""
-
-    root: Path | None = None
-
-
 def _read_objects(data: bytes) -> None:
     head, body = split_head(data)
     key = _keys().get(head)
     if key is None:
         return
-    if _Folder.root is None:
-        _Folder.root = Path(tempfile.mkdtemp(prefix="fuzz-store-"))
-    path = _Folder.root / "store" / key
+    root = real.scratch("store")
+    path = root / "store" / key
     path.parent.mkdir(parents=True)
     path.write_bytes(zstandard.compress(body) if head.startswith("unpacked") else body)
     try:
-        problems = run_async(_read_all(Store.open(f"file://{_Folder.root}/store")))
+        problems = run_async(_read_all(Store.open(f"file://{root}/store")))
     finally:
-        shutil.rmtree(_Folder.root / "store")
+        shutil.rmtree(root / "store")
     for each in problems:
         str(each)
 
