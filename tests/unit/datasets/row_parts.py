@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from checkout import ROOT
 from swe_rollout.datasets import swebench
 from swe_rollout.errors import Problem
 from swe_rollout.types.instance import Instance
@@ -14,6 +15,9 @@ DIFF = (
 )
 
 
+ROWS = ROOT / "scripts" / "rollout_dev" / "fuzz" / "samples" / "rows.jsonl"
+SAMPLES: dict[str, dict[str, object]] = dict(map(json.loads, ROWS.read_text().splitlines()))
+"""A row of each format, by its name."""
 GOOD: dict[str, object] = {
     "instance_id": "pallets__flask-5014",
     "repo": "pallets/flask",

@@ -13,25 +13,14 @@ from swe_rollout.errors import DatasetError
 from swe_rollout.extension import ExtensionError
 from swe_rollout.spec.dataset import Dataset, ReleasePairsDataset, SwebenchDataset
 from swe_rollout.types.instance import Instance
+from unit.datasets.row_parts import GOOD
 
 IDS = ("django__django-1", "django__django-2", "sympy__sympy-1", "pallets__flask-1")
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    rows = [
-        {
-            "instance_id": instance_id,
-            "repo": "a/b",
-            "base_commit": "0" * 40,
-            "problem_statement": "Fix it",
-            "test_patch": "diff --git a/t.py b/t.py\n",
-            "FAIL_TO_PASS": ["t.py::test"],
-            "PASS_TO_PASS": [],
-        }
-        for instance_id in IDS
-    ]
-    text = "\n".join(json.dumps(row) for row in rows)
+    text = "\n".join(json.dumps(GOOD | {"instance_id": name}) for name in IDS)
     (tmp_path / "rows.jsonl").write_text(text)
     (tmp_path / "bad.jsonl").write_text(f"{text}\nnonsense\n")
     return tmp_path

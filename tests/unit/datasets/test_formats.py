@@ -14,6 +14,7 @@ from swe_rollout.errors import DatasetError, Problem
 from swe_rollout.grading.parsers import load_parser
 from swe_rollout.types.instance import Expected, Instance, Rule
 from swe_rollout.types.verdict import TestStatus
+from unit.datasets.row_parts import SAMPLES
 
 needs_data = pytest.mark.skipif(
     not (DATA / "swebench").is_dir(),
@@ -21,98 +22,10 @@ needs_data = pytest.mark.skipif(
     "SWE-Gym, SWE-smith, SWE-rebench V2, Multi-SWE-bench and SWE-bench-Live into rows/NAME/, and "
     "name their folder in SWE_ROLLOUT_DATA",
 )
-DIFF = "diff --git a/{0} b/{0}\n--- a/{0}\n+++ b/{0}\n@@ -1 +1 @@\n-a\n+b\n"
 COMMIT = "d5276398046ce4a102776a1e67dcac2884d80dfe"
-COMMON: dict[str, object] = {
-    "repo": "me/adder",
-    "base_commit": COMMIT,
-    "problem_statement": "1 + 1 is 3",
-    "patch": DIFF.format("adder.py"),
-    "test_patch": DIFF.format("tests/test_adder.py"),
-    "FAIL_TO_PASS": ["tests/test_adder.py::test_a"],
-    "PASS_TO_PASS": ["tests/test_adder.py::test_b"],
-}
-REBENCH = COMMON | {
-    "instance_id": "me__adder-1",
-    "version": "1.0",
-    "requirements": "a==1",
-    "install_config": {
-        "test_cmd": "pytest -rA",
-        "log_parser": "parse_log_pytest",
-        "install": "pip install -e .[dev]",
-        "python": "3.9",
-        "pre_install": None,
-    },
-}
-R2E: dict[str, object] = {
-    "repo_name": "adder",
-    "docker_image": f"namanjain12/adder_final:{COMMIT}",
-    "commit_hash": COMMIT,
-    "problem_statement": "Fix this.\n[ISSUE]\n1 + 1 is 3\n[/ISSUE]\nThanks.",
-    "expected_output_json": json.dumps(
-        {"test_a": "PASSED", "\x1b[1mK.test_b - x": "PASSED", "test_c": "FAILED", "": "ERROR"}
-    ),
-    "execution_result_content": json.dumps(
-        {
-            "old_commit_res_stdout": "short test summary info\nPASSED r2e_tests/t.py::K::test_b\n"
-            "FAILED r2e_tests/t.py::test_a - x\n"
-        }
-    ),
-    "parsed_commit_content": json.dumps(
-        {
-            "file_diffs": [
-                {
-                    "header": {"file": {"path": "adder.py"}, "misc_line": None},
-                    "index_line": {
-                        "old_commit_hash": "1", "new_commit_hash": "2", "mode": "100644"
-                    },
-                    "minus_file": {"path": "a/adder.py"},
-                    "plus_file": {"path": "b/adder.py"},
-                    "hunks": [
-                        {
-                            "descriptor": {
-                                "old_range": {"start": 1, "length": 2},
-                                "new_range": {"start": 1, "length": None},
-                                "section": "def add",
-                            },
-                            "line_group": {
-                                "all_lines": [
-                                    {"content": "x", "type": "context"},
-                                    {"content": "a", "type": "deleted"},
-                                    {"content": "b", "type": "added"},
-                                    {"content": "No newline at end of file", "type": "note"},
-                                ]
-                            },
-                        }
-                    ],
-                },
-                {"header": {"file": {"path": "tests/test_adder.py"}}, "hunks": []},
-                {"header": {"file": {"path": "README.md"}}, "hunks": []},
-            ]
-        }
-    ),
-    "num_non_test_lines": 3,
-}  # fmt: skip
-PRO = COMMON | {
-    "instance_id": "instance_me__adder-d527-vnan",
-    "fail_to_pass": "['tests/a.js | adds', \"it's\"]",
-    "pass_to_pass": "[]",
-    "selected_test_files_to_run": "['tests/a.js', 'tests/b c.js']",
-    "before_repo_set_cmd": f"git reset --hard {COMMIT}\ngit checkout fff -- tests/a.js",
-    "dockerhub_tag": "me.adder-me__adder-d527",
-    "requirements": "It must add.",
-    "interface": "",
-    "run_script": "echo \"$1\"\necho 'EOF'\n",
-    "parser_script": "print(1)",
-}
-LIVE = COMMON | {
-    "instance_id": "me__adder-1",
-    "test_cmds": ["pytest -rA"],
-    "rebuild_cmds": ["pip install -e ."],
-    "print_cmds": [],
-    "log_parser": "pytest",
-    "docker_image": "starryzhang/sweb.eval.x86_64.me_1776_adder-1",
-}
+COMMON = {name: value for name, value in SAMPLES["swe-bench"].items() if name != "instance_id"}
+REBENCH, R2E = SAMPLES["swe-rebench"], SAMPLES["r2e-gym"]
+PRO, LIVE = SAMPLES["swe-bench-pro"], SAMPLES["swe-bench-live"]
 
 
 async def load(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,8 +15,8 @@ from swe_rollout.datasets.source import NamedSource
 from swe_rollout.errors import DatasetError, PrerequisiteError, Problem
 from swe_rollout.testing.extensions.datasets import DatasetContract
 from swe_rollout.types.instance import Evaluation, Expected, Instance, Rule
+from unit.datasets.row_parts import GOOD, lines
 
-DIFF = "diff --git a/t.py b/t.py\n--- a/t.py\n+++ b/t.py\n@@ -1 +1 @@\n-a\n+b\n"
 ONE = Instance(instance_id="one", problem_statement="fix it", image="image:1")
 TWO = replace(ONE, instance_id="two")
 
@@ -25,17 +24,7 @@ TWO = replace(ONE, instance_id="two")
 class TestSwebench(DatasetContract):
     @pytest.fixture
     def base_dir(self, tmp_path: Path) -> Path:
-        row = {
-            "instance_id": "pallets__flask-1",
-            "repo": "pallets/flask",
-            "base_commit": "0" * 40,
-            "problem_statement": "Fix it",
-            "patch": DIFF.replace("t.py", "a.py"),
-            "test_patch": DIFF,
-            "FAIL_TO_PASS": ["t.py::test"],
-            "PASS_TO_PASS": [],
-        }
-        (tmp_path / "rows.jsonl").write_text(json.dumps(row))
+        (tmp_path / "rows.jsonl").write_bytes(lines(GOOD))
         return tmp_path
 
     @pytest.fixture

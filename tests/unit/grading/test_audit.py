@@ -23,7 +23,7 @@ from swe_rollout.text.redaction import register
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.instance import Expected, Instance, Rule
 from swe_rollout.types.verdict import TestReport, TestStatus, Verdict, VerdictStatus
-from unit.grading.test_grader import Project, diff
+from unit.grading.project_parts import Project, diff
 from unit.grading.test_grader import project as project  # noqa: PLC0414 - a fixture
 from unit.grading.test_grader import repo as repo  # noqa: PLC0414 - a fixture
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,6 @@ from swe_rollout.extension import ExtensionError
 from swe_rollout.grading.grader import Grader
 from swe_rollout.grading.validate import validate
 from swe_rollout.sandbox.base import ExecResult
-from swe_rollout.sandbox.local.images import LocalImage, Mount, image_folder, save_image
 from swe_rollout.sandbox.local.provider import LocalProvider
 from swe_rollout.sandbox.repository import Patch
 from swe_rollout.sandbox.session.session import Session
@@ -24,9 +21,9 @@ from swe_rollout.spec.model import Use
 from swe_rollout.spec.sandbox import LocalSandbox
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.instance import Evaluation, Expected, Instance
-from swe_rollout.types.verdict import TestLog, TestStatus, Verdict, VerdictStatus
+from swe_rollout.types.verdict import TestLog, TestStatus, VerdictStatus
+from unit.grading.project_parts import EPISODE, Project, diff, git, repository
 
-EPISODE = EpisodeId("demo", "demo__calc-1", 0)
 WRONG = "add() { echo $(($1 - $2)); }\n"
 RIGHT = "add() { echo $(($1 + $2)); }\n"
 BASE_TESTS = """\
@@ -40,54 +37,10 @@ HIDDEN_TESTS = BASE_TESTS.replace("exit", 'check calc::sum "$(add 1 2)" 3\nexit'
 COMMANDS = Evaluation(commands=("sh tests/run.sh",), timeout_s=20)
 
 
-@dataclass(frozen=True, slots=True)
-class Project:
-    """A repository with a bug, the fix, and tests that arrive later; and a grader for it."""
-
-    instance: Instance
-    grader: Grader
-
-    async def grade(self, patch: str) -> Verdict:
-        return await self.grader.grade(self.instance, Patch(patch), episode=EPISODE)
-
-    def changed(self, **fields: object) -> Project:
-        return replace(self, instance=replace(self.instance, **fields))  # type: ignore[arg-type]
-
-
-def git(folder: Path, *arguments: str) -> str:
-    env = os.environ | {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
-    author = ("-c", "user.name=a", "-c", "user.email=a@localhost")
-    command = ["git", *author, *arguments]
-    done = subprocess.run(command, cwd=folder, env=env, check=True, capture_output=True)
-    return done.stdout.decode()
-
-
-def diff(folder: Path, **files: str | None) -> str:
-    """The diff that writes these files (none: deletes), with the folder left as it was."""
-    for name, text in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.unlink(missing_ok=True) if text is None else path.write_text(text)
-    git(folder, "add", "--all")
-    patch = git(folder, "diff", "--cached", "--binary")
-    git(folder, "reset", "--quiet", "--hard")
-    return patch
-
-
 @pytest.fixture
 def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    image = image_folder("test/calc:1", tmp_path / "images")
-    folder = image / "testbed"
-    (folder / "tests").mkdir(parents=True)
-    (folder / "calc.sh").write_text(WRONG)
-    (folder / "tests/run.sh").write_text(BASE_TESTS)
-    git(folder, "init", "--quiet")
-    git(folder, "add", "--all")
-    git(folder, "commit", "--quiet", "--message=base")
-    mount = Mount("testbed", "/testbed", writable=True)
-    save_image(LocalImage("test/calc:1", (mount,), {}), image)
-    return folder
+    return repository(tmp_path / "images", {"calc.sh": WRONG, "tests/run.sh": BASE_TESTS})
 
 
 @pytest.fixture

@@ -15,13 +15,12 @@ from swe_rollout.grading.validate import validate
 from swe_rollout.sandbox.local.provider import LocalProvider
 from swe_rollout.sandbox.repository import Patch
 from swe_rollout.spec.sandbox import LocalSandbox
-from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.instance import Evaluation, Expected, Instance, Rule
 from swe_rollout.types.verdict import TestStatus, VerdictStatus
-from unit.grading.test_grader import RIGHT, WRONG, diff, git
+from unit.grading.project_parts import EPISODE, diff, git
+from unit.grading.test_grader import RIGHT, WRONG
 from unit.grading.test_grader import repo as repo  # noqa: PLC0414 - a fixture
 
-EPISODE = EpisodeId("demo", "demo__calc-1", 0)
 SUM = '. ./calc.sh\n[ "$(add 1 2)" = 3 ] && echo "tests/sum.sh::sum PASSED" && exit\n'
 SUM += 'echo "tests/sum.sh::sum FAILED"; exit 1\n'
 ZERO = 'echo "tests/zero.sh::zero PASSED"\n'

@@ -20,7 +20,8 @@ from swe_rollout.sandbox.base import ExecResult
 from swe_rollout.sandbox.session.session import Session
 from swe_rollout.types.instance import FolderTask, Instance
 from swe_rollout.types.verdict import TestReport, Verdict, VerdictStatus
-from unit.grading.test_grader import RIGHT, Project, diff, project, repo
+from unit.grading.project_parts import Project, diff
+from unit.grading.test_grader import RIGHT, project, repo
 
 __all__ = ["project", "repo"]  # fixtures
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,16 +14,14 @@ from swe_rollout.grading.grader import Grader
 from swe_rollout.grading.proof import OncePerInstance, Proof, prove, suspicions
 from swe_rollout.grading.run import RunResult
 from swe_rollout.sandbox.local import bubblewrap
-from swe_rollout.sandbox.local.images import LocalImage, Mount, image_folder, save_image
 from swe_rollout.sandbox.local.provider import LocalProvider
 from swe_rollout.sandbox.repository import Patch
 from swe_rollout.spec.sandbox import LocalSandbox
-from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.instance import Evaluation, Expected, Instance
 from swe_rollout.types.verdict import TestReport, TestStatus, VerdictStatus
+from unit.grading.project_parts import EPISODE, diff, git, repository
 
 S = TestStatus
-EPISODE = EpisodeId("demo", "demo__calc-1", 0)
 WRONG = "def add(a, b):\n    return 'none'\n"
 RIGHT = "def add(a, b):\n    return f'{a + b} in all'\n"
 TESTS = """\
@@ -54,25 +50,9 @@ class Project:
     grader: Grader
 
     async def grade(self, code: str) -> tuple[VerdictStatus, str]:
-        patch = Patch(diff(self.folder, {"calc.py": code}))
+        patch = Patch(diff(self.folder, **{"calc.py": code}))
         verdict = await self.grader.grade(self.instance, patch, episode=EPISODE)
         return verdict.status, "\n".join(verdict.integrity)
-
-
-def git(folder: Path, *arguments: str) -> str:
-    env = os.environ | {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
-    command = ["git", "-c", "user.name=a", "-c", "user.email=a@localhost", *arguments]
-    done = subprocess.run(command, cwd=folder, env=env, check=True, capture_output=True)
-    return done.stdout.decode()
-
-
-def diff(folder: Path, texts: dict[str, str]) -> str:
-    for name, text in texts.items():
-        (folder / name).write_text(text)
-    git(folder, "add", "--all")
-    patch = git(folder, "diff", "--cached")
-    git(folder, "reset", "--quiet", "--hard")
-    return patch
 
 
 @pytest.fixture(params=["commands", "official"])
@@ -82,16 +62,8 @@ async def project(
     if refusal := bubblewrap.refusal():
         pytest.skip(refusal)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    image = image_folder("test/calc:1", tmp_path / "images")
-    folder = image / "testbed"
-    folder.mkdir(parents=True)
-    (folder / "calc.py").write_text(WRONG)
-    (folder / "test_calc.py").write_text(TESTS)
-    git(folder, "init", "--quiet")
-    git(folder, "add", "--all")
-    git(folder, "commit", "--quiet", "--message=base")
-    save_image(LocalImage("test/calc:1", (Mount("testbed", "/testbed", writable=True),), {}), image)
-    test_patch = diff(folder, {"test_calc.py": HIDDEN})
+    folder = repository(tmp_path / "images", {"calc.py": WRONG, "test_calc.py": TESTS})
+    test_patch = diff(folder, **{"test_calc.py": HIDDEN})
     script = (
         "git checkout HEAD test_calc.py\ngit apply -v - <<'EOF_1'\n" + test_patch + "\nEOF_1\n"
         f": '>>>>> Start Test Output'\n{COMMAND}\n: '>>>>> End Test Output'\n"
@@ -102,7 +74,7 @@ async def project(
         problem_statement="add() returns none",
         image="test/calc:1",
         base_commit=git(folder, "rev-parse", "HEAD").strip(),
-        gold_patch=diff(folder, {"calc.py": RIGHT}),
+        gold_patch=diff(folder, **{"calc.py": RIGHT}),
         test_patch=test_patch,
         evaluation=Evaluation(script=script) if official else Evaluation(commands=(COMMAND,)),
         log_parser="django",

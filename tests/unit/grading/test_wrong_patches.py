@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import difflib
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from swe_rollout.grading.wrong_patches import (
 )
 from swe_rollout.sandbox.patch_text import file_diff
 from swe_rollout.types.instance import Expected, Instance
+from unit.grading.project_parts import git
 
 SOURCE = '''\
 """Sums."""
@@ -44,14 +44,6 @@ class Total:
         return [one(item) for item in items]
 '''
 RETURN = "return None"
-
-
-def git(folder: Path, *arguments: str, stdin: str = "") -> str:
-    done = subprocess.run(
-        ["git", *arguments], cwd=folder, input=stdin.encode(), capture_output=True, check=False
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    return done.stdout.decode()
 
 
 def changed(old: str, new: str, path: str = "sums.py") -> str:
