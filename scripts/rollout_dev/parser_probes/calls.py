@@ -13,13 +13,13 @@ from typing import Final
 
 from swe_rollout.agent.call_text import CALL_TEXTS, CallText, plain_value
 from swe_rollout.agent.tools.arguments import json_types
-from swe_rollout.spec.tool_format import ToolFormat
+from swe_rollout.spec.tool_format import TextFormat, ToolFormat
 from swe_rollout.types.turn import ToolCall
 
 _NS: Final = "]<]minimax[>["
 
 
-def write_calls(tool_format: ToolFormat, calls: Sequence[ToolCall]) -> str:
+def write_calls(tool_format: ToolFormat | TextFormat, calls: Sequence[ToolCall]) -> str:
     """Write the calls of one turn, without the token that ends it; empty without calls.
 
     Names, arguments and ids are not escaped: in grammars without quotes, text that contains the
@@ -187,7 +187,7 @@ def _minimax_m3(calls: Sequence[ToolCall]) -> str:
     return f"{_NS}<tool_call>\n{written}{_NS}</tool_call>"
 
 
-_WRITERS: Final[Mapping[ToolFormat, Callable[[Sequence[ToolCall]], str]]] = {
+_WRITERS: Final[Mapping[str, Callable[[Sequence[ToolCall]], str]]] = {
     ToolFormat.GEMMA4: _gemma4,
     ToolFormat.KIMI_K3: _kimi_k3,
     ToolFormat.MINIMAX_M3: _minimax_m3,

@@ -13,7 +13,7 @@ from typing import Final
 
 from rollout_dev.parser_probes.calls import write_calls
 from swe_rollout.agent.encoding import Encoding, Scaffold
-from swe_rollout.spec.tool_format import ToolFormat
+from swe_rollout.spec.tool_format import TextFormat, ToolFormat
 from swe_rollout.types.turn import CallStatus, ToolCall
 
 _TAG: Final = re.compile(
@@ -32,7 +32,7 @@ _OWN_SHARE: Final = 0.7
 _SHORT: Final = 3
 
 
-def pieces_of(form: ToolFormat) -> tuple[str, ...]:
+def pieces_of(form: ToolFormat | TextFormat) -> tuple[str, ...]:
     """Return the pieces of a grammar: whole calls, their tags, and what is left of either."""
     calls = [write_calls(form, several) for several in ([_CALL], [_BARE], [_CALL, _CALL])]
     tags = list(dict.fromkeys(tag for call in calls for tag in _TAG.findall(call)))
@@ -44,7 +44,7 @@ def pieces_of(form: ToolFormat) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*calls, *tags, *halves, *heads, *tails)))
 
 
-def units(form: ToolFormat, count: int, *, seed: int = 0) -> Iterator[tuple[str, ...]]:
+def units(form: ToolFormat | TextFormat, count: int, *, seed: int = 0) -> Iterator[tuple[str, ...]]:
     """Yield what `count` turns repeat: first each piece alone, then mixtures."""
     own = pieces_of(form)
     everything = (*own, *_ANY)

@@ -15,8 +15,9 @@ from swe_rollout.agent.renderer import Renderer
 from swe_rollout.errors import InternalError
 from swe_rollout.testing.tiny import tokenizer_path
 from swe_rollout.types.turn import CallStatus, ToolCall
-from unit.agent.test_renderer import TEMPLATES, folder_with
+from unit.agent.test_renderer_load import folder_with
 
+FAMILY_NAMES = ("qwen2_5", "qwen3", "qwen3_thinking", "qwen3_coder")
 CALL = ToolCall(CallStatus.OK, "", "bash", {"command": "ls"})
 OTHER = {
     # The tools stand before the last message of the user, so each message moves them.
@@ -52,15 +53,13 @@ def template(name: str) -> str:
 @pytest.fixture(scope="module")
 def renderers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Renderer]:
     root: Path = tmp_path_factory.mktemp("models")
-    sources = TEMPLATES | {name: template(name) for name in OTHER}
-    loaded = {
-        name: Renderer.load(str(folder_with(source, root / name)))
-        for name, source in sources.items()
-    }
-    return loaded | {"tiny": Renderer.load(str(tokenizer_path()))}
+    other = {name: folder_with(root / name, template(name)) for name in OTHER}
+    known = {name: str(families.write(name, root / name)) for name in FAMILY_NAMES}
+    sources = other | known | {"tiny": str(tokenizer_path())}
+    return {name: Renderer.load(folder) for name, folder in sources.items()}
 
 
-@pytest.mark.parametrize("name", [*TEMPLATES, "tiny"])
+@pytest.mark.parametrize("name", [*FAMILY_NAMES, "tiny"])
 @pytest.mark.parametrize("calls", [(), (CALL,)])
 def test_a_message_is_what_the_template_writes_in_the_whole_conversation(
     renderers: dict[str, Renderer], name: str, calls: tuple[ToolCall, ...]

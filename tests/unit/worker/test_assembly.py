@@ -14,12 +14,12 @@ from swe_rollout.errors import PrerequisiteError
 from swe_rollout.spec.agent import AgentSpec
 from swe_rollout.testing.tiny import tokenizer_path
 from swe_rollout.worker.assembly import _require_messages, _require_preset, prompts_of
-from unit.agent.test_renderer import folder_with
+from unit.agent.test_renderer_load import folder_with
 from unit.agent.test_turn_probe import template
 
 
 def test_compaction_needs_a_template_that_takes_messages_behind_results(tmp_path: Path) -> None:
-    renderer = Renderer.load(str(folder_with(template("alternates"), tmp_path / "model")))
+    renderer = Renderer.load(folder_with(tmp_path / "model", template("alternates")))
     with pytest.raises(PrerequisiteError, match=r"compactAt can't be used .* alternate"):
         _require_messages(renderer)
     _require_messages(Renderer.load(str(tokenizer_path())))
@@ -29,7 +29,7 @@ def test_compaction_needs_a_template_that_takes_messages_behind_results(tmp_path
 def test_a_preset_needs_a_template_that_takes_its_messages(use: str, tmp_path: Path) -> None:
     preset = AGENTS.load(use)
     assert isinstance(preset, Preset)
-    refusing = Renderer.load(str(folder_with(template("alternates"), tmp_path / "model")))
+    refusing = Renderer.load(folder_with(tmp_path / "model", template("alternates")))
     _require_preset(preset, Renderer.load(str(tokenizer_path())), AgentSpec(use=use))
     if any(refusing.message_refusal(after_calls=each is Behind.CALLS) for each in preset.messages):
         with pytest.raises(PrerequisiteError, match=f"the agent {use} can't be used"):

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 from tokenizers import Tokenizer
@@ -20,10 +21,11 @@ from swe_rollout.agent.encoding import Encoding
 from swe_rollout.agent.parsers import parser_for
 from swe_rollout.agent.parsers.base import Reasoning, SampledText
 from swe_rollout.agent.parsers.strict_json import read_json
-from swe_rollout.spec.tool_format import ToolFormat
+from swe_rollout.spec.tool_format import TextFormat, ToolFormat
 from swe_rollout.testing.tiny import tokenizer_path
 from swe_rollout.types.turn import CallStatus, ToolCall
 
+Format: TypeAlias = ToolFormat | TextFormat
 TOOLS = load_probes()[0].tools
 SHORT, LONG = 1024, 4096
 SLACK = 2.5
@@ -34,7 +36,7 @@ UNITS = 24
 CALL = ToolCall(CallStatus.OK, "", "edit", {"text": "a"})
 
 
-def encoding_for(form: ToolFormat, folder: Path) -> Encoding:
+def encoding_for(form: Format, folder: Path) -> Encoding:
     name = next((name for name, each in FAMILIES.items() if each.tool_format is form), None)
     path = families.write(name, folder) if name else tokenizer_path()
     return Encoding(Tokenizer.from_file(str(path / "tokenizer.json")))
@@ -48,8 +50,8 @@ def is_linear(work: Callable[[int], object]) -> bool:
 
 
 @pytest.mark.threat(point=10)
-@pytest.mark.parametrize("form", ToolFormat)
-def test_a_degenerate_turn_is_read_in_linear_time(form: ToolFormat, tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", [*ToolFormat, *TextFormat])
+def test_a_degenerate_turn_is_read_in_linear_time(form: Format, tmp_path: Path) -> None:
     encoding, parser = encoding_for(form, tmp_path), parser_for(form)
 
     def read(unit: tuple[str, ...], tokens: int) -> None:
@@ -66,8 +68,10 @@ def test_a_degenerate_turn_is_read_in_linear_time(form: ToolFormat, tmp_path: Pa
 
 
 @pytest.mark.threat(point=10)
-@pytest.mark.parametrize("form", ToolFormat)
-def test_white_space_between_the_pieces_of_a_call_is_read_in_linear_time(form: ToolFormat) -> None:
+@pytest.mark.parametrize("form", [*ToolFormat, *TextFormat])
+def test_white_space_between_the_pieces_of_a_call_is_read_in_linear_time(
+    form: Format,
+) -> None:
     parser = parser_for(form)
 
     def read(head: str, space: str, tokens: int) -> None:

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ratios import growth
 from swe_rollout.agent.call_text import write_calls
 from swe_rollout.agent.parsers import CALL_FORMATS, parser_for
 from swe_rollout.agent.parsers.base import Reasoning, SampledText, ToolCallParser
@@ -97,14 +96,6 @@ def test_a_value_in_tags_arrives_unchanged_or_not_at_all(text: str) -> None:
 @given(form=FORMATS, text=st.lists(st.sampled_from(PIECES), max_size=30).map("".join))
 def test_nothing_that_is_written_raises(form: TextFormat, text: str) -> None:
     parse(form, text)
-
-
-@pytest.mark.parametrize("form", TextFormat)
-@pytest.mark.parametrize("unit", ["half", "half\n", "whole\n", "'", "{"])
-def test_repeated_openers_are_read_in_time(form: TextFormat, unit: str) -> None:
-    whole = write_calls(form, [edit(text="x")])
-    text = unit.replace("half", whole[: len(whole) // 2]).replace("whole", whole)
-    assert growth(lambda count: parse(form, text * count), 500, 2000) < 2.5
 
 
 @pytest.mark.parametrize(
