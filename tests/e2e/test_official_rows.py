@@ -60,6 +60,19 @@ def diff(folder: Path, name: str, text: str) -> str:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
+    """A folder of the test's own, as the page has it."""
+    return make_place(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def unchanged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder as the page has it, for tests that only read it; `bare` has no pytest."""
+    made = make_place(tmp_path_factory.mktemp("unchanged"))
+    make_environment(made / "bare", runner=False)
+    return made
+
+
+def make_place(tmp_path: Path) -> Path:
     """Make a folder with the repository, the environment and the rows that the page names."""
     folder = tmp_path / "calculator"
     folder.mkdir()
@@ -129,28 +142,30 @@ def test_the_pages_commands_grade_gold_base_and_a_patch(place: Path) -> None:
 
 
 @needs_namespaces
-def test_a_wrong_patch_fails_and_the_reason_is_shown(place: Path) -> None:
+def test_a_wrong_patch_fails_and_the_reason_is_shown(unchanged: Path) -> None:
     command = COMMANDS[1].replace("fix.diff", "wrong.diff")
-    done = run(place, command)
+    done = run(unchanged, command)
     assert done.returncode == 1
     assert "demo__calculator-1  resolved  unresolved  1/1      unresolved" in done.stdout
     assert "tests/test_add.py::test_sum FAILED" in done.stderr
     assert "assert 2 == 3" in done.stderr
 
 
-@pytest.mark.parametrize("isolation", ["auto", "none"])
-def test_the_pages_job_says_the_same(place: Path, isolation: str) -> None:
-    if isolation == "auto" and bubblewrap.refusal():
-        pytest.skip("needs bubblewrap: apt-get install bubblewrap")
+def page_job(place: Path, policy: dict[str, object], **sandbox: str) -> None:
+    """Write `job.yaml`: the page's job with a policy and settings of its sandboxes."""
     spec = yaml.safe_load(PAGE.partition("```yaml\n")[2].partition("```")[0])
-    spec["sandbox"]["local"]["isolation"] = isolation
+    spec["sandbox"]["local"] |= sandbox
     job = {
         "apiVersion": "swe-rollout.dev/v1alpha1",
         "kind": "RolloutJob",
         "metadata": {"name": "official"},
-        "spec": spec | {"policy": {"scripted": {}}, "store": {"uri": "file://runs"}},
+        "spec": spec | {"policy": {"scripted": policy}, "store": {"uri": f"file://{place}/runs"}},
     }
     (place / "job.yaml").write_text(yaml.safe_dump(job))
+
+
+def test_the_pages_job_says_the_same_without_isolation(place: Path) -> None:
+    page_job(place, {}, isolation="none")
     done = run(place, "validate job.yaml -o json")
     assert done.returncode == 0, done.stderr
     (record,) = records(done)
@@ -159,18 +174,7 @@ def test_the_pages_job_says_the_same(place: Path, isolation: str) -> None:
 
 @needs_namespaces
 def test_a_job_plays_it_and_keeps_the_whole_log(place: Path) -> None:
-    spec = yaml.safe_load(PAGE.partition("```yaml\n")[2].partition("```")[0])
-    job = {
-        "apiVersion": "swe-rollout.dev/v1alpha1",
-        "kind": "RolloutJob",
-        "metadata": {"name": "official"},
-        "spec": spec
-        | {
-            "policy": {"scripted": {"scenarios": ["gold"]}},
-            "store": {"uri": f"file://{place}/runs"},
-        },
-    }
-    (place / "job.yaml").write_text(yaml.safe_dump(job))
+    page_job(place, {"scenarios": ["gold"]})
     done = run(place, "run job.yaml")
     assert done.returncode == 0, done.stderr
     record = run(place, "logs runs/official/demo__calculator-1/0 --tests")
@@ -221,10 +225,10 @@ def test_a_patch_of_the_build_says_honestly_that_it_could_not_be_installed(place
         ("--workdir calculator --python venv --patch none.diff", "none.diff can't be read"),
     ],
 )
-def test_what_is_missing_is_named_with_its_cure(place: Path, arguments: str, message: str) -> None:
-    if "bare" in arguments:
-        make_environment(place / "bare", runner=False)
-    done = run(place, f"validate rows.jsonl {arguments}")
+def test_what_is_missing_is_named_with_its_cure(
+    unchanged: Path, arguments: str, message: str
+) -> None:
+    done = run(unchanged, f"validate rows.jsonl {arguments}")
     assert done.returncode in (2, 3), done.stderr
     assert message in done.stderr
     assert "fix " in done.stderr

@@ -47,7 +47,7 @@ def test_episodes_are_played_side_by_side(job_file: Callable[..., Job]) -> None:
 def test_episodes_of_a_task_are_numbered_and_never_played_twice_at_once(
     job_file: Callable[..., Job],
 ) -> None:
-    file = job_file(scenarios=["gold", "empty"])
+    file = job_file(scenarios=["gold", "empty"], grading={"enabled": False})
 
     async def play() -> list[Trajectory]:
         async with RolloutJob.from_yaml(file.path).session() as session:
@@ -75,7 +75,7 @@ def _temperatures(trajectory: Trajectory) -> set[float | None]:
 
 
 def test_an_engine_of_the_callers_own_is_used_and_stays_open(job_file: Callable[..., Job]) -> None:
-    file = job_file(scenarios=["gold"])
+    file = job_file(scenarios=["gold"], grading={"enabled": False})
 
     async def play() -> tuple[Trajectory, int]:
         job = RolloutJob.from_yaml(file.path)
@@ -88,7 +88,7 @@ def test_an_engine_of_the_callers_own_is_used_and_stays_open(job_file: Callable[
 
     trajectory, calls = asyncio.run(play())
 
-    assert trajectory.resolved
+    assert trajectory.patch
     assert calls == len(trajectory.turns) > 0
     assert trajectory.policy.startswith("engine:")
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import aiohttp
 
 from rollout_dev.bench.generate_server import CONTEXT
-from rollout_dev.bench.workload import FIRST, LOGPROB, SYSTEM, TASK, TOOLS, SampledTurn, Workload
+from rollout_dev.bench.workload import FIRST, LOGPROB, SYSTEM, TASK, TOOLS, Workload
 from rollout_dev.fileless import PrintingSandbox
 from rollout_dev.peers.plain_tokens import written_delta
 from swe_rollout.agent.context import AgentContext
@@ -32,6 +32,7 @@ from swe_rollout.events import AttemptBegan, AttemptEnded, Phase, PhaseBegan, Tu
 from swe_rollout.sandbox.base import Role, SandboxRequest
 from swe_rollout.spec.limits import Limits
 from swe_rollout.spec.policy import Sampling, SglangPolicy
+from swe_rollout.testing.tokens.subjects import GivenTurn
 from swe_rollout.types.episode import EpisodeId, StopReason
 from swe_rollout.types.instance import Instance
 from swe_rollout.worker.publishing import publishing_engine, publishing_sandbox
@@ -324,5 +325,5 @@ def serving(work: Workload, turns: int) -> Iterator[str]:
             process.communicate()
 
 
-def _turn(sampled: SampledTurn) -> dict[str, object]:
+def _turn(sampled: GivenTurn) -> dict[str, object]:
     return {"ids": sampled.ids, "text": sampled.text, "logprob": LOGPROB}

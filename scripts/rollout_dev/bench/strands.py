@@ -15,10 +15,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from rollout_dev.bench.loops import serving
-from rollout_dev.bench.workload import SYSTEM, TASK, SampledTurn, Workload
+from rollout_dev.bench.workload import SYSTEM, TASK, Workload
 from rollout_dev.peers.environment import HOW, is_installed
 from rollout_dev.report import Report, Row, parser
 from swe_rollout.integrations.strands.renderers import get_tokenizer
+from swe_rollout.testing.tokens.subjects import GivenTurn
 
 if TYPE_CHECKING:  # strands may not be installed
     from rollout_dev.peers.strands_loop import PlayedEpisode
@@ -75,7 +76,7 @@ def measure(turns: int) -> Report:
     return Report("strands", tuple(rows), ok=ok, notes=notes)
 
 
-def _row(subject: str, played: PlayedEpisode, script: Sequence[SampledTurn]) -> Row:
+def _row(subject: str, played: PlayedEpisode, script: Sequence[GivenTurn]) -> Row:
     pairs = list(zip(played.turns, script, strict=False))
     sampled = sum(len(turn.ids) for _, turn in pairs)
     differing = sum(

@@ -14,11 +14,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from rollout_dev.bench.workload import FIRST, NOISE, TOOLS, SampledTurn, Workload
+from rollout_dev.bench.workload import FIRST, NOISE, TOOLS, Workload
 from rollout_dev.peers.tokens import FLOOR, RERENDER, Keeper, keepers
 from rollout_dev.report import Report, Row, parser
 from swe_rollout.agent.renderer import Renderer
-from swe_rollout.testing.tokens.subjects import TokenSubject
+from swe_rollout.testing.tokens.subjects import GivenTurn, TokenSubject
 from swe_rollout.tokens.log import InputIds, TokenLog
 
 _P99 = 0.99
@@ -31,7 +31,7 @@ class Candidate(Protocol):
         """Make the first request."""
         ...
 
-    def turn(self, sampled: SampledTurn, result: str) -> None:
+    def turn(self, sampled: GivenTurn, result: str) -> None:
         """Append a turn and the result of its call, and make the next request. This is timed."""
         ...
 
@@ -53,7 +53,7 @@ class Ours(Candidate):
         self._log.append_prompt(self._renderer.prompt(FIRST, TOOLS).ids)
         self._request = self._log.input_ids()
 
-    def turn(self, sampled: SampledTurn, result: str) -> None:
+    def turn(self, sampled: GivenTurn, result: str) -> None:
         log = self._log
         log.append_sampled(sampled.ids, sampled.logprobs, turn=self._turn, weight_version="v1")
         self._turn += 1
@@ -78,10 +78,9 @@ class Other(Candidate):
     def begin(self) -> None:
         self._request = self._subject.start(FIRST, TOOLS)
 
-    def turn(self, sampled: SampledTurn, result: str) -> None:
-        subject = self._subject
-        subject.add_turn(sampled.ids, sampled.logprobs, text=sampled.text, calls=sampled.calls)
-        self._request = subject.add_results([result])
+    def turn(self, sampled: GivenTurn, result: str) -> None:
+        self._subject.add_turn(sampled)
+        self._request = self._subject.add_results([result])
 
     def request(self) -> Sequence[int]:
         # The list may be the subject's own.
@@ -132,7 +131,7 @@ class Entrant:
     start: Callable[[], Candidate]
 
 
-def check(entrant: Entrant, turns: Sequence[SampledTurn], work: Workload, samples: Samples) -> None:
+def check(entrant: Entrant, turns: Sequence[GivenTurn], work: Workload, samples: Samples) -> None:
     """Play one conversation to count breaks and to warm up."""
     candidate = entrant.start()
     candidate.begin()
@@ -143,7 +142,7 @@ def check(entrant: Entrant, turns: Sequence[SampledTurn], work: Workload, sample
     samples.tokens = len(candidate.request())
 
 
-def timed(entrant: Entrant, turns: Sequence[SampledTurn], work: Workload, samples: Samples) -> None:
+def timed(entrant: Entrant, turns: Sequence[GivenTurn], work: Workload, samples: Samples) -> None:
     """Play one conversation and time each turn."""
     candidate = entrant.start()
     candidate.begin()
@@ -156,7 +155,7 @@ def timed(entrant: Entrant, turns: Sequence[SampledTurn], work: Workload, sample
     samples.rounds.append(seconds)
 
 
-def parse_ms(work: Workload, turns: Sequence[SampledTurn]) -> float:
+def parse_ms(work: Workload, turns: Sequence[GivenTurn]) -> float:
     """Return the median time to parse the calls of a turn from its ids."""
     seconds: list[float] = []
     for sampled in turns:

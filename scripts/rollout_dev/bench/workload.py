@@ -14,7 +14,6 @@ import shutil
 import sysconfig
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +25,7 @@ from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.tools.base import Parameter, ToolSpec
 from swe_rollout.testing.tiny import tokenizer_path
 from swe_rollout.testing.tokens.segmentation import Segmenter
+from swe_rollout.testing.tokens.subjects import GivenTurn
 from swe_rollout.types.turn import ToolCall
 
 PIECES = 16_000
@@ -93,22 +93,6 @@ NOISE: Final = 0.1
 _RESULT_CHARACTERS: Final = 1500
 
 
-@dataclass(frozen=True, slots=True)
-class SampledTurn:
-    """The policy's output in one turn."""
-
-    ids: tuple[int, ...]
-    """With the id that ends the turn."""
-    text: str
-    """Without it, as engines return it."""
-    calls: tuple[ToolCall, ...]
-
-    @property
-    def logprobs(self) -> list[float]:
-        """One for each id."""
-        return [LOGPROB] * len(self.ids)
-
-
 class Workload:
     """A model's vocabulary, and turns in it."""
 
@@ -121,12 +105,12 @@ class Workload:
         self._segmenter = Segmenter(vocabulary, self.renderer.controls)
         self._end = self.renderer.decode([self.renderer.grammar.end_id])
 
-    def turns(self, count: int) -> tuple[SampledTurn, ...]:
+    def turns(self, count: int) -> tuple[GivenTurn, ...]:
         """Return turns that call a tool."""
         rng = random.Random(0)  # noqa: S311 - the same work each time
         return tuple(self._sampled(_calling(index), rng) for index in range(count))
 
-    def last(self) -> SampledTurn:
+    def last(self) -> GivenTurn:
         """Return a turn without a call, which ends an episode."""
         return self._sampled("The bug is fixed.", random.Random(0))  # noqa: S311 - as above
 
@@ -142,11 +126,11 @@ class Workload:
         """Return the id after each result, from which a server knows the turn."""
         return next(i for i, text in self.renderer.controls.items() if text == "</tool_response>")
 
-    def _sampled(self, text: str, rng: random.Random) -> SampledTurn:
+    def _sampled(self, text: str, rng: random.Random) -> GivenTurn:
         backend = self.renderer.tokenizer.backend_tokenizer
         usual = backend.encode(text + self._end, add_special_tokens=False).ids
         ids = tuple(self._segmenter.noisy(usual, NOISE, rng))
-        return SampledTurn(ids, text, self.parse(ids))
+        return GivenTurn(ids, [LOGPROB] * len(ids), text, self.parse(ids))
 
 
 def _calling(index: int) -> str:

@@ -7,7 +7,6 @@ and lets external text forge control tokens: only the time of the encoding remai
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from rollout_dev.peers.tokens import Start, UnknownFamilyError
 from swe_rollout.agent.dialect import assistant_message, messages, result_messages
@@ -15,7 +14,7 @@ from swe_rollout.agent.prompts import Message
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.tools.base import ToolSpec
 from swe_rollout.spec.tool_format import ToolFormat
-from swe_rollout.testing.tokens.subjects import TokenSubject
+from swe_rollout.testing.tokens.subjects import GivenTurn, TokenSubject
 from swe_rollout.types.turn import ToolCall
 
 
@@ -42,16 +41,8 @@ class _Floor(TokenSubject):
         self._ids = self._encode(rendered)
         return self._ids
 
-    def add_turn(
-        self,
-        ids: Sequence[int],
-        logprobs: Sequence[float],
-        *,
-        text: str,
-        calls: Sequence[ToolCall],
-    ) -> None:
-        del logprobs, text, calls
-        self._ids += ids
+    def add_turn(self, turn: GivenTurn) -> None:
+        self._ids += turn.ids
 
     def add_results(self, texts: Sequence[str]) -> Sequence[int]:
         self._ids += self._encode(written_delta(texts))
@@ -79,20 +70,9 @@ class _Rerender(TokenSubject):
         self._history = messages(first, [message.content for message in first])
         return self._render()
 
-    def add_turn(
-        self,
-        ids: Sequence[int],
-        logprobs: Sequence[float],
-        *,
-        text: str,
-        calls: Sequence[ToolCall],
-    ) -> None:
-        del logprobs, text
-        self._calls = calls
-        dialect = self._renderer.grammar.dialect
-        own = turn_text(self._renderer, ids, calls)
-        message = assistant_message(own.content, calls, dialect, reasoning=own.reasoning)
-        self._history.append(message)
+    def add_turn(self, turn: GivenTurn) -> None:
+        self._calls = turn.calls
+        self._history.append(spoken(self._renderer, turn))
 
     def add_results(self, texts: Sequence[str]) -> Sequence[int]:
         dialect = self._renderer.grammar.dialect
@@ -104,25 +84,19 @@ class _Rerender(TokenSubject):
         return self._renderer.tokenizer.backend_tokenizer.encode(text, add_special_tokens=False).ids
 
 
-@dataclass(frozen=True, slots=True)
-class TurnText:
-    """A turn as in a message of an OpenAI server, without its calls."""
-
-    content: str
-    reasoning: str
-
-
-def turn_text(renderer: Renderer, ids: Sequence[int], calls: Sequence[ToolCall]) -> TurnText:
-    """Return the text of a turn before its first call, stripped."""
-    sampled = renderer.sampled(ids)
+def spoken(renderer: Renderer, turn: GivenTurn) -> dict[str, object]:
+    """Return the message of a turn as of an OpenAI server: its text up to its first call."""
+    sampled = renderer.sampled(turn.ids)
     marks = renderer.reasoning(opened=False)
     closed = sampled.find(marks.closer, 0)
     start = 0 if closed is None else closed + len(marks.closer)
     ends = [mark.start for mark in sampled.marks if mark.start >= start]
-    ends += [len(renderer.decode(ids[: call.span.start])) for call in calls[:1] if call.span]
+    first = [call.span.start for call in turn.calls[:1] if call.span]
+    ends += [len(renderer.decode(turn.ids[:at])) for at in first]
     reasoning = sampled.text[:closed].removeprefix(marks.opener) if closed is not None else ""
     content = sampled.text[start : min(ends, default=len(sampled.text))]
-    return TurnText(content.strip(), reasoning.strip())
+    dialect = renderer.grammar.dialect
+    return assistant_message(content.strip(), turn.calls, dialect, reasoning=reasoning.strip())
 
 
 def _whole(renderer: Renderer, history: list[dict[str, object]], tools: Sequence[ToolSpec]) -> str:

@@ -6,21 +6,19 @@ Where it refuses a bridge, the whole conversation is rendered again, as its own 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol, cast
 
 import renderers
 from renderers import configs
 
-from rollout_dev.peers.plain_tokens import turn_text
+from rollout_dev.peers.plain_tokens import spoken
 from rollout_dev.peers.tokens import REFUSALS, Start, UnknownFamilyError, functions
-from swe_rollout.agent.dialect import assistant_message, messages, result_messages
+from swe_rollout.agent.dialect import messages, result_messages
 from swe_rollout.agent.prompts import Message
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.tools.base import ToolSpec
 from swe_rollout.spec.tool_format import ToolFormat
-from swe_rollout.testing.tokens.subjects import TokenSubject
-from swe_rollout.types.turn import ToolCall
+from swe_rollout.testing.tokens.subjects import GivenTurn, TokenSubject
 
 _CONFIGS: Final[dict[str, str]] = {
     ToolFormat.HERMES: "Qwen3RendererConfig",
@@ -72,25 +70,15 @@ def start(renderer: Renderer) -> Start:
     return lambda: _Bridge(renderer, cast("_Renderer", made))
 
 
-@dataclass(frozen=True, slots=True)
-class _Turn:
-    """A past turn, kept in case the conversation is rendered again."""
-
-    sampled: list[int]
-    calls: Sequence[ToolCall]
-    results: list[dict[str, object]]
-
-
 class _Bridge(TokenSubject):
     def __init__(self, own: Renderer, theirs: _Renderer) -> None:
         self._own = own
         self._theirs = theirs
         self._first: Sequence[Message] = ()
-        self._turns: list[_Turn] = []
+        self._turns: list[GivenTurn] = []
+        self._results: list[list[dict[str, object]]] = []
         self._tools: list[Mapping[str, object]] = []
-        self._calls: Sequence[ToolCall] = ()
         self._prompt: list[int] = []
-        self._sampled: list[int] = []
 
     def start(self, first: Sequence[Message], tools: Sequence[ToolSpec]) -> Sequence[int]:
         self._first = first
@@ -98,34 +86,21 @@ class _Bridge(TokenSubject):
         self._prompt = self._whole()
         return self._prompt
 
-    def add_turn(
-        self,
-        ids: Sequence[int],
-        logprobs: Sequence[float],
-        *,
-        text: str,
-        calls: Sequence[ToolCall],
-    ) -> None:
-        del logprobs, text
-        self._sampled = list(ids)
-        self._calls = calls
+    def add_turn(self, turn: GivenTurn) -> None:
+        self._turns.append(turn)
 
     def add_results(self, texts: Sequence[str]) -> Sequence[int]:
-        new = result_messages(self._calls, texts, self._own.grammar.dialect)
-        self._turns.append(_Turn(self._sampled, self._calls, new))
+        turn = self._turns[-1]
+        new = result_messages(turn.calls, texts, self._own.grammar.dialect)
+        self._results.append(new)
         bridged = self._theirs.bridge_to_next_turn(
-            self._prompt, self._sampled, new, tools=self._tools
+            self._prompt, list(turn.ids), new, tools=self._tools
         )
         self._prompt = self._whole() if bridged is None else bridged.token_ids
         return self._prompt
 
     def _whole(self) -> list[int]:
         history = messages(self._first, [message.content for message in self._first])
-        for turn in self._turns:
-            text = turn_text(self._own, turn.sampled, turn.calls)
-            dialect = self._own.grammar.dialect
-            history.append(
-                assistant_message(text.content, turn.calls, dialect, reasoning=text.reasoning)
-            )
-            history += turn.results
+        for turn, results in zip(self._turns, self._results, strict=True):
+            history += [spoken(self._own, turn), *results]
         return self._theirs.render_ids(history, tools=self._tools, add_generation_prompt=True)

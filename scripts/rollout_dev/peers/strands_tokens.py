@@ -15,7 +15,7 @@ from rollout_dev.peers.tokens import Start, UnknownFamilyError, functions
 from swe_rollout.agent.prompts import Message, MessageRole
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.tools.base import ToolSpec
-from swe_rollout.testing.tokens.subjects import TokenSubject
+from swe_rollout.testing.tokens.subjects import GivenTurn, TokenSubject
 from swe_rollout.types.turn import ToolCall
 
 
@@ -86,23 +86,16 @@ class _Strands(TokenSubject):
         )
         return self._new
 
-    def add_turn(
-        self,
-        ids: Sequence[int],
-        logprobs: Sequence[float],
-        *,
-        text: str,
-        calls: Sequence[ToolCall],
-    ) -> None:
+    def add_turn(self, turn: GivenTurn) -> None:
         model = self._model
         model.rollout.add_prompt(self._new)
-        model.rollout.add_response(list(ids), list(logprobs))
+        model.rollout.add_response(list(turn.ids), list(turn.logprobs))
         model.processed_messages = len(self._messages) + 1
         # Results are sorted by these.
-        self._ids = [f"call_{self._calls + index:06}" for index in range(len(calls))]
-        self._calls += len(calls)
-        uses = [_use(call, name) for call, name in zip(calls, self._ids, strict=True)]
-        self._messages.append({"role": "assistant", "content": [{"text": text}, *uses]})
+        self._ids = [f"call_{self._calls + index:06}" for index in range(len(turn.calls))]
+        self._calls += len(turn.calls)
+        uses = [_use(call, name) for call, name in zip(turn.calls, self._ids, strict=True)]
+        self._messages.append({"role": "assistant", "content": [{"text": turn.text}, *uses]})
 
     def add_results(self, texts: Sequence[str]) -> Sequence[int]:
         content = [_result(text, name) for text, name in zip(texts, self._ids, strict=True)]

@@ -19,7 +19,7 @@ from swe_rollout.agent.dialect import assistant_message, messages, result_messag
 from swe_rollout.agent.prompts import Message
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.tools.base import ToolSpec
-from swe_rollout.testing.tokens.subjects import TokenSubject
+from swe_rollout.testing.tokens.subjects import GivenTurn, TokenSubject
 from swe_rollout.types.turn import ToolCall
 
 if TYPE_CHECKING:
@@ -96,19 +96,11 @@ class _Merge(TokenSubject):
         self._ids = self._builder.build_initial_tokens(self._history, tools=self._tools)
         return self._ids
 
-    def add_turn(
-        self,
-        ids: Sequence[int],
-        logprobs: Sequence[float],
-        *,
-        text: str,
-        calls: Sequence[ToolCall],
-    ) -> None:
-        del logprobs
-        self._calls = calls
-        self._ids = self._builder.merge_assistant_tokens(self._ids, list(ids)).token_ids
+    def add_turn(self, turn: GivenTurn) -> None:
+        self._calls = turn.calls
+        self._ids = self._builder.merge_assistant_tokens(self._ids, list(turn.ids)).token_ids
         dialect = self._renderer.grammar.dialect
-        self._history.append(assistant_message(text, calls, dialect))
+        self._history.append(assistant_message(turn.text, turn.calls, dialect))
 
     def add_results(self, texts: Sequence[str]) -> Sequence[int]:
         new = result_messages(self._calls, texts, self._renderer.grammar.dialect)

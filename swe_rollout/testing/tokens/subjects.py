@@ -25,6 +25,20 @@ NOISE_LEVELS: Final = (0.0, 0.002, 0.01, 0.1)
 _MAX_FORGED_TEXTS: Final = 128
 
 
+@dataclass(frozen=True, slots=True)
+class GivenTurn:
+    """A sampled turn as subjects are given it."""
+
+    ids: Sequence[int]
+    """With the id that ends the turn."""
+    logprobs: Sequence[float]
+    """One for each id."""
+    text: str
+    """Without the text of the id that ends the turn, as engines return it."""
+    calls: Sequence[ToolCall]
+    """Those that a parser found in it."""
+
+
 class TokenSubject(Protocol):
     """Keeps the tokens of one conversation, in one way or another."""
 
@@ -32,15 +46,8 @@ class TokenSubject(Protocol):
         """Start a conversation; return the ids of its first request."""
         ...
 
-    def add_turn(
-        self,
-        ids: Sequence[int],
-        logprobs: Sequence[float],
-        *,
-        text: str,
-        calls: Sequence[ToolCall],
-    ) -> None:
-        """Add a sampled turn: its ids, their text, and the calls a parser found in it."""
+    def add_turn(self, turn: GivenTurn) -> None:
+        """Add a sampled turn."""
         ...
 
     def add_results(self, texts: Sequence[str]) -> Sequence[int]:
@@ -63,17 +70,9 @@ class TokenLogSubject:
         self.log.append_prompt(self._renderer.prompt(first, tools).ids)
         return self.log.ids
 
-    def add_turn(
-        self,
-        ids: Sequence[int],
-        logprobs: Sequence[float],
-        *,
-        text: str,
-        calls: Sequence[ToolCall],
-    ) -> None:
-        del text
-        self.log.append_sampled(ids, logprobs, turn=self._turn)
-        self._calls = calls
+    def add_turn(self, turn: GivenTurn) -> None:
+        self.log.append_sampled(turn.ids, turn.logprobs, turn=self._turn)
+        self._calls = turn.calls
 
     def add_results(self, texts: Sequence[str]) -> Sequence[int]:
         self._turn += 1
@@ -114,16 +113,19 @@ def play_conversation(
     spans: list[TokenSpan] = []
     breaks = count = 0
     for turn in turns:
-        ids = turn.ids
-        subject.add_turn(ids, fake_logprobs(ids), text=turn.text, calls=turn.calls)
-        expected = [*request, *ids]
+        subject.add_turn(_given(turn))
+        expected = [*request, *turn.ids]
         spans.append(TokenSpan(len(request), len(expected)))
         request = list(subject.add_results(turn.results))
         common = common_prefix_length(expected, request)
         breaks += common < len(expected)
-        count += len(ids)
+        count += len(turn.ids)
         spans = [replace(span, end=max(span.start, min(span.end, common))) for span in spans]
     return PrefixStats(len(spans), breaks, count, sum(span.end - span.start for span in spans))
+
+
+def _given(turn: SampledTurn) -> GivenTurn:
+    return GivenTurn(turn.ids, fake_logprobs(turn.ids), turn.text, turn.calls)
 
 
 def fake_logprobs(ids: Sequence[int]) -> list[float]:
@@ -162,7 +164,7 @@ def inject_control_tokens(
     def in_result(text: str) -> Sequence[int]:
         asked = subject()
         asked.start(first, TOOLS)
-        asked.add_turn(turn.ids, fake_logprobs(turn.ids), text=turn.text, calls=turn.calls)
+        asked.add_turn(_given(turn))
         return asked.add_results([text, *turn.results[1:]])
 
     probes = forged = 0

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
 
 import jsonschema
 import pytest
-import yaml
 
 from rollout_dev.fuzz import campaign
 from rollout_dev.fuzz.campaign import ChildProcess, minimised, run_surface
@@ -17,13 +15,12 @@ from rollout_dev.fuzz.child import run_one
 from rollout_dev.fuzz.mutate import MOST_BYTES, Mutator
 from rollout_dev.fuzz.schema import SchemaWriter
 from rollout_dev.fuzz.surfaces import SURFACES, load
-from swe_rollout.spec.job import RolloutJobSpec
 
 pytest.importorskip("mcp_types", reason="pip install 'swe-rollout[mcp]' to run these tests")
 
 TESTS = Path(__file__).parents[3]
-INPUTS = 150
-SLOW = {"supervisor-requests": 10, "model-turns": 40, "job-yaml": 80}
+INPUTS = 50
+SLOW = {"supervisor-requests": 10, "model-turns": 30}
 """These take longer for an input: some start a process."""
 KEPT = campaign.cases()
 SCHEMA = {
@@ -120,15 +117,3 @@ def test_a_value_is_what_the_schema_allows_and_a_refused_change_is_dropped() -> 
         grown = writer.grown(start, changes=20, accepts=lambda each: "colour" not in str(each))
         assert "colour" not in str(grown)
         assert start == {"kind": "Shape", "points": [{"x": 3}]}
-
-
-def test_a_third_of_the_jobs_is_accepted_and_they_reach_every_field_of_a_spec() -> None:
-    surface = load("job-yaml")
-    mutator = Mutator(surface, tuple(surface.samples()))
-    inputs = [mutator.input(0, number) for number in range(600)]
-    accepted = [each for each in inputs if run_one(surface, each) is True]
-    assert len(accepted) > len(inputs) / 3
-    specs = [yaml.safe_load(each)["spec"] for each in accepted]
-    fields = {field.alias or name for name, field in RolloutJobSpec.model_fields.items()}
-    assert fields == {name for spec in specs for name in spec} & fields
-    assert len({json.dumps(spec, default=str, sort_keys=True) for spec in specs}) > len(specs) / 2
