@@ -6,7 +6,7 @@ import os
 import secrets
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 
 import structlog
 
@@ -140,14 +140,13 @@ class AttemptJournal(Journal):
             if why := would_lack(earlier, context):
                 raise DivergedError(why)
             sandbox = await context.start_sandbox(attempt, snapshots=True)
-        try:
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(sandbox.close)
             if is_attached:
                 snapshots = as_it_was(sandbox, earlier)
             else:
                 snapshots = await rebuild(sandbox, earlier)
-        except BaseException:
-            await sandbox.close()
-            raise
+            undo.pop_all()
         self._restored_as = Restored(is_attached, () if is_attached else earlier.lost)
         self._writer = JournalWriter(
             self._journals,
@@ -172,12 +171,11 @@ class AttemptJournal(Journal):
                 life=self._ref.chunks,
                 delta=earlier.deltas[-1].number,
             )
-        try:
-            await end_orphans(attempt, context)
-        except BaseException:
+        async with AsyncExitStack() as undo:
             if sandbox is not None:
-                await sandbox.close()
-            raise
+                undo.push_async_callback(sandbox.close)
+            await end_orphans(attempt, context)
+            undo.pop_all()
         return sandbox
 
     def agent_context(

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass
 
 from swe_rollout.agent.context import AgentContext
@@ -75,9 +75,8 @@ class Journal:
 async def start(attempt: Attempt, context: JobContext, *, snapshots: bool = False) -> Workplace:
     """Start a sandbox and prepare it for the agent. Raises SandboxError, TaskError."""
     sandbox = await context.start_sandbox(attempt, snapshots=snapshots)
-    try:
-        async with boundary(SandboxError, "preparing the sandbox"):
-            return Workplace(sandbox, await workspace.prepare(sandbox, attempt.instance))
-    except BaseException:
-        await sandbox.close()
-        raise
+    async with AsyncExitStack() as undo, boundary(SandboxError, "preparing the sandbox"):
+        undo.push_async_callback(sandbox.close)
+        base = await workspace.prepare(sandbox, attempt.instance)
+        undo.pop_all()
+    return Workplace(sandbox, base)

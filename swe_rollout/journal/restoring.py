@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
+
 from swe_rollout.context import Attempt, JobContext
 from swe_rollout.errors import SandboxError, boundary
 from swe_rollout.journal.base import Workplace
@@ -83,9 +85,8 @@ async def begin_from(fork: ForkPoint, attempt: Attempt, context: JobContext) -> 
     DivergedError where it can't be as it was.
     """
     sandbox = await context.start_sandbox(attempt, snapshots=True)
-    try:
+    async with AsyncExitStack() as undo:
+        undo.push_async_callback(sandbox.close)
         await rebuild(sandbox, fork)
-    except BaseException:
-        await sandbox.close()
-        raise
+        undo.pop_all()
     return Workplace(sandbox, fork.header.base)

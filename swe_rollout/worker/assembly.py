@@ -11,11 +11,11 @@ from swe_rollout.agent.first_prompt import find_long_prompts
 from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.agent.parts import AgentParts
 from swe_rollout.agent.presets.rounds import Behind, Preset
-from swe_rollout.agent.program import AGENTS, loop
+from swe_rollout.agent.program import AGENTS, Agent, loop
 from swe_rollout.agent.prompts import Prompts, described, fill
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.tools import toolbox
-from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.agent.tools.base import Toolbox, ToolSpec
 from swe_rollout.agent.tools.declared import require_no_controls
 from swe_rollout.context import JobContext
 from swe_rollout.engine.base import TokenEngine
@@ -26,7 +26,7 @@ from swe_rollout.grading.rewards import Rewards
 from swe_rollout.sandbox.base import SandboxProvider
 from swe_rollout.spec.agent import AgentSpec
 from swe_rollout.spec.grading import GradingSpec
-from swe_rollout.spec.job import RolloutJob
+from swe_rollout.spec.job import RolloutJob, RolloutJobSpec
 from swe_rollout.spec.limits import Limits
 from swe_rollout.spec.policy import ReplaySpec
 from swe_rollout.tokens.replay import ExpertShape, Recording
@@ -60,15 +60,8 @@ async def assemble(
     tools = toolbox(spec.agent.tools)
     program = AGENTS.load(spec.agent.use, spec.agent.with_)
     if opened.renderer is not None:
-        require_no_controls(tools.specs, opened.renderer.controls.values())
-        if spec.limits.compact_at is not None:
-            _require_messages(opened.renderer)
-        if isinstance(program, Preset):
-            _require_preset(program, opened.renderer, spec.agent)
-    rewards = Rewards(spec.grading.reward)
-    stack.push_async_callback(rewards.aclose)
-    if spec.grading.enabled:
-        await rewards.check()
+        _require_template(opened.renderer, spec, tools, program)
+    rewards = await _rewards(spec.grading, stack)
     sandboxes = PublishingSandboxes(sandboxes, publish)
     parts = AgentParts(
         engine=publishing_engine(opened.engine, publish, opened.policy_of),
@@ -80,7 +73,8 @@ async def assemble(
         chat_format=None if opened.renderer else _chat_format(spec.agent),
     )
     # What other programs begin with is theirs.
-    if opened.renderer is not None and (program is loop or isinstance(program, Preset)):
+    has_prompt = program is loop or isinstance(program, Preset)
+    if has_prompt and opened.renderer is not None:
         long = await off_loop(find_long_prompts, parts, instances)
         if long.tokens:
             on_note(f"warning: {long}")
@@ -100,6 +94,25 @@ async def assemble(
     if spec.fork is None:
         return context
     return replace(context, fork=await find_fork_point(spec.fork, job, context, instances))
+
+
+async def _rewards(spec: GradingSpec, stack: AsyncExitStack) -> Rewards:
+    rewards = Rewards(spec.reward)
+    stack.push_async_callback(rewards.aclose)
+    if spec.enabled:
+        await rewards.check()
+    return rewards
+
+
+def _require_template(
+    renderer: Renderer, spec: RolloutJobSpec, tools: Toolbox, program: Agent
+) -> None:
+    """Refuse a job that the model's chat template can't serve."""
+    require_no_controls(tools.specs, renderer.controls.values())
+    if spec.limits.compact_at is not None:
+        _require_messages(renderer)
+    if isinstance(program, Preset):
+        _require_preset(program, renderer, spec.agent)
 
 
 def _chat_format(agent: AgentSpec) -> str | None:

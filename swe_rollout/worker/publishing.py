@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeVar
 
 from swe_rollout.agent.tools.marks import ACTING
@@ -45,29 +45,27 @@ _T = TypeVar("_T")
 _R = TypeVar("_R", Generation, ChatResponse)
 
 
-@dataclass(frozen=True, slots=True)
-class _Clock:
-    """Measures one call, and the part of it that the episode's own clock did not count."""
+class _Measured:
+    """Measures the call in its block, and tells `on_end` whatever its end is."""
 
-    episode: Deadline | None = None
-    began_at: float = field(default_factory=time.time)
-    began: float = field(default_factory=time.perf_counter)
-    left_s: float = field(init=False)
+    def __init__(
+        self, on_end: Callable[[Span, float], None], clock: Deadline | None = None
+    ) -> None:
+        """`on_end` takes the span, and the part of it during which the episode's clock stood."""
+        self._on_end = on_end
+        self._clock = clock
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "left_s", self.episode.remaining_s if self.episode else 0.0)
+    def __enter__(self) -> None:
+        self._left_s = self._clock.remaining_s if self._clock else 0.0
+        self._began_at, self._began = time.time(), time.perf_counter()
 
-    def span(self, error: BaseException | None = None) -> Span:
-        """Return the span from the beginning to now."""
-        name = "" if error is None else type(error).__name__
-        return Span(self.began_at, time.perf_counter() - self.began, name)
-
-    def waited_s(self, span: Span) -> float:
-        """Return the part of the span during which the episode's clock stood still."""
-        if self.episode is None or not self.episode.remaining_s:
-            return 0.0
-        waited = span.seconds - (self.left_s - self.episode.remaining_s)
-        return waited if waited > NO_WAIT_S else 0.0
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        seconds = time.perf_counter() - self._began
+        span = Span(self._began_at, seconds, "" if kind is None else kind.__name__)
+        left_s = self._clock.remaining_s if self._clock else 0.0
+        # Once the episode's time is over, nobody can tell.
+        waited_s = seconds - (self._left_s - left_s) if left_s else 0.0
+        self._on_end(span, waited_s if waited_s > NO_WAIT_S else 0.0)
 
 
 def publishing_engine(
@@ -89,15 +87,9 @@ class _EngineCalls:
     ) -> _R:
         branch = ACTING.get() if isinstance(request, ChatRequest) else request.branch
         turn = TurnId(request.episode, request.turn, branch)
-        self.publish(EngineCallBegan(turn))
-        clock, found, failed = _Clock(request.clock), None, None
-        try:
-            found = await call()
-        except BaseException as error:
-            failed = error
-            raise
-        finally:
-            span = clock.span(failed)
+        found: Generation | ChatResponse | None = None
+
+        def ended(span: Span, waited_s: float) -> None:
             prompt, cached, sampled = _tokens(found)
             self.publish(
                 EngineCall(
@@ -106,14 +98,19 @@ class _EngineCalls:
                     request.sampling,
                     request.max_new_tokens,
                     span,
-                    clock.waited_s(span),
+                    waited_s,
                     prompt_tokens=prompt,
                     cached_tokens=cached,
                     sampled_tokens=sampled,
                     finish_reason=found.finish_reason if found else None,
                 )
             )
-        return found
+
+        self.publish(EngineCallBegan(turn))
+        with _Measured(ended, request.clock):
+            answer = await call()
+            found = answer
+        return answer
 
 
 def _tokens(found: Generation | ChatResponse | None) -> tuple[int, int, int]:
@@ -136,17 +133,15 @@ class PublishingSandboxes(WrappedSandboxes):
         self._publish = publish
 
     async def start(self, request: SandboxRequest) -> Sandbox:
-        clock, found, failed = _Clock(), None, None
-        try:
-            found = await super().start(request)
-        except BaseException as error:
-            failed = error
-            raise
-        finally:
+        found: object = None
+
+        def ended(span: Span, _: float) -> None:
             is_warm = isinstance(found, Prewarmed) and found.is_warm
-            role = request.role.value
-            self._publish(SandboxStart(request.episode, role, clock.span(failed), is_warm))
-        return publishing_sandbox(found, self._publish, request)
+            self._publish(SandboxStart(request.episode, request.role.value, span, is_warm))
+
+        with _Measured(ended):
+            found = started = await super().start(request)
+        return publishing_sandbox(started, self._publish, request)
 
     async def attach(
         self, request: SandboxRequest, mark: SandboxMark, *, life: int, delta: int
@@ -171,22 +166,21 @@ class _Executions:
     async def __call__(self, operation: Operation, call: Callable[[], Awaitable[_T]]) -> _T:
         if operation.kind is not OperationKind.EXEC:
             return await call()
-        clock, found, failed = _Clock(), None, None
-        try:
-            found = await call()
-        except BaseException as error:
-            failed = error
-            raise
-        finally:
-            ran = found if isinstance(found, ExecResult) else None
+        ran: ExecResult | None = None
+
+        def ended(span: Span, _: float) -> None:
             self.publish(
                 Execution(
                     self.request.episode,
                     self.request.role.value,
-                    clock.span(failed),
+                    span,
                     branch=ACTING.get(),
                     exit_code=ran.exit_code if ran else None,
                     timed_out=ran.timed_out if ran else False,
                 )
             )
+
+        with _Measured(ended):
+            found = await call()
+            ran = found if isinstance(found, ExecResult) else None
         return found

@@ -18,7 +18,6 @@ from types import MappingProxyType
 from swe_rollout.agent.off_loop import settled_heap
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.context import Attempt, JobContext
-from swe_rollout.datasets.base import load
 from swe_rollout.engine.base import TokenEngine
 from swe_rollout.episode import run_episode
 from swe_rollout.errors import UsageError, gather_all
@@ -37,6 +36,7 @@ from swe_rollout.worker.extensions import import_extensions
 from swe_rollout.worker.sandboxes import SandboxSetup, open_sandboxes
 from swe_rollout.worker.service_health import Conditions
 from swe_rollout.worker.start_guard import GuardedSandboxes
+from swe_rollout.worker.stored_tasks import load_noted
 
 
 class Session:
@@ -194,11 +194,7 @@ async def open_session(
     """
     spec = job.spec
     await import_extensions(job)
-    loaded = await load(spec.tasks, base_dir=base_dir, on_progress=on_note)
-    for problem in loaded.problems:
-        on_note(f"left out: {problem}")
-    for note in loaded.notes:
-        on_note(note)
+    loaded = await load_noted(spec.tasks, base_dir=base_dir, on_note=on_note)
     conditions = Conditions(on_note)
     async with AsyncExitStack() as stack:
         setup = SandboxSetup(

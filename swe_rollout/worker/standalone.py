@@ -82,11 +82,10 @@ class _Shared:
             workdir=wanted.workdir,
             deadline_s=wanted.lifetime_s,
         )
-        try:
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(self.release)
             sandbox = await self._provider.start(request)
-        except BaseException:
-            await self.release()
-            raise
+            undo.pop_all()
         return StandaloneSandbox(f"{self._job}-{self._started}", sandbox, self)
 
     async def release(self) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import structlog
 
 from swe_rollout.cluster.objects import OwnerReference
-from swe_rollout.datasets.base import LoadedDataset, load
+from swe_rollout.datasets.base import LoadedDataset
 from swe_rollout.errors import PrerequisiteError, SweRolloutError, gather_all
 from swe_rollout.events import Events, Planned, Subscriber
 from swe_rollout.sandbox.base import SandboxProvider
@@ -44,6 +44,7 @@ from swe_rollout.worker.service_health import (
     StoreMonitor,
 )
 from swe_rollout.worker.start_guard import GuardedSandboxes
+from swe_rollout.worker.stored_tasks import load_noted
 
 log = structlog.get_logger()
 
@@ -163,13 +164,7 @@ class WorkerStartup:
 
     async def _load(self) -> LoadedDataset:
         await import_extensions(self.job)
-        dataset = self.job.spec.tasks
-        loaded = await load(dataset, base_dir=Path.cwd(), on_progress=_note)
-        for problem in loaded.problems:
-            _note(f"left out: {problem}")
-        for note in loaded.notes:
-            _note(note)
-        return loaded
+        return await load_noted(self.job.spec.tasks, base_dir=Path.cwd(), on_note=_note)
 
     def _sandboxes(self, instances: Sequence[Instance], stack: AsyncExitStack) -> GuardedSandboxes:
         setup = SandboxSetup(

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from swe_rollout.datasets.base import load
+from swe_rollout.datasets.base import LoadedDataset, load
 from swe_rollout.errors import TaskError, UsageError, gather_all
 from swe_rollout.spec.dataset import Dataset
 from swe_rollout.spec.job import RolloutJob
@@ -94,6 +94,16 @@ async def open_tasks(
     """
     await import_extensions(job)
     return await load_tasks(job, base_dir=base_dir, on_note=on_note, other=other)
+
+
+async def load_noted(
+    dataset: Dataset, *, base_dir: Path, on_note: Callable[[str], None]
+) -> LoadedDataset:
+    """Load a dataset, with notes for people of what was left out. Raises as `load`."""
+    loaded = await load(dataset, base_dir=base_dir, on_progress=on_note)
+    for note in (*(f"left out: {problem}" for problem in loaded.problems), *loaded.notes):
+        on_note(note)
+    return loaded
 
 
 async def load_tasks(

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,7 +16,6 @@ from swe_rollout.journal.entries import (
     Header,
     Ran,
     Sampled,
-    decode,
 )
 from swe_rollout.journal.kept import (
     VERSION,
@@ -28,13 +25,10 @@ from swe_rollout.journal.kept import (
     check_values,
     decode_kept,
     encode_kept,
-    size_of,
 )
 from swe_rollout.tokens.log import RequestProof
 from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.types.turn import FinishReason, Generation, Turn
-from unit.agent.agent_parts import SUBMIT, bash
-from unit.journal.journal_parts import Engine, Life, undisturbed
 from unit.store.records import trajectory
 
 HEADER = Header(1, "", (), "", "", "", "00", "/testbed", "abc123")
@@ -93,30 +87,6 @@ def test_what_follows_the_last_delta_is_left_out() -> None:
     assert cutter.turns == 1
 
 
-def test_a_stretch_is_as_large_as_what_is_stored() -> None:
-    small = Stretch(1, (), (Delta(1, b""),))
-    large = Stretch(1, (), (Delta(1, b"x" * 1000),))
-    assert 1000 <= size_of(large) - size_of(small) < 1010
-
-
-def test_the_stored_form_comes_back() -> None:
-    entries = (Entry(0, "turn:0", sampled(2), 1.5, 2.5), Entry(0, "exec:0", RAN))
-    kept = Kept(VERSION, HEADER, (Stretch(1, entries, (Delta(3, b"x", ("a: b",), ("web",)),)),))
-    assert decode_kept(encode_kept(kept)) == kept
-
-
-@given(data=st.binary(max_size=200), at=st.integers(0, 300), byte=st.integers(0, 255))
-def test_any_other_bytes_are_damage(data: bytes, at: int, byte: int) -> None:
-    whole = bytearray(encode_kept(Kept(VERSION, HEADER, (Stretch(1, (), (Delta(1, b"x"),)),))))
-    whole[at % len(whole)] = byte
-    for each in (data, bytes(whole)):
-        try:
-            found = decode_kept(each)
-        except DamagedChunkError:
-            continue
-        assert isinstance(found, Kept)
-
-
 PLAYED = replace(record([2]), token_ids=(9, 1, 1), loss_mask=(0, 1, 1), spec_digest="", policy="")
 KEPT = Kept(
     VERSION,
@@ -129,10 +99,6 @@ KEPT = Kept(
         ),
     ),
 )
-
-
-def test_what_was_played_is_accepted() -> None:
-    check_values(KEPT, PLAYED)
 
 
 @given(changes=st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 255)), max_size=4))
@@ -153,18 +119,3 @@ def test_a_journal_with_other_bytes_is_damage_or_harmless(changes: list[tuple[in
         if isinstance(each.answer, Sampled)
     ]
     assert ids == [(1, 1)]
-
-
-def test_another_format_is_damage() -> None:
-    with pytest.raises(DamagedChunkError, match="format 2"):
-        decode_kept(encode_kept(Kept(2, HEADER, ())))
-
-
-async def test_a_played_episode_is_cut_at_each_turn_but_the_last(tmp_path: Path) -> None:
-    life = Life(tmp_path, Engine({0: (bash("add a"), bash("add b"), SUBMIT)}))
-    found = await undisturbed(life)
-    (ref,) = (await life.journals.listed()).values()
-    cutter = Cutter(found)
-    for data in await life.journals.read(ref):
-        cutter.add(decode(data))
-    assert [stretch.turns for stretch in cutter.stretches] == [1, 2]

@@ -33,7 +33,7 @@ async def test_an_engine_of_the_callers_own_is_a_model_even_under_a_scripted_pol
         asked.append(setup)
         raise OpenedError
 
-    monkeypatch.setattr(sessions, "load", load)
+    monkeypatch.setattr(sessions, "load_noted", load)
     monkeypatch.setattr(sessions, "open_sandboxes", open_sandboxes)
     document: dict[str, Any] = {
         "apiVersion": "swe-rollout.dev/v1alpha1",
