@@ -18,9 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.errors import UsageError, gather_all
-from swe_rollout.integrations.columns import Columns
-from swe_rollout.integrations.engine_answer import TrainerEngine, generation_of
-from swe_rollout.integrations.needed import needed
+from swe_rollout.integrations.adapter import Columns, TrainerEngine, generation_of, needed
 from swe_rollout.integrations.trainer_session import TrainerSession, trainer_session
 from swe_rollout.launcher.job import RolloutJob
 from swe_rollout.launcher.sync import held, let_go

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from swe_rollout.engine.base import TokenEngine
 from swe_rollout.errors import UsageError, gather_all
-from swe_rollout.integrations.needed import needed
+from swe_rollout.integrations.adapter import needed
 from swe_rollout.integrations.trainer_session import trainer_session
 from swe_rollout.launcher.job import RolloutJob
 from swe_rollout.launcher.sync import held, let_go

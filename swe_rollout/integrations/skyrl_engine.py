@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from swe_rollout.engine.base import GenerateRequest
-from swe_rollout.integrations.engine_answer import TrainerEngine, generation_of
+from swe_rollout.integrations.adapter import TrainerEngine, generation_of
 from swe_rollout.types.turn import Generation
 
 if TYPE_CHECKING:

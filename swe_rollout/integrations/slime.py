@@ -22,19 +22,27 @@ from typing import Any, Final
 
 import structlog
 
+from swe_rollout.agent.renderer import Renderer
 from swe_rollout.errors import UsageError
 from swe_rollout.integrations import slime_async
-from swe_rollout.integrations.parking import RunningEpisode
-from swe_rollout.integrations.slime_samples import fill, fill_parked, notes_of, reset, say
+from swe_rollout.integrations.adapter import Columns, runs
+from swe_rollout.integrations.parking import RunningEpisode, TokensSoFar
 from swe_rollout.integrations.slime_session import SlimeSession, job_of, open_slime, router_of
 from swe_rollout.launcher.sync import held
 from swe_rollout.training.groups import Scale, Score, grpo_advantages
 from swe_rollout.training.sample_bounds import FailureRateError
-from swe_rollout.training.samples import training_samples
+from swe_rollout.training.samples import SampleStatus, TrainingSample, training_samples
 from swe_rollout.types.trajectory import Trajectory
 
 __all__ = ["generate", "has_reward", "reward_post_process"]
 log = structlog.get_logger()
+NOTES: Final = "swe_rollout"
+"""The key of what is said of a sample in its metadata."""
+_STATUS: Final = {
+    SampleStatus.COMPLETED: "COMPLETED",
+    SampleStatus.TRUNCATED: "TRUNCATED",
+    SampleStatus.FAILED: "ABORTED",
+}
 _NORMALIZED: Final = ("grpo", "gspo", "cispo", "reinforce_plus_plus_baseline")
 _SCALED: Final = ("grpo", "gspo", "cispo")
 
@@ -74,13 +82,13 @@ async def generate(
 
 def _begin(slime: SlimeSession, sample: Any, sampling_params: Mapping[str, Any]) -> RunningEpisode:
     """Go on with the sample's parked episode, or start one."""
-    notes = notes_of(sample)
+    notes = _notes_of(sample)
     if ticket := notes.get("ticket"):
         if (parked := slime.episodes.take(ticket)) is not None:
             return parked
-        reset(sample, note="its parked episode had ended: another attempt from the start")
+        _reset(sample, note="its parked episode had ended: another attempt from the start")
     elif notes or sample.response_length:
-        reset(sample, note=f"another attempt after {notes.get('failure', 'an abort')}")
+        _reset(sample, note=f"another attempt after {notes.get('failure', 'an abort')}")
     instance = (sample.metadata or {}).get("instance_id")
     if not isinstance(instance, str):
         raise UsageError(
@@ -98,10 +106,10 @@ def _stop(slime: SlimeSession, sample: Any, episode: RunningEpisode, *, goes_on:
     if goes_on and any(tokens.loss_mask):
         ticket = secrets.token_hex(8)
         slime.episodes.park(ticket, episode)
-        fill_parked(sample, tokens, ticket=ticket, renderer=slime.session.renderer)
+        _fill_parked(sample, tokens, ticket=ticket, renderer=slime.session.renderer)
         return sample
     slime.episodes.end(episode)
-    reset(sample, note=None)
+    _reset(sample, note=None)
     sample.status = type(sample).Status.ABORTED
     return sample
 
@@ -112,7 +120,7 @@ def _finish(
     main, *others = training_samples(trajectory)
     if list(main.token_ids[: len(sample.tokens)]) != sample.tokens:
         # Its sandbox was lost, and the job's retry played the task from the start.
-        reset(sample, note="another attempt took the place of the tokens so far")
+        _reset(sample, note="another attempt took the place of the tokens so far")
     is_masked = getattr(args, "mask_offpolicy_in_partial_rollout", False)
     masked = sample.response_length if is_masked else 0
     key = getattr(args, "eval_reward_key", None) if evaluation else None
@@ -121,11 +129,11 @@ def _finish(
     if others and getattr(args, "partial_rollout", False):
         # slime gives whole groups back, and takes no lists in them.
         log.warning("branches_left_out", episode=main.rollout_id, branches=len(others))
-        say(sample, branches_left_out=len(others))
+        _say(sample, branches_left_out=len(others))
         others = []
     samples = [sample, *(copy.deepcopy(sample) for _ in others)]
     for each, made in zip(samples, (main, *others), strict=True):
-        fill(
+        _fill(
             each,
             made,
             trajectory,
@@ -210,3 +218,89 @@ def _rollout(sample: Any) -> Hashable:
         if (found := getattr(sample, name)) is not None:
             return (name, found)
     return ("object", id(sample))
+
+
+def _notes_of(sample: Any) -> dict[str, Any]:
+    """Return what was said of a sample when it was returned last."""
+    notes: dict[str, Any] = (sample.metadata or {}).get(NOTES, {})
+    return notes
+
+
+def _fill(
+    sample: Any,
+    made: TrainingSample,
+    trajectory: Trajectory,
+    *,
+    renderer: Renderer,
+    reward_key: str | None,
+) -> None:
+    """Fill a sample from one branch of an episode; one that failed has no reward and no weight."""
+    columns = Columns.of(made, filler=renderer.stop_token_ids[0])
+    _set(sample, columns, renderer)
+    failed = made.status is SampleStatus.FAILED
+    if failed:
+        sample.loss_mask = [0] * len(columns.loss_mask)
+    sample.remove_sample = sample.remove_sample or failed
+    sample.status = type(sample).Status[_STATUS[made.status]]
+    reward = None if failed else made.reward
+    sample.reward = {reward_key: reward} if reward_key and reward is not None else reward
+    sample.weight_versions = runs(made.weight_versions)
+    experts = trajectory.samples[made.branch].routed_experts
+    sample.rollout_routed_experts = columns.experts(experts, last=False)
+    turns = [turn for turn in trajectory.turns if turn.branch == made.branch]
+    sample.prefix_cache_info.cached_tokens = sum(turn.cached_tokens for turn in turns)
+    sample.prefix_cache_info.total_prompt_tokens = sum(turn.request.length for turn in turns)
+    timing, stop, failure = trajectory.timing, trajectory.stop_reason, trajectory.failure
+    sample.non_generation_time = timing.start_s + timing.tools_s + timing.grade_s
+    _say(
+        sample,
+        ticket=None,
+        episode=made.rollout_id,
+        branch=made.branch,
+        turns=made.turns,
+        tool_calls=sum(len(turn.tool_calls) for turn in turns),
+        stop_reason=None if stop is None else stop.value,
+        failure=None if failure is None else f"{failure.type}: {failure.message}",
+    )
+
+
+def _fill_parked(sample: Any, tokens: TokensSoFar, *, ticket: str, renderer: Renderer) -> None:
+    """Fill a sample with the tokens so far of an episode that waits under a ticket."""
+    columns = Columns(
+        tokens.prompt_ids.copy(),
+        tokens.response_ids.copy(),
+        tokens.loss_mask.copy(),
+        tokens.logprobs.copy(),
+    )
+    _set(sample, columns, renderer)
+    sample.weight_versions = tokens.versions.copy()
+    sample.status = type(sample).Status.ABORTED
+    sample.reward = None
+    _say(sample, ticket=ticket)
+
+
+def _reset(sample: Any, *, note: str | None) -> None:
+    """Empty a sample, for an episode from the start."""
+    sample.tokens, sample.response, sample.response_length = [], "", 0
+    sample.loss_mask = sample.rollout_log_probs = sample.rollout_routed_experts = None
+    sample.weight_versions, sample.reward = [], None
+    if _notes_of(sample).get("failure"):
+        sample.remove_sample = False
+    sample.metadata = {key: v for key, v in (sample.metadata or {}).items() if key != NOTES}
+    if note:
+        _say(sample, note=note)
+
+
+def _say(sample: Any, **notes: object) -> None:
+    """Add to what the metadata says; samples of a group may share that dictionary."""
+    known = {**_notes_of(sample), **notes}
+    said = {key: value for key, value in known.items() if value is not None}
+    sample.metadata = {**(sample.metadata or {}), NOTES: said}
+
+
+def _set(sample: Any, columns: Columns, renderer: Renderer) -> None:
+    sample.tokens = columns.token_ids
+    sample.response = renderer.decode(columns.response_ids)
+    sample.response_length = len(columns.response_ids)
+    sample.loss_mask = columns.loss_mask
+    sample.rollout_log_probs = columns.logprobs

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from swe_rollout.errors import UsageError
-from swe_rollout.integrations.needed import needed
+from swe_rollout.integrations.adapter import needed
 from swe_rollout.tokens.branch import Branch
 from swe_rollout.tokens.log import SegmentKind
 from swe_rollout.training.samples import TrainingSample, training_samples

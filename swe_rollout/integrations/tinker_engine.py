@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.errors import UsageError
-from swe_rollout.integrations.engine_answer import TrainerEngine, generation_of
-from swe_rollout.integrations.needed import needed
+from swe_rollout.integrations.adapter import TrainerEngine, generation_of, needed
 from swe_rollout.types.turn import Generation
 
 with needed("tinker"):

@@ -13,7 +13,7 @@ from typing import TypedDict
 
 from swe_rollout.export.chat import Reading
 from swe_rollout.export.verifiers import trace
-from swe_rollout.integrations.needed import needed
+from swe_rollout.integrations.adapter import needed
 from swe_rollout.training.samples import training_samples
 from swe_rollout.types.trajectory import Trajectory
 

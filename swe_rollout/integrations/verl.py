@@ -15,8 +15,7 @@ from typing import Any
 import structlog
 
 from swe_rollout.errors import SweRolloutError, UsageError
-from swe_rollout.integrations.columns import Columns
-from swe_rollout.integrations.needed import needed
+from swe_rollout.integrations.adapter import Columns, needed
 from swe_rollout.integrations.trainer_session import JOB_VARIABLE, TrainerSession, trainer_session
 from swe_rollout.integrations.verl_engine import Seen, VerlEngine
 from swe_rollout.launcher.job import RolloutJob

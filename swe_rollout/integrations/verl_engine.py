@@ -19,7 +19,7 @@ import numpy as np
 from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.engine.errors import stopped_clock
 from swe_rollout.errors import EngineError, boundary
-from swe_rollout.integrations.engine_answer import TrainerEngine, generation_of
+from swe_rollout.integrations.adapter import TrainerEngine, generation_of
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.turn import FinishReason, Generation
 

@@ -28,7 +28,7 @@ from swe_rollout.agent.tools.state import ToolState
 from swe_rollout.context import Attempt
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.errors import InternalError, UsageError
-from swe_rollout.integrations.needed import needed
+from swe_rollout.integrations.adapter import needed
 from swe_rollout.integrations.trainer_session import JOB_VARIABLE, block_by_chance
 from swe_rollout.launcher.job import RolloutJob
 from swe_rollout.launcher.sync import held

@@ -13,7 +13,7 @@ from swe_rollout.agent import policy_turns
 from swe_rollout.cluster import jobs, transport
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.engine.chat import http
-from swe_rollout.engine.pool import outage
+from swe_rollout.engine.pool import pool
 from swe_rollout.engine.pool.replica import PoolTiming
 from swe_rollout.engine.sglang import engine
 from swe_rollout.journal import writer
@@ -51,7 +51,7 @@ LIMITS: dict[str, tuple[float, ...]] = {
         *(engine.MAX_WAIT_S, http.MAX_WAIT_S),
     ),
     "call of the engine": (
-        *(SGLANG["outage_seconds"].default, outage.MAX_CRASHES, outage.MAX_LOSSES),
+        *(SGLANG["outage_seconds"].default, pool.MAX_CRASHES, pool.MAX_LOSSES),
         *(TIMING.first_backoff_s, TIMING.max_backoff_s),
     ),
     "turn": (policy_turns.MAX_ABORTS_PER_TURN, policy_turns._BACKOFF.max),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.errors import gather_all
-from swe_rollout.integrations.engine_answer import generation_of
+from swe_rollout.integrations.adapter import generation_of
 from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.types.turn import CallStatus, FinishReason, Generation
 from trainers.generators.forced import NEW, OLD, ForcedPolicy

@@ -16,7 +16,7 @@ from swe_rollout.types.turn import WeightSpan
 from swe_rollout.types.verdict import Reward, RewardTerm
 from unit.export.export_parts import branched, failed, trajectory
 from unit.integrations.frameworks import TENSORS, ModelRequest, RolloutWorkflow, areal
-from unit.integrations.test_engine_answer import REQUEST
+from unit.integrations.test_adapter import REQUEST
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any, cast
 from swe_rollout.integrations.skyrl_engine import SkyRLEngine
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.types.turn import WeightSpan
-from unit.integrations.test_engine_answer import REQUEST
+from unit.integrations.test_adapter import REQUEST
 
 
 class Client:

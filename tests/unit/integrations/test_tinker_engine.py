@@ -12,7 +12,7 @@ from swe_rollout.errors import UsageError
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.types.turn import FinishReason, WeightSpan
 from unit.integrations.frameworks import tinker
-from unit.integrations.test_engine_answer import REQUEST
+from unit.integrations.test_adapter import REQUEST
 
 
 class Client:
