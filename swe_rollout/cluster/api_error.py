@@ -6,14 +6,12 @@ import re
 import shlex
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Final, Self, TypeVar
+from typing import Final, Self
 
 import msgspec
 
 from swe_rollout.cluster.objects import Status
 from swe_rollout.errors import ClusterError
-
-T = TypeVar("T")
 
 UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for bytes that are no JSON of the kind that is wanted."""
@@ -170,21 +168,3 @@ def api_error(doing: str, code: int, body: bytes, *, retry_after_s: float = 0.0)
     except UNDECODABLE:
         status = Status(message=body[:500].decode(errors="replace"))
     return ApiError(doing, msgspec.structs.replace(status, code=code), retry_after_s=retry_after_s)
-
-
-def decode_response(data: bytes, kind: type[T], *, doing: str) -> T:
-    """Decode a successful response; raises ClusterError when it is not a Kubernetes object."""
-    try:
-        return msgspec.json.decode(data, type=kind)
-    except UNDECODABLE as error:
-        raise undecodable(doing, error) from error
-
-
-def undecodable(doing: str, error: Exception) -> ClusterError:
-    """Build the error for a successful response that is not the object it should be."""
-    return ClusterError(
-        "the API server's response can't be decoded",
-        why=f"asked to {doing}: {error}",
-        fix="check that the address in the kubeconfig is a Kubernetes API server",
-        retryable=False,
-    )

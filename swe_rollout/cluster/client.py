@@ -7,65 +7,40 @@ says where objects are and how they are decoded. Exec streams are in `exec`.
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from dataclasses import dataclass
-from typing import Final, Generic, Literal, TypeVar
+from collections.abc import AsyncGenerator, Sequence
+from typing import Final, Literal, TypeVar
 
-import aiohttp
 import msgspec
 
 from swe_rollout.cluster import objects
-from swe_rollout.cluster.api_error import (
-    UNDECODABLE,
-    ApiError,
-    api_error,
-    decode_response,
-    undecodable,
-)
+from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.cluster.config import Access, load_access
 from swe_rollout.cluster.objects import Json, Kind
-from swe_rollout.cluster.transport import APPLY, JSON, JSON_PATCH, MERGE_PATCH, Transport
-from swe_rollout.errors import UnreachableError
+from swe_rollout.cluster.responses import (
+    Change,
+    Listed,
+    decode,
+    decode_response,
+    read_changes,
+    read_list,
+)
+from swe_rollout.cluster.transport import JSON, Transport
 
 T = TypeVar("T")
 
 FIELD_MANAGER: Final = "swe-rollout"
+_REQUESTS: Final = {
+    "read": ("GET", JSON),
+    "create": ("POST", JSON),
+    "replace": ("PUT", JSON),
+    "patch": ("PATCH", "application/json-patch+json"),
+    "change": ("PATCH", "application/merge-patch+json"),
+    # A server-side apply; JSON is YAML too.
+    "apply": ("PATCH", "application/apply-patch+yaml"),
+}
+"""The method and the content type of each request for one object."""
 _STRICT: Final = {"fieldValidation": "Strict"}
 _DRY_RUN: Final = {"dryRun": "All"}
-
-
-@dataclass(frozen=True, slots=True)
-class Listed(Generic[T]):
-    """The objects of a list."""
-
-    items: tuple[T, ...]
-    version: str
-    """Resource version from which a watch continues."""
-
-
-@dataclass(frozen=True, slots=True)
-class Change(Generic[T]):
-    """One event of a watch."""
-
-    version: str
-    """Resource version from which an interrupted watch continues."""
-    object: T | None = None
-    """The object after the change; None for a bookmark, which only moves the version."""
-    deleted: bool = False
-
-
-class _List(objects.Decoded, frozen=True):
-    metadata: objects.Metadata = objects.Metadata()
-    items: list[msgspec.Raw] | None = None
-
-
-class _Event(objects.Decoded, frozen=True):
-    type: str
-    object: msgspec.Raw
-
-
-class UnreadableWatchError(UnreachableError):
-    """Something else than an API server wrote into a watch."""
 
 
 class ClusterClient:
@@ -97,8 +72,7 @@ class ClusterClient:
 
     async def get(self, kind: Kind[T], namespace: str, name: str) -> T:
         """Read the object of that name."""
-        doing = _doing("read", kind, namespace, name)
-        return await self._send("GET", kind, kind.path(namespace, name), doing)
+        return await self._send("read", kind, namespace, name)
 
     async def find(self, kind: Kind[T], namespace: str, name: str) -> T | None:
         """Read the object of that name, or return None when there is none."""
@@ -138,10 +112,7 @@ class ClusterClient:
         nothing.
         """
         query = (_STRICT if strict else {}) | (_DRY_RUN if dry_run else {})
-        doing = f"create {kind.noun}{_in(namespace)}"
-        return await self._send(
-            "POST", kind, kind.path(namespace, query=query), doing, body=manifest
-        )
+        return await self._send("create", kind, namespace, query=query, body=manifest)
 
     async def ensure(self, kind: Kind[T], namespace: str, name: str, manifest: object) -> T:
         """Return the object of that name, after creating it where there is none."""
@@ -163,31 +134,25 @@ class ClusterClient:
         Unknown fields are refused. A dry run is validated in full but changes nothing.
         """
         query = {"fieldManager": FIELD_MANAGER, "force": "true", **_STRICT}
-        path = kind.path(namespace, name, query | (_DRY_RUN if dry_run else {}))
-        doing = _doing("apply", kind, namespace, name)
-        return await self._send("PATCH", kind, path, doing, body=manifest, content_type=APPLY)
+        query |= _DRY_RUN if dry_run else {}
+        return await self._send("apply", kind, namespace, name, query=query, body=manifest)
 
     async def merge(
         self, kind: Kind[T], namespace: str, name: str, patch: object, *, manager: str = ""
     ) -> T:
         """Merge `patch` into the object; ApiError with `conflict` where it names another uid."""
-        path = kind.path(namespace, name, {"fieldManager": manager} if manager else ())
-        doing = _doing("change", kind, namespace, name)
-        return await self._send("PATCH", kind, path, doing, body=patch, content_type=MERGE_PATCH)
+        query = {"fieldManager": manager} if manager else {}
+        return await self._send("change", kind, namespace, name, query=query, body=patch)
 
     async def patch(
         self, kind: Kind[T], namespace: str, name: str, operations: Sequence[Json]
     ) -> T:
         """Apply a JSON patch, all or none of it; ApiError with `invalid` where a `test` fails."""
-        path, doing = kind.path(namespace, name), _doing("patch", kind, namespace, name)
-        return await self._send(
-            "PATCH", kind, path, doing, body=operations, content_type=JSON_PATCH
-        )
+        return await self._send("patch", kind, namespace, name, body=operations)
 
     async def replace(self, kind: Kind[T], namespace: str, name: str, manifest: object) -> T:
         """Replace the object; ApiError with `conflict` unless it has the manifest's version."""
-        doing = _doing("replace", kind, namespace, name)
-        return await self._send("PUT", kind, kind.path(namespace, name), doing, body=manifest)
+        return await self._send("replace", kind, namespace, name, body=manifest)
 
     async def delete(
         self,
@@ -260,15 +225,17 @@ class ClusterClient:
         self, verb: str, resource: str, namespace: str, *, group: str = "", subresource: str = ""
     ) -> bool:
         """Whether these credentials are authorised for the verb on the resource."""
-        wanted = {"verb": verb, "resource": resource, "namespace": namespace, "group": group}
-        wanted = {**wanted, "subresource": subresource}
-        attributes = {key: value for key, value in wanted.items() if value}
+        wanted = {"verb": verb, "resource": resource, "namespace": namespace}
+        more = {"group": group, "subresource": subresource}
+        attributes = wanted | {key: value for key, value in more.items() if value}
         manifest = {"spec": {"resourceAttributes": attributes}}
-        return (await self.create(objects.ACCESS_REVIEWS, "", manifest)).status.allowed
+        review = await self.create(objects.ACCESS_REVIEWS, "", manifest)
+        return review.get("status", {}).get("allowed") is True
 
     async def user(self) -> str:
         """Return the name by which the API server knows these credentials."""
-        return (await self.create(objects.IDENTITIES, "", {})).status.user_info.username
+        review = await self.create(objects.IDENTITIES, "", {})
+        return str(review.get("status", {}).get("userInfo", {}).get("username", ""))
 
     async def aclose(self) -> None:
         """Close every connection."""
@@ -276,76 +243,22 @@ class ClusterClient:
 
     async def _send(
         self,
-        method: str,
+        verb: str,
         kind: Kind[T],
-        path: str,
-        doing: str,
+        namespace: str,
+        name: str = "",
         *,
+        query: objects.Query = (),
         body: object = None,
-        content_type: str = JSON,
     ) -> T:
         """Make a request whose response is an object of the kind."""
+        method, content_type = _REQUESTS[verb]
+        path, doing = kind.path(namespace, name, query), _doing(verb, kind, namespace, name)
         data = b"" if body is None else msgspec.json.encode(body)
         response = await self.transport.request(
             method, path, doing=doing, body=data, content_type=content_type
         )
-        return _decoded(kind, response, doing)
-
-
-def read_list(data: bytes, kind: Kind[T], *, doing: str) -> Listed[T]:
-    """Decode a list; raises ClusterError when it is none."""
-    found = decode_response(data, _List, doing=doing)
-    items = tuple(_decoded(kind, each, doing) for each in found.items or ())
-    return Listed(items, found.metadata.resource_version)
-
-
-async def read_changes(
-    stream: aiohttp.StreamReader, kind: Kind[T], *, doing: str
-) -> AsyncIterator[Change[T]]:
-    """Decode a watch; raises the ApiError that the server sends in its stream.
-
-    Raises UnreadableWatchError for a line that is no event, such as a proxy's page.
-    """
-    try:
-        async for line in read_lines(stream):
-            event = msgspec.json.decode(line, type=_Event)
-            match event.type:
-                case "ERROR":
-                    status = msgspec.json.decode(event.object, type=objects.Status)
-                    raise api_error(doing, status.code, bytes(event.object))
-                case "ADDED" | "MODIFIED" | "DELETED":
-                    yield Change(
-                        _version(event.object), kind.decode(event.object), event.type == "DELETED"
-                    )
-                case _:
-                    yield Change(_version(event.object))
-    except UNDECODABLE as error:
-        raise UnreadableWatchError(
-            "a watch of the Kubernetes API can't be read",
-            why=f"{type(error).__name__}: {error}"[:300],
-            fix="look for a proxy between here and the API server",
-        ) from error
-
-
-async def read_lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Read lines of any length from a streamed response; `StreamReader.readline` limits them."""
-    rest = b""
-    async for chunk in stream.iter_any():
-        *lines, rest = (rest + chunk).split(b"\n")
-        for line in lines:
-            if line:
-                yield line
-
-
-def _version(data: msgspec.Raw) -> str:
-    return msgspec.json.decode(data, type=objects.Head).metadata.resource_version
-
-
-def _decoded(kind: Kind[T], data: bytes, doing: str) -> T:
-    try:
-        return kind.decode(data)
-    except UNDECODABLE as error:
-        raise undecodable(doing, error) from error
+        return decode(kind, response, doing=doing)
 
 
 def _selection(labels: str, fields: str) -> dict[str, str]:
@@ -354,7 +267,7 @@ def _selection(labels: str, fields: str) -> dict[str, str]:
 
 
 def _doing(verb: str, kind: Kind[T], namespace: str, name: str) -> str:
-    return f"{verb} {kind.noun} {name}{_in(namespace)}"
+    return " ".join(filter(None, (verb, kind.noun, name))) + _in(namespace)
 
 
 def _in(namespace: str) -> str:

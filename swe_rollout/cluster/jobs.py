@@ -18,9 +18,10 @@ import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random
 
 from swe_rollout.cluster.api_error import TRANSIENT, ApiError
-from swe_rollout.cluster.client import FIELD_MANAGER, Change, ClusterClient
+from swe_rollout.cluster.client import FIELD_MANAGER, ClusterClient
 from swe_rollout.cluster.job_objects import ROLLOUT_JOBS, JobObject
 from swe_rollout.cluster.objects import EVENTS, PODS, KubernetesEvent, Pod
+from swe_rollout.cluster.responses import Change
 from swe_rollout.errors import PrerequisiteError, SweRolloutError, UnreachableError, UsageError
 from swe_rollout.spec.job import API_VERSION, KIND, RolloutJob
 from swe_rollout.spec.status import JOB_LABEL, ROLE_LABEL

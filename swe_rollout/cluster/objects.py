@@ -225,28 +225,6 @@ class Version(Decoded, frozen=True):
     git_version: str
 
 
-class AccessReviewStatus(Decoded, frozen=True):
-    allowed: bool = False
-
-
-class AccessReview(Decoded, frozen=True):
-    status: AccessReviewStatus = AccessReviewStatus()
-
-
-class UserInfo(Decoded, frozen=True):
-    username: str = ""
-
-
-class IdentityStatus(Decoded, frozen=True):
-    user_info: UserInfo = UserInfo()
-
-
-class Identity(Decoded, frozen=True):
-    """Who the API server takes us for."""
-
-    status: IdentityStatus = IdentityStatus()
-
-
 class NetworkPolicyRules(Decoded, frozen=True):
     """The traffic that a NetworkPolicy allows: none, when both lists are empty."""
 
@@ -278,15 +256,15 @@ NETWORK_POLICIES: Final = Kind(
 DAEMON_SETS: Final = Kind(
     "/apis/apps/v1", "daemonsets", "DaemonSet", msgspec.json.Decoder(DaemonSet).decode
 )
-ACCESS_REVIEWS: Final = Kind(
+ACCESS_REVIEWS: Final[Kind[Json]] = Kind(
     "/apis/authorization.k8s.io/v1",
     "selfsubjectaccessreviews",
     "review of our own access",
-    msgspec.json.Decoder(AccessReview).decode,
+    msgspec.json.Decoder(Json).decode,
 )
-IDENTITIES: Final = Kind(
+IDENTITIES: Final[Kind[Json]] = Kind(
     "/apis/authentication.k8s.io/v1",
     "selfsubjectreviews",
     "review of who we are",
-    msgspec.json.Decoder(Identity).decode,
+    msgspec.json.Decoder(Json).decode,
 )

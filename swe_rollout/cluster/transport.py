@@ -51,10 +51,6 @@ MAX_RETRY_AFTER_S = 60
 """A server, or a proxy before it, that asks for more is asked again after this time."""
 
 JSON = "application/json"
-MERGE_PATCH = "application/merge-patch+json"
-JSON_PATCH = "application/json-patch+json"
-APPLY = "application/apply-patch+yaml"
-"""A server-side apply; JSON is YAML too."""
 _MOST_DIGITS = 10
 _OUT_OF_DATE = frozenset({9, 10})
 """OpenSSL's codes of certificates that are not valid yet, or no more."""

@@ -16,8 +16,9 @@ import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_random_exponential
 
 from swe_rollout.cluster.api_error import TRANSIENT, ApiError
-from swe_rollout.cluster.client import Change, ClusterClient, UnreadableWatchError
+from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.objects import PODS, Pod
+from swe_rollout.cluster.responses import Change, UnreadableWatchError
 from swe_rollout.errors import ClusterError, UnreachableError
 from swe_rollout.text.logs import shared_context
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import aiohttp
 
 from swe_rollout.cluster.api_error import TRANSIENT, ApiError
-from swe_rollout.cluster.client import read_lines
 from swe_rollout.cluster.jobs import Jobs
 from swe_rollout.cluster.objects import PODS, Pod
+from swe_rollout.cluster.responses import read_lines
 
 CONTAINER = "worker"
 _RESUME_S = 1.0

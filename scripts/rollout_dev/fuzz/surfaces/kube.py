@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, cast
 
 from rollout_dev.fuzz.surface import run_async, split_head, surface
-from swe_rollout.cluster.api_error import api_error, decode_response
-from swe_rollout.cluster.client import ClusterClient, read_changes, read_list
+from swe_rollout.cluster.api_error import api_error
+from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.job_objects import ROLLOUT_JOBS, JobObject
 from swe_rollout.cluster.objects import PODS, Pod
+from swe_rollout.cluster.responses import decode_response, read_changes, read_list
 from swe_rollout.cluster.watch import PodWatch
 from swe_rollout.errors import ClusterError, SweRolloutError
 from swe_rollout.sandbox.pods import diagnose
