@@ -6,7 +6,6 @@ says where objects are and how they are decoded. Exec streams are in `exec`.
 
 from __future__ import annotations
 
-import random
 from collections.abc import AsyncGenerator, Sequence
 from typing import Final, Literal, TypeVar
 
@@ -24,7 +23,7 @@ from swe_rollout.cluster.responses import (
     read_changes,
     read_list,
 )
-from swe_rollout.cluster.transport import JSON, Transport
+from swe_rollout.cluster.transport import JSON, SPREAD, Transport
 
 T = TypeVar("T")
 
@@ -203,7 +202,7 @@ class ClusterClient:
             "watch": "1",
             "resourceVersion": version,
             "allowWatchBookmarks": "true",
-            "timeoutSeconds": str(random.randint(300, 600)),  # noqa: S311 - spreads load
+            "timeoutSeconds": str(SPREAD.randint(300, 600)),
         }
         doing = f"watch {kind.plural}{_in(namespace)}"
         async with self.transport.lines(kind.path(namespace, query=query), doing=doing) as stream:

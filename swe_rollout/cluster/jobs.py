@@ -7,7 +7,6 @@ launcher, the command line and workers use it.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 from itertools import chain
@@ -22,6 +21,7 @@ from swe_rollout.cluster.client import FIELD_MANAGER, ClusterClient
 from swe_rollout.cluster.job_objects import ROLLOUT_JOBS, JobObject
 from swe_rollout.cluster.objects import EVENTS, PODS, KubernetesEvent, Pod
 from swe_rollout.cluster.responses import Change
+from swe_rollout.cluster.transport import SPREAD
 from swe_rollout.errors import PrerequisiteError, SweRolloutError, UnreachableError, UsageError
 from swe_rollout.spec.job import API_VERSION, KIND, RolloutJob
 from swe_rollout.spec.status import JOB_LABEL, ROLE_LABEL
@@ -169,7 +169,7 @@ class Jobs:
             wait=wait_random(0, _PAUSE_S),
             before_sleep=log_retry,
         )
-        await asyncio.sleep(random.uniform(0, _PAUSE_S))  # noqa: S311 - spreads load
+        await asyncio.sleep(SPREAD.uniform(0, _PAUSE_S))
         return await retrying(self.find, namespace, name)
 
     def _changes(self, job: JobObject) -> AsyncGenerator[Change[JobObject], None]:

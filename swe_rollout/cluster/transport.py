@@ -50,6 +50,8 @@ SETTLING_S = 30.0
 MAX_RETRY_AFTER_S = 60
 """A server, or a proxy before it, that asks for more is asked again after this time."""
 
+SPREAD = random.SystemRandom()
+"""Chooses pauses, so that clients don't all come back at once."""
 JSON = "application/json"
 _MOST_DIGITS = 10
 _OUT_OF_DATE = frozenset({9, 10})
@@ -320,7 +322,7 @@ def _backoff_s(state: RetryCallState) -> float:
     error = state.outcome.exception() if state.outcome else None
     retry_after_s = error.retry_after_s if isinstance(error, ApiError) else 0.0
     bound = min(MAX_BACKOFF_S, 0.25 * 2.0**state.attempt_number)
-    return retry_after_s + random.uniform(0, bound)  # noqa: S311 - spreads load, guards nothing
+    return retry_after_s + SPREAD.uniform(0, bound)
 
 
 def _seconds(header: str) -> float:

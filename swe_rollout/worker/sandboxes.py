@@ -17,14 +17,13 @@ from swe_rollout.cluster.objects import OwnerReference
 from swe_rollout.errors import InternalError, PrerequisiteError, SandboxError
 from swe_rollout.extension import ExtensionPoint
 from swe_rollout.sandbox.base import SandboxProvider
-from swe_rollout.sandbox.kodo.provider import KodoProvider
 from swe_rollout.sandbox.local.checkout import Checkout, head_commit
 from swe_rollout.sandbox.local.environment import Environment, read_environment
 from swe_rollout.sandbox.local.provider import LocalProvider
 from swe_rollout.sandbox.session.keys import SessionKeys
+from swe_rollout.spec.model import Use
 from swe_rollout.spec.sandbox import (
     CheckoutSpec,
-    KodoSandbox,
     LocalSandbox,
     PodSandbox,
     SandboxSpec,
@@ -57,7 +56,7 @@ SANDBOXES: ExtensionPoint[SandboxProvider | SandboxFactory] = ExtensionPoint(
     builtin={
         "local": "swe_rollout.worker.sandboxes:open_local",
         "pod": "swe_rollout.worker.sandboxes:open_pods",
-        "kodo": "swe_rollout.worker.sandboxes:open_kodo",
+        "kodo": "swe_rollout.sandbox.kodo.provider:open_kodo",
     },
 )
 
@@ -70,18 +69,13 @@ def open_sandboxes(
     Raises PrerequisiteError when sandboxes for the instances can't be started, ExtensionError when
     the back end can't be made.
     """
-    parameters: dict[str, object]
-    match spec.local, spec.pod, spec.kodo, spec.backend:
-        case local, None, None, None if local is not None:
-            use, parameters = "local", {"options": local}
-        case None, pod, None, None if pod is not None:
-            use, parameters = "pod", {"options": pod}
-        case None, None, kodo, None if kodo is not None:
-            use, parameters = "kodo", {"options": kodo}
-        case None, None, None, own if own is not None:
-            use, parameters = own.use, own.with_
-        case _:
-            raise InternalError("the spec's rule of one sandbox was not checked")
+    chosen = [(use, options) for use, options in spec if options is not None]
+    if len(chosen) != 1:
+        raise InternalError("the spec's rule of one sandbox was not checked")
+    [(use, options)] = chosen
+    parameters = {"options": options}
+    if isinstance(options, Use):
+        use, parameters = options.use, options.with_
     found = SANDBOXES.load(use, parameters)
     provider = found if isinstance(found, SandboxProvider) else found(setup)
     stack.push_async_callback(provider.aclose)
@@ -126,14 +120,6 @@ def open_pods(setup: SandboxSetup, *, options: PodSandbox) -> SandboxProvider:
         on_start_warning=setup.on_start_warning,
         keys=SessionKeys.from_environment(),
     )
-
-
-def open_kodo(setup: SandboxSetup, *, options: KodoSandbox) -> SandboxProvider:
-    """Open sandboxes that are containers of kodo."""
-    provider = KodoProvider(options)
-    if provider.warning:
-        setup.on_note(f"warning: {provider.warning}")
-    return provider
 
 
 _SEVERAL: Final = 2

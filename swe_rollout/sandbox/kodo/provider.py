@@ -17,7 +17,7 @@ import shlex
 import threading
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol, TypeVar, cast
@@ -83,12 +83,11 @@ class KodoProvider:
     async def start(self, request: SandboxRequest) -> Session:
         name = f"swe-rollout-{request.episode.digest}-{request.role.value}-{secrets.token_hex(4)}"
         starting = asyncio.create_task(self._in_thread(self._start_container, name, request))
-        try:
+        with ExitStack() as cleanup:
+            cleanup.callback(self._undo, starting)
             async with boundary(SandboxError, f"kodo: starting {request.image}"):
                 container = await asyncio.shield(starting)
-        except BaseException:
-            self._undo(starting)
-            raise
+            cleanup.pop_all()
         log.info("kodo_container_started", name=name, backend=self._spec.backend)
         return await self._enter(container, request)
 
@@ -105,22 +104,21 @@ class KodoProvider:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _enter(self, container: _Container, request: SandboxRequest) -> Session:
-        try:
+        async with AsyncExitStack() as cleanup:
+            cleanup.push_async_callback(lambda: asyncio.shield(self._stop(container)))
             channel = await ExecChannel.start(
                 partial(self._execute, container),
                 install_command(),
                 at_end=partial(self._stop, container),
             )
-        except BaseException:
-            await asyncio.shield(self._stop(container))
-            raise
+            cleanup.pop_all()
         self._open.add(channel)
         env = {} if self._spec.path is None else {"PATH": self._spec.path}
         session = await Session.open(channel, workdir=request.workdir, env=env, timeout_s=120)
-        async with AsyncExitStack() as stack:
-            stack.push_async_callback(session.close)
+        async with AsyncExitStack() as cleanup:
+            cleanup.push_async_callback(session.close)
             await session.check_workdir(f"looked for in a container of {request.image}")
-            stack.pop_all()
+            cleanup.pop_all()
         if request.snapshots:
             session.track()
         return session
@@ -165,6 +163,23 @@ class KodoProvider:
 
     async def _in_thread(self, work: Callable[..., _Result], *arguments: object) -> _Result:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
+
+
+class Listener(Protocol):
+    """Who opens the sandboxes."""
+
+    @property
+    def on_note(self) -> Callable[[str], None]:
+        """Called with what the user should know."""
+        ...
+
+
+def open_kodo(setup: Listener, *, options: KodoSandbox) -> KodoProvider:
+    """Open sandboxes that are containers of kodo: the entry `kodo` of the extension point."""
+    provider = KodoProvider(options)
+    if provider.warning:
+        setup.on_note(f"warning: {provider.warning}")
+    return provider
 
 
 def _kodo_runner() -> Callable[[KodoSandbox], Runner]:

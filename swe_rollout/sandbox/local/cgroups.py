@@ -250,8 +250,7 @@ def _killed_for_memory(folder: Path) -> str:
 
 
 def _counts(file: Path) -> dict[str, int]:
-    lines = (line.split() for line in _read(file).splitlines())
-    return {line[0]: int(line[1]) for line in lines if len(line) == 2 and line[1].isdigit()}  # noqa: PLR2004
+    return {name: int(n) for name, n in re.findall(r"^(\S+) (\d+)$", _read(file), re.MULTILINE)}
 
 
 def _kill(folder: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, ExitStack, suppress
 from typing import Self
 
 from swe_rollout.errors import SandboxDestroyedError, SandboxError, boundary
@@ -64,19 +64,17 @@ class PipeChannel:
         """
         # What is written there is read once, at the end, and never more than the pipe holds.
         stderr, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        spawning = asyncio.create_task(_spawn(command, env=env, stderr=writing))
-        try:
-            # Shielded: asyncio may wait for ever when a spawn is cancelled before its pipes are up.
-            process = await asyncio.shield(spawning)
-        except BaseException:
-            (spawned,) = await asyncio.gather(spawning, return_exceptions=True)
-            if isinstance(spawned, asyncio.subprocess.Process):
-                await _kill(spawned)
-            os.close(stderr)
-            await at_end()
-            raise
-        finally:
-            os.close(writing)
+        with ExitStack() as always:
+            always.callback(os.close, writing)
+            async with AsyncExitStack() as cleanup:
+                cleanup.push_async_callback(at_end)
+                cleanup.callback(os.close, stderr)
+                spawning = asyncio.create_task(_spawn(command, env=env, stderr=writing))
+                cleanup.push_async_callback(_abandon, spawning)
+                # Shielded: asyncio may wait for ever when a spawn is cancelled before its pipes
+                # are up.
+                process = await asyncio.shield(spawning)
+                cleanup.pop_all()
         return cls(process, stderr=stderr, at_end=at_end, deadline_s=deadline_s, evidence=evidence)
 
     @property
@@ -86,7 +84,8 @@ class PipeChannel:
 
     async def send(self, data: bytes) -> None:
         stdin = self._process.stdin
-        assert stdin is not None  # noqa: S101 - given as PIPE above
+        if stdin is None:
+            raise await self._loss()
         try:
             stdin.write(data)
             await stdin.drain()
@@ -96,7 +95,8 @@ class PipeChannel:
     async def receive(self) -> bytes:
         """Return some bytes; SandboxError with the reason when the process has ended."""
         stdout = self._process.stdout
-        assert stdout is not None  # noqa: S101 - given as PIPE above
+        if stdout is None:
+            raise await self._loss()
         self._evidence.look(asyncio.get_running_loop().time())
         data = await stdout.read(_READ_BYTES)
         # Ending kills commands; their output from then on is not a result.
@@ -211,6 +211,12 @@ async def _spawn(
         # A terminal's interrupt must not reach it: this process ends sandboxes in order.
         start_new_session=True,
     )
+
+
+async def _abandon(spawning: asyncio.Task[asyncio.subprocess.Process]) -> None:
+    for spawned in await asyncio.gather(spawning, return_exceptions=True):
+        if isinstance(spawned, asyncio.subprocess.Process):
+            await _kill(spawned)
 
 
 async def _kill(process: asyncio.subprocess.Process) -> None:

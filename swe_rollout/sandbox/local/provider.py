@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import posixpath
 from collections.abc import Awaitable, Callable, Collection, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -212,16 +213,15 @@ class LocalProvider:
 
     def _open(self) -> _Ground:
         folder = ProviderFolder(cache_dir() / "sandboxes")
-        try:
+        with ExitStack() as cleanup:
+            cleanup.callback(folder.close)
             kind = Isolated(folder, self._limits) if self._isolated else Plain(folder)
-            if self._checkout is None:
-                return _Ground(folder, kind)
-            checkout = folder.new()
-            self._checkout.write(checkout)
-            return _Ground(folder, kind, checkout)
-        except BaseException:
-            folder.close()
-            raise
+            checkout = None
+            if self._checkout is not None:
+                checkout = folder.new()
+                self._checkout.write(checkout)
+            cleanup.pop_all()
+        return _Ground(folder, kind, checkout)
 
     async def _clean_up(self, clean_up: Callable[[], Awaitable[None]]) -> None:
         self._channels = {channel for channel in self._channels if not channel.ended}
