@@ -13,6 +13,8 @@ from typing import Any
 
 import yaml
 
+from e2e import warm
+
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "swe_rollout.cli.main"]
 
@@ -40,14 +42,7 @@ def swe_rollout(
     *arguments: str, check: bool = True, timeout: float = 280
 ) -> subprocess.CompletedProcess[str]:
     """Run the command and capture its output as text."""
-    done = subprocess.run(
-        [*COMMAND, *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
+    done = warm.run([*arguments], folder=ROOT, timeout=timeout)
     if check:
         assert done.returncode == 0, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done

@@ -9,7 +9,6 @@ import json
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import pytest
 import yaml
 
 from checkout import ROOT
+from e2e import warm
 from swe_rollout.sandbox.local import bubblewrap
 from unit.sandbox.local.checkout_parts import commit, git, make_environment, write
 
@@ -109,10 +109,7 @@ def save(place: Path, *rows: dict[str, str]) -> None:
 
 
 def run(place: Path, arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "swe_rollout.cli.main", *shlex.split(arguments)]
-    return subprocess.run(
-        command, cwd=place, capture_output=True, text=True, timeout=280, check=False
-    )
+    return warm.run(shlex.split(arguments), folder=place, timeout=280)
 
 
 def records(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
