@@ -87,9 +87,8 @@ class FolderFormat:
             yield lambda trajectory: _write(part, tuple(self.files(trajectory)))
             await asyncio.to_thread(_write, part, self.at_end())
             await asyncio.to_thread(part.rename, out)
-        except BaseException:
+        finally:
             await asyncio.to_thread(shutil.rmtree, part, ignore_errors=True)
-            raise
 
 
 async def export(

@@ -9,8 +9,8 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -33,57 +33,37 @@ _DIGITS: Final = 4
 _LEVEL: Final = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """An episode in the table of its job."""
+Row: TypeAlias = dict[str, object]
+"""An episode in the table of its job, as `row_of` makes it and the page reads it."""
 
-    instance: str
-    sample: int
-    verdict: str
-    """The verdict, or what failed."""
-    kind: str
-    """Its colour: good, bad, warn or dim."""
-    reward: float | None
-    ended: str
-    owner: str | None
-    """Of the failure."""
-    failure: str | None
-    """Its type."""
-    turns: int
-    tokens: int
-    sampled: int
-    engine_s: float
-    tools_s: float
-    total_s: float
-    findings: int
-    attempt: int
-    blob: str | None
-    """Where the record is: an element of the page, or a path below it; none: not in the page."""
 
-    @classmethod
-    def of(cls, trajectory: Trajectory, blob: str | None) -> Row:
-        """Make the row of an episode."""
-        failure, verdict, timing = trajectory.failure, trajectory.verdict, trajectory.timing
-        word, kind = _outcome(trajectory)
-        return cls(
-            instance=trajectory.episode.instance,
-            sample=trajectory.episode.sample,
-            verdict=word,
-            kind=kind,
-            reward=None if trajectory.reward is None else trajectory.reward.value,
-            ended=str(trajectory.stop_reason or "failure"),
-            owner=None if failure is None else failure.boundary.value,
-            failure=None if failure is None else failure.type,
-            turns=len(trajectory.turns),
-            tokens=trajectory.token_count,
-            sampled=trajectory.sampled_count,
-            engine_s=timing.engine_s,
-            tools_s=timing.tools_s,
-            total_s=timing.total_s,
-            findings=0 if verdict is None else len(verdict.integrity),
-            attempt=trajectory.attempt,
-            blob=blob,
-        )
+def row_of(trajectory: Trajectory, blob: str | None) -> Row:
+    """Return the row of an episode.
+
+    `blob` is where its record is: an element of the page, or a path below it; None: not in the
+    page. `verdict` is the verdict or what failed, and `kind` its colour: good, bad, warn or dim.
+    """
+    failure, verdict, timing = trajectory.failure, trajectory.verdict, trajectory.timing
+    word, kind = _outcome(trajectory)
+    return {
+        "instance": trajectory.episode.instance,
+        "sample": trajectory.episode.sample,
+        "verdict": word,
+        "kind": kind,
+        "reward": None if trajectory.reward is None else trajectory.reward.value,
+        "ended": str(trajectory.stop_reason or "failure"),
+        "owner": None if failure is None else failure.boundary.value,
+        "failure": None if failure is None else failure.type,
+        "turns": len(trajectory.turns),
+        "tokens": trajectory.token_count,
+        "sampled": trajectory.sampled_count,
+        "engine_s": timing.engine_s,
+        "tools_s": timing.tools_s,
+        "total_s": timing.total_s,
+        "findings": 0 if verdict is None else len(verdict.integrity),
+        "attempt": trajectory.attempt,
+        "blob": blob,
+    }
 
 
 def _outcome(trajectory: Trajectory) -> tuple[str, str]:

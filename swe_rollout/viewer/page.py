@@ -19,7 +19,7 @@ from swe_rollout.store.summary import JobSummary
 from swe_rollout.text.escaping import escaped
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.trajectory import Trajectory
-from swe_rollout.viewer.data import Row, episode_record, packed
+from swe_rollout.viewer.data import Row, episode_record, packed, row_of
 from swe_rollout.viewer.token_text import TokenTexts
 
 DATA_BYTES: Final = 48 << 20
@@ -81,10 +81,10 @@ class Page:
         self.data_bytes -= len(blob)
         if not is_shown or (self.data_bytes < 0 and self._blobs):
             self.data_bytes = min(self.data_bytes, 0)
-            job.rows.append(Row.of(trajectory, None))
+            job.rows.append(row_of(trajectory, None))
             return
         self._blobs.append(f'<script type="{_DATA}" id="{name}">{blob}</script>\n')
-        job.rows.append(Row.of(trajectory, name))
+        job.rows.append(row_of(trajectory, name))
 
     def summarise(self, job: PageJob, summary: JobSummary) -> None:
         """Add the numbers of a job whose episodes are all added."""

@@ -22,7 +22,7 @@ from swe_rollout.store.store import Store
 from swe_rollout.store.summary import JobTally
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.trajectory import Trajectory
-from swe_rollout.viewer.data import Row, episode_record, packed
+from swe_rollout.viewer.data import episode_record, packed, row_of
 from swe_rollout.viewer.page import PageContent, PageJob, counts, damages, shell
 from swe_rollout.viewer.token_text import TokenTexts
 
@@ -64,7 +64,7 @@ class ServedJob:
         tally = JobTally(self.store, self.page.name)
         try:
             async for trajectory in tally.read_new():
-                self.page.rows.append(Row.of(trajectory, self._path(trajectory)))
+                self.page.rows.append(row_of(trajectory, self._path(trajectory)))
                 self.side.add(trajectory)
             summary = await tally.summary()
         except SweRolloutError as error:

@@ -20,7 +20,7 @@ from swe_rollout.text.escaping import visible
 from swe_rollout.training.samples import SampleStatus, training_samples
 from swe_rollout.types.episode import StopReason
 from swe_rollout.types.verdict import Reward, RewardTerm
-from swe_rollout.viewer.data import Row
+from swe_rollout.viewer.data import row_of
 from unit.export.export_parts import reading, stream, trajectory
 
 EVIDENCE = "pod p was killed for exceeding its memory: OOMKilled, exit code 137"
@@ -75,8 +75,8 @@ def test_a_document_has_the_evidence() -> None:
 def test_counters_and_the_viewer_show_a_stop_reason() -> None:
     assert DESTROYED.outcome.stop_reason == "sandbox_destroyed"
     assert not DESTROYED.outcome.masked
-    row = Row.of(DESTROYED, None)
-    assert (row.ended, row.owner, row.failure) == ("sandbox_destroyed", None, None)
+    row = row_of(DESTROYED, None)
+    assert (row["ended"], row["owner"], row["failure"]) == ("sandbox_destroyed", None, None)
     assert outcome_name(DESTROYED) == "sandbox_destroyed"
 
 
