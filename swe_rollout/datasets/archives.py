@@ -17,7 +17,7 @@ from typing import Final
 from swe_rollout.errors import DatasetError, Problem
 
 MAX_BYTES: Final = 2 << 30
-"""Of all members of an archive together."""
+"""The most bytes that all members of an archive may have together."""
 DAMAGE: Final = (EOFError, OSError, ValueError, zlib.error, lzma.LZMAError)
 """What the standard library raises for archives that are damaged, or have names that are none."""
 

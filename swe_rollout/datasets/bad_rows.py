@@ -24,7 +24,7 @@ class Sorted:
 
     kept: tuple[Instance, ...]
     left_out: Mapping[str, str]
-    """By id: the checks that the row failed."""
+    """The checks that each row failed, by its id."""
     changed: tuple[str, ...] = ()
     """Ids of tasks that are kept because they are not the rows that were found to be bad."""
 
@@ -50,7 +50,7 @@ class Quarantine:
     """The content of a quarantine file."""
 
     reasons: Mapping[tuple[str, str], str]
-    """By id and digest."""
+    """The checks that each row failed, by its id and digest."""
 
     @classmethod
     async def load(cls, uri: str, *, base_dir: Path) -> Quarantine:

@@ -24,7 +24,7 @@ class ImageRules:
     rewrite: Mapping[str, str] = field(default_factory=dict)
     registry: str = ""
     digests: Mapping[str, str] | None = None
-    """By the names in rows, in their full form; none: images are pulled by tag."""
+    """The digest of each image, by its full name; None if images are pulled by tag."""
 
     @classmethod
     async def load(cls, images: Images, *, base_dir: Path) -> ImageRules:

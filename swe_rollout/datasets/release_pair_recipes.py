@@ -69,7 +69,7 @@ class Pair:
 
     @property
     def instance_id(self) -> str:
-        """Such as `sqlparse-0.5.2`."""
+        """The id of the task, such as `sqlparse-0.5.2`."""
         return f"{self.project}-{self.recipe.new.version}"
 
     @property

@@ -31,7 +31,7 @@ MAX_TESTS = 100_000
 _MAX_REPO = 200
 _SHOWN = 80
 _MOST_PARTS = 4
-"""Of the path to a wrong value, such as `install_config.test_cmd`."""
+"""The most parts that are shown of the path to a wrong value (`install_config.test_cmd`)."""
 _DIFF = re.compile(r"^(diff --git |--- )", re.MULTILINE)
 _DEEPEST = 50
 """Levels of lists and objects that are kept of a column that is not read."""

@@ -21,10 +21,10 @@ class TaskPrompt:
     """What the policy was shown before its first turn."""
 
     system: str
-    """Empty: no system message."""
+    """The system message; empty if there is none."""
     user: str
     tools: tuple[Mapping[str, object], ...] = ()
-    """In OpenAI's function form; empty where they are not known."""
+    """The tools in OpenAI's function form; empty where they are not known."""
 
 
 class TurnText(Protocol):

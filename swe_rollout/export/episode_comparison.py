@@ -14,7 +14,7 @@ from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.types.turn import Turn
 
 _DIFFED_LINES: Final = 2000
-"""Of a patch; comparing longer ones line by line takes a time that a policy could choose."""
+"""The most lines of a patch that are compared: a policy could choose the time that more take."""
 _SHOWN_CHARS: Final = 400
 
 
@@ -28,7 +28,7 @@ class Fact:
 
     @property
     def differs(self) -> bool:
-        """Whether it is another one."""
+        """Whether the two values differ."""
         return self.before != self.after
 
 
@@ -38,7 +38,7 @@ class TokenDifference:
 
     index: int
     before: int | None
-    """Its id; None: the first episode ends before it."""
+    """The token of the first episode; None if that ends before it."""
     after: int | None
     sampled: bool
     """Whether the policy sampled it, in either of them; otherwise the harness wrote it."""
@@ -60,9 +60,9 @@ class EpisodeComparison:
 
     facts: tuple[Fact, ...]
     first_turn: TurnDifference | None
-    """None: both sampled the same text."""
+    """None if both sampled the same text."""
     first_token: TokenDifference | None
-    """None: the tokens are the same, or neither has any."""
+    """None if the tokens are the same, or neither has any."""
     tests: tuple[Fact, ...]
     """Tests whose status differs."""
     patch_diff: tuple[str, ...]

@@ -29,9 +29,9 @@ class Exported:
     """The result of an export."""
 
     episodes: int
-    """Those in the output."""
+    """The number of episodes in the output."""
     left_out: tuple[tuple[EpisodeId, str], ...] = ()
-    """Those that the format can't show, and why."""
+    """Episodes that the format can't show, each with the reason."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ class Flip(StrEnum):
     """What became of a task, by how many of its samples are resolved."""
 
     SOLVED_NOW = "solved now"
-    """By no sample before."""
+    """Some sample resolves it now, and none did before."""
     NOT_SOLVED_NOW = "no longer solved"
     MORE_OFTEN = "solved more often"
     LESS_OFTEN = "solved less often"
@@ -82,7 +82,7 @@ class JobSide:
         """`job` is the resolved one, as the plan has it."""
         self.settings = settings(job)
         self.digests: dict[str, str] = {}
-        """Of the contents of tasks."""
+        """The digest of each task, by which a changed one is known."""
         self.outcomes = OutcomeCounts()
         self.owners: Counter[str] = Counter()
         self.tasks: dict[str, TaskSide] = {}
@@ -109,7 +109,7 @@ class SettingChange:
 
     path: str
     before: str | None
-    """None: unset."""
+    """The value in the first job; None if it was not set."""
     after: str | None
 
 
@@ -132,7 +132,7 @@ class TaskChange:
     before: TaskNumbers | None
     after: TaskNumbers | None
     change: float | None
-    """Of the mean reward."""
+    """The difference of the mean rewards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +152,10 @@ class JobComparison:
     settings: tuple[SettingChange, ...]
     quantities: tuple[QuantityChange, ...]
     tasks: tuple[TaskChange, ...]
-    """Those that changed most first."""
+    """All tasks, those that changed most first."""
     stop_reasons: tuple[dict[str, int], dict[str, int]]
     failures: tuple[dict[str, int], dict[str, int]]
-    """By owner."""
+    """The numbers of failures by owner, in both jobs."""
 
     @property
     def flips(self) -> dict[Flip, int]:

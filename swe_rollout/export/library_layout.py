@@ -28,12 +28,12 @@ class JobFacts:
     """What the summary says of the job."""
 
     timeout_seconds: float
-    """Of one episode."""
+    """The time limit of an episode."""
     max_tokens: int
-    """Of one generation."""
+    """The token limit of a generation."""
     max_concurrent: int
     base_url: str = ""
-    """Of the engine; empty where there is none."""
+    """The address of the engine; empty where it has none."""
 
 
 class _Names:

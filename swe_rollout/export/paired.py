@@ -52,7 +52,7 @@ class PairedDifference:
     interval: tuple[float, float] | None
     """95 %, by resampling the tasks; None for few."""
     p: float | None
-    """Of a two-sided sign test; None where no task changed."""
+    """The p-value of a two-sided sign test; None where no task changed."""
 
     @property
     def certainty(self) -> Certainty:

@@ -33,7 +33,7 @@ class Group:
 
     name: str
     rewards: tuple[float, ...]
-    """Of the graded samples that are not masked."""
+    """The rewards of the graded samples that are not masked."""
     masked: int
     """Samples that are in no mean, because something broke."""
 

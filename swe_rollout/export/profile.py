@@ -49,9 +49,9 @@ class Event:
     start_is_exact: bool
     """Whether the start is recorded; otherwise it is the earliest possible one."""
     detail: str = ""
-    """Such as the status of a call; may be a policy's text."""
+    """A detail such as the status of a call; it may be a policy's text."""
     branch: int | None = None
-    """Of a turn and what is in it: its branch. None: it is the episode's own."""
+    """The branch that a turn and its calls belong to; None for the phases of the episode."""
 
 
 _READS = frozenset({"view", "view_file", "file_read", "ls"})

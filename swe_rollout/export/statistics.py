@@ -131,10 +131,10 @@ class JobStatistics:
         self.episodes = {name: Distribution() for name in _QUANTITIES}
         """One value for each episode, by quantity: counts, bytes of UTF-8, seconds."""
         self.rewards = Distribution()
-        """Of graded episodes that are not masked."""
+        """The rewards of graded episodes that are not masked."""
         self.cached_tokens = 0
         self.prompt_tokens = 0
-        """Of all requests together; a turn's request holds all turns before it."""
+        """Prompt tokens of all requests together; a turn's request holds all turns before it."""
         self.turns = {"engine_s": DurationSketch(), "tools_s": DurationSketch()}
         """Seconds of each turn, in the engine and in tools; quantiles are within 4 %."""
         self.owners: Counter[str] = Counter()
@@ -167,7 +167,7 @@ class JobStatistics:
 
     @property
     def groups_with_signal(self) -> int:
-        """Those of them whose rewards differ: the others move no weight in training."""
+        """Tasks whose rewards differ between samples: the others move no weight in training."""
         return sum(most > least for least, most in self._rewards_of.values())
 
     @property

@@ -26,7 +26,7 @@ _STOPS = {
     StopReason.CONTEXT_FULL: "max_total_tokens",
     StopReason.TIME_LIMIT: "agent_timeout",
 }
-"""In verifiers' words, which its `is_truncated` knows; others keep ours."""
+"""The stop reasons that verifiers' `is_truncated` knows, in its words; others keep ours."""
 
 
 def verifiers_format(reading: Reading) -> FileFormat:
@@ -128,16 +128,16 @@ class MessageNode:
     """One message, and the tokens it adds."""
 
     message: Mapping[str, object]
-    """In OpenAI's form; arguments of calls are JSON, or as sampled where they did not parse."""
+    """The message in OpenAI's form; arguments that did not parse are as they were sampled."""
     parent: int | None
     """The node before it; None: it begins a branch."""
     turn: Turn | None = None
-    """Of what the policy sampled."""
+    """The turn in which the policy sampled it, if it did."""
     token_ids: list[int] = field(default_factory=list)
     mask: list[bool] = field(default_factory=list)
     """Whether the policy sampled the token."""
     logprobs: list[float] = field(default_factory=list)
-    """Of the sampled tokens alone, in nats."""
+    """The log probabilities of the sampled tokens, in nats."""
     sampling: SamplingUsed | None = None
 
     def add(self, branch: Branch, start: int, end: int) -> None:

@@ -53,9 +53,9 @@ class Audit:
     instance_id: str
     digest: str
     runs: int
-    """Of the gold patch."""
+    """How often the gold patch was run."""
     verdicts: dict[str, tuple[VerdictStatus, ...]] = field(default_factory=dict)
-    """By check, in the order in which they were made."""
+    """The verdicts by check, in the order in which they were made."""
     not_applicable: dict[str, str] = field(default_factory=dict)
     """Checks that could not be made, and why."""
     findings: tuple[Finding, ...] = ()

@@ -28,7 +28,7 @@ class AuditJournal:
 
     quarantine: Path
     runs: int
-    """Of the gold patch: results of audits with another number do not count."""
+    """How often the gold patch is run; results of audits with another number do not count."""
 
     @property
     def path(self) -> Path:

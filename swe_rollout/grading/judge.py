@@ -49,7 +49,7 @@ That answer can't be read. Write only one line: Score: NUMBER, with a number fro
 _SCORE: Final = re.compile(r"score:[ \t]*(-?[0-9]{1,9}(?:\.[0-9]{1,9})?)", re.IGNORECASE | re.ASCII)
 _NAME: Final = re.compile(r"\{(problem_statement|patch)\}")
 _REPEATED_CHARS: Final = 2000
-"""Of an answer that can't be read, what the judge is shown of it again."""
+"""Characters of an unreadable answer that are sent back to the judge."""
 _SHOWN_CHARS: Final = 200
 
 

@@ -36,9 +36,9 @@ class Case:
     """One test in the report."""
 
     status: TestStatus
-    """Of an expected failure: skipped."""
+    """The status; an expected failure counts as skipped."""
     text: str = ""
-    """Of its failure."""
+    """The message and the text of its failure."""
 
 
 def with_report(commands: str, path: str) -> str | None:

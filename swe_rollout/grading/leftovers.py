@@ -28,7 +28,7 @@ _SHORTEST_LINE: Final = 16
 """Shorter lines are anyone's."""
 _LONGEST_LINE: Final = 400
 _LEAST_CHARS: Final = 40
-"""Of all lines that are found in one file."""
+"""The fewest characters of matching lines that make a file a copy."""
 _MOST_FILES: Final = 200
 _LARGEST_BYTES: Final = 4 << 20
 _MUCH: Final = 0.5

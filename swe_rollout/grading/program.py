@@ -81,7 +81,7 @@ def program(evaluation: Evaluation) -> Program:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a sandbox has otherwise than the image that a script was written for."""
+    """How a sandbox differs from the image that a script was written for."""
 
     workdir: str
     """The folder that the script names."""

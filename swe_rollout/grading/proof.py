@@ -44,12 +44,12 @@ class Proof:
     problem: str = ""
     """Why nothing is known; empty when the gold patch resolves the task."""
     statuses: Mapping[str, TestStatus] = field(default_factory=dict)
-    """Of the expected tests."""
+    """The status of each expected test."""
     contradictions: frozenset[str] = frozenset()
     reported: frozenset[str] = frozenset()
     """Tests whose passing the runner's own report confirms."""
     twins: tuple[Gold, ...] = ()
-    """Those that tell something."""
+    """The twins in which some test fails under the gold patch; others say nothing of a patch."""
 
     @property
     def telling(self) -> frozenset[str]:

@@ -27,7 +27,7 @@ REWARD = "reward"
 RESOLVED_AT = 1.0
 _FOLDER = f"{folders.LOGS}/verifier"
 _FILES = (f"{_FOLDER}/reward.json", f"{_FOLDER}/reward.txt")
-"""In Harbor's order: the first that exists counts."""
+"""The files that may hold the reward, in Harbor's order: the first that exists counts."""
 _MAX_BYTES = 1 << 16
 _MOST_NAMES = 100
 _MAX_LOG_BYTES = 32 << 20
@@ -84,7 +84,7 @@ class FolderRun:
 
     instance: Instance
     delta: str
-    """Empty: the untouched base."""
+    """The changes to grade; empty for the untouched base."""
     timeout_s: float
     on_log: Callable[[bytes], None] = lambda _: None
     """Called with the log of the tests."""

@@ -16,9 +16,9 @@ from swe_rollout.types.instance import Expected, Rule
 from swe_rollout.types.verdict import TestReport, TestStatus, VerdictStatus
 
 FIXED = frozenset({TestStatus.PASSED, TestStatus.XFAIL})
-"""Of tests to fix: they pass, or fail as their authors expect."""
+"""Statuses that count as fixed: the test passes, or fails as its authors expect."""
 KEPT = FIXED | {TestStatus.SKIPPED}
-"""Of tests to keep passing: they may also be skipped."""
+"""Statuses that count as kept: a test that must go on passing may also be skipped."""
 _FAILURES = frozenset({TestStatus.FAILED, TestStatus.ERROR, TestStatus.XFAIL})
 """An expected failure is one, too, where lists hold passes alone."""
 _BAD = frozenset({TestStatus.FAILED, TestStatus.ERROR})

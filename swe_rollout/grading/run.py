@@ -35,22 +35,22 @@ class RunResult:
     """What a run showed."""
 
     status: VerdictStatus
-    """As the log has it."""
+    """The status that the log alone shows."""
     report: TestReport
     statuses: Mapping[str, TestStatus] = field(default_factory=dict)
-    """Of every test that the log names."""
+    """The status of every test that the log names."""
     findings: tuple[str, ...] = ()
     contradictions: frozenset[str] = frozenset()
     """Expected tests that the log reports both as passed and as failed."""
     cases: Mapping[str, Case] | None = None
-    """Of the runner's report for machines; none where none was asked for."""
+    """The tests in the runner's own report; None where no report was asked for."""
     log: str = field(default="", repr=False)
     output: bytes = field(default=b"", repr=False)
     """The log as it was written, also of a run that broke off."""
     log_tail: str = ""
     duration_s: float = 0.0
     test_files: tuple[TestFile, ...] = ()
-    """Of the hidden tests, where they were asked for."""
+    """The files of the hidden tests, where they were asked for."""
     broke_off: str = ""
     """How the run ended where it may have been by a signal, as the kernel's for memory; empty
     where it did not, or resolves the task all the same."""

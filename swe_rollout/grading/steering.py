@@ -51,15 +51,15 @@ class Shadow:
     """A module outside of packages, which may be imported in place of another."""
 
     folder: str
-    """Empty: the root of the repository."""
+    """The folder that holds it; empty for the root of the repository."""
     name: str
     path: str
-    """What goes away if it does."""
+    """The path that is removed when the module is: its file, or its package."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What the files of a task say about changes."""
+    """The paths of a task, by which changes are judged."""
 
     gold: frozenset[str]
     """Paths that the gold patch changes."""

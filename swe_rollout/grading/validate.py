@@ -25,13 +25,13 @@ class Validation:
     instance_id: str
     gold: Verdict
     empty: Verdict
-    """Of the base, whose tests were run."""
+    """The verdict on the untouched base, whose tests were run."""
     copies: tuple[str, ...] = ()
     """Files of the image from which an agent could copy the fix."""
     watched: int = 0
     """Tests to fix that a twin watches; of the others, forged results are found less often."""
     patch: Verdict | None = None
-    """Of a further patch that was to be graded."""
+    """The verdict on a further patch, if one was to be graded."""
 
     @property
     def valid(self) -> bool:

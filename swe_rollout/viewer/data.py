@@ -29,7 +29,7 @@ _SHORT_TEXT: Final = 200
 _DEEPEST: Final = 60
 """Levels of nested arguments; what lies deeper is left out."""
 _DIGITS: Final = 4
-"""Of a logprob."""
+"""Decimal places of a logprob."""
 _LEVEL: Final = 6
 
 

@@ -35,7 +35,7 @@ class PageJob:
 
     name: str
     address: str
-    """As the command line takes it."""
+    """The address of the job, as the command line takes it."""
     rows: list[Row]
     summary: dict[str, Any] | None = None
     damaged: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ class PageContent:
     start: str = ""
     """The address in the page at which it opens."""
     comparison: object = None
-    """Of two jobs, as `JobComparison.to_dict` returns it; None while their records are read."""
+    """The comparison of two jobs (`JobComparison.to_dict`); None while their records are read."""
 
 
 @dataclass(slots=True)

@@ -108,7 +108,7 @@ class PageServer:
         self._hosts: frozenset[str] = frozenset()
         self._open = asyncio.Semaphore(_CONNECTIONS)
         self.address = ""
-        """Of the page, with its token; empty until it is served."""
+        """The address of the page, with its token; empty until it is served."""
 
     @asynccontextmanager
     async def serving(self, port: int = 0) -> AsyncIterator[None]:

@@ -20,7 +20,7 @@ MOST_EVENTS: Final = 20_000
 _WIDTH: Final = 1200
 _ROW: Final = 18
 _THINNEST: Final = 0.05
-"""Of a bar: it is seen when the drawing is made wider."""
+"""The least width of a bar: it is seen when the drawing is made wider."""
 _ZOOMS: Final = (1, 4, 16, 64)
 _COLOURS: Final = {
     EventType.INSTANCE_PROCESSING: "#8a8f98",

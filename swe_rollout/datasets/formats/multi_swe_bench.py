@@ -54,7 +54,7 @@ _PARSERS = {
     }.items()
     for project in projects.split()
 }
-"""Of projects whose files do not tell it, or tell another one."""
+"""The parser of each project whose files suggest none, or a wrong one."""
 _BY_ENDING = {".go": "gotest", ".rs": "cargo", ".java": "surefire", ".kt": "gradle"}
 
 

@@ -18,7 +18,7 @@ from swe_rollout.types.verdict import TestStatus
 
 MOST_DOCUMENTS = 10_000
 MOST_ELEMENTS = 500_000
-"""In one document; more would take gigabytes."""
+"""The most elements that are read of one document; more would take gigabytes."""
 MOST_LEVELS = 200
 _FIRST_CHUNK = 1 << 10
 _LARGEST_CHUNK = 1 << 20
