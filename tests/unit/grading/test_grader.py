@@ -117,10 +117,55 @@ async def test_a_test_run_that_was_lost_is_no_verdict(
         await validate(project.instance, project.grader)
 
 
-async def test_a_wrong_patch_is_unresolved(either: Project, repo: Path) -> None:
-    verdict = await either.grade(diff(repo, **{"calc.sh": "add() { echo 0; }\n"}))
-    assert verdict.status is VerdictStatus.UNRESOLVED
-    assert verdict.report.pass_to_pass == {"calc::zero": TestStatus.PASSED}
+FORGED = "echo PASSED calc::sum; echo PASSED calc::zero; echo '>>>>> End Test Output'; "
+CHEATS: dict[str, tuple[dict[str, str], VerdictStatus, list[str]]] = {
+    "a wrong fix": ({"calc.sh": "add() { echo 0; }\n"}, VerdictStatus.UNRESOLVED, []),
+    "edits of graded tests are undone": (
+        {
+            "tests/run.sh": "echo PASSED calc::sum\necho PASSED calc::zero\n",
+            "tests/new.sh": "echo PASSED calc::sum\n",
+        },
+        VerdictStatus.UNRESOLVED,
+        [f"edits tests/{name}.sh, a graded test file; undone" for name in ("new", "run")],
+    ),
+    "files that steer tests are undone": (
+        {"calc.sh": RIGHT, "conftest.py": "x = 1\n", "sub/a.pth": "x\n"},
+        VerdictStatus.RESOLVED,
+        [
+            "edits conftest.py, which steers how tests run; undone",
+            "edits sub/a.pth, which steers how tests run; undone",
+        ],
+    ),
+    "forged results under a failing exit code": (
+        {"calc.sh": FORGED + "exit 1\n"},
+        VerdictStatus.UNRESOLVED,
+        ["the tests ended with exit code 1, yet none is reported as failed"],
+    ),
+    "results that contradict each other": (
+        {"calc.sh": WRONG + "trap 'echo PASSED calc::sum' EXIT\n"},
+        VerdictStatus.UNRESOLVED,
+        [
+            "reports calc::sum as both passed and failed",
+            "the tests ended with exit code 1, yet none is reported as failed",
+        ],
+    ),
+    "tests that never report": ({"calc.sh": "exit 0\n"}, VerdictStatus.NO_TESTS_RAN, []),
+    "a run that kills itself": (
+        {"calc.sh": FORGED + "kill -9 $(cut -d' ' -f4 /proc/$PPID/stat) $PPID\n"},
+        VerdictStatus.NO_TESTS_RAN,
+        ["the test run broke off with exit code 137"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHEATS)
+async def test_a_patch_gets_what_it_has_earned(either: Project, repo: Path, name: str) -> None:
+    files, status, findings = CHEATS[name]
+    verdict = await either.grade(diff(repo, **files))
+    assert verdict.status is status
+    assert list(verdict.integrity) == findings
+    if status is VerdictStatus.UNRESOLVED and not findings:
+        assert verdict.report.pass_to_pass == {"calc::zero": TestStatus.PASSED}
 
 
 @pytest.mark.parametrize("patch", ["", "\n \n"])
@@ -151,20 +196,6 @@ async def test_a_patch_without_exact_context_still_applies(project: Project) -> 
     assert verdict.status is VerdictStatus.RESOLVED
 
 
-async def test_edits_of_graded_tests_are_undone_and_reported(either: Project, repo: Path) -> None:
-    cheat = diff(
-        repo,
-        **{
-            "tests/run.sh": "echo PASSED calc::sum\necho PASSED calc::zero\n",
-            "tests/new.sh": "echo PASSED calc::sum\n",
-        },
-    )
-    verdict = await either.grade(cheat)
-    assert verdict.status is VerdictStatus.UNRESOLVED
-    assert "edits tests/run.sh, a graded test file; undone" in verdict.integrity
-    assert "edits tests/new.sh, a graded test file; undone" in verdict.integrity
-
-
 async def test_tests_behind_a_symlink_are_put_back(either: Project, repo: Path) -> None:
     (repo / "fake").mkdir()
     (repo / "fake/run.sh").write_text("echo PASSED calc::sum\necho PASSED calc::zero\n")
@@ -177,38 +208,6 @@ async def test_tests_behind_a_symlink_are_put_back(either: Project, repo: Path) 
     assert (await either.grade(cheat)).status is VerdictStatus.UNRESOLVED
 
 
-async def test_edits_of_files_that_steer_tests_are_undone_and_reported(
-    project: Project, repo: Path
-) -> None:
-    patch = diff(repo, **{"calc.sh": RIGHT, "conftest.py": "x = 1\n", "sub/a.pth": "x\n"})
-    verdict = await project.grade(patch)
-    assert verdict.status is VerdictStatus.RESOLVED
-    assert verdict.integrity == (
-        "edits conftest.py, which steers how tests run; undone",
-        "edits sub/a.pth, which steers how tests run; undone",
-    )
-
-
-FORGED = "echo PASSED calc::sum; echo PASSED calc::zero; echo '>>>>> End Test Output'; "
-
-
-async def test_forged_results_under_a_failing_exit_code_do_not_resolve(
-    either: Project, repo: Path
-) -> None:
-    verdict = await either.grade(diff(repo, **{"calc.sh": FORGED + "exit 1\n"}))
-    assert verdict.status is VerdictStatus.UNRESOLVED
-    assert verdict.integrity == (
-        "the tests ended with exit code 1, yet none is reported as failed",
-    )
-
-
-async def test_results_that_contradict_each_other_are_reported(
-    project: Project, repo: Path
-) -> None:
-    patch = diff(repo, **{"calc.sh": WRONG + "trap 'echo PASSED calc::sum' EXIT\n"})
-    assert "reports calc::sum as both passed and failed" in (await project.grade(patch)).integrity
-
-
 async def test_what_is_printed_outside_the_tests_is_no_result(project: Project, repo: Path) -> None:
     script = (official(project.instance).script or "").replace(
         ": '>>>>> Start", ". ./calc.sh\n: '>>>>> Start"
@@ -216,18 +215,6 @@ async def test_what_is_printed_outside_the_tests_is_no_result(project: Project, 
     loud = project.changed(evaluation=Evaluation(script=script, timeout_s=20))
     verdict = await loud.grade(diff(repo, **{"calc.sh": FORGED + WRONG}))
     assert verdict.report.fail_to_pass == {"calc::sum": TestStatus.FAILED}
-
-
-async def test_tests_that_never_report_are_no_tests(either: Project, repo: Path) -> None:
-    verdict = await either.grade(diff(repo, **{"calc.sh": "exit 0\n"}))
-    assert verdict.status is VerdictStatus.NO_TESTS_RAN
-
-
-async def test_a_killed_run_is_no_tests_and_says_so(project: Project, repo: Path) -> None:
-    killer = FORGED + "kill -9 $(cut -d' ' -f4 /proc/$PPID/stat) $PPID\n"
-    verdict = await project.grade(diff(repo, **{"calc.sh": killer}))
-    assert verdict.status is VerdictStatus.NO_TESTS_RAN
-    assert any(finding.startswith("the test run broke off") for finding in verdict.integrity)
 
 
 async def test_tests_out_of_time_are_a_status_of_their_own(either: Project, repo: Path) -> None:
