@@ -68,7 +68,7 @@ class JobContext:
     """Its seed is the base from which `sampling_for` derives each episode's own."""
     sandboxes: SandboxProvider
     grader: Grader | None
-    """None: nothing is graded and no reward is earned."""
+    """None if the job grades nothing; then no reward is earned."""
     retry: RetrySpec
     policy: Callable[[EpisodeId], str]
     """The policy's name in the record of an episode."""
@@ -78,7 +78,7 @@ class JobContext:
     rewards: Rewards = field(default_factory=Rewards)
     program: Agent = loop
     fork: ForkPoint | None = None
-    """The turn that all episodes begin from; none: from their tasks."""
+    """The turn that all episodes begin from; None if they begin at their tasks."""
     publish: Subscriber = field(default_factory=Events)
     """Gives events to whoever watches the job; by default to nobody."""
 

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from swe_rollout.live.snapshot import Snapshot
 
 SCREEN_S: Final = 0.25
-"""Between two frames."""
+"""Seconds between two frames."""
 SUMMARY_S: Final = 10.0
-"""Between two summary lines of a plain display."""
+"""Seconds between two summary lines of a plain display."""
 _BEGIN: Final = "\x1b[?2026h"
-"""Terminals that know it show what follows at once, up to the end."""
+"""Synchronised output: a terminal that supports it shows all up to `_END` at once."""
 _END: Final = "\x1b[?2026l"
 _ERASE_LINE: Final = "\x1b[K"
 _ERASE_BELOW: Final = "\x1b[J"

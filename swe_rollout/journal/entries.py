@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import asdict
-from typing import Final, TypeAlias
+from typing import Final, Self, TypeAlias
 
 import msgspec
 import numpy as np
@@ -94,19 +94,23 @@ class Sampled(msgspec.Struct, frozen=True, tag="sampled"):
         )
 
 
-class Said(msgspec.Struct, frozen=True, tag="said"):
+class Whole(msgspec.Struct, frozen=True):
+    """An answer that is kept as it is, in one field."""
+
+    @classmethod
+    def of(cls, found: object) -> Self:
+        """Take an answer."""
+        return cls(found)
+
+    def value(self) -> object:
+        """Return the answer."""
+        return getattr(self, self.__struct_fields__[0])
+
+
+class Said(Whole, frozen=True, tag="said"):
     """What a chat API responded."""
 
     response: ChatResponse
-
-    @classmethod
-    def of(cls, found: ChatResponse) -> Said:
-        """Take a response."""
-        return cls(found)
-
-    def value(self) -> ChatResponse:
-        """Return the response."""
-        return self.response
 
 
 class Ran(msgspec.Struct, frozen=True, tag="ran"):
@@ -130,19 +134,10 @@ class Ran(msgspec.Struct, frozen=True, tag="ran"):
         return ExecResult(**msgspec.structs.asdict(self))
 
 
-class FileRead(msgspec.Struct, frozen=True, tag="read"):
+class FileRead(Whole, frozen=True, tag="read"):
     """A file's content."""
 
     data: bytes
-
-    @classmethod
-    def of(cls, found: bytes) -> FileRead:
-        """Take what was read."""
-        return cls(found)
-
-    def value(self) -> bytes:
-        """Return what was read."""
-        return self.data
 
 
 class Done(msgspec.Struct, frozen=True, tag="done"):
@@ -158,19 +153,10 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
         """Return nothing."""
 
 
-class Observed(msgspec.Struct, frozen=True, tag="observed"):
+class Observed(Whole, frozen=True, tag="observed"):
     """What a tool that acts outside of the sandbox returned."""
 
     observation: Observation
-
-    @classmethod
-    def of(cls, found: Observation) -> Observed:
-        """Take an observation."""
-        return cls(found)
-
-    def value(self) -> Observation:
-        """Return the observation."""
-        return self.observation
 
 
 class Refused(msgspec.Struct, frozen=True, tag="refused"):
@@ -199,16 +185,16 @@ class Entry(msgspec.Struct, frozen=True):
     agent: int
     """The branch of the agent that asked."""
     request: str
-    """What for, as `kind:sha256`."""
+    """The request, as `kind:sha256`."""
     answer: Answer
     elapsed_s: float = 0.0
-    """Of the episode, when it was there."""
+    """How much of its time the episode had used by then."""
     remaining_s: float | None = None
-    """Of the episode's time; none: no clock ran."""
+    """How much time the episode had left by then; None if no clock ran."""
 
 
 FORMAT: Final = 1
-"""Of journals. A version of swe-rollout that writes or means anything else in them has another."""
+"""The format of journals. A version that writes anything else, or means it, has another one."""
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -225,7 +211,7 @@ class Header(msgspec.Struct, frozen=True):
     tokenizer: str
     """Fingerprint of tokenizer and chat template; empty over a chat API."""
     seed: str
-    """Of the episode's marks, in hexadecimal."""
+    """The seed of the episode's marks, in hexadecimal."""
     workdir: str
     base: str
     """The commit that the patch will be compared with."""
@@ -270,14 +256,14 @@ class Chunk(msgspec.Struct, frozen=True, omit_defaults=True):
     writer: str
     """Unique to the process that plays the attempt: whoever wrote last owns the journal."""
     header: Header | None = None
-    """Of the first chunk of a journal."""
+    """Present in the first chunk of a journal alone."""
     entries: tuple[Entry, ...] = ()
     delta: Delta | None = None
     mark: SandboxMark | None = None
     """Where that sandbox is, and how much had been done in it by the end of the turn; None where
     nobody could attach to it."""
     restored: Restored | None = None
-    """Of the first turn that a later life of the attempt wrote."""
+    """Present in the first turn that a later life of the attempt wrote."""
     end: End | None = None
     resumes: bool = False
     """Whether the writer goes on here with what another one, or an earlier life, began."""

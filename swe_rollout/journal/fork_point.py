@@ -27,14 +27,14 @@ class ForkPoint:
     """A turn of a committed episode, and all that came before it."""
 
     episode: EpisodeId
-    """The one that is forked."""
+    """The episode that is forked."""
     job_uri: str
     turn: int
-    """The first that is not inherited."""
+    """The first turn that is not inherited."""
     digest: str
     """SHA-256 of the journal that was kept."""
     header: Header
-    """Of the journal of the one that is forked."""
+    """The header of the forked episode's journal."""
     stretches: tuple[Stretch, ...]
     """What is inherited."""
     trains_inherited: bool = False

@@ -41,7 +41,7 @@ class Earlier:
     """How often somebody has gone on with it."""
     is_closed: bool
     mark: SandboxMark | None = None
-    """Of the sandbox at the end of the last turn; none where nobody could attach to it."""
+    """Where the sandbox was at the end of the last turn; None if nobody could attach to it."""
     restored: tuple[Restored, ...] = ()
     """How the lives after the first, as far as they wrote a turn, came to a sandbox."""
 

@@ -31,7 +31,7 @@ _FILE_ERRORS: Final[dict[str, type[OSError]]] = {
     error.__name__: error
     for error in (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 }
-"""Those that are raised without the system's number; all others have it."""
+"""Errors of files that may be raised without the system's number; all others have it."""
 _T = TypeVar("_T")
 
 

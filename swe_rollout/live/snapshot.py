@@ -28,7 +28,7 @@ class Outcome:
     name: str
     episodes: int
     mean_reward: float | None = None
-    """Over the graded ones."""
+    """The mean over the episodes that were graded."""
     latest: str = ""
     """The episode that ended so last, and how."""
 
@@ -41,7 +41,7 @@ class Durations:
     p95_s: float | None
     total_s: float
     histogram: tuple[int, ...]
-    """Of the recent ones, by `TURN_EDGES_S`."""
+    """Counts of the recent durations between `TURN_EDGES_S`."""
 
     @classmethod
     def of(cls, durations: RecentDurations) -> Self:
@@ -62,7 +62,7 @@ class Groups:
     total: int | None
     complete: int
     with_signal: int
-    """Complete, and their rewards are not all equal."""
+    """Complete groups whose rewards are not all equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Records:
     sampled_tokens: int
     turns_per_s: float | None
     tokens_per_s: float | None
-    """Sampled ones."""
+    """Tokens sampled per second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +113,6 @@ class Snapshot:
     records: Records | None
     """None where nobody reads the records."""
     problem: str | None = None
-    """What keeps the job from going on; empty: nothing; None: nobody knows."""
+    """What keeps the job from going on; empty if nothing does, None if nobody knows."""
     idle_s: float | None = None
-    """Since the last commit, where the job runs in another process."""
+    """Seconds since the last commit, where the job runs in another process."""

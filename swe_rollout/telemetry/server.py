@@ -20,10 +20,10 @@ from swe_rollout.telemetry.metrics import RolloutMetrics
 CLIENT_S: Final = 5.0
 """How long a client may take for its request, or for the response."""
 MAX_CLIENTS: Final = 8
-"""At a time; the connections of further ones are closed."""
+"""Clients that are served at a time; the connections of others are closed."""
 LAST_PORT: Final = 65535
 SAMPLE_S: Final = 0.5
-"""Between two looks at the event loop."""
+"""Seconds between two looks at the event loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,9 @@ class MetricsAddress:
     """Where metrics are served."""
 
     host: str
-    """Empty: all addresses of this machine."""
+    """Empty for all addresses of this machine."""
     port: int
-    """0: a free one."""
+    """0 for any free port."""
 
     @classmethod
     def parse(cls, text: str) -> MetricsAddress:

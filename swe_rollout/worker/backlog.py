@@ -60,7 +60,7 @@ class Episodes:
     tasks: tuple[Instance, ...]
     samples: int
     done: frozenset[EpisodeId] = frozenset()
-    """Those of them that are left out."""
+    """Episodes that are left out."""
 
     def __len__(self) -> int:
         return len(self.tasks) * self.samples - len(self.done)
@@ -80,9 +80,9 @@ class Backlog:
 
     attempts: Episodes
     committed: frozenset[EpisodeId]
-    """Those of the episodes that have a stored trajectory."""
+    """Episodes that have a stored trajectory."""
     notes: tuple[str, ...] = ()
-    """For people: what the job joined in its store."""
+    """What to tell people of the job that was already in the store."""
     planned: int = 0
     """Episodes of the whole job, those of other shards included."""
 

@@ -38,9 +38,9 @@ log = structlog.get_logger()
 
 API_RETRY_TIMEOUT_S = 120.0
 DRAIN_S = 10.0
-"""For commits and pod deletions in progress after a stop."""
+"""How long commits and pod deletions may go on after a stop."""
 CANCEL_S = 3.0
-"""For what is still left then, once cancelled."""
+"""How long what is left then may take to end, once it is cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +51,11 @@ class WorkerIdentity:
     job: str
     index: int
     count: int | None
-    """None: as many as the job's spec says."""
+    """None for as many as the job's spec says."""
     pod: str
     """The pod this runs in, which carries the annotation."""
     lives: Path | None = None
-    """The file that counts how often it was killed there; none: that is not counted."""
+    """The file that counts how often the worker was killed there; None if nobody counts."""
 
 
 MOST: Final = 5

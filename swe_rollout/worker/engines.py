@@ -67,7 +67,7 @@ class OpenEngine:
 
     engine: TokenEngine | ChatEngine
     renderer: Renderer | None
-    """None: a chat engine, whose episodes have no tokens."""
+    """None for a chat engine, whose episodes have no tokens."""
     info: EngineInfo
     policy_of: Callable[[EpisodeId], str]
     """The policy's name in the record of an episode."""

@@ -24,7 +24,7 @@ class CountedBefore:
     finished: int = 0
     """Episodes that earlier processes committed of the same share of the job."""
     masked: int = 0
-    """Those of them that were masked."""
+    """Episodes that earlier processes committed masked."""
     elsewhere: int = 0
     """Episodes of other workers, as if all were finished and none masked. So no worker takes its
     own share for the job; who knows all shares, such as the operator, stops the job earlier."""

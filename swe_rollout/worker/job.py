@@ -41,11 +41,11 @@ class RunSummary:
     asked: int
     """Episodes that this run was to see committed."""
     earlier: int
-    """Those of them that were committed before."""
+    """Episodes that were committed before it."""
     ran: int
-    """Those that it rolled out."""
+    """Episodes that it rolled out."""
     left: int
-    """Those that have no readable trajectory now."""
+    """Episodes that have no readable trajectory now."""
 
     def to_json(self) -> bytes:
         """Return the job's summary as one JSON object, with this run's part as `run`."""

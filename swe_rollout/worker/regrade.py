@@ -31,7 +31,7 @@ class UnstableTest:
 
     name: str
     recorded: TestStatus | None
-    """As in the record; None where its grading ran no tests."""
+    """The status in the record; None if its grading ran no tests."""
     statuses: tuple[TestStatus, ...]
     """In the new gradings, in order."""
 
@@ -56,7 +56,7 @@ class Regrading:
 
     episode: EpisodeId
     recorded: VerdictStatus | None
-    """None: the episode has no verdict, because its grading failed or the job grades nothing."""
+    """None if the episode has no verdict: its grading failed, or the job grades nothing."""
     statuses: tuple[VerdictStatus, ...] = ()
     unstable: tuple[UnstableTest, ...] = ()
     failures: tuple[str, ...] = ()

@@ -32,7 +32,7 @@ class Noise:
     """What differs between two runs of one command although nothing has changed."""
 
     name: str
-    """For people."""
+    """The name that people read."""
     pattern: re.Pattern[str]
     placeholder: str
 
@@ -98,7 +98,7 @@ def without_noise(text: str) -> str:
 MARGIN_S = 3600.0
 """Added to an episode's own time for the deadline of the sandbox."""
 _LEAST_S = 0.1
-"""Of a command that was killed."""
+"""The shortest time limit of a command that was killed."""
 _DIFF_LINES = 80
 _CONTEXT_LINES = 3
 _LINE_CHARACTERS = 400

@@ -44,7 +44,7 @@ _T = TypeVar("_T")
 _A = TypeVar("_A")
 
 OWNER_POLL_S = 2.0
-"""Between two looks for an episode that another process has taken over."""
+"""How often to look for an episode that another process has taken over."""
 OWNER_PATIENCE_S = 600.0
 """How long that process may write nothing before it counts as dead: longer than a turn takes."""
 

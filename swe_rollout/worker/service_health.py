@@ -1,7 +1,7 @@
 """Watch the services that a worker depends on: the engine, the store, sandboxes.
 
 `Conditions` collects what is unmet, for the operator; `EngineMonitor` holds episodes back while the
-engine is down and excuses attempts that failed for it; `MonitoredSandboxes` watches every start.
+engine is down and excuses attempts that failed for it; `StoreMonitor` watches the store.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _T = TypeVar("_T")
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
 PROBE_S = 10.0
-"""Between two probes of an engine that responds."""
+"""How often an engine that responds is probed."""
 PAUSE_S = 60.0
 """A pause that is longer is reported."""
 BUSY_S = 10.0
-"""Before the next attempt on an engine that responds but accepts no calls."""
+"""The wait before the next attempt on an engine that responds but accepts no calls."""
 STORE_PATIENCE_S = 3600.0
 """Finished episodes are kept in memory this long; there are no more of them than run at once."""
 _SANDBOXES = (Boundary.SANDBOX, Boundary.CLUSTER, Boundary.GRADER)

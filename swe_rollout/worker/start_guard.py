@@ -33,7 +33,7 @@ ONE_TASK_PATIENCE_S: Final = 120.0
 """How long they wait when all of them are of one task, whose image may be what is broken."""
 _SEVERAL: Final = 2
 FIRST_PAUSE_S: Final = 1.0
-"""Before the first start that is tried then; doubled after each one that fails."""
+"""The pause before the first start that is tried alone; doubled after each that fails."""
 
 
 class GuardedSandboxes(WrappedSandboxes):
@@ -56,14 +56,14 @@ class GuardedSandboxes(WrappedSandboxes):
         self._patience_s = patience_s
         self._marks_each = marks_each
         self._turn = asyncio.Lock()
-        """Of the starts that wait, in this order."""
+        """Held by the one start that is tried; the others queue for it."""
         self._failures = 0
         self._tasks = set[str]()
-        """Of the failures in a row; no more than two."""
+        """Tasks whose starts failed in a row; no more than two are kept."""
         self._has_worked = False
         self._held_since: float | None = None
         self._tried = 0
-        """Starts that failed since then."""
+        """Starts that failed since `_held_since`."""
 
     @property
     def holds(self) -> bool:

@@ -50,7 +50,7 @@ log = structlog.get_logger()
 
 _READ_AHEAD = 8
 _END_S = 3.0
-"""Of a worker that is told to stop; what is left then ends by itself."""
+"""How long a worker that is told to stop ends sandboxes; those left end by themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +59,15 @@ class WorkerResources:
 
     store: Store
     instances: Sequence[Instance]
-    """Of the whole job."""
+    """The tasks of the whole job."""
     backlog: Backlog
     sandboxes: SandboxProvider
     progress: ShardProgress
     """Counts what earlier workers of the shard have committed already."""
     journals: ResumableEpisodes | None = None
-    """Of episodes that run; none where the job wants none."""
+    """Journals of running episodes; None if the job wants none."""
     samplers: tuple[Sampler, ...] = ()
-    """Who sampled that."""
+    """Who sampled what earlier workers have committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class WorkerStartup:
     """Brings up one worker of a job."""
 
     job: RolloutJob
-    """As `on_cluster` returns it."""
+    """The job, as `on_cluster` returns it."""
     shard: Shard
     owner: OwnerReference
     """The job's object; the pods are deleted with it."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
@@ -17,7 +19,9 @@ from swe_rollout.spec.bounds import MAX_EPISODES, MAX_SAMPLES
 from swe_rollout.spec.job import RolloutJob
 from swe_rollout.store.store import Store
 from swe_rollout.types.instance import Instance
+from swe_rollout.worker.attempts import AttemptQueue
 from swe_rollout.worker.backlog import Episodes, begin
+from unit.worker.worker_parts import attempts
 
 pytestmark = pytest.mark.threat(point=7)
 
@@ -100,3 +104,28 @@ async def test_reading_rows_can_be_interrupted_at_any_row(
     with pytest.raises(asyncio.CancelledError):
         await reading
     assert len(checked) < 1000
+
+
+@dataclass
+class Endless:
+    """A number of attempts that nobody could list, and how many were."""
+
+    listed: list[Attempt] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return 10**15
+
+    def __iter__(self) -> Iterator[Attempt]:
+        while True:
+            self.listed += attempts(1)
+            yield self.listed[-1]
+
+
+def test_only_what_is_looked_at_is_listed() -> None:
+    queue, endless = AttemptQueue(), Endless()
+    queue.add(endless)
+    assert len(queue) == 10**15
+    queue.peek(4)
+    queue.pop()
+    assert len(endless.listed) == 4
+    assert len(queue.peek(0)) == 0

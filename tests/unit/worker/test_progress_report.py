@@ -93,13 +93,11 @@ def test_many_short_episodes_use_one_write_for_eight_of_them() -> None:
     assert 50 <= writes <= 53
 
 
-def test_long_episodes_are_told_of_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = 0.0
-    monkeypatch.setattr("swe_rollout.worker.progress_report.time.monotonic", lambda: clock)
+def test_long_episodes_are_told_of_now_and_then(clock: Clock) -> None:
     allowance = WriteAllowance()
     writes = []
     for second in range(600):
-        clock = float(second)
+        clock.now = float(second)
         if allowance.covers_one(0):
             allowance.spend()
             writes.append(second)
@@ -144,10 +142,37 @@ def pod() -> Pod:
     return Pod()
 
 
+class EndedError(Exception):
+    """The time of a test is over."""
+
+
+class Clock:
+    """The time of the module, which passes only while it sleeps."""
+
+    timeout = staticmethod(asyncio.timeout)
+
+    def __init__(self) -> None:
+        self.now = self.end = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        if self.now > self.end:
+            raise EndedError
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr(report, "time", found)
+    monkeypatch.setattr(report, "asyncio", found)
+    return found
+
+
 @pytest.fixture
-def count(monkeypatch: pytest.MonkeyPatch) -> ShardProgress:
-    monkeypatch.setattr(report, "CHECK_S", 0.005)
-    monkeypatch.setattr(report, "BETWEEN_WRITES_S", 0.02)
+def count() -> ShardProgress:
     return ShardProgress(Conditions())
 
 
@@ -161,48 +186,52 @@ def reporter(pod: Pod, count: ShardProgress) -> Reporter:
     )
 
 
-async def told_for(reporter: Reporter, seconds: float) -> None:
-    task = asyncio.create_task(reporter.run())
-    await asyncio.sleep(seconds)
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+async def told_for(reporter: Reporter, clock: Clock, seconds: float = 4.0) -> None:
+    """Let a reporter run for so long: by default for two writes."""
+    clock.end = clock.now + seconds
+    with pytest.raises(EndedError):
+        await reporter.run()
 
 
-async def test_nothing_is_written_while_nothing_changes(pod: Pod, count: ShardProgress) -> None:
+async def test_nothing_is_written_while_nothing_changes(
+    pod: Pod, count: ShardProgress, clock: Clock
+) -> None:
     ours = reporter(pod, count)
-    await told_for(ours, 0.1)
+    await told_for(ours, clock)
     assert pod.told == []
     count.planned(4, 0)
-    await told_for(ours, 0.2)
+    await told_for(ours, clock)
     assert [told.episodes.total for told in pod.told] == [4]
     await ours.write_last()
     assert len(pod.told) == 1
 
 
-async def test_a_write_that_failed_is_made_again(pod: Pod, count: ShardProgress) -> None:
+async def test_a_write_that_failed_is_made_again(
+    pod: Pod, count: ShardProgress, clock: Clock
+) -> None:
     ours = reporter(pod, count)
     count.planned(4, 0)
     pod.is_away = True
-    await told_for(ours, 0.03)
+    await told_for(ours, clock)
     pod.is_away = False
-    await told_for(ours, 0.1)
+    await told_for(ours, clock)
     assert [told.episodes.total for told in pod.told] == [4]
 
 
 async def test_the_last_word_is_written_whatever_was_allowed(
-    pod: Pod, count: ShardProgress
+    pod: Pod, count: ShardProgress, clock: Clock
 ) -> None:
     ours = reporter(pod, count)
     for sample, attempt in enumerate(attempts(4)):
         count.done(trajectory(attempt))
         if sample < 3:
-            await told_for(ours, 0.05)
+            await told_for(ours, clock)
     await ours.write_last()
     assert pod.told[-1].episodes.committed == 4
 
 
 async def test_trouble_is_told_even_when_counts_would_have_to_wait(
-    pod: Pod, monkeypatch: pytest.MonkeyPatch, count: ShardProgress
+    pod: Pod, monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
     conditions = Conditions()
     count = ShardProgress(conditions)
@@ -210,12 +239,12 @@ async def test_trouble_is_told_even_when_counts_would_have_to_wait(
     monkeypatch.setattr(report, "WRITE_EACH_S", 1e9)
     for total in range(1, 6):
         count.planned(total, 0)
-        await told_for(ours, 0.05)
+        await told_for(ours, clock)
     assert len(pod.told) == report.BURST_WRITES
     conditions.mark(ConditionType.MODEL_READY, "UnreachableError", "no engine")
-    await told_for(ours, 0.05)
+    await told_for(ours, clock)
     assert pod.told[-1].unmet[0].reason == "Unreachable"
     # It may have spent the failure budget of the whole job.
     count.done(trajectory(attempts(1)[0], failure=LOST))
-    await told_for(ours, 0.05)
+    await told_for(ours, clock)
     assert pod.told[-1].masked_now == 1
