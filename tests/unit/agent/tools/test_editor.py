@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from swe_rollout.agent.tools import load_tool
 from swe_rollout.agent.tools.editor import MAX_EDITS
 from swe_rollout.agent.tools.state import ToolState
-from swe_rollout.errors import SandboxError, UsageError
+from swe_rollout.errors import UsageError
 from swe_rollout.sandbox.base import Sandbox
-from unit.agent.tools.conftest import files, folder_of, said, started, use, used
+from unit.agent.tools.conftest import files, folder_of, said, use, used
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -99,7 +99,8 @@ async def test_a_file_too_large_to_edit_is_an_observation_and_not_a_lost_sandbox
 async def test_create_writes_the_text_and_its_folders_and_never_over_something(
     sandbox: Sandbox,
 ) -> None:
-    text = 'tab\there\\n EOF\nEOF\n$(touch pwned) `id` "quotes" ü\r\n no newline at the end'
+    """Rows WT5 and WT7: content travels as a file, not as an argument or a here-document."""
+    text = 'tab\there\\n EOF\nEOF\n$(touch pwned) `id` "quotes" ü\r\n no newline' * 5000
 
     assert "created" in await edit(sandbox, "create", "new/dir/f.txt", file_text=text)
     assert (folder_of(sandbox) / "new/dir/f.txt").read_bytes() == text.encode()
@@ -122,18 +123,12 @@ async def test_str_replace_changes_the_span_alone(sandbox: Sandbox) -> None:
     )
 
 
-async def test_str_replace_without_new_str_deletes(sandbox: Sandbox) -> None:
-    files(sandbox, {"f": b"keep\ndrop\n"})
-
-    await edit(sandbox, "str_replace", "f", old_str="drop\n")
-    assert (folder_of(sandbox) / "f").read_text() == "keep\n"
-
-
 @pytest.mark.parametrize(
     ("old", "why"),
     [
         ("absent", "does not occur"),
-        ("aa", "occurs more than once in"),
+        ("aa", "occurs more than once in line 1 of"),
+        ("\r\n", "at lines 1, 2, 3; add context"),
         ("", "old_str is empty"),
         ("x\ny", r"the file's lines end in \r\n"),
     ],
@@ -146,13 +141,6 @@ async def test_str_replace_needs_exactly_one_match_and_says_what_is_wrong(
 
     assert why in await edit(sandbox, "str_replace", "f", old_str=old, new_str="n")
     assert (folder_of(sandbox) / "f").read_bytes() == content
-
-
-async def test_two_matches_are_told_with_their_lines(sandbox: Sandbox) -> None:
-    files(sandbox, {"f": b"x = 1\ny\nx = 1\n"})
-
-    seen = await edit(sandbox, "str_replace", "f", old_str="x = 1", new_str="x = 2")
-    assert "at lines 1, 3; add context" in seen
 
 
 @pytest.mark.parametrize(
@@ -207,24 +195,11 @@ async def test_a_path_is_never_read_as_shell(sandbox: Sandbox, path: str) -> Non
     assert (folder_of(sandbox) / path).read_text() == "y\n"
 
 
-@pytest.mark.parametrize("path", ["", "a\0b"])
-async def test_a_path_no_file_can_have_is_refused(sandbox: Sandbox, path: str) -> None:
-    assert "error: the path" in await edit(sandbox, "view", path)
-
-
 async def test_what_the_file_system_refuses_is_an_observation(sandbox: Sandbox) -> None:
     files(sandbox, {"file": b"x"})
 
     seen = await edit(sandbox, "create", "file/below", file_text="x")
     assert seen in {"error: Not a directory", "error: File exists"}
-
-
-async def test_a_lost_sandbox_is_never_an_observation(tmp_path: Path) -> None:
-    async with started(tmp_path) as sandbox:
-        await sandbox.close()
-
-        with pytest.raises(SandboxError):
-            await edit(sandbox, "view", "f")
 
 
 @pytest.mark.threat(point=10)
@@ -237,22 +212,6 @@ async def test_a_file_of_too_many_lines_is_refused(sandbox: Sandbox) -> None:
         ("insert", {"insert_line": 1, "new_str": "x"}),
     ):
         assert "over 100000; use bash" in await edit(sandbox, command, "f", **arguments)
-
-
-@pytest.mark.threat(point=11)
-@pytest.mark.parametrize(
-    "path",
-    [
-        *("/".join("d" * 2000), "x" * 300, "x" * 5000, "a\nb", "$(id)", "-rf", "~", ".", "/"),
-        *("/dev/full", "/proc/self/mem", "/sys/kernel", "é" * 200, "\x01\x1b"),
-    ],
-    ids=range(14),
-)
-async def test_no_path_loses_the_sandbox(sandbox: Sandbox, path: str) -> None:
-    for command in ("view", "create", "str_replace", "insert"):
-        assert await edit(
-            sandbox, command, path, file_text="x", old_str="x", new_str="y", insert_line=0
-        )
 
 
 async def test_undo_restores_exact_bytes_edit_by_edit(sandbox: Sandbox) -> None:
@@ -273,6 +232,8 @@ async def test_undo_restores_exact_bytes_edit_by_edit(sandbox: Sandbox) -> None:
     assert file.read_bytes() == first
     assert stat.S_IMODE(file.stat().st_mode) == 0o755
     assert await editing.do("undo_edit", "f") == f"error: there is no edit of {file} to undo"
+    await editing.do("str_replace", "f", old_str="no end", new_str="")
+    assert "there is no edit" in await Editing(sandbox).do("undo_edit", "f")
 
 
 async def test_undo_of_a_creation_removes_the_file(sandbox: Sandbox) -> None:
@@ -297,11 +258,6 @@ async def test_undo_refuses_where_something_else_changed_the_file(sandbox: Sandb
     assert "undone" in await editing.do("undo_edit", "f")
     file.unlink()
     assert "error: " in await editing.do("undo_edit", "f")
-
-
-async def test_episodes_do_not_share_what_can_be_undone(sandbox: Sandbox) -> None:
-    await Editing(sandbox).do("create", "f", file_text="x")
-    assert "there is no edit" in await Editing(sandbox).do("undo_edit", "f")
 
 
 @pytest.mark.threat(point=10)
@@ -371,14 +327,6 @@ async def test_a_path_outside_the_repository_is_not_rewritten(
 
     assert (tmp_path / "outside.py").read_text() == "x\n"
     assert list(folder_of(sandbox).iterdir()) == []
-
-
-async def test_content_is_not_bounded_by_a_command_line(sandbox: Sandbox) -> None:
-    """Rows WT5 and WT7: content travels as a file, not as an argument or a here-document."""
-    text = "\\n EOF\nEOF\n'\"$`\t" * 20_000
-
-    await edit(sandbox, "create", "big.txt", file_text=text)
-    assert (folder_of(sandbox) / "big.txt").read_text() == text
 
 
 async def test_a_skeleton_leaves_out_bodies_with_their_lines(sandbox: Sandbox) -> None:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
+from typing import ClassVar
 
 import msgspec
 import pytest
 
+from swe_rollout.agent.tools.base import Tool
 from swe_rollout.agent.tools.bundle import archive
 from swe_rollout.agent.tools.bundle.archive import pack, register, registered
 from swe_rollout.errors import UsageError
 from swe_rollout.extension import ExtensionError
-from unit.agent.tools.bundle.bundle_parts import bundle_of, folder
+from swe_rollout.testing.extensions.tools import ToolContract
+from unit.agent.tools.bundle.bundle_parts import bundle_of, folder, tool_of
 
 SHELL = "#!/bin/sh\ncat\n"
 
@@ -105,3 +108,12 @@ def test_a_file_may_be_there_once_only(tmp_path: Path) -> None:
     with pytest.raises(ExtensionError) as refused:
         register(msgspec.json.encode({"files": [*files, files[1]]}))
     assert "invalid names" in refused.value.why
+
+
+class TestBundleTool(ToolContract):
+    arguments: ClassVar = {"text": "x"}
+    output = b"/tmp/swe-rollout-tools\n"
+
+    @pytest.fixture
+    def tool(self, tmp_path: Path) -> Tool:
+        return tool_of(tmp_path, SHELL)

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -23,14 +19,11 @@ from swe_rollout.agent.tools.mcp.options import McpOptions
 from swe_rollout.agent.tools.mcp.pin import pinned
 from swe_rollout.agent.tools.mcp.stdio import StdioServer
 from swe_rollout.sandbox import repository
-from swe_rollout.sandbox.base import Role, Sandbox, SandboxRequest
+from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.sandbox.local import bubblewrap
-from swe_rollout.sandbox.local.images import LocalImage, Mount, image_folder, save_image
-from swe_rollout.sandbox.local.provider import LocalProvider
 from swe_rollout.spec.agent import ToolUse
 from swe_rollout.spec.limits import Limits
 from swe_rollout.spec.policy import Sampling
-from swe_rollout.spec.sandbox import LocalSandbox
 from swe_rollout.types.episode import StopReason
 from swe_rollout.types.instance import Instance
 from swe_rollout.types.turn import Turn
@@ -104,42 +97,10 @@ async def test_a_scripted_policy_works_with_a_server_of_the_official_sdk(tmp_pat
         assert "mcp" not in patch.text
 
 
-async def test_a_server_of_the_package_index(tmp_path: Path) -> None:
-    program = shutil.which(
-        "mcp-server-git", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    )
-    if program is None:
-        pytest.skip("pip install mcp-server-git, into this environment, runs this test")
-    async with started(tmp_path) as sandbox:
-        await sandbox.exec("git init -q . && git config user.name a && git config user.email a@b")
-        await sandbox.exec("git commit -q --allow-empty -m 'the first one'")
-        use = await pin([program], sandbox, "")
-        engine = player(calls("git_log", repo_path="."), SUBMIT)
-
-        log, _ = await play(engine, [use, "submit"], sandbox)
-
-        assert "the first one" in log.observations[0].text
-
-
-@asynccontextmanager
-async def isolated(root: Path) -> AsyncIterator[Sandbox]:
-    """Start a sandbox in namespaces that has only programs of this machine, and one server."""
-    folder = image_folder("mcp:1", root / "images")
-    (folder / "tree").mkdir(parents=True)
-    shutil.copy(ODD_SERVER, folder / "tree" / "server.py")
-    save_image(LocalImage("mcp:1", (Mount("tree", "/testbed", writable=True),), {}), folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(root / "cache"))
-        provider = LocalProvider(LocalSandbox(images=str(root / "images")))
-        sandbox = await provider.start(SandboxRequest(EPISODE, Role.AGENT, "mcp:1", "/testbed"))
-        yield sandbox
-        await sandbox.close()
-        await provider.aclose()
-
-
 @pytest.mark.skipif(bool(bubblewrap.refusal()), reason="apt-get install bubblewrap")
 async def test_a_server_in_a_sandbox_with_namespaces(tmp_path: Path) -> None:
-    async with isolated(tmp_path) as sandbox:
+    async with started(tmp_path, "bubblewrap") as sandbox:
+        await sandbox.write_file("server.py", ODD_SERVER.read_bytes())
         use = await pin(["python3", "server.py"], sandbox, "")
         engine = player(calls("odd_tool", x="a"), calls("odd_tool", x="b"), SUBMIT)
 

@@ -5,19 +5,25 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import time
 from pathlib import Path
 from shutil import which
+from typing import cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 pytest.importorskip("mcp_types", reason="pip install 'swe-rollout[mcp]' to run these tests")
 
 from swe_rollout.agent.tools.base import ToolContext, ToolError
+from swe_rollout.agent.tools.mcp import stdio
+from swe_rollout.agent.tools.mcp.relay import Relay, RelayError
 from swe_rollout.agent.tools.mcp.stdio import StdioServer
-from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.testing.extensions.tools import MemorySandbox
 from swe_rollout.types.turn import Observation
+from unit.agent.tools.conftest import EACH
 from unit.agent.tools.mcp.mcp_parts import odd_tool, options
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -29,6 +35,7 @@ async def call(
     return await odd_tool(how).run({}, sandbox, ToolContext(timeout_s, output_bytes))
 
 
+@EACH
 async def test_one_server_answers_all_calls_of_an_episode(sandbox: Sandbox) -> None:
     tool = odd_tool("well")
     context = ToolContext(30.0, 16384)
@@ -52,6 +59,7 @@ async def test_calls_at_the_same_time_each_get_their_own_answer(sandbox: Sandbox
     assert [each.text.rpartition('{"x": ')[2] for each in seen] == [f"{n}}}" for n in range(20)]
 
 
+@EACH
 @pytest.mark.parametrize(
     ("how", "expected"),
     [
@@ -69,6 +77,7 @@ async def test_what_a_server_says_is_told_from_noise(
     assert (await call(sandbox, how)).text == expected
 
 
+@EACH
 @pytest.mark.parametrize(
     ("how", "why"),
     [
@@ -114,6 +123,7 @@ async def left(sandbox: Sandbox, how: str) -> str:
     return found.stdout.decode()
 
 
+@EACH
 async def test_a_server_that_never_answers_costs_the_call_its_time_and_is_replaced(
     sandbox: Sandbox,
 ) -> None:
@@ -203,22 +213,13 @@ async def test_what_a_server_asks_of_the_client_is_refused_except_a_ping(sandbox
     assert (sampling["id"], sampling["error"]["code"]) == ("s", -32601)
 
 
+@EACH
 async def test_a_command_that_is_not_there_is_an_observation(sandbox: Sandbox) -> None:
     server = StdioServer(options("well").model_copy(update={"command": ("no-such-server",)}))
 
     with pytest.raises(ToolError) as failed:
         await server.call("x", {}, sandbox, timeout_s=10)
     assert "no-such-server: not found" in str(failed.value)
-
-
-async def test_a_lost_sandbox_is_a_failure_and_one_without_pipes_is_not() -> None:
-    tool = odd_tool("well")
-    context = ToolContext(5.0, 16384)
-
-    with pytest.raises(SandboxError):
-        await tool.run({}, MemorySandbox({}, lost=True), context)
-    seen = await tool.run({}, MemorySandbox({}), context)
-    assert "the sandbox has no place for its pipes" in seen.text
 
 
 async def test_the_list_of_tools_is_bounded(sandbox: Sandbox) -> None:
@@ -233,10 +234,72 @@ async def test_the_list_of_tools_is_bounded(sandbox: Sandbox) -> None:
     await endless.stop(sandbox)
 
 
-async def test_the_environment_of_the_job_reaches_the_server(sandbox: Sandbox) -> None:
-    given_ = options("well").model_copy(
-        update={"command": ("sh", "-c", 'echo "$TOKEN" >&2; exit 1'), "env": {"TOKEN": "a b"}}
-    )
+@EACH
+async def test_the_arguments_and_environment_of_the_job_reach_the_server(sandbox: Sandbox) -> None:
+    command = ("sh", "-c", 'echo "$TOKEN" "$@" >&2; exit 1', "sh", "$HOME", "'", ";", "")
+    given_ = options("well").model_copy(update={"command": command, "env": {"TOKEN": "a b"}})
 
-    with pytest.raises(ToolError, match="a b"):
+    with pytest.raises(ToolError, match=r"a b \$HOME ' ;$"):
         await StdioServer(given_).call("x", {}, sandbox, timeout_s=10)
+
+
+NOISE = st.sampled_from(
+    [
+        b"",
+        b"loading",
+        b"[1]",
+        b"\xff\xfe",
+        b"[" * 5000,
+        b'{"id": 1e999}',
+        b'{"jsonrpc": "2.0", "method": "notifications/message"}',
+        b'{"jsonrpc": "2.0", "id": -1, "result": {}}',
+        b'{"id": "x", "method": "ping"}',
+        b"x" * 70_000,
+    ]
+)
+
+
+class Pieces:
+    """A server that writes given lines and then its answer, in pieces of given sizes."""
+
+    def __init__(self, lines: list[bytes], sizes: list[int]) -> None:
+        self._lines = lines
+        self._sizes = sizes
+        self._data = b""
+        self.received = b""
+
+    async def exchange(
+        self, sandbox: object, data: bytes, *, first: bool, timeout_s: float
+    ) -> bytes:
+        del sandbox, timeout_s
+        self.received += data
+        if first:
+            number = json.loads(data.splitlines()[-1])["id"]
+            answer = json.dumps({"id": number, "result": {"n": number}}).encode()
+            self._data = b"\n".join([*self._lines, answer, b""])
+        size = self._sizes.pop() if self._sizes else 1 << 16
+        piece, self._data = self._data[:size], self._data[size:]
+        if not piece:
+            raise RelayError("it has ended")
+        return piece
+
+
+@given(st.lists(NOISE, max_size=8), st.lists(st.integers(1, 50), max_size=40))
+async def test_the_answer_is_found_whatever_comes_before_it(
+    lines: list[bytes], sizes: list[int]
+) -> None:
+    server = Pieces(lines, sizes)
+    connection = stdio._Connection(relay=cast("Relay", server))
+    exchange = stdio._Exchange(connection, MemorySandbox({}), time.monotonic() + 20)
+
+    found = await exchange.request("tools/call", {"name": "x"})
+
+    assert isinstance(found, dict)
+    assert found["n"] > 0
+    assert connection.received == b""
+
+
+@given(st.binary(max_size=200))
+async def test_any_line_is_a_message_or_is_not(line: bytes) -> None:
+    found = stdio._decode(line)
+    assert found is None or isinstance(found, dict)

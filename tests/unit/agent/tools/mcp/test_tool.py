@@ -13,7 +13,7 @@ from mcp_types import CallToolResult, TextContent
 from swe_rollout.agent.tools.base import Tool
 from swe_rollout.agent.tools.mcp import tool as module
 from swe_rollout.agent.tools.mcp.options import PinnedTool
-from swe_rollout.agent.tools.mcp.tool import McpTool, read_options, server_tools
+from swe_rollout.agent.tools.mcp.tool import McpTool
 from swe_rollout.extension import ExtensionError
 from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.testing.extensions.tools import ToolContract
@@ -45,16 +45,6 @@ class TestMcpTool(ToolContract):
     def tool(self) -> Tool:
         pin = PinnedTool(name="read.file", description="Read a file.", input_schema=SCHEMA)
         return McpTool(pin, "x_", Reader())
-
-
-class TestMcpToolWithoutAServer(ToolContract):
-    arguments: ClassVar = {"path": "a.py"}
-
-    @pytest.fixture
-    def tool(self) -> Tool:
-        pin = {"name": "read.file", "description": "Read a file.", "inputSchema": SCHEMA}
-        (tool,) = server_tools(read_options({"command": ["server"], "tools": [pin]}))
-        return tool
 
 
 def test_without_the_package_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
