@@ -1,4 +1,4 @@
-"""Face: the one form of a built-in tool.
+"""Face: the one form of a tool that is not a user's own class.
 
 A face is what the policy reads, as data, and the function that carries out a call. Several faces
 stand over one shell, one search and one editor: each has the names, schema and texts of the system
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import Any, ParamSpec
 
-from swe_rollout.agent.tools.base import ToolContext, ToolError, ToolSpec, cut_middle
+from swe_rollout.agent.tools.base import ToolContext, ToolError, ToolSpec, cut_middle, readable
 from swe_rollout.errors import InternalError
 from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.types.turn import Observation
@@ -85,11 +85,13 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Face:
-    """A built-in tool under one name. Holds nothing of an episode."""
+    """A tool under one name. Holds nothing of an episode."""
 
     spec: ToolSpec
     act: Callable[[Call], Awaitable[Observation | str]]
     """Carries out a call. ToolError and errors of the file system become its observation."""
+    acts_outside: bool = False
+    """Whether it may act outside of the sandbox; see `ActsOutside`."""
 
     def named(self, name: str) -> Face:
         """Return the same tool under another name."""
@@ -109,7 +111,7 @@ class Face:
             # Of the sandbox's file system: a missing permission, a full disk, a file for a folder.
             seen = f"error: {error.strerror or type(error).__name__}"
         observation = Observation(seen) if isinstance(seen, str) else seen
-        text = observation.text.encode(errors="replace").decode()
+        text = readable(observation.text.encode(errors="replace"))
         shown = cut_middle(text, context.output_bytes)
         is_cut = shown != observation.text
         return replace(observation, text=shown, truncated=observation.truncated or is_cut)

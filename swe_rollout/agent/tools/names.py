@@ -7,6 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from swe_rollout.agent.tools.base import Toolset
+from swe_rollout.spec.agent import ToolUse
+
 
 def _homes(homes: Mapping[str, str]) -> dict[str, str]:
     return {name: f"swe_rollout.agent.tools.{home}" for name, home in homes.items()}
@@ -66,10 +69,10 @@ TOOL_NAMES: Final = {
 
 TOOLSET_NAMES: Final = _homes(
     {
-        "r2e": "toolsets:R2E",
-        "r2e_edit": "toolsets:R2E_EDIT",
-        "coding": "toolsets:CODING",
-        "claude_code": "toolsets:CLAUDE",
+        "r2e": "names:R2E",
+        "r2e_edit": "names:R2E_EDIT",
+        "coding": "names:CODING",
+        "claude_code": "names:CLAUDE",
     }
 )
 
@@ -109,3 +112,29 @@ OTHER_NAMES: Final = {
     ),
 }
 """Names of the same tools elsewhere: loaded like any, listed in no message."""
+
+R2E: Final = Toolset(
+    (
+        "file_editor",
+        ToolUse(use="r2e_bash_executor", name="execute_bash"),
+        ToolUse(use="r2e_search", name="search"),
+        ToolUse(use="r2e_finish", name="finish"),
+        "submit",
+    )
+)
+"""With the editor that undoes edits and shows skeletons."""
+R2E_EDIT: Final = Toolset(
+    (
+        "str_replace_editor",
+        ToolUse(use="r2e_bash_executor", name="execute_bash"),
+        "submit",
+    )
+)
+"""The flavour with `str_replace_editor`."""
+CODING: Final = Toolset(
+    (
+        *("view_file", "edit_file", "create_file", "search_code", "search_files"),
+        *("execute_bash", "run_tests"),
+    )
+)
+CLAUDE: Final = Toolset(CLAUDE_CODE)

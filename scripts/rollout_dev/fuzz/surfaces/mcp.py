@@ -10,10 +10,11 @@ from typing import cast
 
 from rollout_dev.fuzz.surface import promise, run_async, split_head, surface
 from swe_rollout.agent.tools.base import ToolContext, ToolError
-from swe_rollout.agent.tools.mcp import results, stdio
-from swe_rollout.agent.tools.mcp.options import McpOptions
+from swe_rollout.agent.tools.mcp import stdio
+from swe_rollout.agent.tools.mcp.options import McpOptions, PinnedTool
 from swe_rollout.agent.tools.mcp.pin import pinned
 from swe_rollout.agent.tools.mcp.relay import Relay, RelayError
+from swe_rollout.agent.tools.mcp.tool import mcp_tool
 from swe_rollout.testing.extensions.tools import MemorySandbox
 
 _OUTPUT_BYTES = 2000
@@ -65,8 +66,8 @@ async def _exchanged(head: str, lines: list[object]) -> None:
         pins, _ = pinned(tools, "p_")
         promise(len(pins) <= len(tools), "more tools than the server has")
         return
-    found = await server.call("x", {"a": 1}, sandbox, timeout_s=30.0)
-    seen = results.observation(found, context)
+    pin = PinnedTool(name="x", description="X.")
+    seen = await mcp_tool(pin, "", server).run({"a": 1}, sandbox, context)
     promise(len(seen.text.encode()) <= _OUTPUT_BYTES + 500, "more output than the policy may read")
     promise("\0" not in seen.text, "a NUL in what the policy reads")
 

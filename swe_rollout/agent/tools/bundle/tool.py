@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
-from swe_rollout.agent.tools.base import Tool, ToolContext, ToolError, Toolset, cut_middle
+from swe_rollout.agent.tools.base import ToolContext, ToolError, Toolset
 from swe_rollout.agent.tools.bundle.archive import Bundle, registered
-from swe_rollout.agent.tools.bundle.manifest import BundledTool
-from swe_rollout.agent.tools.declared import DeclaredSpec
+from swe_rollout.agent.tools.face import Call, Face
 from swe_rollout.agent.tools.shell import program_observation
 from swe_rollout.agent.tools.state import PerSandbox
 from swe_rollout.extension import ExtensionError
@@ -54,10 +53,13 @@ def bundle(*, path: str, sha256: str = "") -> Toolset:
     return Toolset(bundle_tools(found))
 
 
-def bundle_tools(found: Bundle) -> tuple[BundleTool, ...]:
+def bundle_tools(found: Bundle) -> tuple[Face, ...]:
     """Return the tools of a bundle, in the order of its manifest."""
     installation = _Installation(found)
-    return tuple(BundleTool(tool, installation) for tool in found.manifest.tools)
+    return tuple(
+        Face(tool.spec(), partial(_call_program, installation, tool.program))
+        for tool in found.manifest.tools
+    )
 
 
 @dataclass(slots=True)
@@ -94,33 +96,17 @@ class _Installation:
         return folder
 
 
-class BundleTool(Tool):
-    """A tool that is a program of a bundle."""
-
-    def __init__(self, tool: BundledTool, installation: _Installation) -> None:
-        self._spec = tool.spec()
-        self._program = tool.program
-        self._installation = installation
-
-    @property
-    def spec(self) -> DeclaredSpec:
-        return self._spec
-
-    async def run(
-        self, arguments: Mapping[str, object], sandbox: Sandbox, context: ToolContext
-    ) -> Observation:
-        try:
-            folder = await self._installation.folder(sandbox, context)
-        except ToolError as error:
-            return Observation(cut_middle(f"error: {error}", context.output_bytes))
-        except (ConnectionError, TimeoutError):
-            raise
-        except OSError as error:
-            # The disk is full, or what is in the way of the folder.
-            return Observation(f"error: the tool can't be installed: {error.strerror}")
-        # Half a surrogate pair, which JSON can hold, is no text.
-        given = json.dumps(dict(arguments), ensure_ascii=False).encode(errors="replace")
-        result = await sandbox.exec(
-            [f"{folder}/{self._program}"], stdin=given + b"\n", timeout_s=context.timeout_s
-        )
-        return program_observation(result, context)
+async def _call_program(installation: _Installation, program: str, call: Call) -> Observation:
+    try:
+        folder = await installation.folder(call.sandbox, call.context)
+    except (ConnectionError, TimeoutError):
+        raise
+    except OSError as error:
+        # The disk is full, or what is in the way of the folder.
+        raise ToolError(f"the tool can't be installed: {error.strerror}") from error
+    # Half a surrogate pair, which JSON can hold, is no text.
+    given = json.dumps(dict(call.arguments), ensure_ascii=False).encode(errors="replace")
+    result = await call.sandbox.exec(
+        [f"{folder}/{program}"], stdin=given + b"\n", timeout_s=call.context.timeout_s
+    )
+    return program_observation(result, call.context)

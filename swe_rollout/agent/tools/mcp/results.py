@@ -17,14 +17,13 @@ from mcp_types import (
     TextResourceContents,
 )
 
-from swe_rollout.agent.tools.base import ToolContext, cut_middle
 from swe_rollout.types.turn import Observation
 
 MAX_BLOCKS: Final = 1000
 """Pieces of content that are looked at."""
 
 
-def observation(result: CallToolResult, context: ToolContext) -> Observation:
+def observation(result: CallToolResult) -> Observation:
     """Return what the policy reads: texts as they are, of other content its kind and size.
 
     Structured content is shown where there is no other; servers repeat it as text.
@@ -35,14 +34,7 @@ def observation(result: CallToolResult, context: ToolContext) -> Observation:
     if not parts and result.structured_content is not None:
         parts = [json.dumps(result.structured_content, ensure_ascii=False)]
     text = "\n".join(parts) or "(no output)"
-    return bounded(f"error: {text}" if result.is_error else text, context)
-
-
-def bounded(text: str, context: ToolContext, *, timed_out: bool = False) -> Observation:
-    """Return text as an observation within the bounds of the call."""
-    text = text.encode(errors="replace").decode().replace("\0", r"\x00")
-    shown = cut_middle(text, context.output_bytes)
-    return Observation(shown, truncated=shown != text, timed_out=timed_out)
+    return Observation(f"error: {text}" if result.is_error else text)
 
 
 def _described(block: ContentBlock) -> str:

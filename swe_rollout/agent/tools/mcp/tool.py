@@ -9,8 +9,8 @@ from typing import Protocol
 from mcp_types import CallToolResult
 from pydantic import ValidationError
 
-from swe_rollout.agent.tools.base import Tool, ToolContext, ToolError, Toolset
-from swe_rollout.agent.tools.declared import DeclaredSpec
+from swe_rollout.agent.tools.base import Toolset
+from swe_rollout.agent.tools.face import Call, Face
 from swe_rollout.agent.tools.mcp.options import McpOptions, PinnedTool, ServerTimeoutError
 from swe_rollout.extension import ExtensionError
 from swe_rollout.sandbox.base import Sandbox
@@ -25,7 +25,7 @@ def mcp(**parameters: object) -> Toolset:
     return Toolset(server_tools(read_options(parameters)))
 
 
-def server_tools(options: McpOptions) -> tuple[McpTool, ...]:
+def server_tools(options: McpOptions) -> tuple[Face, ...]:
     """Return the tools of a server; ExtensionError where the options list none."""
     if not options.tools:
         raise ExtensionError(
@@ -34,7 +34,7 @@ def server_tools(options: McpOptions) -> tuple[McpTool, ...]:
             fix="`swe-rollout mcp-tools job.yaml` prints them for the job file",
         )
     server = open_server(options)
-    return tuple(McpTool(tool, options.prefix, server) for tool in options.tools)
+    return tuple(mcp_tool(tool, options.prefix, server) for tool in options.tools)
 
 
 def read_options(parameters: Mapping[str, object]) -> McpOptions:
@@ -91,33 +91,17 @@ def require_package() -> None:
         )
 
 
-class McpTool(Tool):
-    """A tool of an MCP server."""
+def mcp_tool(tool: PinnedTool, prefix: str, server: Server) -> Face:
+    """Return a tool of an MCP server."""
 
-    def __init__(self, tool: PinnedTool, prefix: str, server: Server) -> None:
-        self._spec = tool.spec(prefix)
-        self._name = tool.name
-        self._server = server
-
-    @property
-    def spec(self) -> DeclaredSpec:
-        return self._spec
-
-    @property
-    def acts_outside(self) -> bool:
-        return self._server.acts_outside
-
-    async def run(
-        self, arguments: Mapping[str, object], sandbox: Sandbox, context: ToolContext
-    ) -> Observation:
+    async def act(call: Call) -> Observation:
         from swe_rollout.agent.tools.mcp import results  # noqa: PLC0415 - an extra
 
+        limit_s = call.context.timeout_s
         try:
-            found = await self._server.call(
-                self._name, arguments, sandbox, timeout_s=context.timeout_s
-            )
+            found = await server.call(tool.name, call.arguments, call.sandbox, timeout_s=limit_s)
         except ServerTimeoutError as error:
-            return results.bounded(f"error: {error}", context, timed_out=True)
-        except ToolError as error:
-            return results.bounded(f"error: {error}", context)
-        return results.observation(found, context)
+            return Observation(f"error: {error}", timed_out=True)
+        return results.observation(found)
+
+    return Face(tool.spec(prefix), act, acts_outside=server.acts_outside)

@@ -55,8 +55,6 @@ SKIPPED: Final = (
 """Folders below the one that is searched in which nothing is looked for."""
 _SKIPS: Final = f"Not searched: {', '.join(SKIPPED)} below the path, and binary files."
 _PRUNE: Final = ("-type", "d", "(", *named(SKIPPED), ")")
-# Of the kernel, and of no file: a search of `/` starts there.
-_KERNEL: Final = ("./proc", "./sys", "./dev")
 _LINE_BYTES: Final = 400
 """Shown of one line."""
 _MOST_RESULTS: Final = 1000
@@ -64,10 +62,6 @@ _MOST_AROUND: Final = 20
 _MOST: Final = 100
 _AROUND: Final = 2
 _GLOB: Final = re.compile(r"[*?\[]")
-
-
-def _prune() -> list[str]:
-    return [*_PRUNE, "-o", *named(_KERNEL, "-path")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +100,7 @@ def _like(pattern: str, *, ignores_case: bool = False) -> Callable[[str], bool]:
 async def _search(
     call: Call, pattern: Pattern, path: str, accepts: Callable[[str], bool]
 ) -> _Found:
-    tree = await files_below(call, path, accepts, prune=_prune())
+    tree = await files_below(call, path, accepts, prune=_PRUNE)
     matches = await find_matches(call, pattern, tree)
     counts = await count_lines(call, pattern, tree, matches)
     notes = list(_problems(call, tree.walked, matches.unread, timed_out=counts.timed_out))
@@ -179,7 +173,7 @@ async def _names(
     info = await start_of(call, path)
     folder = info.path
     if info.kind is PathKind.DIRECTORY:
-        walked = await walk(call, folder, prune=_prune(), files_only=not folders)
+        walked = await walk(call, folder, prune=_PRUNE, files_only=not folders)
     else:
         folder, name = posixpath.split(folder)
         walked = Walk((Entry(name.encode(errors="replace"), is_marked=False),), complete=True)

@@ -21,6 +21,8 @@ _STEP: Final = 2000
 _MAX_FILE_BYTES: Final = 64 << 20
 _TOO_LARGE: Final = ("-size", f"+{_MAX_FILE_BYTES // 512}")
 """In blocks of 512 bytes. A file with holes costs nothing to make, hours to read."""
+_KERNEL: Final = ("-path", "./proc/*", "-o", "-path", "./sys/*", "-o", "-path", "./dev/*", "-o")
+"""What the kernel makes, of no files: a walk of `/` does not go there."""
 _WALK: Final = (
     'cd -- "$1" >/dev/null && limit=$2 && shift 2 && find . -mindepth 1 "$@" | head -c "$limit"'
 )
@@ -95,7 +97,8 @@ async def walk(
     levels = () if depth is None else ("-maxdepth", str(depth))
     kind = ("-type", "f") if files_only else ()
     # What is marked is printed twice in a row: no name can be mistaken for a mark.
-    expression = ["(", *prune, ")", "-prune", "-o", *kind, "-print0", *mark, "-print0"]
+    kernel = _KERNEL if folder == "/" else ()
+    expression = ["(", *kernel, *prune, ")", "-prune", "-o", *kind, "-print0", *mark, "-print0"]
     result = await call.sandbox.exec(
         ["/bin/sh", "-c", _WALK, "sh", folder, str(max_bytes), *levels, *expression],
         timeout_s=call.remaining_s,
@@ -137,9 +140,9 @@ def _selected(entries: Sequence[Entry], accepts: Callable[[str], bool]) -> list[
     return [entry for entry in entries if accepts(entry.path.decode(errors="replace"))]
 
 
-def named(names: Sequence[str], test: str = "-name") -> list[str]:
+def named(names: Sequence[str]) -> list[str]:
     """Return the condition of `find` that a name matches one of these patterns."""
-    return [word for name in names for word in ("-o", test, name)][1:]
+    return [word for name in names for word in ("-o", "-name", name)][1:]
 
 
 async def files_below(

@@ -297,9 +297,3 @@ async def test_the_answer_is_found_whatever_comes_before_it(
     assert isinstance(found, dict)
     assert found["n"] > 0
     assert connection.received == b""
-
-
-@given(st.binary(max_size=200))
-async def test_any_line_is_a_message_or_is_not(line: bytes) -> None:
-    found = stdio._decode(line)
-    assert found is None or isinstance(found, dict)

@@ -1,41 +1,50 @@
-"""A tool of an MCP server keeps the contract of tools."""
+"""A tool of an MCP server keeps the contract of tools, and shows what a call returns."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import pytest
 
 pytest.importorskip("mcp_types", reason="pip install 'swe-rollout[mcp]' to run these tests")
 
-from mcp_types import CallToolResult, TextContent
+from mcp_types import CallToolResult
 
-from swe_rollout.agent.tools.base import Tool
+from swe_rollout.agent.tools.base import Tool, ToolContext
 from swe_rollout.agent.tools.mcp import tool as module
 from swe_rollout.agent.tools.mcp.options import PinnedTool
-from swe_rollout.agent.tools.mcp.tool import McpTool
+from swe_rollout.agent.tools.mcp.tool import mcp_tool
 from swe_rollout.extension import ExtensionError
 from swe_rollout.sandbox.base import Sandbox
-from swe_rollout.testing.extensions.tools import ToolContract
+from swe_rollout.testing.extensions.tools import MemorySandbox, ToolContract
+from swe_rollout.types.turn import Observation
 
 SCHEMA = {
     "type": "object",
     "properties": {"path": {"type": "string", "description": "The file."}},
     "required": ["path"],
 }
+PIN = PinnedTool(name="read.file", description="Read a file.", input_schema=SCHEMA)
+TEXT = {"type": "text", "text": "words"}
 
 
-class Reader:
-    """A server that answers with what a command of the sandbox prints."""
+@dataclass
+class Server:
+    """A server that answers with a result, or with what a command of the sandbox prints."""
 
-    acts_outside = False
+    result: Mapping[str, Any] | None = None
+    acts_outside: bool = False
 
     async def call(
         self, name: str, arguments: object, sandbox: Sandbox, *, timeout_s: float
     ) -> CallToolResult:
+        if self.result is not None:
+            return CallToolResult.model_validate(self.result)
         found = await sandbox.exec([name, str(arguments)], timeout_s=timeout_s)
-        text = found.stdout.decode(errors="replace")
-        return CallToolResult(content=[TextContent(type="text", text=text)])
+        text = {"type": "text", "text": found.stdout.decode(errors="replace")}
+        return CallToolResult.model_validate({"content": [text]})
 
 
 class TestMcpTool(ToolContract):
@@ -43,8 +52,62 @@ class TestMcpTool(ToolContract):
 
     @pytest.fixture
     def tool(self) -> Tool:
-        pin = PinnedTool(name="read.file", description="Read a file.", input_schema=SCHEMA)
-        return McpTool(pin, "x_", Reader())
+        return mcp_tool(PIN, "x_", Server())
+
+
+async def seen(*content: Mapping[str, object], **more: object) -> Observation:
+    tool = mcp_tool(PIN, "", Server({"content": content, **more}))
+    return await tool.run({"path": "a"}, MemorySandbox({}), ToolContext(1.0, 1024))
+
+
+@pytest.mark.parametrize(
+    ("content", "more", "text"),
+    [
+        ([TEXT, TEXT], {}, "words\nwords"),
+        (
+            [{"type": "image", "data": "A" * 400, "mimeType": "image/png"}],
+            {},
+            "[image: image/png, 300 bytes, not shown]",
+        ),
+        (
+            [TEXT, {"type": "audio", "data": "", "mimeType": "audio/wav"}],
+            {},
+            "words\n[audio: audio/wav, 0 bytes, not shown]",
+        ),
+        (
+            [{"type": "resource_link", "name": "x", "uri": "file:///x"}],
+            {},
+            "[resource: file:///x]",
+        ),
+        (
+            [{"type": "resource", "resource": {"uri": "file:///y", "text": "body"}}],
+            {},
+            "[resource: file:///y]\nbody",
+        ),
+        (
+            [{"type": "resource", "resource": {"uri": "file:///z", "blob": "AAAA"}}],
+            {},
+            "[resource: file:///z, 3 bytes, not shown]",
+        ),
+        ([], {"structuredContent": {"é": [1]}}, '{"é": [1]}'),
+        ([TEXT], {"structuredContent": {"a": 1}}, "words"),
+        ([], {}, "(no output)"),
+        ([TEXT], {"isError": True}, "error: words"),
+        ([{"type": "text", "text": "a\0"}], {}, r"a\x00"),
+    ],
+)
+async def test_texts_are_shown_and_other_content_is_described(
+    content: list[Mapping[str, object]], more: dict[str, object], text: str
+) -> None:
+    assert (await seen(*content, **more)).text == text
+
+
+async def test_a_hundred_thousand_pieces_are_not_all_looked_at() -> None:
+    found = await seen(*[TEXT] * 100_000)
+
+    assert "99000 more pieces of content" in found.text
+    assert found.truncated
+    assert len(found.text.encode()) <= 1024
 
 
 def test_without_the_package_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
