@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from swe_rollout.agent.call_text import describe_tools, written_call
@@ -285,19 +285,6 @@ class EpisodeState:
         """Report the turns whose calls the program left open."""
         for turn in self.turns:
             self.report(turn.index)
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where an agent comes from."""
-
-    state: EpisodeState
-    branch: OpenBranch | None
-    """The branch that started it; none: it is the agent of the episode."""
-    depth: int
-    """Levels above it."""
-    turns: int
-    """Limit of its own turns."""
 
 
 def with_summary(first: Sequence[Message], summary: str) -> tuple[Message, ...]:

@@ -9,26 +9,19 @@ does, only sampled tokens are trained on, and each of them stands in one branch.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
-from swe_rollout.agent.branches import (
-    SUMMARY_REQUEST,
-    EpisodeState,
-    OpenBranch,
-    Origin,
-    with_summary,
-)
+from swe_rollout.agent.branches import SUMMARY_REQUEST, EpisodeState, OpenBranch, with_summary
 from swe_rollout.agent.chat_turns import ChatTurns
 from swe_rollout.agent.parts import AgentParts
 from swe_rollout.agent.policy_turns import PolicyTurns, encodable
-from swe_rollout.agent.prompts import Message, MessageRole
+from swe_rollout.agent.prompts import Message
 from swe_rollout.agent.sampled_turn import SampledTurn, TurnBuilder
+from swe_rollout.agent.steps import RESUMABLE, Origin, StepOrder, misuse
 from swe_rollout.agent.tools.base import ToolError, cut_middle
-from swe_rollout.agent.tools.marks import ACTING
 from swe_rollout.agent.tools.state import ToolState
-from swe_rollout.errors import InternalError
 from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.tokens.branch import Branch, BranchKind
@@ -39,17 +32,11 @@ from swe_rollout.types.instance import Instance
 from swe_rollout.types.trajectory import ChatLine, ChatRecord
 from swe_rollout.types.turn import Observation, ToolCall, Turn
 
-MAX_DEPTH = 3
-"""Levels of sub-agents below the agent of the episode."""
-MAX_SUB_AGENTS = 64
-"""Sub-agents of one episode, at all levels."""
 GRACE_S = 60.0
 """After the episode's time is over, for what a program does between steps."""
-_RESUMABLE = (None, StopReason.FINISHED, StopReason.SUBMITTED)
-"""The policy's own ends, after which a message can go on; all others are limits."""
 
 
-class AgentContext:
+class AgentContext(StepOrder):
     """One agent: `begin()` it, then take a `turn()` until one of them returns a stop reason.
 
     `turns` and `log` can be read at any time, also after a failure: what was sampled stays.
@@ -71,30 +58,25 @@ class AgentContext:
         """`on_turn` is called with each turn that ended in an orderly way; `origin`: where this
         agent was started, if it is a sub-agent.
         """
+        self._origin = origin or Origin(EpisodeState(parts, on_turn), None, 0, parts.limits.turns)
+        super().__init__(self._origin.state)
         self.parts = parts
         self.instance = instance
         self.episode = episode
         self.sandbox = sandbox
-        self.stop: StopReason | None = None
-        """Why the last step says that the agent is at its end; none: it can go on."""
         self.said = ""
         """The words of the last turn: its text without reasoning."""
         self._sampling = sampling
-        self._origin = origin or Origin(EpisodeState(parts, on_turn), None, 0, parts.limits.turns)
-        self._state = self._origin.state
         turns = PolicyTurns if parts.chat is None else ChatTurns
         self._policy = turns(parts, episode, sampling, self._state)
         self._own: list[int] = []
         self._first: Sequence[Message] = ()
-        self._branch: OpenBranch | None = None
-        self._pending: TurnBuilder | None = None
         self._message = ""
-        self._is_busy = False
 
     @property
     def can_continue(self) -> bool:
         """Whether the agent can go on, if need be by a message: no limit was reached."""
-        return self.failure is None and self.stop in _RESUMABLE
+        return self.failure is None and self.stop in RESUMABLE
 
     @property
     def failure(self) -> Exception | None:
@@ -150,8 +132,8 @@ class AgentContext:
         `messages` stand in place of the task's; a text is a user message behind the system prompt.
         """
         if self._branch is not None:
-            raise _misuse("begin() was called twice")
-        self._first = self.task if messages is None else self._messages(messages)
+            raise misuse("begin() was called twice")
+        self._first = self.task if messages is None else self.parts.prompts.first(messages)
         with self._step():
             if self._origin.branch is None:
                 self._state.start_clock()
@@ -186,12 +168,11 @@ class AgentContext:
         Its request holds the answers to the last calls, and what was said since. Where a limit is
         reached nothing may be sampled; `stop` says so.
         """
-        branch = self._ready()
-        self._refuse_after_limit()
+        branch = self._not_at_limit()
         if self.stop is not None and not self._message:
-            raise _misuse(f"the agent has stopped ({self.stop}) and nothing was said since")
+            raise misuse(f"the agent has stopped ({self.stop}) and nothing was said since")
         if self._pending and self._pending.left:
-            raise _misuse("a turn was asked for before all calls of the last one were answered")
+            raise misuse("a turn was asked for before all calls of the last one were answered")
         with self._step():
             # One call of the engine at a time; all else in an episode may overlap.
             async with self._state.engine:
@@ -234,17 +215,16 @@ class AgentContext:
 
         Raises InternalError where the chat template can't append a message exactly.
         """
-        branch, pending = self._ready(), self._pending
-        self._refuse_after_limit()
+        branch, pending = self._not_at_limit(), self._pending
         if not text.strip():
-            raise _misuse("an empty message was written")
+            raise misuse("an empty message was written")
         if not branch.has_turns:
-            raise _misuse("a message was written before the first turn", "give it to begin()")
+            raise misuse("a message was written before the first turn", "give it to begin()")
         if pending and self.stop is StopReason.SUBMITTED:
             pending.refuse_the_rest()
             self._close_calls(pending)
         if pending and pending.left:
-            raise _misuse("a message was written before all calls were answered")
+            raise misuse("a message was written before all calls were answered")
         if self.parts.renderer is not None:
             self.parts.renderer.check_message(after_calls=bool(pending and pending.calls))
         self._message = "\n\n".join(filter(None, [self._message, encodable(text)]))
@@ -264,22 +244,15 @@ class AgentContext:
         together, as is the time. Raises InternalError beyond `MAX_DEPTH` and `MAX_SUB_AGENTS`.
         """
         branch = self._begun()
-        if not self.can_spawn:
-            raise _misuse(
-                f"there are {MAX_DEPTH} levels of sub-agents, and {MAX_SUB_AGENTS} in an episode, "
-                "at most",
-                "ask `can_spawn` before",
-            )
+        self._origin.check_room()
         toolbox = self.parts.toolbox if tools is None else self.parts.toolbox.only(tools)
-        limit = self._origin.turns if turns is None else min(turns, self._origin.turns)
-        self._state.sub_agents += 1
         child = AgentContext(
             replace(self.parts, toolbox=toolbox),
             instance=self.instance,
             episode=self.episode,
             sampling=self._sampling,
             sandbox=self.sandbox,
-            origin=Origin(self._state, branch, self._origin.depth + 1, limit),
+            origin=self._origin.spawned(branch, turns),
         )
         await child.begin(prompt)
         return child
@@ -297,14 +270,14 @@ class AgentContext:
     @property
     def can_spawn(self) -> bool:
         """Whether a further sub-agent may be started here."""
-        return self._origin.depth < MAX_DEPTH and self._state.sub_agents < MAX_SUB_AGENTS
+        return self._origin.can_spawn
 
     async def restart(self, messages: str | Sequence[Message]) -> None:
         """Drop the history: go on in a new branch that begins with `messages`.
 
         What was sampled stays in the old branch, and in the record.
         """
-        first = self._messages(messages)
+        first = self.parts.prompts.first(messages)
         await self._restart(first)
         self._first = first
 
@@ -316,14 +289,13 @@ class AgentContext:
         """
         self.say(SUMMARY_REQUEST)
         turn = await self.generate()
-        if turn.stop not in _RESUMABLE:
+        if turn.stop not in RESUMABLE:
             return turn.stop
         await self._restart(with_summary(self._first, turn.words))
         return None
 
     async def _restart(self, first: Sequence[Message]) -> None:
-        branch = self._ready()
-        self._refuse_after_limit()
+        branch = self._not_at_limit()
         with self._step():
             opened = await self._state.open_branch(BranchKind.RESTART, branch, self.parts, first)
         branch.log.close()
@@ -367,51 +339,6 @@ class AgentContext:
             last = self._own[-max(limits.format_errors, limits.repeated_turns or 1) :]
             self.stop = self.stop or self._policy.stuck([self._state.turns[at] for at in last])
 
-    def _messages(self, given: str | Sequence[Message]) -> Sequence[Message]:
-        if not isinstance(given, str):
-            return given
-        system, asked = self.parts.prompts.system, Message(MessageRole.USER, given)
-        return (Message(MessageRole.SYSTEM, system), asked) if system else (asked,)
-
-    def _begun(self) -> OpenBranch:
-        if self._branch is None:
-            raise _misuse("begin() comes first")
-        if self.failure is not None:
-            raise _misuse("the episode has failed, and nothing can follow")
-        if self._state.is_over:
-            raise _misuse("the agent program has returned, and the episode with it")
-        return self._branch
-
-    def _ready(self) -> OpenBranch:
-        branch = self._begun()
-        if self._is_busy:
-            raise _misuse("a step was begun before the last one ended")
-        return branch
-
-    def _open_turn(self) -> TurnBuilder:
-        self._ready()
-        if self._pending is None or self.stop is not None:
-            raise _misuse("there is no turn whose calls can be answered")
-        return self._pending
-
-    def _refuse_after_limit(self) -> None:
-        if self.stop not in _RESUMABLE:
-            raise _misuse(f"a limit was reached ({self.stop}), and nothing can follow")
-
-    @contextmanager
-    def _step(self) -> Iterator[None]:
-        """Note what fails inside, which ends the episode; one step at a time."""
-        self._is_busy = True
-        acting = ACTING.set(self._branch.index if self._branch else 0)
-        try:
-            yield
-        except Exception as error:
-            self._state.failure = error
-            raise
-        finally:
-            self._is_busy = False
-            ACTING.reset(acting)
-
     def time_limit(self) -> AbstractAsyncContextManager[asyncio.Timeout]:
         """Cancel the block when the episode's time has been over for `GRACE_S`."""
         return self._state.deadline.enforced(grace_s=GRACE_S)
@@ -421,7 +348,3 @@ class AgentContext:
         self._state.is_over = True
         if self.failure is None:
             self._state.report_all()
-
-
-def _misuse(why: str, fix: str = "correct the agent program") -> InternalError:
-    return InternalError("the agent asked for a step that can't be taken", why=why, fix=fix)

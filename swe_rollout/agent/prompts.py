@@ -71,7 +71,13 @@ class Prompts:
     def messages(self, problem_statement: str, workdir: str) -> tuple[Message, ...]:
         """Return the messages that present a task, worked on in the folder `workdir`."""
         task = {**self.values, "problem_statement": problem_statement, "workdir": workdir}
-        user = Message(MessageRole.USER, fill(self.instance, task))
+        return self.first(fill(self.instance, task))
+
+    def first(self, given: str | Sequence[Message]) -> tuple[Message, ...]:
+        """Return messages as they are, and a text as the user's, behind the system message."""
+        if not isinstance(given, str):
+            return tuple(given)
+        user = Message(MessageRole.USER, given)
         return (Message(MessageRole.SYSTEM, self.system), user) if self.system else (user,)
 
 

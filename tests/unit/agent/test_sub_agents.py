@@ -7,7 +7,8 @@ from contextlib import suppress
 
 import pytest
 
-from swe_rollout.agent.context import MAX_DEPTH, MAX_SUB_AGENTS, AgentContext
+from swe_rollout.agent.context import AgentContext
+from swe_rollout.agent.steps import MAX_DEPTH, MAX_SUB_AGENTS
 from swe_rollout.errors import EngineError, InternalError
 from swe_rollout.spec.limits import Limits
 from swe_rollout.spec.policy import Sampling
