@@ -11,12 +11,12 @@ import pytest
 from swe_rollout.events import Events
 from swe_rollout.sandbox.base import Role, Sandbox, SandboxProvider, SandboxRequest
 from swe_rollout.sandbox.local import bubblewrap
-from swe_rollout.sandbox.local.images import LocalImage, Mount, image_folder, save_image
 from swe_rollout.sandbox.local.provider import LocalProvider
 from swe_rollout.spec.sandbox import LocalSandbox
 from swe_rollout.testing.sandbox_contract import SandboxContract
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.worker.publishing import PublishingSandboxes
+from tree_images import make_tree_image
 
 _REQUEST = SandboxRequest(
     episode=EpisodeId(job="contract", instance="one", sample=0),
@@ -29,9 +29,7 @@ _REQUEST = SandboxRequest(
 @pytest.fixture
 def images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    folder = image_folder(_REQUEST.image, tmp_path / "images")
-    (folder / "tree").mkdir(parents=True)
-    save_image(LocalImage(_REQUEST.image, (Mount("tree", "/testbed", writable=True),), {}), folder)
+    make_tree_image(_REQUEST.image, tmp_path / "images")
     return tmp_path / "images"
 
 

@@ -12,11 +12,11 @@ import pytest
 from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.base import Role, Sandbox, SandboxRequest, Snapshots
 from swe_rollout.sandbox.local import bubblewrap
-from swe_rollout.sandbox.local.images import LocalImage, Mount, image_folder, save_image
 from swe_rollout.sandbox.local.provider import LocalProvider
 from swe_rollout.spec.sandbox import LocalSandbox
 from swe_rollout.testing.sandbox_snapshot_contract import SnapshotContract, Start
 from swe_rollout.types.episode import EpisodeId
+from tree_images import make_tree_image
 
 _REQUEST = SandboxRequest(
     episode=EpisodeId(job="contract", instance="one", sample=0),
@@ -35,12 +35,9 @@ class _Local(SnapshotContract):
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> AsyncIterator[LocalProvider]:
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-        folder = image_folder(_REQUEST.image, tmp_path / "images")
-        (folder / "tree" / "sub" / "deep").mkdir(parents=True)
-        for name in ("a", "sub/x", "sub/deep/er", "sub/deep/other"):
-            (folder / "tree" / name).write_text(f"{name} of the image")
-        image = LocalImage(_REQUEST.image, (Mount("tree", "/testbed", writable=True),), {})
-        save_image(image, folder)
+        names = ("a", "sub/x", "sub/deep/er", "sub/deep/other")
+        files = {name: f"{name} of the image" for name in names}
+        make_tree_image(_REQUEST.image, tmp_path / "images", files)
         provider = LocalProvider(
             LocalSandbox(images=str(tmp_path / "images"), isolation=self.isolation)
         )

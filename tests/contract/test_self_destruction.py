@@ -18,11 +18,12 @@ import pytest
 from swe_rollout.errors import SandboxDestroyedError, SandboxError
 from swe_rollout.sandbox.base import ExecResult, Role, Sandbox, SandboxRequest
 from swe_rollout.sandbox.local import bubblewrap, cgroups
-from swe_rollout.sandbox.local.images import LocalImage, Mount, image_folder, save_image
+from swe_rollout.sandbox.local.images import image_folder
 from swe_rollout.sandbox.local.provider import LocalProvider
 from swe_rollout.sandbox.session import session
 from swe_rollout.spec.sandbox import LocalSandbox
 from swe_rollout.types.episode import EpisodeId, StopReason
+from tree_images import make_tree_image
 from unit.agent.agent_parts import bash
 from unit.journal.journal_parts import ATTEMPT, TASK, Engine, Life
 
@@ -60,9 +61,7 @@ _FOLLOW = ("echo after", "read", "write", "/proc/self/mem", "/dev/zero", "end", 
 async def provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[LocalProvider]:
     monkeypatch.setattr(session, "_FILE_S", 3.0)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    folder = image_folder(_REQUEST.image, tmp_path / "images")
-    (folder / "tree").mkdir(parents=True)
-    save_image(LocalImage(_REQUEST.image, (Mount("tree", "/testbed", writable=True),), {}), folder)
+    make_tree_image(_REQUEST.image, tmp_path / "images")
     limits = {"memory": "512Mi", "disk": "128Mi", "processes": 128}
     spec = LocalSandbox.model_validate({**limits, "images": str(tmp_path / "images")})
     provider = LocalProvider(spec)

@@ -1,13 +1,11 @@
-"""The sandbox contract: the supervisor, brought by every shell there is on this machine."""
+"""The supervisor without any image: brought by every shell, and the contract with busybox."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 
@@ -18,56 +16,52 @@ from swe_rollout.sandbox.session.session import Session
 from swe_rollout.testing.sandbox_contract import SandboxContract
 
 _BUSYBOX = Path("/bin/busybox")
-_MKSH = Path("/bin/mksh")
 
 
-class _Bare(SandboxContract):
-    """A session over programs of this machine, without any image."""
+async def _session(folder: Path, shell: str, path: str) -> Session:
+    """Open a session over programs of this machine, without any image."""
+    (work := folder / "work").mkdir()
+    channel = await PipeChannel.start(
+        [shell, *install_command(folder=str(folder))[1:]],
+        env={"PATH": path, "LANG": "C.UTF-8"},
+    )
+    return await Session.open(channel, workdir=str(work))
 
-    shell: ClassVar[str] = "/bin/sh"
 
-    @pytest.fixture
-    def path(self) -> str:
-        return os.environ["PATH"]
-
-    @pytest.fixture
-    async def sandbox(self, tmp_path: Path, path: str) -> AsyncIterator[Sandbox]:
-        (work := tmp_path / "work").mkdir()
-        channel = await PipeChannel.start(
-            [self.shell, *install_command(folder=str(tmp_path))[1:]],
-            env={"PATH": path, "LANG": "C.UTF-8"},
+@pytest.mark.parametrize(
+    "shell",
+    [
+        pytest.param(
+            f"/bin/{name}",
+            marks=pytest.mark.skipif(
+                not Path("/bin", name).exists(), reason=f"needs `apt-get install {name}`"
+            ),
         )
-        session = await Session.open(channel, workdir=str(work))
-        yield session
-        await session.close()
-
-
-@pytest.mark.skipif(not Path("/bin/dash").exists(), reason="needs `apt-get install dash`")
-class TestDash(_Bare):
-    shell = "/bin/dash"
-    has_bash = shutil.which("bash") is not None
-
-
-@pytest.mark.skipif(not Path("/bin/bash").exists(), reason="needs `apt-get install bash`")
-class TestBash(_Bare):
-    shell = "/bin/bash"
-    has_bash = True
-
-
-@pytest.mark.skipif(not _MKSH.exists(), reason="needs `apt-get install mksh`")
-class TestMksh(_Bare):
-    shell = str(_MKSH)
-    has_bash = shutil.which("bash") is not None
+        for name in ("dash", "bash", "mksh")
+    ],
+)
+async def test_every_shell_brings_the_supervisor(tmp_path: Path, shell: str) -> None:
+    """From then on, what runs there is the supervisor, whose contract is held elsewhere."""
+    session = await _session(tmp_path, shell, os.environ["PATH"])
+    data = os.urandom(3_000_001)
+    await session.write_file("file", data)
+    result = await session.exec("cat file; exit 3", max_output=len(data))
+    assert (result.stdout, result.exit_code) == (data, 3)
+    await session.close()
 
 
 @pytest.mark.skipif(not _BUSYBOX.exists(), reason="needs `apt-get install busybox`")
-class TestBusybox(_Bare):
+class TestBusybox(SandboxContract):
     """An image that has busybox and nothing else: its PATH leads to no other program."""
 
     @pytest.fixture
-    def path(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-        applets = tmp_path / "bin"
-        applets.mkdir()
+    def applets(self, tmp_path: Path) -> Path:
+        (applets := tmp_path / "bin").mkdir()
         subprocess.run([_BUSYBOX, "--install", "-s", applets], check=True)
-        monkeypatch.setattr(type(self), "shell", str(applets / "sh"))
-        return str(applets)
+        return applets
+
+    @pytest.fixture
+    async def sandbox(self, tmp_path: Path, applets: Path) -> AsyncIterator[Sandbox]:
+        session = await _session(tmp_path, str(applets / "sh"), str(applets))
+        yield session
+        await session.close()

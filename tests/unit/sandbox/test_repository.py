@@ -14,11 +14,11 @@ import pytest
 from swe_rollout.errors import TaskError
 from swe_rollout.sandbox import repository
 from swe_rollout.sandbox.base import Role, Sandbox, SandboxRequest
-from swe_rollout.sandbox.local.images import LocalImage, Mount, image_folder, save_image
 from swe_rollout.sandbox.local.provider import LocalProvider
 from swe_rollout.spec.sandbox import LocalSandbox
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.instance import Instance
+from tree_images import make_tree_image
 
 AUTHOR = {
     "GIT_AUTHOR_NAME": "a",
@@ -36,13 +36,7 @@ class Image:
 
     def __init__(self, root: Path) -> None:
         self.images = root / "images"
-        self.folder = image_folder("test/repo:1", self.images)
-        self.repo = self.folder / "testbed"
-        self.repo.mkdir(parents=True)
-        save_image(
-            LocalImage("test/repo:1", (Mount("testbed", "/testbed", writable=True),), {}),
-            self.folder,
-        )
+        self.repo = make_tree_image("test/repo:1", self.images)
         self.git("init", "--quiet", "--initial-branch=main")
 
     def git(self, *arguments: str, email: str = "a@localhost") -> str:

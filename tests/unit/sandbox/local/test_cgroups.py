@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import platform
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,8 +13,16 @@ from pathlib import Path
 import pytest
 
 from swe_rollout.sandbox.local import cgroups
-from swe_rollout.sandbox.local.cgroups import Group, Limits, Parent, find_parents, remove_orphans
+from swe_rollout.sandbox.local.cgroups import (
+    Group,
+    Limits,
+    Parent,
+    find_parents,
+    process_limits,
+    remove_orphans,
+)
 from swe_rollout.sandbox.local.folder import own_name
+from swe_rollout.spec.sandbox import LocalSandbox
 
 pytestmark = pytest.mark.threat(point=6)
 LIMITS = Limits(memory_bytes=1 << 30, processes=100, disk_bytes=1 << 20)
@@ -170,3 +180,49 @@ def test_only_the_groups_own_limit_is_evidence(
     found = cgroups.Group((tmp_path / "absent", tmp_path)).evidence()
     assert killed in found
     assert bool(found) == bool(killed)
+
+
+@pytest.fixture
+def _machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(platform, "release", lambda: "6.1.0-13-amd64")
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+
+
+@pytest.mark.usefixtures("_machine")
+def test_control_groups_need_no_other_limits() -> None:
+    assert process_limits(LIMITS, {"memory", "pids", "cpu"}) == []
+
+
+@pytest.mark.usefixtures("_machine")
+def test_what_no_group_limits_is_limited_for_each_process() -> None:
+    both = ["prlimit", f"--data={1 << 30}", "--nproc=100", "--"]
+    assert process_limits(LIMITS, set()) == both
+    assert process_limits(LIMITS, {"pids"}) == ["prlimit", f"--data={1 << 30}", "--"]
+    assert process_limits(LIMITS, {"memory"}) == ["prlimit", "--nproc=100", "--"]
+
+
+@pytest.mark.parametrize("release", ["5.13.0", "4.19.0-x", "unknown"])
+@pytest.mark.usefixtures("_machine")
+def test_older_kernels_count_the_users_own_processes_and_get_no_such_limit(
+    monkeypatch: pytest.MonkeyPatch, release: str
+) -> None:
+    monkeypatch.setattr(platform, "release", lambda: release)
+    assert process_limits(LIMITS, {"memory"}) == []
+
+
+@pytest.mark.usefixtures("_machine")
+def test_root_has_no_limit_of_processes_and_an_absent_program_sets_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert process_limits(LIMITS, {"memory"}) == []
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    assert process_limits(LIMITS, set()) == []
+
+
+def test_limits_are_those_of_the_job() -> None:
+    spec = LocalSandbox(memory="512Mi", disk="64Mi", processes=50)
+    limits = Limits.of(spec)
+    assert limits == Limits(memory_bytes=512 << 20, processes=50, disk_bytes=64 << 20)
+    assert limits.file_options == f"mode=755,size={64 << 20},nr_inodes={(64 << 20) // 8192}"

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from swe_rollout.sandbox.local import cgroups, folder, leftovers
-from swe_rollout.sandbox.local.images import LocalImage, Mount, image_folder, save_image
 from swe_rollout.sandbox.local.leftovers import LeftoverKind
+from tree_images import make_tree_image
 
 _PLAYS = """
 import asyncio, sys
@@ -42,9 +42,7 @@ asyncio.run(main())
 @pytest.fixture
 def images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    made = image_folder("left:1", tmp_path / "images")
-    (made / "tree").mkdir(parents=True)
-    save_image(LocalImage("left:1", (Mount("tree", "/testbed", writable=True),), {}), made)
+    make_tree_image("left:1", tmp_path / "images")
     return tmp_path / "images"
 
 

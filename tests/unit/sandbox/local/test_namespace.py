@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from swe_rollout.sandbox.base import Role, SandboxRequest
 from swe_rollout.sandbox.local import bubblewrap, namespace
-from swe_rollout.sandbox.local.images import image_folder
 from swe_rollout.sandbox.local.provider import LocalProvider
 from swe_rollout.spec.sandbox import LocalSandbox
 from swe_rollout.types.episode import EpisodeId
+from tree_images import make_tree_image
 
 pytestmark = pytest.mark.skipif(
     bool(bubblewrap.refusal()), reason="needs bubblewrap: apt-get install bubblewrap"
@@ -27,15 +26,8 @@ AFTER = "./fresh/one=1\n./kept=new\n./moved/inside=deep\n./script=run\n"
 
 
 def an_image(root: Path) -> Path:
-    folder = image_folder("tree:1", root)
-    tree = folder / "tree"
-    (tree / "folder").mkdir(parents=True)
     files = {"kept": "old", "gone": "x", "folder/inside": "deep", "script": "run"}
-    for name, text in files.items():
-        (tree / name).write_text(text)
-    mounts = [{"source": "tree", "target": "/testbed", "writable": True}]
-    (folder / "image.json").write_text(json.dumps({"name": "tree:1", "mounts": mounts, "env": {}}))
-    return tree
+    return make_tree_image("tree:1", root, files)
 
 
 def content(tree: Path) -> dict[str, str]:
