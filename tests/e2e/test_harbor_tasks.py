@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -43,17 +45,24 @@ def dataset(tasks: Path, **options: object) -> Dataset:
     return Dataset.model_validate({"source": use})
 
 
+@asynccontextmanager
+async def grading(images: Path) -> AsyncIterator[Grader]:
+    """A grader whose sandboxes start from these images."""
+    provider = LocalProvider(LocalSandbox(images=str(images)))
+    try:
+        yield Grader(provider)
+    finally:
+        await provider.aclose()
+
+
 async def graded(
     images: Path, *entries: Entry, tasks: Path = TASKS
 ) -> tuple[VerdictStatus, dict[str, float], float]:
     """Grade a delta; the verdict's status, the tests' numbers, and the reward by `reward_file`."""
     loaded = await load(dataset(tasks), base_dir=TASKS, on_progress=print)
-    provider = LocalProvider(LocalSandbox(images=str(images)))
-    try:
+    async with grading(images) as grader:
         patch = Patch(write(entries))
-        verdict = await Grader(provider).grade(loaded.instances[0], patch, episode=EPISODE)
-    finally:
-        await provider.aclose()
+        verdict = await grader.grade(loaded.instances[0], patch, episode=EPISODE)
     rewards = Rewards([RewardUse(use="reward_file")])
     reward = await rewards.score(RewardInput(loaded.instances[0], verdict))
     return verdict.status, verdict.scores, reward.value
@@ -62,13 +71,8 @@ async def graded(
 async def test_the_oracle_resolves_it_and_the_base_does_not(tmp_path: Path) -> None:
     make_image(tmp_path)
     loaded = await load(dataset(TASKS), base_dir=tmp_path, on_progress=print)
-    provider = LocalProvider(LocalSandbox(images=str(tmp_path)))
-    try:
-        (result,) = await validate_dataset(
-            loaded.instances, Grader(provider), parallelism=1, on_result=print
-        )
-    finally:
-        await provider.aclose()
+    async with grading(tmp_path) as grader:
+        (result,) = await validate_dataset(loaded.instances, grader, parallelism=1, on_result=print)
     assert result.valid
     assert result.gold.scores == {"reward": 1.0, "report": 1.0, "folder": 1.0}
     assert result.empty.status is VerdictStatus.UNRESOLVED
@@ -80,11 +84,8 @@ async def test_an_audit_runs_the_oracle_each_time_and_has_no_repository_to_break
 ) -> None:
     make_image(tmp_path)
     loaded = await load(dataset(TASKS), base_dir=tmp_path, on_progress=print)
-    provider = LocalProvider(LocalSandbox(images=str(tmp_path)))
-    try:
-        found = await audit(loaded.instances[0], Grader(provider), runs=2)
-    finally:
-        await provider.aclose()
+    async with grading(tmp_path) as grader:
+        found = await audit(loaded.instances[0], grader, runs=2)
     assert isinstance(found, Audit)
     assert not found.is_bad
     assert found.verdicts["gold"] == (VerdictStatus.RESOLVED,) * 2
@@ -207,13 +208,8 @@ def test_a_job_of_scripted_policies(tmp_path: Path) -> None:
 async def test_tasks_of_others(tmp_path: Path) -> None:
     wanted = dataset(Path(os.environ["HARBOR_TASKS"]), image="harbor/{name}:1")
     loaded = await load(wanted, base_dir=tmp_path, on_progress=print)
-    provider = LocalProvider(LocalSandbox(images=os.environ["HARBOR_IMAGES"]))
-    try:
-        results = await validate_dataset(
-            loaded.instances, Grader(provider), parallelism=1, on_result=print
-        )
-    finally:
-        await provider.aclose()
+    async with grading(Path(os.environ["HARBOR_IMAGES"])) as grader:
+        results = await validate_dataset(loaded.instances, grader, parallelism=1, on_result=print)
     assert all(result.valid for result in results)
 
 

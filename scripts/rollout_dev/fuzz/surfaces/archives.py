@@ -12,6 +12,7 @@ import zipfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
 from rollout_dev.fuzz.surface import promise, split_head, surface, with_head
 from rollout_dev.fuzz.surfaces import real
@@ -29,34 +30,27 @@ from swe_rollout.sandbox.session.walk import records_of
 _MOST_BYTES = 1 << 20
 
 
-def _tar(mode: str = "w") -> bytes:
+_ODD = (
+    *(("top/a.txt", tarfile.REGTYPE, ""), ("top/task.toml", tarfile.REGTYPE, "")),
+    *(("top/d", tarfile.DIRTYPE, ""), ("top/d/link", tarfile.SYMTYPE, "../a.txt")),
+    *(("top/out", tarfile.SYMTYPE, "/etc/passwd"), ("top/hard", tarfile.LNKTYPE, "top/a.txt")),
+    *(("top/fifo", tarfile.FIFOTYPE, ""), ("top/é日本", tarfile.REGTYPE, "")),
+)
+_PLAIN = tuple(
+    (f"top/{name}", tarfile.REGTYPE, "")
+    for name in ("a.py", "b/c.py", "task.toml", "instruction.md")
+)
+
+
+def _tar(members: Sequence[tuple[str, bytes, str]], mode: Literal["w", "w:xz"] = "w") -> bytes:
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode=mode) as tar:  # type: ignore[call-overload]
-        for name, kind, link in (
-            ("top/a.txt", tarfile.REGTYPE, ""),
-            ("top/task.toml", tarfile.REGTYPE, ""),
-            ("top/d", tarfile.DIRTYPE, ""),
-            ("top/d/link", tarfile.SYMTYPE, "../a.txt"),
-            ("top/out", tarfile.SYMTYPE, "/etc/passwd"),
-            ("top/hard", tarfile.LNKTYPE, "top/a.txt"),
-            ("top/fifo", tarfile.FIFOTYPE, ""),
-            ("top/é日本", tarfile.REGTYPE, ""),
-        ):
+    with tarfile.open(fileobj=buffer, mode=mode) as tar:
+        for name, kind, link in members:
             member = tarfile.TarInfo(name)
-            member.type, member.linkname = kind, link
+            member.type, member.linkname, member.mode = kind, link, 0o755
             data = b"content of " + name.encode() if kind == tarfile.REGTYPE else b""
             member.size = len(data)
             tar.addfile(member, io.BytesIO(data))
-    return buffer.getvalue()
-
-
-def _plain_tar() -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for name in ("top/a.py", "top/b/c.py", "top/task.toml", "top/instruction.md"):
-            member = tarfile.TarInfo(name)
-            member.size, member.mode = 4, 0o755
-            tar.addfile(member, io.BytesIO(b"x=1\n"))
     return buffer.getvalue()
 
 
@@ -72,7 +66,12 @@ def _samples() -> Sequence[bytes]:
     made = [
         with_head(reader, data)
         for reader in ("sdist", "harbor", "transfer")
-        for data in (_tar(), _plain_tar(), gzip.compress(_plain_tar(), mtime=0), _tar("w:xz"))
+        for data in (
+            _tar(_ODD),
+            _tar(_PLAIN),
+            gzip.compress(_tar(_PLAIN), mtime=0),
+            _tar(_ODD, "w:xz"),
+        )
     ]
     bundle = json.dumps(
         {"files": [{"path": "tools.yaml", "executable": False, "content": "dG9vbHM6IFtdCg=="}]}
