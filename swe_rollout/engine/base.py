@@ -25,7 +25,7 @@ class GenerateRequest:
     episode: EpisodeId
     """Keeps the calls of an episode on one server, whose prefix cache holds their prompt."""
     turn: int
-    """From 0. A turn that was aborted is continued under its own number."""
+    """The turn's number, from 0; a turn that was aborted continues under its own number."""
     input_ids: InputIds
     """Prompt and everything sampled or appended since; never empty."""
     max_new_tokens: int
@@ -34,9 +34,9 @@ class GenerateRequest:
     stop_token_ids: tuple[int, ...]
     """Each ends the generation, and is the last of its ids."""
     replay: ReplayRequest | None = None
-    """What to return besides ids and logprobs; None: nothing."""
+    """What to return besides ids and logprobs; None asks for nothing more."""
     branch: int = 0
-    """The branch of the episode that the ids are of; each has a prompt of its own."""
+    """The branch of the episode that the ids belong to; each branch has its own prompt."""
     clock: Deadline | None = field(default=None, compare=False)
     """The episode's clock; the engine stops it while the call waits for a server that is paused or
     down. None: the call has no episode to charge."""

@@ -29,10 +29,10 @@ from swe_rollout.text.redaction import redact
 from swe_rollout.types.deadline import Deadline
 
 MAX_BODY_BYTES: Final = 2**20
-"""Of every response that is not a generation."""
+"""The longest body of a response that is not a generation."""
 _QUOTED_CHARACTERS: Final = 500
 _ERROR_BYTES: Final = 65_536
-"""Of an error body that is read as JSON; a longer one is text."""
+"""The longest error body that is read as JSON; a longer one is taken as text."""
 _T = TypeVar("_T")
 
 

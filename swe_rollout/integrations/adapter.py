@@ -114,7 +114,7 @@ class Columns:
 
     prompt_ids: list[int]
     response_ids: list[int]
-    """At least one token."""
+    """The response, which has at least one token."""
     loss_mask: list[int]
     logprobs: list[float]
     """0.0 where the mask is 0."""

@@ -63,10 +63,10 @@ class Lane:
     """One episode, between the engine and the trainer."""
 
     def __init__(self, response_tokens: int | None) -> None:
-        """`response_tokens` bounds what follows the prompt of a branch; None: nothing does."""
+        """`response_tokens` bounds what follows the prompt of a branch; None sets no bound."""
         self.tokens = TokensSoFar()
         self.quiet = asyncio.Event()
-        """Set while no call is in flight at the engine."""
+        """An event that is set while no call is in flight at the engine."""
         self.quiet.set()
         self._open = asyncio.Event()
         self._open.set()
@@ -207,7 +207,7 @@ class Episodes:
     """The episodes that a trainer started, and those of them that wait to be taken back."""
 
     def __init__(self, engine: ParkingEngine, *, park_s: float, most: int) -> None:
-        """At most `most` wait, each for `park_s` seconds; then they are ended."""
+        """Keep at most `most` episodes waiting, and end each after `park_s` seconds."""
         self._engine = engine
         self._park_s = park_s
         self._most = most

@@ -25,7 +25,7 @@ from swe_rollout.spec.policy import (
 from swe_rollout.worker.session import Session
 
 PARK_S: Final = 600.0
-"""By default. Sandboxes outlive their episode's own time by as much."""
+"""How long an episode waits by default. Sandboxes outlive their episode's time by as much."""
 
 
 class SlimeArgs(Protocol):

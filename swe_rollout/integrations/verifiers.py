@@ -28,9 +28,9 @@ class TrainingColumns(TypedDict):
     mask: list[bool]
     """Whether the token is trained."""
     logprobs: list[float]
-    """In nats; 0.0 where the mask is false."""
+    """Logprobs in nats; 0.0 where the mask is false."""
     temperatures: list[float]
-    """Of each token; 1.0 where the mask is false."""
+    """The temperature of each token; 1.0 where the mask is false."""
     env_name: str
 
 

@@ -36,7 +36,7 @@ class SweRolloutLoop(AgentLoopBase):
     """Plays one episode for each sample; verl makes one of these for each."""
 
     def __init__(self, *args: Any, job: str | None = None, **kwargs: Any) -> None:
-        """`job` is the job file; none: the one that SWE_ROLLOUT_JOB names."""
+        """`job` is the job file, by default the one that SWE_ROLLOUT_JOB names."""
         super().__init__(*args, **kwargs)
         self._job = job or os.environ.get(JOB_VARIABLE, "")
 

@@ -41,9 +41,9 @@ class Seen:
     """What verl's servers tell of one attempt at an episode beside its tokens."""
 
     prompts: dict[int, int] = field(default_factory=dict)
-    """By branch, the length of its first prompt."""
+    """The length of each branch's first prompt."""
     experts: dict[int, NDArray[np.int32]] = field(default_factory=dict)
-    """By branch, the experts of its tokens as they were first read, `[rows, layers, topk]`."""
+    """The experts of each branch's tokens as they were first read, `[rows, layers, topk]`."""
     preempted: int | None = None
     first_step: int | None = None
     """The lowest weight version that sampled a token, and the highest."""

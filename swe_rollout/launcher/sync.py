@@ -25,7 +25,7 @@ log = structlog.get_logger()
 T = TypeVar("T")
 R = TypeVar("R")
 POLL_S: Final = 0.25
-"""Between two looks at a flag that another thread sets."""
+"""The pause between two looks at a flag that another thread sets."""
 _EXIT_S: Final = 30.0
 """How long the end of the process waits for sandboxes to be deleted."""
 

@@ -39,13 +39,13 @@ class RatioRow:
     response_start: int
     """Length of the prompt: at least 1, for nothing predicts the first id."""
     loss_mask: Sequence[int]
-    """Of the response: 1 = trained."""
+    """Which tokens of the response are trained (1)."""
     logprobs: Sequence[float]
-    """Of the response, in nats, as sampled."""
+    """The logprobs of the response in nats, as sampled."""
     temperatures: Sequence[float] | None = None
-    """Of the response; None: 1 everywhere. 0 scales as 1 does."""
+    """The temperatures of the response, by default 1 everywhere; 0 scales as 1 does."""
     weight_versions: Sequence[str | None] | None = None
-    """Of the response: which of the teacher's models sampled each token; None: its only one."""
+    """The teacher's model that sampled each token of the response; None if it has only one."""
 
     def __post_init__(self) -> None:
         """Raise ValueError for columns that are not those of the response."""

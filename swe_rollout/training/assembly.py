@@ -43,7 +43,7 @@ class Assembly:
         self._update(record.episode.sample)
 
     def missing(self) -> tuple[int, ...]:
-        """Return the samples that are to be played next; none: the group is complete or short."""
+        """Return the samples to play next; empty once the group is complete, or stays short."""
         return tuple(self._missing.values())
 
     def group(self) -> Group:

@@ -30,17 +30,17 @@ class GroupCounts:
     """What became of the groups that one process of a trainer came across."""
 
     handed_out: int = 0
-    """Those that it got."""
+    """Groups that it got."""
     short: int = 0
-    """Of those: with fewer samples than wanted."""
+    """Groups handed out with fewer samples than wanted."""
     without_signal: int = 0
-    """Of those: with equal rewards."""
+    """Groups handed out with equal rewards."""
     stale: int = 0
-    """Of those: further behind the announced weights than the bound."""
+    """Groups handed out that lag behind the announced weights by more than the bound."""
     dropped: int = 0
-    """Too stale, and not handed out for that."""
+    """Groups not handed out because they were too stale."""
     empty: int = 0
-    """Not handed out, because every sample failed."""
+    """Groups not handed out because every sample failed."""
     failed_samples: int = 0
     """Samples that failed, replaced or not, in all of these groups."""
     duplicates: int = 0

@@ -25,7 +25,7 @@ EPSILON = 1e-6
 """Added to the deviation, as verl and slime do. TRL adds 1e-4."""
 _REWARDS_SHOWN = 64
 _LARGEST = 1e100
-"""Of a reward: far above any, and the arithmetic can't overflow."""
+"""The largest reward that is taken: far above any real one, and safe from overflow."""
 
 
 class Scored(Protocol):
@@ -43,7 +43,7 @@ class Scored(Protocol):
 
     @property
     def reward(self) -> float | None:
-        """None: it failed or was not graded, and is not trained on."""
+        """The reward; None if the sample failed or was not graded, and is not trained on."""
         ...
 
 
@@ -107,7 +107,7 @@ class Group:
     """One for each sample that did not fail, in the order of the samples; one that stands in for a
     failed sample has its place."""
     failed: tuple[FailedSample, ...] = ()
-    """Those that did; most were replaced by another sample."""
+    """The samples that failed; most were replaced by another sample."""
     duplicates: int = 0
     """Samples that came more than once; each is here once."""
     lag: int | None = None

@@ -52,13 +52,13 @@ class TrainingSample:
     """1 where the policy sampled the token of the response; 0 on what a fork inherited, unless
     `spec.fork.trainInherited` says so."""
     logprobs: tuple[float, ...]
-    """Of the response, in nats; 0.0 where the mask is 0."""
+    """Logprobs of the response in nats; 0.0 where the mask is 0."""
     weight_versions: tuple[str | None, ...]
-    """Of the response; None where the mask is 0 or the engine has no versions."""
+    """Weight versions of the response; None where the mask is 0 or the engine has none."""
     temperatures: tuple[float, ...]
-    """Of the response; 1.0 where the mask is 0 or the record does not know it."""
+    """Temperatures of the response; 1.0 where the mask is 0 or the record has none."""
     reward: float | None
-    """None: not graded. Not to be trained on then, and never to be read as 0."""
+    """The reward; None if not graded, which must not be trained on or read as 0."""
     status: SampleStatus
     turns: int
     """Turns in this branch."""

@@ -25,7 +25,7 @@ from swe_rollout.engine.errors import InvalidAnswerError
 from swe_rollout.types.turn import FinishReason
 
 VERSION: Final = "2023-06-01"
-"""Of the API; sent with every call."""
+"""The version of the API, sent with every call."""
 _REASONS: Final = {
     "end_turn": FinishReason.STOP,
     "tool_use": FinishReason.STOP,

@@ -37,10 +37,10 @@ class ChatCall:
     """A call as the policy wrote it, unchecked."""
 
     id: str
-    """Given by the API; the result refers to it. Unique in its message."""
+    """The API's id of the call, unique in its message; the result refers to it."""
     name: str
     arguments: str
-    """JSON text; anything else is the policy's mistake, and its to be told of."""
+    """The arguments as JSON text. Any other text is the policy's mistake, which it is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class AssistantMessage:
     text: str
     calls: tuple[ChatCall, ...] = ()
     reasoning: str = ""
-    """Where the API shows it."""
+    """The reasoning; empty where the API does not show it."""
     native: bytes = field(default=b"", repr=False)
     """The message as this API sent it, where it must go back unchanged: JSON. Empty: it is written
     from the other fields."""
@@ -89,9 +89,9 @@ class ChatRequest:
 
     episode: EpisodeId
     turn: int
-    """From 0."""
+    """The turn's number, from 0."""
     system: str
-    """Empty: none."""
+    """The system message; an empty one is not sent."""
     messages: tuple[ChatMessage, ...]
     """Begins with a user message; an assistant message with calls is followed by their results."""
     tools: tuple[ChatTool, ...]
@@ -99,7 +99,7 @@ class ChatRequest:
     """At least 1."""
     sampling: Sampling
     clock: Deadline | None = field(default=None, compare=False)
-    """The episode's clock; it is stopped while a refused call waits. None: there is none."""
+    """The episode's clock, which is stopped while a refused call waits; None without an episode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +108,9 @@ class ChatUsage:
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    """With the reasoning."""
+    """Tokens of the answer, reasoning included."""
     cached_tokens: int = 0
-    """Of the prompt."""
+    """Tokens of the prompt that were read from the cache."""
 
 
 @dataclass(frozen=True, slots=True)

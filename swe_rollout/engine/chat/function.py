@@ -17,7 +17,7 @@ from swe_rollout.extension import ExtensionPoint
 from swe_rollout.types.turn import FinishReason
 
 MAX_TEXT_CHARS: Final = 2**24
-"""Of one message, with the arguments of its calls."""
+"""The longest message, counting the arguments of its calls."""
 
 
 class ChatFunction(Protocol):

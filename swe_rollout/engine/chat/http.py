@@ -44,7 +44,7 @@ log = structlog.get_logger()
 MAX_WAIT_S: Final = 120.0
 """The longest pause before another attempt, whatever the API asks for."""
 _TOKEN_BYTES: Final = 512
-"""For one token of a response: its text, escaped, in the message and in the reasoning."""
+"""Bytes that one token of a response may take: escaped text, in the message or the reasoning."""
 _LOST_S: Final = 30.0
 """How long a server that can't be reached is passed over, while there are others."""
 _FRESH_S: Final = 60.0

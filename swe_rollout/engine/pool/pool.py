@@ -70,11 +70,11 @@ class EnginePool(TokenEngine):
             )
             for url in dict.fromkeys(addresses)
         }
-        """By address."""
+        """The pool's servers, by address."""
 
     @property
     def paused_s(self) -> float:
-        """For how long every server that responds has been paused; 0 while one samples."""
+        """Seconds since all servers that respond have been paused; 0 while one of them samples."""
         replicas = [each for each in self.replicas.values() if each.state is not ReplicaState.DOWN]
         return min((each.paused_s for each in replicas), default=0.0)
 

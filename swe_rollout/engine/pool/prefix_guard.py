@@ -23,7 +23,7 @@ from swe_rollout.types.turn import Generation
 _Key = tuple["EpisodeId", int]
 """An episode and one of its branches."""
 KEPT_BYTES = 512 * 2**20
-"""For all episodes together; beyond it, the ones that called longest ago are not checked."""
+"""Bytes kept for all episodes together. Beyond it, those that called longest ago go unchecked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class _Prefix:
     turn: int
     sent: bytes
     sampled: bytes
-    """With a comma before each id."""
+    """The sampled ids as text, with a comma before each."""
 
     @property
     def size(self) -> int:

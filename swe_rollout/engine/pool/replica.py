@@ -32,15 +32,15 @@ class PoolTiming:
     """How often servers are probed, and how long lost calls wait. Seconds."""
 
     probe_interval_s: float = 2.0
-    """Between probes of a server that responds."""
+    """The pause between two probes of a server that responds."""
     down_probe_interval_s: float = 1.0
-    """Between probes of one that does not."""
+    """The pause between two probes of a server that does not."""
     probe_timeout_s: float = 5.0
-    """For each request of a probe."""
+    """The time limit of each request of a probe."""
     probe_failures: int = 3
     """Failed probes in a row after which a server counts as down."""
     first_backoff_s: float = 0.1
-    """Before a lost call is repeated at the same server; doubles each time."""
+    """The pause before a lost call is repeated at the same server; it doubles each time."""
     max_backoff_s: float = 10.0
 
 
@@ -76,7 +76,7 @@ class Replica:
 
     @property
     def paused_s(self) -> float:
-        """For how long it has been paused; 0 while it is not."""
+        """Seconds since the server was paused; 0 while it is not."""
         return time.monotonic() - self._last_ready if self.state is ReplicaState.PAUSED else 0.0
 
     async def generate(self, request: GenerateRequest) -> Generation:

@@ -25,7 +25,8 @@ from swe_rollout.types.instance import FolderTask, Instance
 Argument: TypeAlias = str | int | tuple[int, ...]
 
 CHUNK_BYTES = 3000
-"""Of a patch, in one call. A token is at least a byte: a call fits the default maxNewTokens."""
+"""The part of a patch that one call writes. A token has at least one byte, so a call fits the
+default maxNewTokens."""
 # In the sandbox's own repository: a sandbox without namespaces shares /tmp with others.
 _PATCH_FILE = ".git/fix.patch"
 _MARKER = "END_OF_PATCH"
@@ -280,4 +281,4 @@ SCENARIOS: Mapping[str, Scenario] = {
         Scenario("loop", resolved=False, stop_reason=StopReason.TURN_LIMIT, turn=_loop),
     )
 }
-"""By name."""
+"""All scenarios, by name."""

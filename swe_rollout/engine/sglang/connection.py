@@ -45,7 +45,7 @@ _SHOWN_CHARACTERS: Final = 60
 _PORT: Final = re.compile(r":?\d{2,5}")
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 _HEAD_BYTES: Final = 2**20
-"""Until the body is read: the head, and what of the body arrives with it."""
+"""The most that may arrive before the body is read: the head, and the body's first bytes."""
 
 
 @dataclass(frozen=True, slots=True)

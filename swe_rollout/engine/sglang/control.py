@@ -19,9 +19,9 @@ from swe_rollout.engine.sglang.connection import OK, UNKNOWN_PATH, EngineConnect
 from swe_rollout.errors import EngineError
 
 RESUME_S = 60.0
-"""Enough for a request that should take a moment."""
+"""The time limit of a request that should take a moment."""
 WEIGHTS_S = 1800.0
-"""Enough to load weights, and for running generations to end in a pause that aborts."""
+"""The time limit for loading weights, and for a pause in which running generations end."""
 
 
 class PauseMode(StrEnum):
@@ -61,7 +61,7 @@ class WeightUpdateResult:
 
     url: str
     error: EngineControlError | None = None
-    """None: the server has the weights."""
+    """Why the server does not have the weights; None if it has them."""
 
 
 class EngineControl:

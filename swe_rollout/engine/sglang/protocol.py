@@ -33,7 +33,7 @@ from swe_rollout.types.episode import EpisodeId
 _TOO_MANY: Final = 429
 ROUTING_HEADER = "X-SMG-Routing-Key"
 _TOKEN_BYTES: Final = 1024
-"""For the id, logprob and text of one token, which take fifty; some tokens are long."""
+"""Bytes allowed for one token's id, logprob and text. Most take fifty; some texts are long."""
 _PROMPT_TOKEN_BYTES: Final = 128
 _ID_BYTES: Final = 16
 _EXPERT_BYTES: Final = 6
@@ -64,7 +64,7 @@ class GenerateBody(msgspec.Struct, frozen=True):
     return_logprob: bool = True
     stream: bool = False
     logprob_start_len: int | msgspec.UnsetType = msgspec.UNSET
-    """Unset unless requested: 0 would defeat the prefix cache."""
+    """Sent only on request, because 0 would defeat the prefix cache."""
     return_routed_experts: bool | msgspec.UnsetType = msgspec.UNSET
     routed_experts_start_len: int | msgspec.UnsetType = msgspec.UNSET
     return_sampling_mask: bool | msgspec.UnsetType = msgspec.UNSET
@@ -90,7 +90,7 @@ class ServerInfo(msgspec.Struct, frozen=True):
     max_req_input_len: _Tokens | None = None
     """Exclusive bound of the input ids: the context or the cache, less a few for the engine."""
     context_length: _Tokens | None = None
-    """None unless set on the server's command line; the model's own is in `/v1/models`."""
+    """The context set on the server's command line, if any; the model's is in `/v1/models`."""
 
 
 class ModelCard(msgspec.Struct, frozen=True):

@@ -292,7 +292,7 @@ def _replay(
 
 
 class _Mask(NamedTuple):
-    """For each sampled id, the ids it was drawn from and its logprob among them."""
+    """The ids that each sampled id was drawn from, and its logprob among them."""
 
     ids: tuple[tuple[int, ...], ...]
     logprobs: tuple[float, ...]

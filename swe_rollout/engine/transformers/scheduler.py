@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 PREFILL_TOKENS: Final = 512
-"""Of a prompt that are read in one step."""
+"""Tokens of a prompt that are read in one step."""
 _WORD: Final = 2**64
 
 

@@ -22,7 +22,7 @@ from swe_rollout.worker.standalone import LIFETIME_S, StandaloneSandbox, Wanted,
 TIMED_OUT = 124
 """Exit code of a command whose time was over, as of timeout(1)."""
 MAX_OUTPUT_BYTES = 8 << 20
-"""Of stdout and stderr each. The first bytes are kept."""
+"""The bytes of stdout, and of stderr, that are kept: the first ones."""
 OWN_USERS = (None, "", "root", 0, "0")
 """Names for the sandbox's own user; another one is changed to with su."""
 _AS_USER = """\
@@ -50,7 +50,7 @@ class TextResult:
 
 
 def sandbox_spec(spec: SandboxSpec | Mapping[str, object] | None) -> SandboxSpec:
-    """Read a spec from a configuration file's mapping, such as `{"pod": {}}`; none: pods.
+    """Read a spec from a configuration file's mapping, such as `{"pod": {}}`; pods by default.
 
     Raises UsageError for a mapping that is no `sandbox` of a job file.
     """
@@ -81,7 +81,7 @@ class Box:
         """Raises UsageError when the spec is no `sandbox` of a job file."""
         self.spec = sandbox_spec(spec)
         self.env = dict(env or {})
-        """Of every command."""
+        """Environment variables of every command."""
         self._wanted = Wanted(image, workdir, lifetime_s)
         self._ends_at = 0.0
         self._started: StandaloneSandbox | None = None

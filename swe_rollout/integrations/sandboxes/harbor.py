@@ -37,7 +37,7 @@ class SandboxEnvironment(BaseEnvironment):
         lifetime_s: float = LIFETIME_S,
         **kwargs: object,
     ) -> None:
-        """`spec` is `sandbox` of a job file; none: pods. The rest is Harbor's.
+        """`spec` is `sandbox` of a job file, by default pods. The rest is Harbor's.
 
         Commands start in the task's workdir, or in its Dockerfile's, or in /app.
         """

@@ -35,7 +35,7 @@ class Provider:
     name = "swe_rollout"
 
     def __init__(self, *, spec: OurSpec | Mapping[str, object] | None = None) -> None:
-        """`spec` is `sandbox` of a job file; none: pods. Raises UsageError for another mapping."""
+        """`spec` is `sandbox` of a job file, by default pods. Raises UsageError."""
         self._spec = spec
         self._boxes: dict[str, Box] = {}
 

@@ -33,7 +33,7 @@ class Sandbox:
     ) -> None:
         """Ask for a sandbox of `image`, which lives for `timeout` seconds at most.
 
-        `spec` is `sandbox` of a job file; none: pods.
+        `spec` is `sandbox` of a job file, by default pods.
         """
         self._box = Box(image, spec, workdir=workdir, lifetime_s=timeout)
 

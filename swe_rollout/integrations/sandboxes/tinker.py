@@ -37,8 +37,8 @@ class Sandbox:
     ) -> Self:
         """Start a sandbox that lives for `timeout` seconds at most.
 
-        `spec` is `sandbox` of a job file; none: pods. Raises our SandboxError, PrerequisiteError or
-        UnreachableError when it does not start.
+        `spec` is `sandbox` of a job file, by default pods. Raises our SandboxError,
+        PrerequisiteError or UnreachableError when it does not start.
         """
         box = Box(image, spec, workdir=workdir, lifetime_s=timeout)
         await box.start()

@@ -23,7 +23,7 @@ _PIECE_BYTES = 8 << 20
 _PIECE_S = 300.0
 _PACK_S = 1800.0
 MAX_BYTES = 16 << 30
-"""Of one transfer out of a sandbox."""
+"""The most that one transfer takes out of a sandbox."""
 _MAX_FILES = 1_000_000
 
 

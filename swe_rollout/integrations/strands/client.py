@@ -66,10 +66,12 @@ class SGLangClient:
         retry_delay: float = RETRY_DELAY_S,
         api_key_env: str | None = None,
     ) -> None:
-        """`max_connections`: concurrent calls, further ones wait here. `timeout`: seconds of one
-        generation; None: none. A server that is full is tried again `max_retries` times; one that
-        is down is waited for as long as so many tries, `retry_delay` seconds apart, would take.
-        `api_key_env`: the variable that holds the server's key.
+        """Prepare a client; no connection is opened.
+
+        `max_connections` bounds concurrent calls; further ones wait here. `timeout` is the time of
+        one generation in seconds; None sets no limit. A server that is full is tried again
+        `max_retries` times. One that is down is waited for as long as so many tries, `retry_delay`
+        seconds apart, would take. `api_key_env` is the variable that holds the server's key.
         """
         self.base_url = base_url.rstrip("/")
         self.max_retries = max_retries
@@ -119,7 +121,7 @@ class SGLangClient:
             return False
 
     async def model_info(self) -> dict[str, object] | None:
-        """Return what the server says about its model; None: it does not respond."""
+        """Return what the server says about its model; None if it does not respond."""
         try:
             response = await (await self._opened()).connection.get("/model_info")
         except EngineLostError:
@@ -199,7 +201,7 @@ class _Open:
 
     connection: EngineConnection
     pools: dict[int, EnginePool] = field(default_factory=dict)
-    """By the size of the vocabulary."""
+    """The engines, by the size of the vocabulary."""
 
 
 def _is_tried_again(error: BaseException) -> bool:

@@ -30,7 +30,7 @@ class SglangConfig(TypedDict, total=False):
     """The configuration of a model."""
 
     sampling_params: Mapping[str, object] | None
-    """Of each turn: max_new_tokens, temperature, top_p, top_k, min_p, seed."""
+    """How each turn is sampled: max_new_tokens, temperature, top_p, top_k, min_p, seed."""
     enable_thinking: bool | None
     """A variable of some chat templates; None: not set."""
     context_window_limit: int | None
@@ -42,7 +42,7 @@ class SglangConfig(TypedDict, total=False):
     return_routed_experts: tuple[int, int] | None
     """Layers and experts per token of a mixture, whose choices are recorded; None: they are not."""
     model_id: str | None
-    """For Strands' traces."""
+    """The model's name in Strands' traces."""
 
 
 def check_config(config: SglangConfig, renderer: Renderer) -> None:

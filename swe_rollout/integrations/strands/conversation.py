@@ -57,7 +57,7 @@ class SaidTurn:
     completion_tokens: int
     cached_tokens: int
     seconds: float
-    """From the request to the response."""
+    """Seconds from the request to the response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class TurnInput:
 
     new: NewMessages
     system: str
-    """Of the first turn; later ones have read it."""
+    """The system prompt, which is rendered before the first turn only."""
     tools: Sequence[ToolSpec]
     sampling: TurnSampling = field(compare=False)
     context_tokens: int | None = None

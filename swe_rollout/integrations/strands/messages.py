@@ -33,10 +33,10 @@ class LastTurn:
     """What the agent was told of the policy's last turn, to find it among its messages."""
 
     ids: tuple[str, ...] = ()
-    """Of its tool uses; they are unique."""
+    """The ids of its tool uses, which are unique."""
     text: str = ""
     index: int = 0
-    """Where it stands, if no message before it was dropped since."""
+    """Its place among the messages, unless one before it was dropped since."""
 
 
 def first_messages(messages: Sequence[StrandsMessage]) -> NewMessages:

@@ -147,7 +147,7 @@ class SglangModel(Model):
 
     @property
     def routed_experts(self) -> NDArray[np.int32] | None:
-        """Experts of all ids but the last, int32 `[tokens - 1, layers, topk]`; None: none."""
+        """Experts of all ids but the last, int32 `[tokens - 1, layers, topk]`, or None."""
         return self.rollout.routed_experts
 
     def reset(self) -> None:

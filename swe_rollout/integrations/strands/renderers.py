@@ -39,8 +39,9 @@ def renderer_of(
 ) -> Renderer:
     """Return the renderer of a tokenizer, of a folder or a hub name; a renderer is returned as is.
 
-    `tool_format`: none: the one that the chat template writes. `enable_thinking`: a variable of
-    some templates; none: not set. Raises PrerequisiteError for a template that can't be kept exact.
+    Without `tool_format` calls have the format that the chat template writes. `enable_thinking` is
+    a variable of some templates; None leaves it unset. Raises PrerequisiteError for a template
+    that can't be kept exact.
     """
     match tokenizer:
         case Renderer():

@@ -90,7 +90,7 @@ class Rollout:
 
     @property
     def routed_experts(self) -> NDArray[np.int32] | None:
-        """Experts of all ids but the last, int32 `[tokens - 1, layers, topk]`; None: none."""
+        """Experts of all ids but the last, int32 `[tokens - 1, layers, topk]`, or None."""
         stored = self._log.replay.routed_experts()
         return None if stored is None else stored.array()
 

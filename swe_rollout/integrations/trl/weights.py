@@ -47,7 +47,7 @@ class SglangWeights:
         if not urls:
             raise UsageError("there is no server to send weights to", fix="name their addresses")
         self.version = 0
-        """Of the weights that the servers have; 0: those they were started with."""
+        """The version of the servers' weights; 0 for those they were started with."""
         self._urls = tuple(urls)
         self._paused = False
         self._config = Path(config)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from trl.experimental.async_grpo.async_rollout_worker import RolloutSample
 
 _FULL_S = 0.05
-"""Between two looks at a full buffer."""
+"""The pause between two looks at a full buffer."""
 
 
 class RolloutWorker:
