@@ -1,4 +1,7 @@
-"""The proxies of the cluster tests: each fault, as a real client sees it."""
+"""The proxies of the cluster tests: each fault of a connection, and who may use them.
+
+Faults of exec streams are those of `scripts/conformance exec`, which has a result for each.
+"""
 
 from __future__ import annotations
 
@@ -14,25 +17,19 @@ import pytest
 from aiohttp import web
 from kubernetes.client import Configuration
 
-from rollout_dev.dev_cluster import pki
-from rollout_dev.dev_cluster.checkout import Checkout
 from rollout_dev.faults import relay
-from rollout_dev.faults.exec_proxy import GARBAGE, ExecProxy, StreamFault, status_error
+from rollout_dev.faults.exec_proxy import ExecProxy
 from rollout_dev.faults.fault_proxy import (
     AcceptMode,
     CutError,
     CutMode,
     FaultProxy,
     FaultRules,
-    ProxiedConnection,
-    StreamFilter,
 )
 from swe_rollout.cluster.config import Access, Credentials, load_access
-from waits import PATIENCE_S, until
+from waits import PATIENCE_S
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-EXEC = "/api/v1/namespaces/n/pods/p/exec"
-MESSAGES = (b"\x01" + bytes(range(256)), b"\x02err", b'\x03{"status":"Success"}')
 RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n"
 
 
@@ -154,39 +151,6 @@ async def test_new_connections_can_be_refused_or_slow_and_pieces_delayed() -> No
             streams[1].close()
 
 
-class Upper(StreamFilter):
-    """Shows that a proxy sees what a connection carries."""
-
-    def filter(self, data: bytes) -> bytes:
-        return data.upper()
-
-
-async def test_with_keys_of_a_cluster_a_proxy_ends_tls_on_both_sides(tmp_path: Path) -> None:
-    checkout = Checkout(tmp_path)
-    await asyncio.to_thread(pki.ensure, checkout, port=1)
-    tls = relay.tls_ends(checkout.pki)
-
-    async def hello(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"hello")
-        writer.close()
-
-    class Seeing(FaultProxy):
-        async def connect(
-            self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-        ) -> tuple[ProxiedConnection, asyncio.StreamReader]:
-            connection, from_server = await super().connect(reader, writer)
-            connection.to_client = Upper()
-            return connection, from_server
-
-    server = await asyncio.start_server(hello, "127.0.0.1", 0, ssl=tls.server)
-    async with Seeing("127.0.0.1", server.sockets[0].getsockname()[1], tls=tls) as proxy:
-        reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port, ssl=tls.client)
-        assert await reader.read() == b"HELLO"
-        writer.close()
-    server.close()
-    await server.wait_closed()
-
-
 def test_some_responses_are_errors_each_of_which_ends_its_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -208,24 +172,12 @@ def test_some_responses_are_errors_each_of_which_ends_its_connection(
 
 @asynccontextmanager
 async def exec_proxy(tmp_path: Path) -> AsyncIterator[tuple[ExecProxy, str]]:
-    """A proxy in front of an exec server, and its address for clients."""
-
-    async def run(request: web.Request) -> web.WebSocketResponse:
-        assert request.headers["Authorization"] == "Bearer a-token"
-        assert request.path == EXEC
-        socket = web.WebSocketResponse(protocols=("v5.channel.k8s.io",))
-        await socket.prepare(request)
-        for message in MESSAGES:
-            await socket.send_bytes(message)
-        if request.query.get("hold"):
-            await socket.receive()
-        return socket
+    """A proxy in front of an API server, and its address for clients."""
 
     async def version(request: web.Request) -> web.Response:
         return web.Response(text=f"{request.headers['Authorization']} {await request.text()}")
 
     app = web.Application()
-    app.router.add_get(EXEC, run)
     app.router.add_post("/version", version)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
@@ -247,72 +199,6 @@ async def exec_proxy(tmp_path: Path) -> AsyncIterator[tuple[ExecProxy, str]]:
         (cluster,) = msgspec.json.decode(file.read_bytes())["clusters"]
         yield proxy, cluster["cluster"]["server"]
     await runner.cleanup()
-
-
-async def received(address: str, query: str = "") -> list[aiohttp.WSMessage]:
-    """All messages of one exec stream, the last one being its end."""
-    protocols = ("v5.channel.k8s.io",)
-    async with (
-        aiohttp.ClientSession() as session,
-        session.ws_connect(f"{address}{EXEC}{query}", protocols=protocols) as socket,
-    ):
-        assert socket.protocol == protocols[0]
-        messages = []
-        async with asyncio.timeout(PATIENCE_S):
-            while True:
-                messages.append(await socket.receive())
-                if messages[-1].type is not aiohttp.WSMsgType.BINARY:
-                    return messages
-
-
-def data(messages: list[aiohttp.WSMessage]) -> list[bytes]:
-    return [m.data for m in messages if m.type is aiohttp.WSMsgType.BINARY]
-
-
-async def test_frames_are_split_fragmented_and_mixed_with_others(tmp_path: Path) -> None:
-    async with exec_proxy(tmp_path) as (proxy, address):
-        for fault in (StreamFault.NONE, StreamFault.FRAGMENTED):
-            proxy.stream_fault = fault
-            assert data(await received(address)) == list(MESSAGES)
-        proxy.stream_fault = StreamFault.SPLIT
-        *stdout, stderr, status = data(await received(address))
-        assert len(stdout) == 86
-        assert {part[:1] for part in stdout} == {b"\x01"}
-        assert b"".join(part[1:] for part in stdout) == MESSAGES[0][1:]
-        assert (stderr, status) == MESSAGES[1:]
-        proxy.stream_fault = StreamFault.STRANGE
-        found = data(await received(address))
-        assert [m for m in found if m in MESSAGES] == list(MESSAGES)
-        assert len(found) == 5 * len(MESSAGES)
-
-
-async def test_the_status_can_be_dropped_with_the_end_or_without(tmp_path: Path) -> None:
-    async with exec_proxy(tmp_path) as (proxy, address):
-        proxy.stream_fault = StreamFault.NO_STATUS
-        messages = await received(address)
-        assert data(messages) == list(MESSAGES[:2])
-        assert messages[-1].type is aiohttp.WSMsgType.CLOSE
-        proxy.stream_fault = StreamFault.NO_END
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.3):
-                await received(address)
-
-
-async def test_a_status_and_garbage_can_be_sent_in_the_servers_place(tmp_path: Path) -> None:
-    async with exec_proxy(tmp_path) as (proxy, address):
-        for injected, ended in (
-            (status_error("container is gone"), aiohttp.WSMsgType.CLOSE),
-            (GARBAGE, aiohttp.WSMsgType.ERROR),
-        ):
-            task = asyncio.create_task(received(address, "?hold=1"))
-            await until(lambda: proxy.execs)
-            (connection,) = proxy.execs
-            connection.inject(injected)
-            messages = await task
-            assert messages[-1].type is ended
-            assert (b"container is gone" in data(messages)[-1]) is (injected != GARBAGE)
-            proxy.cut()
-            await until(lambda: not proxy.execs)
 
 
 async def test_requests_need_the_secret_path_of_the_kubeconfig(
