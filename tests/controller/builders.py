@@ -27,6 +27,13 @@ NOW = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
 UID = "uid-of-the-job"
 WORKERS_UID = "uid-of-the-workers"
 IMAGE = "swe-rollout/worker:test"
+SPEC: dict[str, object] = {
+    "dataset": {"releasePairs": {}},
+    "policy": {"scripted": {}},
+    "sandbox": {"pod": {}},
+    "store": {"uri": "s3://rollouts"},
+}
+"""The least that a spec needs."""
 
 
 def at(seconds: float) -> datetime:
@@ -55,14 +62,7 @@ def job(
     }
     if deleted_at is not None:
         metadata |= {"deletionTimestamp": stamp(deleted_at), "deletionGracePeriodSeconds": 0}
-    body = {
-        "dataset": {"releasePairs": {}},
-        "policy": {"scripted": {}},
-        "sandbox": {"pod": {}},
-        "store": {"uri": "s3://rollouts"},
-        "workers": {"count": 2},
-        **(spec or {}),
-    }
+    body = SPEC | {"workers": {"count": 2}} | (spec or {})
     return ObservedJob.of({"metadata": metadata, "spec": body, "status": status or {}})
 
 

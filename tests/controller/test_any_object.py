@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from controller.builders import IMAGE, NOW, UID, WORKERS_UID
+from controller.builders import IMAGE, NOW, SPEC, UID, WORKERS_UID, job
 from rollout_operator.__main__ import _DEEPEST
 from rollout_operator.handlers import _decoded
 from rollout_operator.observed import Observed, ObservedJob, WorkerJob, WorkerPod
@@ -27,6 +27,7 @@ pytestmark = pytest.mark.threat(point=24)
 
 Json = dict[str, object]
 MANY = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+COMPLETE = [{"type": "Complete", "status": "True", "reason": "x", "lastTransitionTime": "x"}]
 INT32, INT64 = 2**31 - 1, 2**63 - 1
 
 texts = st.text(max_size=40)
@@ -113,13 +114,8 @@ def metadata(uid: str, owner: str, annotations: st.SearchStrategy[str]) -> st.Se
 
 
 valid_specs = st.fixed_dictionaries(
-    {
-        "dataset": st.just({"releasePairs": {}}),
-        "policy": st.just({"scripted": {}}),
-        "sandbox": st.just({"pod": {}}),
-        "store": st.just({"uri": "s3://rollouts"}),
-        "workers": some(count=st.integers(1, 3)),
-    },
+    {name: st.just(value) for name, value in SPEC.items()}
+    | {"workers": some(count=st.integers(1, 3))},
     optional={
         "ttlSecondsAfterFinished": st.sampled_from([0, 60, 10**6]),
         "activeDeadlineSeconds": st.sampled_from([0.5, 60, 10**6]),
@@ -146,17 +142,7 @@ jobs = st.fixed_dictionaries(
             state=texts,
             startTime=odd_times,
             completionTime=odd_times,
-            conditions=anything
-            | st.just(
-                [
-                    {
-                        "type": "Complete",
-                        "status": "True",
-                        "reason": "x",
-                        "lastTransitionTime": "x",
-                    }
-                ]
-            ),
+            conditions=anything | st.just(COMPLETE),
             episodes=anything,
             rewardSum=st.floats(),
         ),
@@ -198,19 +184,19 @@ def job_of(found: Json) -> ObservedJob | None:
 def test_a_round_of_any_job_ends_with_a_plan(
     found: Json, workers: Json, workers_pods: list[Json]
 ) -> None:
-    job = job_of(found)
-    if job is None:
+    seen = job_of(found)
+    if seen is None:
         return
     decoded = [_decoded({"object": each}, WorkerPod) for each in workers_pods]
     known = [pod for pod in decoded if pod is not None and pod.index >= 0]
     observed = Observed(
         workers=_decoded({"object": workers}, WorkerJob),
         pods=tuple(known),
-        progress={pod.index: seen for pod in known if (seen := pod.progress) is not None},
+        progress={pod.index: said for pod in known if (said := pod.progress) is not None},
         sandboxes_left=False,
     )
 
-    plan = reconcile(job, observed, NOW, image=IMAGE)
+    plan = reconcile(seen, observed, NOW, image=IMAGE)
 
     written = plan.status.model_dump(mode="json", by_alias=True)
     assert max(written["episodes"].values()) < 2**53
@@ -226,30 +212,17 @@ def test_the_deepest_json_of_an_api_server_is_a_spec_with_a_problem(
     meta = {"name": "demo", "namespace": "team", "uid": UID}
     spec = {"dataset": {"releasePairs": {}}, "agent": {"with": deep}}
 
-    job = ObservedJob.of({"metadata": meta, "spec": spec})
+    found = ObservedJob.of({"metadata": meta, "spec": spec})
 
-    assert job.spec is None
-    assert job.problems
+    assert found.spec is None
+    assert found.problems
 
 
 def test_a_finished_job_may_live_longer_than_the_calendar() -> None:
-    done = {
-        "completionTime": "2026-11-20T12:00:00Z",
-        "conditions": [
-            {"type": "Complete", "status": "True", "reason": "x", "lastTransitionTime": "x"}
-        ],
-    }
-    spec = {
-        "dataset": {"releasePairs": {}},
-        "policy": {"scripted": {}},
-        "sandbox": {"pod": {}},
-        "store": {"uri": "s3://rollouts"},
-        "ttlSecondsAfterFinished": 10**12,
-    }
-    meta = {"name": "demo", "namespace": "team", "uid": UID}
-    job = ObservedJob.of({"metadata": meta, "spec": spec, "status": done})
+    done: Json = {"completionTime": "2026-11-20T12:00:00Z", "conditions": COMPLETE}
+    over = job({"ttlSecondsAfterFinished": 10**12}, status=done)
 
-    plan = reconcile(job, Observed(sandboxes_left=False), datetime.now(UTC), image=IMAGE)
+    plan = reconcile(over, Observed(sandboxes_left=False), datetime.now(UTC), image=IMAGE)
 
     assert plan.actions == ()
 

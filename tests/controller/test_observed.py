@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from controller.builders import job
+from controller.builders import SPEC, job
 from rollout_operator.__main__ import main
 from rollout_operator.observed import ObservedJob, UserCode
+from rollout_operator.sightings import Sightings, Stage
 
 FILES: dict[str, object] = {"extensions": [{"name": "my_tools.py", "sha256": "0" * 64}]}
-BODY: dict[str, object] = {
-    "dataset": {"releasePairs": {}},
-    "policy": {"scripted": {}},
-    "sandbox": {"pod": {}},
-    "store": {"uri": "s3://rollouts"},
-}
 METADATA = {"name": "job", "namespace": "default", "uid": "1", "generation": 1}
 
 
@@ -23,11 +18,11 @@ def test_files_of_user_code_are_allowed_by_default() -> None:
 
 
 def test_an_operator_may_forbid_files_of_user_code() -> None:
-    found = {"metadata": METADATA, "spec": BODY | FILES, "status": {}}
+    found = {"metadata": METADATA, "spec": SPEC | FILES, "status": {}}
 
     refused = ObservedJob.of(found, UserCode.FORBID)
     other = {**found, "metadata": {**METADATA, "generation": 2}}
-    accepted = ObservedJob.of({**found, "spec": BODY}, UserCode.FORBID)
+    accepted = ObservedJob.of({**found, "spec": SPEC}, UserCode.FORBID)
 
     assert refused.spec is None
     assert "forbids user code" in refused.problems
@@ -51,7 +46,7 @@ def test_an_operator_may_forbid_files_of_user_code() -> None:
     ],
 )
 def test_every_way_to_name_a_module_is_forbidden(field: str, value: dict[str, object]) -> None:
-    found = {"metadata": METADATA, "spec": BODY | {field: value}, "status": {}}
+    found = {"metadata": METADATA, "spec": SPEC | {field: value}, "status": {}}
 
     assert "forbids user code" in ObservedJob.of(found, UserCode.FORBID).problems
     assert ObservedJob.of(found).problems == ""
@@ -65,9 +60,20 @@ def test_the_operator_takes_no_other_word(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_a_field_of_a_newer_definition_stops_the_job_and_is_named() -> None:
-    newer = {"metadata": METADATA, "spec": {**BODY, "ofTomorrow": {"a": 1}}, "status": {}}
+    newer = {"metadata": METADATA, "spec": {**SPEC, "ofTomorrow": {"a": 1}}, "status": {}}
 
     found = ObservedJob.of(newer)
 
     assert found.spec is None
     assert "spec.ofTomorrow" in found.problems
+
+
+def test_what_is_seen_again_grows_older_and_what_is_gone_is_forgotten() -> None:
+    """Time limits count from the first sight, whatever clocks do."""
+    there, going = ("uid", Stage.THERE), ("uid", Stage.DELETING)
+    sightings = Sightings()
+
+    assert sightings.update([there], 100.0) == {there: 0.0}
+    assert sightings.update([there, going], 107.0) == {there: 7.0, going: 0.0}
+    assert sightings.update([], 108.0) == {}
+    assert sightings.update([there], 109.0) == {there: 0.0}

@@ -6,7 +6,8 @@ end, its clean-up and its time to live; deletion step by step; rounds that have 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Final
 
 import pytest
 
@@ -36,6 +37,10 @@ from swe_rollout.spec.status import Condition, ConditionType
 
 SUSPENDED: dict[str, object] = {"suspend": True}
 DAY_S = 86_400.0
+GOING = worker_job(job(), deleted=True)
+STOPPED = job(SUSPENDED)
+DELETED = job(deleted_at=NOW)
+KEPT_60_S, KEPT_1_H = (job({"ttlSecondsAfterFinished": each}) for each in (60, 3600))
 QUEUED: dict[str, object] = {"workers": {"count": 2, "labels": {"kueue.x-k8s.io/queue-name": "q"}}}
 
 
@@ -50,11 +55,6 @@ def plan(seen: ObservedJob, found: Observed) -> Plan:
     return reconcile(seen, found, NOW, image=IMAGE)
 
 
-def names(plan: Plan) -> list[str]:
-    """Return the names of the actions."""
-    return [type(each).__name__ for each in plan.actions]
-
-
 def ended(seen: ObservedJob, *, ago_s: float = 0.0) -> ObservedJob:
     """Return the job, complete for `ago_s` seconds."""
     moment = at(-ago_s).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -67,16 +67,6 @@ def ended(seen: ObservedJob, *, ago_s: float = 0.0) -> ObservedJob:
 def out_of_budget(seen: ObservedJob) -> ObservedJob:
     """Return the job as it is once its failure was written down."""
     return with_status(seen, conditions=plan(seen, SPENT).status.conditions)
-
-
-@dataclass(frozen=True)
-class Case:
-    """A situation and the expected actions."""
-
-    name: str
-    seen: ObservedJob
-    found: Observed
-    does: list[str]
 
 
 def running(spec: dict[str, object] | None = None, **found: object) -> Observed:
@@ -104,25 +94,18 @@ def rebooted(for_s: float, **fields: object) -> Observed:
 
 
 draining = drains(0.0)
-CASES = (
-    Case(
-        "a new job",
-        job(),
-        Observed(),
-        ["ApplyPrerequisites", "CreateWorkers"],
-    ),
-    Case("a job at work", job(), running(), []),
-    Case("a worker begins again in its pod", job(), rebooted(STUCK_S), []),
-    Case("a worker never begins again", job(), rebooted(STUCK_S + 1), ["DeleteWorkerPod"]),
-    Case("a worker has ended", job(), rebooted(STUCK_S + 1, phase="Failed"), []),
-    Case(
-        "a worker is deleted that never begins again",
+CASES: Final[dict[str, tuple[ObservedJob, Observed, str]]] = {
+    "a new job": (job(), Observed(), "ApplyPrerequisites CreateWorkers"),
+    "a job at work": (job(), running(), ""),
+    "a worker begins again in its pod": (job(), rebooted(STUCK_S), ""),
+    "a worker never begins again": (job(), rebooted(STUCK_S + 1), "DeleteWorkerPod"),
+    "a worker has ended": (job(), rebooted(STUCK_S + 1, phase="Failed"), ""),
+    "a worker is deleted that never begins again": (
         job(),
         rebooted(STUCK_S + 1, deletion_requested_at=NOW),
-        [],
+        "",
     ),
-    Case(
-        "a worker waits before it begins again",
+    "a worker waits before it begins again": (
         job(),
         observed(
             pod(0, container={"waiting": {}}, last={"terminated": {"exitCode": 137}}),
@@ -130,148 +113,96 @@ CASES = (
             workers=worker_job(job()),
             for_s=600.0,
         ),
-        [],
+        "",
     ),
-    Case(
-        "prerequisites applied long ago",
+    "prerequisites applied long ago": (
         job(),
         running(prerequisites_applied_s=700.0),
-        ["ApplyPrerequisites"],
+        "ApplyPrerequisites",
     ),
-    Case("an invalid spec", job({"samples": 0}), Observed(), []),
-    Case("an invalid change of a job at work", job({"samples": 0}), running(), []),
-    Case("suspended from the start", job(SUSPENDED), Observed(), []),
-    Case("suspend requested", job(SUSPENDED), running(sandboxes_left=True), ["AdjustWorkers"]),
-    Case("suspending, workers drain", job(SUSPENDED), draining, []),
-    Case(
-        "suspending, workers drain since a day, by a clock that has jumped",
-        job(SUSPENDED),
+    "an invalid spec": (job({"samples": 0}), Observed(), ""),
+    "an invalid change of a job at work": (job({"samples": 0}), running(), ""),
+    "suspended from the start": (STOPPED, Observed(), ""),
+    "suspend requested": (STOPPED, running(sandboxes_left=True), "AdjustWorkers"),
+    "suspending, workers drain": (STOPPED, draining, ""),
+    "suspending, workers drain since a day, by a clock that has jumped": (
+        STOPPED,
         replace(draining, pods=(pod(0, deletion_requested_at=at(-DAY_S)),)),
-        [],
+        "",
     ),
-    Case(
-        "suspending, workers take too long",
-        job(SUSPENDED),
-        drains(DRAIN_S + 1),
-        ["DeleteSandboxes"],
-    ),
-    Case(
-        "suspending, workers are gone",
-        job(SUSPENDED),
-        replace(draining, pods=()),
-        ["DeleteSandboxes"],
-    ),
-    Case(
-        "suspended",
-        job(SUSPENDED),
-        replace(draining, pods=(), sandboxes_left=False),
-        [],
-    ),
-    Case(
-        "resume requested",
+    "suspending, workers take too long": (STOPPED, drains(DRAIN_S + 1), "DeleteSandboxes"),
+    "suspending, workers are gone": (STOPPED, replace(draining, pods=()), "DeleteSandboxes"),
+    "suspended": (STOPPED, replace(draining, pods=(), sandboxes_left=False), ""),
+    "resume requested": (
         job(),
         observed(workers=worker_job(job(), suspended=True)),
-        ["AdjustWorkers"],
+        "AdjustWorkers",
     ),
-    Case(
-        "waiting in a queue",
+    "waiting in a queue": (
         job(QUEUED),
         observed(workers=worker_job(job(QUEUED), suspended=True)),
-        [],
+        "",
     ),
-    Case("admitted by its queue", job(QUEUED), running(QUEUED), []),
-    Case(
-        "queued, suspend requested",
-        job(QUEUED | SUSPENDED),
-        running(QUEUED),
-        ["DeleteWorkers"],
-    ),
-    Case("new worker pods needed", job({"workers": {"count": 3}}), running(), ["DeleteWorkers"]),
-    Case(
-        "new worker pods needed, the old ones drain",
+    "admitted by its queue": (job(QUEUED), running(QUEUED), ""),
+    "queued, suspend requested": (job(QUEUED | SUSPENDED), running(QUEUED), "DeleteWorkers"),
+    "new worker pods needed": (job({"workers": {"count": 3}}), running(), "DeleteWorkers"),
+    "new worker pods needed, the old ones drain": (
         job({"workers": {"count": 3}}),
-        running(workers=worker_job(job(), deleted=True)),
-        [],
+        running(workers=GOING),
+        "",
     ),
-    Case("a later deadline", job({"activeDeadlineSeconds": 60.5}), running(), ["AdjustWorkers"]),
-    Case(
-        "workers done, not yet counted",
+    "a later deadline": (job({"activeDeadlineSeconds": 60.5}), running(), "AdjustWorkers"),
+    "workers done, not yet counted": (
         job(),
         observed(workers=worker_job(job(), conditions={"Complete": ""}, completed_at=NOW)),
-        [],
+        "",
     ),
-    Case("over, sandboxes left", ended(job()), observed(sandboxes_left=True), ["DeleteSandboxes"]),
-    Case(
-        "over, kept for a while",
-        ended(job({"ttlSecondsAfterFinished": 60}), ago_s=59),
-        observed(sandboxes_left=False),
-        [],
-    ),
-    Case(
-        "over, its time to live too",
-        ended(job({"ttlSecondsAfterFinished": 60}), ago_s=60),
+    "over, sandboxes left": (ended(job()), observed(sandboxes_left=True), "DeleteSandboxes"),
+    "over, kept for a while": (ended(KEPT_60_S, ago_s=59), observed(sandboxes_left=False), ""),
+    "over, its time to live too": (
+        ended(KEPT_60_S, ago_s=60),
         observed(sandboxes_left=False, for_s=60),
-        ["DeleteJob"],
+        "DeleteJob",
     ),
-    Case(
-        "over since a day, by a clock that has jumped",
-        ended(job({"ttlSecondsAfterFinished": 3600}), ago_s=DAY_S),
+    "over since a day, by a clock that has jumped": (
+        ended(KEPT_1_H, ago_s=DAY_S),
         observed(sandboxes_left=False, for_s=OVER_S - 1),
-        [],
+        "",
     ),
-    Case(
-        "over since a day, and the operator began anew",
-        ended(job({"ttlSecondsAfterFinished": 3600}), ago_s=DAY_S),
+    "over since a day, and the operator began anew": (
+        ended(KEPT_1_H, ago_s=DAY_S),
         observed(sandboxes_left=False, for_s=OVER_S),
-        ["DeleteJob"],
+        "DeleteJob",
     ),
-    Case(
-        "over tomorrow, by a clock that was put right",
-        ended(job({"ttlSecondsAfterFinished": 3600}), ago_s=-DAY_S),
+    "over tomorrow, by a clock that was put right": (
+        ended(KEPT_1_H, ago_s=-DAY_S),
         observed(sandboxes_left=False, for_s=3600),
-        ["DeleteJob"],
+        "DeleteJob",
     ),
-    Case("budget spent, not yet written down", job(), SPENT, []),
-    Case("budget spent", out_of_budget(job()), SPENT, ["DeleteWorkers"]),
-    Case(
-        "budget spent, workers drain",
-        out_of_budget(job()),
-        replace(SPENT, workers=worker_job(job(), deleted=True)),
-        [],
+    "budget spent, not yet written down": (job(), SPENT, ""),
+    "budget spent": (out_of_budget(job()), SPENT, "DeleteWorkers"),
+    "budget spent, workers drain": (out_of_budget(job()), replace(SPENT, workers=GOING), ""),
+    "over, kept for good": (ended(job(), ago_s=1e6), observed(sandboxes_left=False), ""),
+    "deleted while at work": (DELETED, running(sandboxes_left=True), "DeleteWorkers"),
+    "deleted, workers drain": (DELETED, replace(draining, workers=GOING), ""),
+    "deleted, workers take too long": (
+        DELETED,
+        replace(drains(DRAIN_S + 1), workers=GOING),
+        "DeleteSandboxes",
     ),
-    Case("over, kept for good", ended(job(), ago_s=1e6), observed(sandboxes_left=False), []),
-    Case(
-        "deleted while at work",
-        job(deleted_at=NOW),
-        running(sandboxes_left=True),
-        ["DeleteWorkers"],
-    ),
-    Case(
-        "deleted, workers drain",
-        job(deleted_at=NOW),
-        replace(draining, workers=worker_job(job(), deleted=True)),
-        [],
-    ),
-    Case(
-        "deleted, workers take too long",
-        job(deleted_at=NOW),
-        replace(drains(DRAIN_S + 1), workers=worker_job(job(), deleted=True)),
-        ["DeleteSandboxes"],
-    ),
-    Case(
-        "deleted, sandboxes without workers",
-        job(deleted_at=NOW),
+    "deleted, sandboxes without workers": (
+        DELETED,
         observed(sandboxes_left=True),
-        ["DeleteSandboxes"],
+        "DeleteSandboxes",
     ),
-    Case("deleted, nothing left", job(deleted_at=NOW), observed(sandboxes_left=False), []),
-    Case(
-        "deleted with an invalid spec",
+    "deleted, nothing left": (DELETED, observed(sandboxes_left=False), ""),
+    "deleted with an invalid spec": (
         job({"samples": 0}, deleted_at=NOW),
         running(sandboxes_left=False),
-        ["DeleteWorkers"],
+        "DeleteWorkers",
     ),
-)
+}
+"""By situation: the job, what is seen of it, and the names of the actions."""
 
 
 def test_the_pod_that_is_deleted_is_the_stuck_one_and_the_next_round_is_soon() -> None:
@@ -282,9 +213,10 @@ def test_the_pod_that_is_deleted_is_the_stuck_one_and_the_next_round_is_soon() -
     assert plan(job(), rebooted(0.0)).next_round_s == ACTIVE_INTERVAL_S
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_situation_decides_what_is_done(case: Case) -> None:
-    assert names(plan(case.seen, case.found)) == case.does
+@pytest.mark.parametrize("situation", CASES)
+def test_the_situation_decides_what_is_done(situation: str) -> None:
+    seen, found, does = CASES[situation]
+    assert " ".join(type(each).__name__ for each in plan(seen, found).actions) == does
 
 
 def test_a_round_without_changes_acts_and_writes_nothing() -> None:
@@ -320,8 +252,8 @@ def test_a_queue_alone_starts_the_workers_of_its_jobs() -> None:
 
 def test_sandboxes_are_checked_where_there_should_be_none() -> None:
     assert not expects_no_sandboxes(job())
-    assert expects_no_sandboxes(job(SUSPENDED))
-    assert expects_no_sandboxes(job(deleted_at=NOW))
+    assert expects_no_sandboxes(STOPPED)
+    assert expects_no_sandboxes(DELETED)
     assert expects_no_sandboxes(ended(job()))
 
 
@@ -330,12 +262,12 @@ def test_a_finished_job_is_left_alone_until_its_time_to_live_is_over() -> None:
     seen = observed(sandboxes_left=False, for_s=20)
 
     assert plan(ended(job()), clean).next_round_s is None
-    assert plan(ended(job({"ttlSecondsAfterFinished": 60}), ago_s=20), seen).next_round_s == 40
+    assert plan(ended(KEPT_60_S, ago_s=20), seen).next_round_s == 40
     assert plan(ended(job()), observed()).next_round_s == 2
 
 
 def test_a_changing_job_is_reconciled_often_and_a_steady_one_rarely() -> None:
     assert plan(job(), running()).next_round_s == 30
     assert plan(job(), observed(pod(0), workers=worker_job(job()))).next_round_s == 2
-    assert plan(job(SUSPENDED), draining).next_round_s == 2
-    assert plan(job(SUSPENDED), observed(sandboxes_left=False)).next_round_s == 30
+    assert plan(STOPPED, draining).next_round_s == 2
+    assert plan(STOPPED, observed(sandboxes_left=False)).next_round_s == 30
