@@ -64,9 +64,9 @@ def _report(results: Sequence[Result], given: Namespace) -> Report:
         hangs = [each for each in result.findings if each in {"hang", "waits without an end"}]
         figures = {
             "inputs": float(result.inputs),
-            "samples": float(result.samples),
-            "accepted": float(result.accepted),
-            "refused": float(result.refused),
+            "samples": float(result.total.samples),
+            "accepted": float(result.total.accepted),
+            "refused": float(result.total.refused),
             "crashes": float(len(result.findings) - len(hangs)),
             "hangs": float(len(hangs)),
             "seconds": round(result.seconds, 1),

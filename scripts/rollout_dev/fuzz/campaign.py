@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
+import multiprocessing
 import os
 import re
-import select
 import signal
-import struct
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Final, Self
 
-import msgspec
-
-from rollout_dev.fuzz.child import PROGRESS_BYTES, Order, Reply
+from rollout_dev.fuzz.child import Finding, Order, Reply, serve
 
 
 def minimised(data: bytes, breaks: Callable[[bytes], bool], *, tries: int) -> bytes:
@@ -52,7 +48,7 @@ def _fewer(pieces: list[bytes], holds: Callable[[Sequence[bytes]], bool]) -> lis
     return pieces
 
 
-_SCRIPTS: Final = Path(__file__).parents[2]
+_SPAWN: Final = multiprocessing.get_context("spawn")
 _BATCH: Final = 500
 _SILENT_S: Final = 120.0
 """Wall time of one input without an end: it waits for something. Generous: machines are shared."""
@@ -60,29 +56,19 @@ _TRIES: Final = 600
 TRIES_OF_DEATHS: Final = 25
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A rule that inputs broke, with the smallest input that is known to."""
-
-    surface: str
-    signature: str
-    details: str
-    data: bytes
-    number: int
-    count: int
-
-
 @dataclass(slots=True)
 class Result:
     """What a surface did with its inputs."""
 
     surface: str
-    samples: int = 0
     inputs: int = 0
-    accepted: int = 0
-    refused: int = 0
     seconds: float = 0.0
-    findings: dict[str, Finding] = field(default_factory=dict)
+    total: Reply = field(default_factory=lambda: Reply(0))
+
+    @property
+    def findings(self) -> dict[str, Finding]:
+        """By signature."""
+        return self.total.findings
 
 
 class Died(Exception):  # noqa: N818 - said of the child
@@ -99,85 +85,58 @@ class ChildProcess:
     """A child that is started again when it dies."""
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="fuzz-")
-        self._progress = Path(self._folder.name, "progress")
-        self._progress.write_bytes(bytes(PROGRESS_BYTES))
-        self._errors = Path(self._folder.name, "stderr")
-        self._process: subprocess.Popen[bytes] | None = None
+        self._errors = tempfile.NamedTemporaryFile(prefix="fuzz-")  # noqa: SIM115 - until its end
+        self._at = _SPAWN.RawValue("Q", 0)
+        self._running: tuple[SpawnProcess, Connection] | None = None
+        os.environ["HF_HUB_OFFLINE"] = "1"  # children have it before they import anything
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stop()
-        self._folder.cleanup()
+        self._errors.close()
 
     def ask(self, order: Order) -> Reply:
         """Return what came of an order; raises Died when its child did not survive it."""
-        process = self._process or self._start()
-        assert process.stdin is not None  # noqa: S101 - it is a pipe
-        assert process.stdout is not None  # noqa: S101
-        with suppress(BrokenPipeError):
-            process.stdin.write(msgspec.json.encode(order) + b"\n")
-            process.stdin.flush()
-        line = self._line(process)
-        if line is None:
-            raise self._death(process)
-        return msgspec.json.decode(line, type=Reply)
+        process, pipe = self._running or self._start()
+        with suppress(EOFError, ConnectionError):
+            pipe.send(order)
+            at, since = self._at.value, time.monotonic()
+            while not pipe.poll(1.0):
+                if self._at.value != at:
+                    at, since = self._at.value, time.monotonic()
+                elif time.monotonic() - since > _SILENT_S:
+                    raise self._death(process)
+            reply: Reply = pipe.recv()
+            return reply
+        raise self._death(process)
 
-    def _line(self, process: subprocess.Popen[bytes]) -> bytes | None:
-        """Read one line; none where the child has ended, or does not go on."""
-        assert process.stdout is not None  # noqa: S101 - it is a pipe
-        pipe, data = process.stdout.fileno(), bytearray()
-        at, since = self._at(), time.monotonic()
-        while not data.endswith(b"\n"):
-            ready, _, _ = select.select([pipe], [], [], 1.0)
-            if ready:
-                chunk = os.read(pipe, 1 << 20)
-                if not chunk:
-                    return None
-                data += chunk
-            elif self._at() != at:
-                at, since = self._at(), time.monotonic()
-            elif time.monotonic() - since > _SILENT_S:
-                return None
-        return bytes(data)
-
-    def _at(self) -> int:
-        return int(struct.unpack("<Q", self._progress.read_bytes())[0])
-
-    def _death(self, process: subprocess.Popen[bytes]) -> Died:
-        number = self._at()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(1.0)
-        code = process.poll()
+    def _death(self, process: SpawnProcess) -> Died:
+        process.join(1.0)
+        code = process.exitcode
         self._stop()
-        said = self._errors.read_text(errors="replace")[-3000:]
-        match code:
-            case None:
-                return Died(number, "waits without an end", said)
-            case _ if code == -signal.SIGPROF:
-                return Died(number, "hang", said)
-            case _:
-                return Died(number, f"the process died: {code}", said)
+        said = Path(self._errors.name).read_text(errors="replace")[-3000:]
+        if code is None:
+            return Died(self._at.value, "waits without an end", said)
+        how = "hang" if code == -signal.SIGPROF else f"the process died: {code}"
+        return Died(self._at.value, how, said)
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        paths = [str(_SCRIPTS), *filter(None, [os.environ.get("PYTHONPATH")])]
-        with self._errors.open("wb") as errors:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "rollout_dev.fuzz.child", str(self._progress)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(paths), "HF_HUB_OFFLINE": "1"},
-            )
-        return self._process
+    def _start(self) -> tuple[SpawnProcess, Connection]:
+        pipe, theirs = _SPAWN.Pipe()
+        process = _SPAWN.Process(target=serve, args=(theirs, self._at, self._errors.name))
+        process.start()
+        theirs.close()
+        self._running = process, pipe
+        return self._running
 
     def _stop(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.communicate()
-            self._process = None
+        if self._running is not None:
+            process, pipe = self._running
+            process.kill()
+            process.join()
+            pipe.close()
+            self._running = None
 
 
 def run_surface(
@@ -195,29 +154,20 @@ def run_surface(
     """
     result, began, start = Result(surface), time.monotonic(), 0
     while start < inputs:
-        stop = min(inputs, start + _BATCH)
-        order = Order(surface, seed, start, stop)
+        numbers = range(start, min(inputs, start + _BATCH))
         try:
-            reply = child.ask(order)
+            reply = child.ask(Order(surface, seed, numbers))
         except Died as died:
-            _add(result, Finding(surface, died.signature, died.details, b"", died.number, 1))
+            result.total.add(Finding(surface, died.signature, died.details, b"", died.number))
             # What came before it is counted as run; it was, though its reply is lost.
-            next_start = max(start, died.number) + 1
-            result.inputs += next_start - start
-            start = next_start
-            continue
-        result.samples = reply.samples
-        result.inputs += stop - start
-        result.accepted += reply.accepted
-        result.refused += reply.refused
-        for found in reply.found:
-            data, count = base64.b64decode(found.data), reply.counts[found.signature]
-            _add(
-                result,
-                Finding(surface, found.signature, found.details, data, found.number, count),
-            )
-        start = stop
-        result.seconds = time.monotonic() - began
+            start = max(start, died.number) + 1
+        else:
+            result.total.samples = reply.samples
+            result.total.accepted += reply.accepted
+            result.total.refused += reply.refused
+            result.total.add(*reply.findings.values())
+            start = numbers.stop
+        result.inputs, result.seconds = start, time.monotonic() - began
         on_progress(result)
     for signature, finding in result.findings.items():
         result.findings[signature] = _smallest(child, finding, seed, tries_of_deaths)
@@ -225,41 +175,26 @@ def run_surface(
     return result
 
 
-def _add(result: Result, finding: Finding) -> None:
-    known = result.findings.get(finding.signature)
-    if known is None:
-        result.findings[finding.signature] = finding
-    else:
-        count = known.count + finding.count
-        result.findings[finding.signature] = Finding(
-            known.surface, known.signature, known.details, known.data, known.number, count
-        )
-
-
 def _smallest(child: ChildProcess, finding: Finding, seed: int, tries_of_deaths: int) -> Finding:
     """Return the finding with a smaller input that breaks the same rule."""
     data, deadly = finding.data, not finding.data
     if deadly:
-        order = Order(finding.surface, seed, finding.number, finding.number + 1, only_make=True)
+        numbers = range(finding.number, finding.number + 1)
         try:
-            data = base64.b64decode(child.ask(order).made)
+            data = child.ask(Order(finding.surface, seed, numbers, only_make=True)).made
         except Died:  # it does not get as far as its first input
             return finding
 
     def breaks(smaller: bytes) -> bool:
-        given = base64.b64encode(smaller).decode()
-        if not given:
+        if not smaller:
             return False
         try:
-            reply = child.ask(Order(finding.surface, given=given))
+            return finding.signature in child.ask(Order(finding.surface, given=smaller)).findings
         except Died as died:
             return died.signature == finding.signature
-        return finding.signature in reply.counts
 
     smaller = minimised(data, breaks, tries=tries_of_deaths if deadly else _TRIES)
-    return Finding(
-        finding.surface, finding.signature, finding.details, smaller, finding.number, finding.count
-    )
+    return replace(finding, data=smaller)
 
 
 FOLDER: Final = Path(__file__).parents[3] / "tests" / "fuzz_cases"

@@ -1,112 +1,110 @@
-"""Run inputs of surfaces in this process: `python -m rollout_dev.fuzz.child PROGRESS`.
+"""Run inputs of surfaces in a process of its own, whose memory and processor time are bounded.
 
-It reads orders from stdin and answers each with a line, both JSON. Before an input is run, its
-number is written into the file PROGRESS. An input that takes too much processor time ends the
-process by SIGPROF, with a traceback on stderr, also inside of code written in C.
+An input that takes too much processor time ends the process by SIGPROF, with a traceback on stderr,
+also inside of code written in C.
 """
 
 from __future__ import annotations
 
-import base64
+import ctypes
 import faulthandler
 import logging
-import mmap
 import os
 import re
 import resource
 import signal
-import struct
-import sys
 import traceback
-from collections import Counter
-from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final
 
-import msgspec
 import structlog
 
 from rollout_dev.fuzz.mutate import Mutator
 from rollout_dev.fuzz.surface import MEMORY_BYTES, Surface
 from rollout_dev.fuzz.surfaces import load
 
-PROGRESS_BYTES: Final = 8
 _ADDRESS_SPACE: Final = 3 << 30
 """What a process may add to its address space: what asks for more gets a MemoryError."""
 _HIGH_WATER: Final = re.compile(rb"VmHWM:\s+(\d+) kB")
-_KEPT: Final = 200
-"""Findings of one order that are reported."""
 
 
-class Order(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Order:
     """What the parent asks for: inputs of a range, or one input that it names."""
 
     surface: str
     seed: int = 0
-    start: int = 0
-    stop: int = 0
-    given: str = ""
-    """An input in base64, in place of a range."""
+    numbers: range = range(1)
+    given: bytes = b""
+    """An input, in place of those of the range."""
     only_make: bool = False
     """Return the first input of the range, and run none."""
 
 
-class Found(msgspec.Struct, frozen=True):
-    """An input that broke a rule."""
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A rule that inputs broke, with the smallest input that is known to."""
 
-    number: int
+    surface: str
     signature: str
     """The same for inputs that break it at the same place."""
     details: str
-    data: str
-    """The input, in base64."""
+    data: bytes
+    number: int
+    count: int = 1
+
+    def of(self, more: int) -> Finding:
+        """Return it with the number of further inputs that broke the rule."""
+        return replace(self, count=self.count + more)
 
 
-class Reply(msgspec.Struct, frozen=True):
+@dataclass(slots=True)
+class Reply:
     """What came of an order."""
 
+    samples: int
+    made: bytes = b""
     accepted: int = 0
     refused: int = 0
     """By documented errors."""
-    found: tuple[Found, ...] = ()
-    counts: dict[str, int] = {}
-    """How many inputs broke a rule, by signature."""
-    samples: int = 0
-    made: str = ""
+    findings: dict[str, Finding] = field(default_factory=dict)
+    """By signature."""
+
+    def add(self, *found: Finding) -> None:
+        """Add findings to those of the same signatures."""
+        for each in found:
+            known = self.findings.get(each.signature)
+            self.findings[each.signature] = each if known is None else known.of(each.count)
 
 
 class Child:
     """Carries out orders."""
 
-    def __init__(self, progress: Path) -> None:
-        with progress.open("r+b") as file:
-            self._progress = mmap.mmap(file.fileno(), PROGRESS_BYTES)
+    def __init__(self, progress: ctypes.c_ulonglong) -> None:
+        self._progress = progress
+        """The number of the input that is run."""
         self._known: dict[str, tuple[Surface, Mutator]] = {}
 
     def carry_out(self, order: Order) -> Reply:
         """Run the inputs of an order."""
         surface, mutator = self._surface(order.surface)
+        reply = Reply(len(mutator.samples))
         if order.only_make:
-            made = mutator.input(order.seed, order.start)
-            return Reply(made=base64.b64encode(made).decode(), samples=len(mutator.samples))
-        accepted = refused = 0
-        found: dict[str, Found] = {}
-        counts: Counter[str] = Counter()
-        numbers = range(order.start, order.stop) if not order.given else range(1)
-        for number in numbers:
-            self._progress[:] = struct.pack("<Q", number)
-            given = base64.b64decode(order.given)
-            data = given if order.given else mutator.input(order.seed, number)
+            reply.made = mutator.input(order.seed, order.numbers.start)
+            return reply
+        for number in order.numbers:
+            self._progress.value = number
+            data = order.given or mutator.input(order.seed, number)
             outcome = run_one(surface, data)
             if isinstance(outcome, bool):
-                accepted, refused = accepted + outcome, refused + (not outcome)
-                continue
-            signature, details = outcome
-            counts[signature] += 1
-            if len(found) < _KEPT:
-                encoded = base64.b64encode(data).decode()
-                found.setdefault(signature, Found(number, signature, details, encoded))
-        return Reply(accepted, refused, tuple(found.values()), dict(counts), len(mutator.samples))
+                reply.accepted += outcome
+                reply.refused += not outcome
+            else:
+                reply.add(Finding(order.surface, *outcome, data, number))
+        return reply
 
     def _surface(self, name: str) -> tuple[Surface, Mutator]:
         if name not in self._known:
@@ -164,22 +162,17 @@ def _bound_address_space() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (size + _ADDRESS_SPACE, hard))
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Carry out orders until stdin ends."""
+def serve(orders: Connection, progress: ctypes.c_ulonglong, errors: str) -> None:
+    """Carry out orders until nobody sends any; what surfaces print goes into a file."""
+    with Path(errors).open("wb") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     logging.disable(logging.CRITICAL)
     # The default action behind it ends the process.
     faulthandler.register(signal.SIGPROF, chain=True)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    child = Child(Path(arguments[0]))
-    decoder = msgspec.json.Decoder(Order)
-    replies = os.fdopen(os.dup(1), "wb")
-    # What a surface prints is not to get between the replies.
-    os.dup2(2, 1)
-    for line in sys.stdin.buffer:
-        replies.write(msgspec.json.encode(child.carry_out(decoder.decode(line))) + b"\n")
-        replies.flush()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+    child = Child(progress)
+    with suppress(EOFError):
+        while True:
+            orders.send(child.carry_out(orders.recv()))

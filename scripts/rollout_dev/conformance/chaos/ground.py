@@ -15,13 +15,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Final
+
+import yaml
 
 from rollout_dev.bench import generate_server
 from rollout_dev.conformance.chaos import api_relay, counting_job
 from rollout_dev.conformance.chaos.api_relay import ApiRelay
-from rollout_dev.conformance.chaos.counting_job import ENGINE_PORT, STORE, STORE_PORT
+from rollout_dev.conformance.chaos.counting_job import STORE, STORE_PORT
 from rollout_dev.conformance.chaos.processes import Json, first_process, kubectl, objects, until
 from rollout_dev.faults import fault_proxy, relay
 
@@ -31,15 +32,8 @@ _OPERATOR: Final = "deployment/swe-rollout-operator"
 _RJ: Final = "rolloutjobs.swe-rollout.dev"
 _RELAY: Final = "chaos"
 _ENGINE: Final = "chaos-engine"
-_FOLDER: Final = "/chaos"
 _COUNT: Final = "/data/count"
-_NEVER_EVICTED: Final = {"priorityClassName": "system-cluster-critical"}
-"""For the world around the jobs: a kubelet without room leaves such pods alone."""
-_MODULES: Final = {
-    "rollout_dev/bench/generate_server.py": generate_server,
-    "rollout_dev/faults/relay.py": relay,
-    "rollout_dev/faults/fault_proxy.py": fault_proxy,
-}
+_PARTS: Final = Path(__file__).with_suffix(".yaml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,27 +220,15 @@ def _start_parts(namespace: str, image: str, turns: int, pause_s: float) -> None
     command = [str(_ROOT / "scripts" / "cluster-s3"), "up", namespace]
     subprocess.run(command, check=True, capture_output=True)
     # What it stores would be gone with its pod.
-    patch = json.dumps({"spec": {"template": {"spec": _NEVER_EVICTED}}})
+    never_evicted = {"priorityClassName": "system-cluster-critical"}
+    patch = json.dumps({"spec": {"template": {"spec": never_evicted}}})
     kubectl("patch", "deployment", "dev-s3", "--patch", patch, namespace=namespace)
-    kubectl("apply", "--filename", "-", namespace=namespace, stdin=json.dumps(_sandbox_key()))
     parts = json.dumps(_parts(image, turns, pause_s))
     kubectl("apply", "--filename", "-", namespace=namespace, stdin=parts)
     _point_store_at_relay(namespace)
     for name in ("dev-s3", _ENGINE, _RELAY):
         ready = ("rollout", "status", f"deployment/{name}", "--timeout=120s")
         kubectl(*ready, namespace=namespace)
-
-
-def _sandbox_key() -> Json:
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {
-            "name": counting_job.SANDBOX_KEY,
-            "labels": {"swe-rollout.dev/allow-workers": "true"},
-        },
-        "stringData": {"SWE_ROLLOUT_SANDBOX_KEY": secrets.token_hex(32)},
-    }
 
 
 def _install() -> str:
@@ -271,87 +253,19 @@ def _released_row() -> Json:
 
 
 def _parts(image: str, turns: int, pause_s: float) -> Json:
-    files = {
-        "script.json": counting_job.script(turns),
-        **{path.replace("/", "."): _source(module) for path, module in _MODULES.items()},
-    }
-    sources = {
-        "name": "sources",
-        "configMap": {
-            "name": "chaos",
-            "items": [
-                {"key": "script.json", "path": "script.json"},
-                *({"key": path.replace("/", "."), "path": path} for path in _MODULES),
-            ],
-        },
-    }
-    engine = [
-        *("python3", "-m", "rollout_dev.bench.generate_server", f"{_FOLDER}/script.json"),
-        *("--host", "0.0.0.0", "--port", f"{ENGINE_PORT}"),  # noqa: S104 - the pod's own
-        *("--pause", f"{pause_s:g}", "--count", _COUNT),
-    ]
-    relays = [
-        *("python3", "-m", "rollout_dev.faults.relay"),
-        f"{ENGINE_PORT}:{_ENGINE}:{ENGINE_PORT}",
-        f"{STORE_PORT}:dev-s3:{STORE_PORT}",
-    ]
-    return {
-        "apiVersion": "v1",
-        "kind": "List",
-        "items": [
-            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "chaos"}, "data": files},
-            *_service(_ENGINE, image, engine, sources, [ENGINE_PORT]),
-            *_service(_RELAY, image, relays, sources, [ENGINE_PORT, STORE_PORT]),
-        ],
-    }
-
-
-def _service(
-    name: str, image: str, command: list[str], sources: Json, ports: list[int]
-) -> list[Json]:
-    labels = {"app": name}
-    container = {
-        "name": name,
-        "image": image,
-        "imagePullPolicy": "IfNotPresent",
-        "command": command,
-        "env": [{"name": "PYTHONPATH", "value": _FOLDER}],
-        "readinessProbe": {"tcpSocket": {"port": ports[0]}, "periodSeconds": 1},
-        "volumeMounts": [
-            {"name": "sources", "mountPath": _FOLDER},
-            {"name": "data", "mountPath": "/data"},
-            {"name": "scratch", "mountPath": "/tmp"},  # noqa: S108 - a pod's own
-        ],
-    }
-    spec = {
-        **_NEVER_EVICTED,
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
-        "securityContext": {"fsGroup": 65532},
-        "containers": [container],
-        "volumes": [sources, {"name": "data", "emptyDir": {}}, {"name": "scratch", "emptyDir": {}}],
-    }
-    return [
-        {
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "metadata": {"name": name},
-            "spec": {
-                "replicas": 1,
-                "selector": {"matchLabels": labels},
-                "template": {"metadata": {"labels": labels}, "spec": spec},
-            },
-        },
-        {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": {"name": name},
-            "spec": {
-                "selector": labels,
-                "ports": [{"name": f"p{port}", "port": port} for port in ports],
-            },
-        },
-    ]
+    """Return the manifests of `ground.yaml` for a run."""
+    parts: Json = yaml.safe_load(_PARTS.read_text("utf-8"))
+    key, files, *services = parts["items"]
+    key["stringData"]["SWE_ROLLOUT_SANDBOX_KEY"] = secrets.token_hex(32)
+    sources = {Path(str(each.__file__)) for each in (generate_server, relay, fault_proxy)}
+    files["data"] = {each.name: each.read_text("utf-8") for each in sources}
+    files["data"]["script.json"] = counting_job.script(turns)
+    for deployment in services[::2]:
+        (container,) = deployment["spec"]["template"]["spec"]["containers"]
+        container["image"] = image
+        if deployment["metadata"]["name"] == _ENGINE:
+            container["command"] += ["--pause", f"{pause_s:g}"]
+    return parts
 
 
 def _point_store_at_relay(namespace: str) -> None:
@@ -372,10 +286,6 @@ def _rollout(*arguments: str) -> str:
     command = [sys.executable, "-m", "swe_rollout.cli.main", *arguments]
     said = subprocess.run(command, check=True, capture_output=True, text=True)
     return said.stdout
-
-
-def _source(module: ModuleType) -> str:
-    return Path(str(module.__file__)).read_text()
 
 
 def _say(text: str) -> None:

@@ -18,7 +18,6 @@ from rollout_dev.fuzz.surfaces import SURFACES, load
 
 pytest.importorskip("mcp_types", reason="pip install 'swe-rollout[mcp]' to run these tests")
 
-TESTS = Path(__file__).parents[3]
 INPUTS = 50
 SLOW = {"supervisor-requests": 10, "model-turns": 30}
 """These take longer for an input: some start a process."""
@@ -63,7 +62,7 @@ def test_a_short_run_of_a_surface_finds_nothing(child: ChildProcess, name: str) 
     inputs = SLOW.get(name, INPUTS)
     result = run_surface(child, name, inputs=inputs, seed=1)
     assert result.inputs == inputs
-    assert result.accepted + result.refused == inputs
+    assert result.total.accepted + result.total.refused == inputs
     assert not result.findings, next(iter(result.findings.values())).details
 
 
@@ -78,9 +77,8 @@ def test_a_short_run_of_a_surface_finds_nothing(child: ChildProcess, name: str) 
     ],
 )
 def test_a_broken_surface_is_found_and_its_input_made_smaller(
-    monkeypatch: pytest.MonkeyPatch, attribute: str, signature: str
+    attribute: str, signature: str
 ) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(TESTS))
     with ChildProcess() as own:
         name = f"unit.scripts.fuzz.planted:{attribute}"
         result = run_surface(own, name, inputs=2, seed=0, tries_of_deaths=3)
