@@ -16,13 +16,14 @@ from rich.text import Text
 from swe_rollout.cli.interrupt import InterruptMessages, run_async
 from swe_rollout.cli.job_records import JobRecords
 from swe_rollout.cli.job_tables import write_job
-from swe_rollout.cli.live_screen import SUMMARY_S, every, live_screen, resolve_display
+from swe_rollout.cli.live_screen import SUMMARY_S, live_screen, resolve_display
 from swe_rollout.cli.options import DisplayKind, OutputFormat
 from swe_rollout.cli.output import say, stderr_console, write_data
 from swe_rollout.cli.run_display import PlainRunLines
 from swe_rollout.launcher.job_result import is_complete, summary_of
 from swe_rollout.launcher.remote import deleted_error, follow, open_jobs
 from swe_rollout.launcher.watched_job import WatchedJob, job_snapshot, unmet_conditions
+from swe_rollout.live.progress import every
 from swe_rollout.text.formatting import format_clock, format_number, format_share, logfmt
 
 if TYPE_CHECKING:

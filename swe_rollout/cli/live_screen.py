@@ -24,6 +24,7 @@ from rich.segment import ControlType, Segment
 
 from swe_rollout.cli.live_layout import draw
 from swe_rollout.cli.options import DisplayKind
+from swe_rollout.live.progress import every
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderResult
@@ -75,24 +76,6 @@ async def live_screen(
     finally:
         console.pop_render_hook()
         console.show_cursor(show=True)
-
-
-@asynccontextmanager
-async def every(seconds: float, act: Callable[[], None]) -> AsyncIterator[None]:
-    """Call `act` periodically while the block runs."""
-
-    async def tick() -> None:
-        while True:
-            await asyncio.sleep(seconds)
-            act()
-
-    ticker = asyncio.create_task(tick())
-    try:
-        yield
-    finally:
-        ticker.cancel()
-        with suppress(asyncio.CancelledError):
-            await ticker
 
 
 @contextmanager

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from swe_rollout.cli.live_screen import SUMMARY_S, every, live_screen, resolve_display
+from swe_rollout.cli.live_screen import SUMMARY_S, live_screen, resolve_display
 from swe_rollout.cli.options import DisplayKind
-from swe_rollout.live.progress import LiveProgress, outcome_name
+from swe_rollout.live.progress import LiveProgress, every, outcome_name
 from swe_rollout.text.formatting import format_clock, format_number, format_share, logfmt
 
 if TYPE_CHECKING:

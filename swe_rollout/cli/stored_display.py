@@ -14,10 +14,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from swe_rollout.cli.live_screen import SUMMARY_S, every, live_screen, resolve_display
+from swe_rollout.cli.live_screen import SUMMARY_S, live_screen, resolve_display
 from swe_rollout.cli.options import DisplayKind
 from swe_rollout.cli.run_display import PlainRunLines
-from swe_rollout.live.progress import LiveProgress, LiveTitle
+from swe_rollout.live.progress import LiveProgress, LiveTitle, every
 from swe_rollout.live.snapshot import Count
 from swe_rollout.store.layout import JobRef
 from swe_rollout.store.store import Store

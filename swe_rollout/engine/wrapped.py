@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.engine.chat.base import ChatEngine, ChatRequest, ChatResponse
@@ -12,6 +12,7 @@ from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.turn import Generation
 
 _T = TypeVar("_T", Generation, ChatResponse)
+_E = TypeVar("_E", TokenEngine, ChatEngine)
 
 
 class Around(Protocol):
@@ -31,41 +32,34 @@ def wrapped_engine(engine: TokenEngine | ChatEngine, around: Around) -> TokenEng
     return WrappedEngine(engine, around)
 
 
-class WrappedEngine(TokenEngine):
-    """A token engine around another one."""
+class _Wrapped(Generic[_E]):
+    """Forwards what is the same for both kinds of engine."""
 
-    def __init__(self, engine: TokenEngine, around: Around) -> None:
+    _engine: _E
+
+    def __init__(self, engine: _E, around: Around) -> None:
         self._engine = engine
         self._around = around
 
     async def info(self) -> EngineInfo:
         return await self._engine.info()
+
+    def release(self, episode: EpisodeId) -> None:
+        self._engine.release(episode)
+
+    async def aclose(self) -> None:
+        await self._engine.aclose()
+
+
+class WrappedEngine(_Wrapped[TokenEngine], TokenEngine):
+    """A token engine around another one."""
 
     async def generate(self, request: GenerateRequest) -> Generation:
         return await self._around(request, partial(self._engine.generate, request))
 
-    def release(self, episode: EpisodeId) -> None:
-        self._engine.release(episode)
 
-    async def aclose(self) -> None:
-        await self._engine.aclose()
-
-
-class WrappedChatEngine(ChatEngine):
+class WrappedChatEngine(_Wrapped[ChatEngine], ChatEngine):
     """A chat engine around another one."""
-
-    def __init__(self, engine: ChatEngine, around: Around) -> None:
-        self._engine = engine
-        self._around = around
-
-    async def info(self) -> EngineInfo:
-        return await self._engine.info()
 
     async def respond(self, request: ChatRequest) -> ChatResponse:
         return await self._around(request, partial(self._engine.respond, request))
-
-    def release(self, episode: EpisodeId) -> None:
-        self._engine.release(episode)
-
-    async def aclose(self) -> None:
-        await self._engine.aclose()

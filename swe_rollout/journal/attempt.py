@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
 
 import structlog
 
-from swe_rollout.agent.context import AgentContext
 from swe_rollout.context import Attempt, JobContext
 from swe_rollout.errors import (
     SandboxDestroyedError,
@@ -30,14 +29,13 @@ from swe_rollout.journal.restoring import (
     would_lack,
 )
 from swe_rollout.journal.tape import DivergedError, Tape
-from swe_rollout.journal.wrappers import NoTurns, Taped, no_sandbox, playing_on, taped_context
+from swe_rollout.journal.wrappers import NoTurns, Taped, no_sandbox, playing_on
 from swe_rollout.journal.writer import JournalWriter
 from swe_rollout.sandbox import workspace
 from swe_rollout.sandbox.base import Sandbox, Snapshots
 from swe_rollout.sandbox.repository import Patch
 from swe_rollout.store.journals import JournalRef, Journals
 from swe_rollout.types.episode import Resumption
-from swe_rollout.types.turn import Turn
 
 log = structlog.get_logger()
 
@@ -178,19 +176,10 @@ class AttemptJournal(Journal):
             undo.pop_all()
         return sandbox
 
-    def agent_context(
-        self,
-        attempt: Attempt,
-        context: JobContext,
-        place: Workplace,
-        *,
-        on_turn: Callable[[Turn], None],
-    ) -> AgentContext:
-        barriers = self._writer
-        if barriers is None and self._earlier is None:
-            return super().agent_context(attempt, context, place, on_turn=on_turn)
-        taped = Taped(self._tape, barriers or NoTurns(self._tape))
-        return taped_context(attempt, context, place, taped, on_turn=on_turn)
+    def _taped(self) -> Taped | None:
+        if self._writer is None and self._earlier is None:
+            return None
+        return Taped(self._tape, self._writer or NoTurns(self._tape))
 
     @contextmanager
     def playing(self) -> Iterator[None]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from swe_rollout.agent.context import AgentContext
 from swe_rollout.context import Attempt, JobContext
 from swe_rollout.errors import SandboxError, boundary
+from swe_rollout.journal.wrappers import Taped, taped_context
 from swe_rollout.sandbox import workspace
 from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.sandbox.repository import Patch
@@ -53,7 +54,14 @@ class Journal:
         on_turn: Callable[[Turn], None],
     ) -> AgentContext:
         """Return the context of the attempt's agent."""
-        return context.agent_context(attempt, place.sandbox, on_turn=on_turn)
+        taped = self._taped()
+        if taped is None:
+            return context.agent_context(attempt, place.sandbox, on_turn=on_turn)
+        return taped_context(attempt, context, place.sandbox, taped, on_turn=on_turn)
+
+    def _taped(self) -> Taped | None:
+        """Return the tape that the agent's world is on; None if it is on none."""
+        return None
 
     def playing(self) -> AbstractContextManager[None]:
         """Return the block inside which the agent program runs."""

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-from swe_rollout.agent.context import AgentContext
 from swe_rollout.context import Attempt, JobContext
 from swe_rollout.journal.base import Journal, Workplace
 from swe_rollout.journal.fork_point import ForkPoint
 from swe_rollout.journal.restoring import begin_from
 from swe_rollout.journal.tape import DivergedError, Tape
-from swe_rollout.journal.wrappers import Taped, Unwritten, playing_on, taped_context
+from swe_rollout.journal.wrappers import Taped, Unwritten, playing_on
 from swe_rollout.sandbox.repository import Patch
-from swe_rollout.types.turn import Turn
 
 
 class UnwrittenFork(Journal):
@@ -27,16 +25,8 @@ class UnwrittenFork(Journal):
         with self._refusing():
             return await begin_from(self._fork, attempt, context)
 
-    def agent_context(
-        self,
-        attempt: Attempt,
-        context: JobContext,
-        place: Workplace,
-        *,
-        on_turn: Callable[[Turn], None],
-    ) -> AgentContext:
-        taped = Taped(self._tape, Unwritten(self._tape))
-        return taped_context(attempt, context, place, taped, on_turn=on_turn)
+    def _taped(self) -> Taped:
+        return Taped(self._tape, Unwritten(self._tape))
 
     @contextmanager
     def playing(self) -> Iterator[None]:

@@ -18,7 +18,6 @@ from swe_rollout.context import Attempt, JobContext
 from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.engine.chat.base import ChatRequest, ChatResponse
 from swe_rollout.engine.wrapped import wrapped_engine
-from swe_rollout.journal.base import Workplace
 from swe_rollout.journal.entries import Done, FileRead, Observed, Ran, Said, Sampled, digest_of
 from swe_rollout.journal.tape import TURN, DivergedError, Tape
 from swe_rollout.sandbox.base import Sandbox
@@ -120,7 +119,7 @@ class TapedTool(Tool):
 def taped_context(
     attempt: Attempt,
     context: JobContext,
-    place: Workplace,
+    sandbox: Sandbox,
     taped: Taped,
     *,
     on_turn: Callable[[Turn], None],
@@ -135,7 +134,7 @@ def taped_context(
 
     agent = context.agent_context(
         attempt,
-        taped.sandbox(place.sandbox),
+        taped.sandbox(sandbox),
         on_turn=report,
         parts=taped.parts(context.agent),
     )

@@ -5,15 +5,14 @@ IPython is no dependency: it is used where a notebook runs, and elsewhere nothin
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
-from swe_rollout.live.progress import LiveProgress
+from swe_rollout.live.progress import LiveProgress, every
 from swe_rollout.live.rows import rows_of, times_of
 from swe_rollout.text.cards import Table, card
 
@@ -42,19 +41,16 @@ class Cell:
     @asynccontextmanager
     async def updating(self, snapshot: Callable[[], Snapshot]) -> AsyncIterator[None]:
         """Show snapshots while the block runs, and the last one at its end."""
-        ticker = asyncio.create_task(self._tick(snapshot))
-        try:
-            yield
-        finally:
-            ticker.cancel()
-            with suppress(asyncio.CancelledError):
-                await ticker
+
+        def show() -> None:
             self._update(snapshot())
 
-    async def _tick(self, snapshot: Callable[[], Snapshot]) -> None:
-        while True:
-            self._update(snapshot())
-            await asyncio.sleep(UPDATE_S)
+        show()
+        try:
+            async with every(UPDATE_S, show):
+                yield
+        finally:
+            show()
 
     def _update(self, snapshot: Snapshot) -> None:
         if self._display is None:

@@ -5,9 +5,11 @@ It subscribes to the events of the job; `snapshot` is what displays show.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from swe_rollout.events import Phase
@@ -268,3 +270,21 @@ def _describe(trajectory: Trajectory) -> str:
         return f"{address} · {trajectory.failure.message[:_LATEST_CHARS]}"
     verdict = trajectory.verdict
     return f"{address} · {verdict.status}" if verdict else address
+
+
+@asynccontextmanager
+async def every(seconds: float, act: Callable[[], None]) -> AsyncIterator[None]:
+    """Call `act` periodically while the block runs."""
+
+    async def tick() -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            act()
+
+    ticker = asyncio.create_task(tick())
+    try:
+        yield
+    finally:
+        ticker.cancel()
+        with suppress(asyncio.CancelledError):
+            await ticker
