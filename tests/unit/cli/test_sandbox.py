@@ -28,15 +28,12 @@ class Told(TableSandbox):
         self,
         command: str | Sequence[str],
         *,
-        cwd: str | None = None,
         env: Mapping[str, str] | None = None,
-        stdin: bytes = b"",
         timeout_s: float = 120.0,
-        max_output: int = 0,
+        **options: object,
     ) -> ExecResult:
-        del cwd, max_output
         self.ran.append(command)
-        self.given = {"env": env, "stdin": stdin, "timeout_s": timeout_s}
+        self.given = {"env": env, "stdin": options.get("stdin", b""), "timeout_s": timeout_s}
         if isinstance(self.result, BaseException):
             raise self.result
         return self.result

@@ -24,7 +24,6 @@ from swe_rollout.context import Attempt, JobContext
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.errors import SandboxDestroyedError, SandboxError
 from swe_rollout.sandbox.base import (
-    MAX_OUTPUT_BYTES,
     ExecResult,
     Sandbox,
     SandboxDelta,
@@ -147,13 +146,9 @@ class Disk(Sandbox):
         self,
         command: str | Sequence[str],
         *,
-        cwd: str | None = None,
         env: Mapping[str, str] | None = None,
-        stdin: bytes = b"",
-        timeout_s: float = 120.0,
-        max_output: int = MAX_OUTPUT_BYTES,
+        **_: object,
     ) -> ExecResult:
-        del cwd, stdin, timeout_s, max_output
         if "MAX_BYTES" in (env or {}):
             return _printed(json.dumps(self.files, sort_keys=True))
         if "BASE" in (env or {}):

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from swe_rollout.sandbox.base import (
-    MAX_OUTPUT_BYTES,
     ExecResult,
     SandboxMark,
     SandboxRequest,
@@ -30,15 +29,10 @@ class LivingDisk(Disk):
         self,
         command: str | Sequence[str],
         *,
-        cwd: str | None = None,
         env: Mapping[str, str] | None = None,
-        stdin: bytes = b"",
-        timeout_s: float = 120.0,
-        max_output: int = MAX_OUTPUT_BYTES,
+        **options: object,
     ) -> ExecResult:
-        found = await super().exec(
-            command, cwd=cwd, env=env, stdin=stdin, timeout_s=timeout_s, max_output=max_output
-        )
+        found = await super().exec(command, env=env, **options)
         if not env or "BASE" not in env:
             await self._is_heard()
         return found

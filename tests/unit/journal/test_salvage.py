@@ -94,31 +94,21 @@ async def test_a_sandbox_that_the_platform_lost_is_resumed_as_before(tmp_path: P
     assert record.stop_evidence == ""
 
 
-async def test_files_that_can_not_be_rebuilt_are_no_work(tmp_path: Path) -> None:
-    process = life(
-        tmp_path,
-        bash("add a"),
-        bash("add b"),
-        DESTROY,
-        make=lambda: Disk(unsaved=("/: too many files",)),
-    )
-    record = await played(process)
-    assert record.stop_reason is StopReason.SANDBOX_DESTROYED
-    assert record.patch == ""
+class Bomb(Disk):
+    """Ends each sandbox that shows its state."""
+
+    async def apply(self, delta: Any) -> None:
+        await super().apply(delta)
+        self.destroyed = "again"
+
+    async def exec(self, command: Any, **options: Any) -> Any:
+        self._check()
+        return await super().exec(command, **options)
 
 
-async def test_a_state_that_ends_each_sandbox_is_no_work(tmp_path: Path) -> None:
-    class Bomb(Disk):
-        async def apply(self, delta: Any) -> None:
-            await super().apply(delta)
-            self.destroyed = "again"
-
-        async def exec(self, command: Any, **options: Any) -> Any:
-            self._check()
-            return await super().exec(command, **options)
-
-    process = life(tmp_path, bash("add a"), bash("add b"), DESTROY, make=Bomb)
-    record = await played(process)
+@pytest.mark.parametrize("make", [lambda: Disk(unsaved=("/: too many files",)), Bomb])
+async def test_a_state_that_can_not_be_rebuilt_is_no_work(tmp_path: Path, make: Any) -> None:
+    record = await played(life(tmp_path, bash("add a"), bash("add b"), DESTROY, make=make))
     assert record.stop_reason is StopReason.SANDBOX_DESTROYED
     assert record.patch == ""
 

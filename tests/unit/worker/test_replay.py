@@ -75,22 +75,22 @@ async def test_the_patch_of_an_episode_that_broke_is_not_compared() -> None:
     assert found.same
 
 
-async def test_calls_that_were_not_run_are_not_run_now() -> None:
-    bad = ToolCall(CallStatus.INVALID_JSON, "{", problem="the call was not run: bad")
-    late = ToolCall(CallStatus.OK, "raw", "bash", {"command": "late"})
-    turn = replace(
-        EPISODE.turns[0],
-        tool_calls=(bad, late),
-        observations=(Observation("the call was not run: bad"),),
-    )
-    sandbox = TableSandbox()
-    found, _ = await replay(replace(EPISODE, turns=(turn,)), sandbox)
-    assert found.same
-    assert sandbox.commands == []
+BAD = ToolCall(CallStatus.INVALID_JSON, "{", problem="the call was not run: bad")
+LATE = ToolCall(CallStatus.OK, "raw", "bash", {"command": "late"})
 
 
-async def test_calls_that_the_agent_program_answered_are_not_run_now() -> None:
-    turn = replace(EPISODE.turns[0], observations=(Observation("not in this phase"),))
+@pytest.mark.parametrize(
+    ("calls", "seen"),
+    [
+        ((BAD, LATE), "the call was not run: bad"),
+        (EPISODE.turns[0].tool_calls, "not in this phase"),
+    ],
+    ids=["the first could not be run", "the agent program answered"],
+)
+async def test_calls_that_were_not_run_are_not_run_now(
+    calls: tuple[ToolCall, ...], seen: str
+) -> None:
+    turn = replace(EPISODE.turns[0], tool_calls=calls, observations=(Observation(seen),))
     sandbox = TableSandbox()
     found, _ = await replay(replace(EPISODE, turns=(turn,)), sandbox)
     assert found.same

@@ -35,7 +35,6 @@ from swe_rollout.journal.entries import (
 from swe_rollout.journal.reading import read
 from swe_rollout.journal.restoring import why_not
 from swe_rollout.journal.writer import TakenOverError
-from swe_rollout.spec.job import RolloutJob
 from swe_rollout.spec.limits import FailureBudget, Limits, Resume, RetrySpec
 from swe_rollout.store.journals import JournalRef
 from swe_rollout.store.store import Store
@@ -48,6 +47,7 @@ from swe_rollout.worker.backlog import Backlog, Episodes
 from swe_rollout.worker.resume import ResumableEpisodes, open_journals
 from swe_rollout.worker.scheduler import EpisodeScheduler
 from unit.agent.agent_parts import SUBMIT, bash
+from unit.journal.fork_parts import job
 from unit.journal.journal_parts import (
     ATTEMPT,
     EPISODE,
@@ -717,13 +717,7 @@ async def test_a_process_finds_the_journals_of_its_tasks_and_removes_those_of_co
     for episode in samples:
         assert await journals.create(JournalRef(episode, 1, 0), 0, b"chunk")
     backlog = Backlog(Episodes("job", (TASK,), samples=2), frozenset({samples[0]}))
-    job = RolloutJob.model_validate(
-        {
-            "metadata": {"name": "job"},
-            "spec": {"dataset": {"releasePairs": {}}, "policy": {"scripted": {}}},
-        }
-    )
-    found = await open_journals(Store.open(f"file://{tmp_path}"), job, backlog)
+    found = await open_journals(Store.open(f"file://{tmp_path}"), job(), backlog)
     assert found is not None
     assert set(await journals.listed()) == set(samples[1:])
     # Those of other shards, and of samples that this run does not play, are left alone.
@@ -731,15 +725,6 @@ async def test_a_process_finds_the_journals_of_its_tasks_and_removes_those_of_co
 
 
 async def test_a_job_that_resumes_nothing_has_no_journals(tmp_path: Path) -> None:
-    job = RolloutJob.model_validate(
-        {
-            "metadata": {"name": "job"},
-            "spec": {
-                "dataset": {"releasePairs": {}},
-                "policy": {"scripted": {}},
-                "retry": {"resume": "never"},
-            },
-        }
-    )
     backlog = Backlog(Episodes("job", (TASK,), samples=2), frozenset())
-    assert await open_journals(Store.open(f"file://{tmp_path}"), job, backlog) is None
+    never = job(retry={"resume": "never"})
+    assert await open_journals(Store.open(f"file://{tmp_path}"), never, backlog) is None

@@ -11,6 +11,7 @@ import pytest
 from swe_rollout.cluster.objects import OwnerReference
 from swe_rollout.datasets.base import LoadedDataset
 from swe_rollout.journal.entries import Chunk, compress, encode
+from swe_rollout.spec.job import RolloutJob
 from swe_rollout.store.journals import JournalRef
 from swe_rollout.store.layout import trajectory_key
 from swe_rollout.store.plans import Owner
@@ -23,11 +24,22 @@ from swe_rollout.worker.startup import WorkerStartup
 from unit.store.records import UNRESOLVED, job, trajectory
 
 
-@pytest.mark.threat(point=20)
 async def _still_wanted() -> bool:
     return True
 
 
+def startup_of(job: RolloutJob) -> WorkerStartup:
+    return WorkerStartup(
+        job=job,
+        shard=WHOLE,
+        owner=OwnerReference(api_version="v1", kind="RolloutJob", name="demo", uid="u"),
+        store_owner=Owner("a", "0123"),
+        conditions=Conditions(),
+        is_wanted=_still_wanted,
+    )
+
+
+@pytest.mark.threat(point=20)
 async def test_a_damaged_record_is_counted_as_a_failure_and_the_rest_goes_on(
     tmp_path: Path,
 ) -> None:
@@ -38,14 +50,7 @@ async def test_a_damaged_record_is_counted_as_a_failure_and_the_rest_goes_on(
     await store.commit(trajectory("a", 1, UNRESOLVED))
     await store.commit(trajectory("b", 0))
     (tmp_path / "runs" / trajectory_key(trajectory("b", 0).episode)).write_bytes(b"damaged")
-    startup = WorkerStartup(
-        job=job(),
-        shard=WHOLE,
-        owner=OwnerReference(api_version="v1", kind="RolloutJob", name="demo", uid="u"),
-        store_owner=Owner("a", "0123"),
-        conditions=Conditions(),
-        is_wanted=_still_wanted,
-    )
+    startup = startup_of(job())
 
     backlog = await begin(store, job(), tasks)
     progress, samplers = await startup._counted(store, backlog)
@@ -88,14 +93,7 @@ async def test_sandboxes_of_episodes_that_go_on_are_spared_until_they_were_looke
 
     monkeypatch.setattr(WorkerStartup, "_load", loaded)
     monkeypatch.setattr(WorkerStartup, "_sandboxes", lambda *_: sandboxes)
-    startup = WorkerStartup(
-        job=wanted,
-        shard=WHOLE,
-        owner=OwnerReference(api_version="v1", kind="RolloutJob", name="demo", uid="u"),
-        store_owner=Owner("a", "0123"),
-        conditions=Conditions(),
-        is_wanted=_still_wanted,
-    )
+    startup = startup_of(wanted)
     async with AsyncExitStack() as stack:
         resources = await startup.resources(stack)
         assert resources.journals is not None

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from swe_rollout.errors import SandboxError
-from swe_rollout.sandbox.base import MAX_OUTPUT_BYTES, ExecResult, SandboxRequest
+from swe_rollout.sandbox.base import ExecResult, SandboxRequest
 from swe_rollout.spec.job import RolloutJob
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.instance import Evaluation, Expected, Instance
@@ -67,13 +67,10 @@ class TableSandbox:
         self,
         command: str | Sequence[str],
         *,
-        cwd: str | None = None,
         env: Mapping[str, str] | None = None,
-        stdin: bytes = b"",
         timeout_s: float = 120.0,
-        max_output: int = MAX_OUTPUT_BYTES,
+        **_: object,
     ) -> ExecResult:
-        del cwd, stdin, max_output
         if "MAX_BYTES" in (env or {}):
             return _result(self.patch)
         if "BASE" in (env or {}):
