@@ -129,15 +129,14 @@ class KubeApi:
                 return web.json_response(listed)
             case _ if found is None:
                 return refusal(404, "NotFound", f'{kind} "{name}" not found')
+            case "DELETE":
+                return self._delete(key, found, body.get("preconditions", {}).get("uid"))
+            case "PUT":
+                self.objects[key] = found = body
+            case "PATCH" if isinstance(body, dict):
+                _merge(found, body)
             case "PATCH":
                 return self._patch(found, body)
-            case "DELETE" if body["preconditions"]["uid"] != found["metadata"]["uid"]:
-                return refusal(409, "Conflict")
-            case "DELETE" if found["metadata"].get("finalizers"):
-                found["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-            case "DELETE":
-                del self.objects[key]
-                self.tell(found, kind="DELETED")
         return web.json_response(found)
 
     def _create(self, key: tuple[str, str, str], new: Json) -> web.Response:
@@ -145,10 +144,22 @@ class KubeApi:
             return refusal(409, "AlreadyExists")
         self.made += 1
         names = {"namespace": key[1], "uid": f"u{self.made}", "resourceVersion": "2"}
-        new = {**new, "metadata": {**new["metadata"], **names}, "status": {"phase": "Pending"}}
+        status = {"phase": "Pending"} if key[0] == "pods" else {}
+        new = {**new, "metadata": {**new["metadata"], **names}, "status": status}
         self.objects[key] = new
         self.created(new)
         return web.json_response(new)
+
+    def _delete(self, key: tuple[str, str, str], found: Json, uid: str | None) -> web.Response:
+        metadata = found["metadata"]
+        if uid not in (None, metadata["uid"]):
+            return refusal(409, "Conflict")
+        if metadata.get("finalizers"):
+            metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        else:
+            del self.objects[key]
+            self.tell(found, kind="DELETED")
+        return web.json_response(found)
 
     def _patch(self, found: Json, operations: list[Json]) -> web.Response:
         for each in operations:
@@ -177,6 +188,14 @@ class KubeApi:
         await response.prepare(request)
         while True:
             await response.write(json.dumps(await changes.get()).encode() + b"\n")
+
+
+def _merge(found: Json, patch: Json) -> None:
+    for name, value in patch.items():
+        if isinstance(value, dict):
+            _merge(found.setdefault(name, {}), value)
+        else:
+            found[name] = value
 
 
 def _fits(request: web.Request, key: tuple[str, str, str], found: Json) -> bool:

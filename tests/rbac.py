@@ -7,16 +7,15 @@ used. Selectors are not evaluated; that an admission policy narrows a right is f
 from __future__ import annotations
 
 import asyncio
-import json
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
 import yaml
 from aiohttp import web
 
+from kube_api import Json, KubeApi, place, refusal
 from swe_rollout.cli.install import manifests
 
-Json = dict[str, Any]
 _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 
 
@@ -55,11 +54,10 @@ def granted(role: str) -> set[Right]:
 
 def asked(method: str, path: str, *, watch: bool) -> Right:
     """Return the right that a request needs, in the words of the API server's authorizer."""
-    parts = path.strip("/").split("/")
-    group, rest = ("", parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
-    if rest[0] == "namespaces" and len(rest) > 2:
-        rest = rest[2:]
-    resource, name = "/".join((rest[0], *rest[2:])), rest[1] if len(rest) > 1 else ""
+    group = "" if path.startswith("/api/") else path.split("/")[2]
+    kind, _, rest = place(path)
+    name, _, subresource = rest.partition("/")
+    resource = "/".join(filter(None, (kind, subresource)))
     match method:
         case "GET":
             verb = "watch" if watch else "get" if name else "list"
@@ -70,19 +68,16 @@ def asked(method: str, path: str, *, watch: bool) -> Right:
     return Right(verb, resource, group, name)
 
 
-@dataclass
-class RbacServer:
+class RbacServer(KubeApi):
     """Answers what one role allows."""
 
-    role: str
-    objects: dict[str, Json] = field(default_factory=dict)
-    """By path."""
-    used: set[Right] = field(default_factory=set)
-    """Rights of the role that a request needed."""
-    refused: list[Right] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self._granted = granted(self.role)
+    def __init__(self, role: str, **objects: list[Json]) -> None:
+        super().__init__(**objects)
+        self.used: set[Right] = set()
+        """Rights of the role that a request needed."""
+        self.refused: list[Right] = []
+        self.hook = self._authorize
+        self._granted = granted(role)
         self._changed = asyncio.Event()
 
     async def until_used(self, right: Right) -> None:
@@ -91,8 +86,7 @@ class RbacServer:
             self._changed.clear()
             await self._changed.wait()
 
-    async def respond(self, request: web.Request) -> web.StreamResponse:
-        """Answer one request: 403 without the right, otherwise from the objects in memory."""
+    async def _authorize(self, request: web.Request) -> web.Response | None:
         wanted = asked(request.method, request.path, watch="watch" in request.query)
         # A rule for one name covers no `create`: the name is not known by then.
         candidates = {
@@ -102,41 +96,7 @@ class RbacServer:
         fitting = candidates & self._granted
         if not fitting:
             self.refused.append(wanted)
-            return _status(403, "Forbidden", f"may not {wanted}")
+            return refusal(403, "Forbidden", f"may not {wanted}")
         self.used |= fitting
         self._changed.set()
-        if wanted.verb == "watch":
-            await asyncio.sleep(0.05)  # an orderly end, soon
-            return web.Response()
-        body = json.loads(await request.text() or "{}") if request.can_read_body else {}
-        return self._answer(wanted, request.method, request.path, body)
-
-    def _answer(
-        self, wanted: Right, method: str, path: str, body: Json | list[Json]
-    ) -> web.Response:
-        if method == "POST" and isinstance(body, dict):
-            new = f"{path}/{body['metadata']['name']}"
-            if new in self.objects:
-                return _status(409, "AlreadyExists", new)
-            uid = f"uid-{len(self.objects)}"
-            body["metadata"] = {"uid": uid, "resourceVersion": "1", **body["metadata"]}
-            self.objects[new] = body
-            return web.json_response(body, status=201)
-        if path in self.objects:
-            found = self.objects[path]
-            if method == "DELETE":
-                del self.objects[path]
-            if method == "PUT" and isinstance(body, dict):
-                self.objects[path] = found = body
-            return web.json_response(found)
-        if method == "PATCH" and wanted.resource.endswith("/status"):
-            return web.json_response(body)
-        if not wanted.name:
-            below = [each for name, each in self.objects.items() if name.rpartition("/")[0] == path]
-            return web.json_response({"metadata": {"resourceVersion": "1"}, "items": below})
-        return _status(404, "NotFound", path)
-
-
-def _status(code: int, reason: str, message: str) -> web.Response:
-    body = {"kind": "Status", "code": code, "reason": reason, "message": message}
-    return web.json_response(body, status=code)
+        return None

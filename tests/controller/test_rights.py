@@ -89,13 +89,22 @@ async def test_the_operator_needs_all_of_its_rights_and_no_other(serve: Serve) -
     mine = job()
     owner = {"kind": "RolloutJob", "apiVersion": ROLLOUT, "name": "demo", "uid": UID}
     sandbox = {"name": "demo-1", "namespace": "team", "uid": "u", "ownerReferences": [owner]}
-    server.objects[f"{POD_PATH}/demo-1"] = {"metadata": sandbox, "spec": {}, "status": {}}
+    labels = {"swe-rollout.dev/job": "demo", "swe-rollout.dev/role": "agent"}
+    server.objects["pods", "team", "demo-1"] = {
+        "metadata": {**sandbox, "labels": labels},
+        "spec": {},
+        "status": {},
+    }
     worker = {"name": "demo-workers-0", "namespace": "team", "uid": "w"}
-    server.objects[f"{POD_PATH}/demo-workers-0"] = {"metadata": worker, "spec": {}, "status": {}}
+    server.objects["pods", "team", "demo-workers-0"] = {
+        "metadata": worker,
+        "spec": {},
+        "status": {},
+    }
 
     for action in every_action():
         await carry_out(action, mine, kube)
-    policy = NETWORK_POLICIES.path("team", resources.POLICY_NAME)
+    policy = ("networkpolicies", "team", resources.POLICY_NAME)
     server.objects[policy]["spec"] = {"podSelector": {}}
     await ensure_policy("team", kube)  # repaired
     await kube.worker_job("team", "demo")
@@ -105,7 +114,7 @@ async def test_the_operator_needs_all_of_its_rights_and_no_other(serve: Serve) -
     assert await release_policy("team", kube)
 
     assert server.refused == []
-    gone = {policy, f"{POD_PATH}/demo-1", f"{POD_PATH}/demo-workers-0"}
+    gone = {policy, ("pods", "team", "demo-1"), ("pods", "team", "demo-workers-0")}
     assert server.objects.keys() & gone == set()
     assert granted(OPERATOR) - server.used - OF_ADMISSION == OF_KOPF - server.used
 
@@ -114,8 +123,7 @@ async def test_the_operator_needs_all_of_its_rights_and_no_other(serve: Serve) -
 async def test_a_worker_needs_all_of_its_rights_and_no_other(serve: Serve) -> None:
     server = RbacServer(WORKER)
     client = await serve(server)
-    jobs = f"/apis/{ROLLOUT}/v1alpha1/namespaces/team/rolloutjobs"
-    server.objects[f"{jobs}/demo"] = {
+    server.objects["rolloutjobs", "team", "demo"] = {
         "metadata": {"name": "demo", "namespace": "team", "uid": UID, "resourceVersion": "1"},
         "spec": {"store": {"uri": "s3://rollouts"}},
     }
