@@ -44,6 +44,14 @@ def final(**status: Any) -> bytes:
     return b"\x03" + json.dumps(status).encode()
 
 
+def sends(*frames: bytes) -> Callable[[web.WebSocketResponse], Awaitable[None]]:
+    async def play(socket: web.WebSocketResponse) -> None:
+        for frame in frames:
+            await socket.send_bytes(frame)
+
+    return play
+
+
 async def opened(connect: Connect, play: Any, **options: Any) -> ExecStream:
     client = await connect(server(play, **options))
     return await open_exec(client, TARGET, ["sh", "-c", "echo 'a b' & x=1+1"])
@@ -75,12 +83,9 @@ async def test_the_request_names_command_container_and_all_three_streams(connect
 
 
 async def test_stdout_arrives_as_bytes_whatever_they_are(connect: Connect) -> None:
-    async def play(socket: web.WebSocketResponse) -> None:
-        for part in (b"\xc3", b"\xa9\x00\xff", b""):
-            await socket.send_bytes(b"\x01" + part)
-        await socket.send_bytes(final(status="Success"))
-
-    assert await output(await opened(connect, play)) == b"\xc3\xa9\x00\xff"
+    parts = (b"\x01\xc3", b"\x01\xa9\x00\xff", b"\x01")
+    stream = await opened(connect, sends(*parts, final(status="Success")))
+    assert await output(stream) == b"\xc3\xa9\x00\xff"
 
 
 async def test_stdin_is_cut_in_pieces_that_add_up(connect: Connect) -> None:
@@ -100,14 +105,9 @@ async def test_stdin_is_cut_in_pieces_that_add_up(connect: Connect) -> None:
 
 
 async def test_an_exit_code_is_reported_with_the_end_of_stderr(connect: Connect) -> None:
-    async def play(socket: web.WebSocketResponse) -> None:
-        await socket.send_bytes(b"\x02" + b"x" * 5000 + b"no such shell")
-        causes = [{"reason": "ExitCode", "message": "127"}]
-        await socket.send_bytes(
-            final(status="Failure", reason="NonZeroExitCode", details={"causes": causes})
-        )
-
-    stream = await opened(connect, play)
+    causes = [{"reason": "ExitCode", "message": "127"}]
+    end = final(status="Failure", reason="NonZeroExitCode", details={"causes": causes})
+    stream = await opened(connect, sends(b"\x02" + b"x" * 5000 + b"no such shell", end))
     with pytest.raises(ExecEndedError, match="no such shell") as caught:
         await output(stream)
     assert caught.value.program_exit_code == 127
@@ -118,13 +118,9 @@ async def test_an_exit_code_is_reported_with_the_end_of_stderr(connect: Connect)
 async def test_an_internal_error_is_a_lost_stream_with_the_servers_message(
     connect: Connect,
 ) -> None:
-    async def play(socket: web.WebSocketResponse) -> None:
-        await socket.send_bytes(
-            final(status="Failure", reason="InternalError", message="container is gone")
-        )
-
+    end = final(status="Failure", reason="InternalError", message="container is gone")
     with pytest.raises(ExecLostError, match="container is gone") as caught:
-        await output(await opened(connect, play))
+        await output(await opened(connect, sends(end)))
     assert caught.value.retryable
 
 
