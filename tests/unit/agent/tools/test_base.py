@@ -1,14 +1,115 @@
-"""How tools are offered to the policy, and how long text is cut for it."""
+"""How tools are offered: in order, under other names and bounds, in toolsets (T5, R4)."""
 
 from __future__ import annotations
+
+import json
+import math
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swe_rollout.agent.tools import toolbox
-from swe_rollout.agent.tools.base import cut_middle
+from swe_rollout.agent.tools import load_tool, toolbox
+from swe_rollout.agent.tools.base import Tool, ToolContext, Toolset, ToolSpec, cut_middle
 from swe_rollout.errors import UsageError
+from swe_rollout.extension import ExtensionError
+from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.spec.agent import ToolUse
+from swe_rollout.testing.extensions.tools import MemorySandbox
+from swe_rollout.types.turn import CallStatus, Observation, ToolCall
+
+
+class Bounds(Tool):
+    """Says which bounds it was given."""
+
+    @property
+    def spec(self) -> ToolSpec:
+        return ToolSpec("bounds", "Say them.")
+
+    async def run(self, arguments: object, sandbox: Sandbox, context: ToolContext) -> Observation:
+        del arguments, sandbox
+        return Observation(f"{context.timeout_s:g} s, {context.output_bytes} bytes")
+
+
+BOUNDS = Bounds()
+PAIR = Toolset((BOUNDS, "submit", ToolUse(use="bash", name="run")))
+ENDLESS = Toolset((f"{__name__}:BOUNDS", f"{__name__}:ENDLESS"))
+HERE = f"{__name__}:"
+
+
+async def seen(use: ToolUse, *, remaining_s: float = math.inf) -> str:
+    box = toolbox([use])
+    call = ToolCall(CallStatus.OK, "", box.specs[0].name, {})
+    context = ToolContext(120, 16384, remaining_s=remaining_s)
+    return (await box.run(call, MemorySandbox({}), context)).text
+
+
+def test_a_tool_is_offered_under_the_name_and_description_of_the_job() -> None:
+    use = ToolUse.model_validate(
+        {"use": "bash", "name": "execute_bash", "description": "Run a command."}
+    )
+    spec = toolbox([use]).specs[0]
+
+    assert (spec.name, spec.description) == ("execute_bash", "Run a command.")
+    assert spec.parameters == load_tool("bash").spec.parameters
+    assert toolbox(["bash", use]).specs[1] == spec
+
+
+def test_another_name_keeps_the_end_of_the_episode() -> None:
+    box = toolbox([ToolUse(use="submit", name="hand_in")])
+
+    assert box.ends_episode(ToolCall(CallStatus.OK, "", "hand_in"))
+
+
+async def test_bounds_of_a_tool_replace_those_of_the_job_but_never_outlast_the_episode() -> None:
+    use = HERE + "BOUNDS"
+
+    assert await seen(ToolUse(use=use)) == "120 s, 16384 bytes"
+    assert await seen(ToolUse(use=use, timeout_seconds=600)) == "600 s, 16384 bytes"
+    assert await seen(ToolUse(use=use, timeout_seconds=5, output_bytes=300)) == "5 s, 300 bytes"
+    assert await seen(ToolUse(use=use, timeout_seconds=600), remaining_s=7) == "7 s, 16384 bytes"
+
+
+def test_a_toolset_is_its_tools_in_order_with_its_bounds() -> None:
+    box = toolbox([ToolUse(use=HERE + "PAIR", timeout_seconds=9), "bash"])
+
+    assert [spec.name for spec in box.specs] == ["bounds", "submit", "run", "bash"]
+
+
+async def test_the_bounds_of_a_toolset_are_those_of_each_tool() -> None:
+    box = toolbox([ToolUse(use=HERE + "PAIR", timeout_seconds=9)])
+    call = ToolCall(CallStatus.OK, "", "bounds", {})
+
+    observed = await box.run(call, MemorySandbox({}), ToolContext(120, 300))
+    assert observed.text == "9 s, 300 bytes"
+
+
+def test_a_toolset_has_no_single_name() -> None:
+    with pytest.raises(UsageError, match="one name or description for all of its tools"):
+        toolbox([ToolUse(use=HERE + "PAIR", name="pair")])
+    with pytest.raises(ExtensionError, match="toolset of 3 tools"):
+        load_tool(HERE + "PAIR")
+
+
+def test_a_toolset_that_holds_itself_is_refused() -> None:
+    with pytest.raises(ExtensionError, match="holds itself"):
+        toolbox([HERE + "ENDLESS"])
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x" * 65, "é", "a.b"])
+def test_a_name_that_call_formats_can_not_carry_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="name"):
+        ToolUse.model_validate({"use": "bash", "name": name})
+
+
+def test_a_use_is_stored_as_short_as_it_is_written() -> None:
+    """A tool without overrides keeps the digest of jobs that are stored already."""
+    uses = (ToolUse(use="bash"), ToolUse(use="bash", timeout_seconds=5))
+
+    assert [json.loads(use.model_dump_json(by_alias=True)) for use in uses] == [
+        "bash",
+        {"use": "bash", "with": {}, "timeoutSeconds": 5.0},
+    ]
 
 
 def test_tools_are_offered_in_the_order_asked_for_in_openai_function_form() -> None:

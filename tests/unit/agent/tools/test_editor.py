@@ -12,8 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from swe_rollout.agent.tools import load_tool
-from swe_rollout.agent.tools.editor import MAX_EDITS
+from swe_rollout.agent.tools import editor, load_tool
 from swe_rollout.agent.tools.state import ToolState
 from swe_rollout.errors import UsageError
 from swe_rollout.sandbox.base import Sandbox
@@ -261,16 +260,22 @@ async def test_undo_refuses_where_something_else_changed_the_file(sandbox: Sandb
 
 
 @pytest.mark.threat(point=10)
-async def test_what_can_be_undone_is_bounded(sandbox: Sandbox) -> None:
-    editing, file = Editing(sandbox), folder_of(sandbox) / "f"
-    file.write_text("0")
-    for number in range(MAX_EDITS + 1):
-        await editing.do("str_replace", "f", old_str=str(number), new_str=str(number + 1))
-    for _ in range(MAX_EDITS):
+async def test_what_can_be_undone_is_bounded(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(editor, "MAX_EDITS", 3)
+    editing = Editing(sandbox)
+    files(sandbox, {"f": b"0", "other": b"0"})
+    for number in range(4):
+        change = {"old_str": str(number), "new_str": str(number + 1)}
+        await editing.do("str_replace", "f", **change)
+    await editing.do("str_replace", "other", old_str="0", new_str="1")
+    for _ in range(3):
         await editing.do("undo_edit", "f")
 
-    assert file.read_text() == "1"
+    assert (folder_of(sandbox) / "f").read_text() == "1"
     assert "there is no edit" in await editing.do("undo_edit", "f")
+    assert "undone" in await editing.do("undo_edit", "other")
 
 
 FILES = st.one_of(

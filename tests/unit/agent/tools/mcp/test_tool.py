@@ -102,10 +102,10 @@ async def test_texts_are_shown_and_other_content_is_described(
     assert (await seen(*content, **more)).text == text
 
 
-async def test_a_hundred_thousand_pieces_are_not_all_looked_at() -> None:
-    found = await seen(*[TEXT] * 100_000)
+async def test_many_pieces_are_not_all_looked_at() -> None:
+    found = await seen(*[TEXT] * 3000)
 
-    assert "99000 more pieces of content" in found.text
+    assert "2000 more pieces of content" in found.text
     assert found.truncated
     assert len(found.text.encode()) <= 1024
 
