@@ -53,7 +53,7 @@ class Parameter:
     type: ParameterType = ParameterType.STRING
     required: bool = False
     choices: tuple[str | int, ...] = ()
-    """The values allowed; empty: all of the type."""
+    """The allowed values; all values of the type if empty."""
 
     def schema(self) -> dict[str, object]:
         """Return its JSON schema."""
@@ -111,13 +111,13 @@ class ToolContext:
 
     timeout_s: float
     output_bytes: int
-    """Bytes of the observation; the middle of a longer one is cut and marked."""
+    """Maximum size of the observation; the middle of a longer one is cut out and marked."""
     state: ToolState = field(default_factory=ToolState)
-    """The episode's; the same in all of its calls."""
+    """The state of the episode's tools, the same in all of its calls."""
     remaining_s: float = math.inf
     """Time left to the episode: no call takes longer, whatever its tool may take."""
     delegate: Delegate | None = None
-    """Asks a further agent; none where there is no model to ask."""
+    """Asks a further agent; None where there is no model to ask."""
 
 
 class Delegate(Protocol):
@@ -163,8 +163,8 @@ class ActsOutside(Protocol):
 
     @property
     def acts_outside(self) -> bool:
-        """Whether it does: then a resumed episode is given what a call returned, and none is made
-        again.
+        """Whether it does. A resumed episode is then given what a call returned; the call is not
+        made again.
         """
         ...
 
@@ -176,7 +176,7 @@ class Toolset:
     tools: tuple[Tool | ToolUse | str, ...]
     """Tools, and how a job would name them."""
     name: str = ""
-    """What a program that passes this object registers it as; none where it is named by module."""
+    """The name under which a program registers this object; empty if it is named by module."""
 
 
 class Toolbox:

@@ -40,7 +40,7 @@ class CommandRules:
     """Searched in each command."""
 
     def refusal(self, script: str) -> str:
-        """Return which command breaks which rule, worded for the policy; empty: none does."""
+        """Return which command breaks which rule, worded for the policy; empty if none does."""
         if not self.programs and not self.patterns:
             return ""
         for command in commands(script):
@@ -91,7 +91,7 @@ def commands(script: str) -> Iterator[str]:
 
 
 def program_of(command: str) -> str:
-    """Return the name of the program that a simple command runs; empty: none."""
+    """Return the name of the program that a simple command runs; empty if it runs none."""
     for found in _WORD.finditer(command):
         word = found[0]
         if word in _WORDS_BEFORE or _ASSIGNMENT.match(word):

@@ -28,7 +28,7 @@ from swe_rollout.agent.tools.lines import (
 from swe_rollout.agent.tools.skeleton import bodies
 
 MAX_EDITS: Final = 100
-"""Of one file that can be taken back; older ones are forgotten."""
+"""How many edits of one file can be taken back; older ones are forgotten."""
 _SNIPPET_LINES: Final = 4
 _DOES_NOT_PARSE: Final = 9
 _PARSE: Final = f"""
@@ -52,7 +52,7 @@ class Edit:
     old: bytes
     new_size: int
     digest: bytes
-    """Of the whole file after the edit."""
+    """Digest of the whole file after the edit."""
     is_new: bool = False
     """Whether the edit made the file."""
 

@@ -265,7 +265,7 @@ Folders = Annotated[
 
 
 async def check_allowed(call: Call, folders: Sequence[str], path: str) -> None:
-    """Raise ToolError when a path, links followed, is in none of the folders; none allows all."""
+    """Raise ToolError when a path, links followed, is in none of the folders, if there are any."""
     if not folders:
         return
     target, *allowed = await real_paths(call, [path, *folders])

@@ -35,7 +35,7 @@ from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.types.turn import Observation
 
 _GRACE_S = 10.0
-"""Beyond a call's own time: a command that ran out of it is ended gently first."""
+"""Time added to a call's own: a command that exceeds its limit is ended gently first."""
 
 
 class ToolFailedError(InternalError):

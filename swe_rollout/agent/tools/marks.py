@@ -33,7 +33,7 @@ class Marks:
 
 
 MARKS: Final[ContextVar[Marks | None]] = ContextVar("marks", default=None)
-"""Those of the episode that runs; none: every mark is random."""
+"""The marks of the running episode; if there are none, every mark is random."""
 
 
 def new_mark(size: int) -> str:

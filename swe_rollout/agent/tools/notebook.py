@@ -55,7 +55,7 @@ class Notebook:
     text: str
     cells: tuple[Cell, ...]
     array_start: int
-    """Where the array of cells begins; `array_end`: behind its bracket."""
+    """Where the array of cells begins; it ends before `array_end`."""
     array_end: int
     has_ids: bool
     language: str

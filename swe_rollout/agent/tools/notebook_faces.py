@@ -15,7 +15,7 @@ from swe_rollout.agent.tools.lines import encoded
 from swe_rollout.agent.tools.notebook import Cell, Notebook, joined
 
 _MAX_OUTPUT_BYTES: Final = 8000
-"""Of the outputs of one cell."""
+"""Bytes shown of one cell's outputs."""
 _NOTE_BYTES: Final = 160
 _PATH: Final = Parameter("notebook_path", "The .ipynb file.", required=True)
 

@@ -20,7 +20,7 @@ from swe_rollout.agent.tools.marks import new_mark
 from swe_rollout.sandbox.base import ExecResult, Sandbox
 
 MAX_STATE_BYTES: Final = 1 << 20
-"""Of a session: every command reads it back."""
+"""Maximum size of a session's state, which every command reads back."""
 _CHECK_S: Final = 10.0
 _MARK_BYTES: Final = 4200
 
@@ -106,9 +106,9 @@ class ShellSession:
     token: str = field(default_factory=lambda: new_mark(8))
     calls: int = 0
     saved: int = 0
-    """The call whose state the next one begins with; 0: none, a new session."""
+    """The call whose state the next one begins with; 0 begins a new session."""
     folder: str = ""
-    """The folder of the next command, where it is known."""
+    """The folder in which the next command starts, if known."""
 
     def restart(self) -> None:
         """Begin anew, with nothing of what was."""

@@ -137,7 +137,7 @@ class _Function:
 
 
 def _injected(name: str, annotation: object) -> str | None:
-    """Return which of the harness's values a parameter takes; none: another's."""
+    """Return which value of the harness a parameter takes, or None if it takes none."""
     for which, kind in _INJECTED.items():
         spelled = isinstance(annotation, str) and annotation.rpartition(".")[2] == kind.__name__
         unmarked = annotation is inspect.Parameter.empty and name == which

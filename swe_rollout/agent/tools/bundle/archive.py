@@ -23,7 +23,7 @@ from swe_rollout.extension import ExtensionError
 SUFFIX: Final = ".bundle"
 MAX_FILES: Final = 256
 MAX_BYTES: Final = 8 << 20
-"""Of all files of a bundle together: each episode uploads them."""
+"""Total size of a bundle's files; each episode uploads them."""
 _IGNORED: Final = frozenset({"__pycache__", "node_modules"})
 
 
@@ -49,7 +49,7 @@ class Bundle:
 
 
 _BUNDLES: Final[dict[str, Bundle]] = {}
-"""Those that came with a job of this process, by their SHA-256."""
+"""The bundles that came with a job of this process, by SHA-256."""
 
 
 def pack(folder: Path) -> bytes:

@@ -25,7 +25,7 @@ class BundledTool(Model):
     name: str
     description: str
     file: Annotated[str, StringConstraints(pattern=FILE)] | None = None
-    """The program; none: the file of the tool's name."""
+    """The program; the file named like the tool if not given."""
     parameters: dict[str, Any] = Field(default_factory=lambda: dict(_NO_ARGUMENTS))
     """The JSON schema of its arguments."""
     ends_episode: bool = False

@@ -142,9 +142,9 @@ class _Guard(httpx2.AsyncBaseTransport):
     def __init__(self) -> None:
         self._inner = httpx2.AsyncHTTPTransport(verify=_ssl_context(), trust_env=False)
         self.failure = ""
-        """Why the server can't be used; empty: it can."""
+        """Why the server can't be used; empty while it can."""
         self.problem = ""
-        """What is wrong with an answer of it; empty: nothing."""
+        """What is wrong with one of its answers; empty if nothing is."""
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         host = request.url.host

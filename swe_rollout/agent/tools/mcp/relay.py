@@ -18,7 +18,7 @@ from typing import Final
 from swe_rollout.sandbox.base import Sandbox
 
 CHUNK_BYTES: Final = 1 << 16
-"""What a pipe holds."""
+"""The capacity of a pipe."""
 _ERROR_BYTES: Final = 1 << 14
 _STOP_S: Final = 10.0
 _START: Final = r"""

@@ -32,9 +32,9 @@ log = structlog.get_logger()
 
 MAX_REQUEST_BYTES: Final = 4 << 20
 MAX_ANSWER_BYTES: Final = 4 << 20
-"""Of everything that the server writes while one request runs."""
+"""Maximum size of what the server writes while one request runs."""
 MAX_STRAY_LINES: Final = 100
-"""Lines that are no message: some servers log to stdout."""
+"""Maximum number of lines that are no message; some servers log to stdout."""
 MAX_PAGES: Final = 32
 _SHORT_BYTES: Final = 1 << 16
 _SHORT_CONTENT: Final = 100
@@ -56,7 +56,7 @@ class _Connection:
     clean: bool = False
     """Whether it is initialised, and no request of it was left unanswered."""
     received: bytearray = field(default_factory=bytearray)
-    """What it wrote after the last line that was read."""
+    """Output that came after the last line that was read."""
     unsent: bytes = b""
     """Replies and notifications that go out with the next request."""
 
@@ -279,7 +279,7 @@ def _is_long(result: object) -> bool:
 
 
 async def _decoded(line: bytes) -> dict[str, object] | None:
-    """Return the message in a line; none where it is no JSON object."""
+    """Return the message in a line, or None if it is no JSON object."""
     return await off_loop(_decode, line) if len(line) > _SHORT_BYTES else _decode(line)
 
 

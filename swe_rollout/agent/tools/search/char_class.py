@@ -16,7 +16,7 @@ from swe_rollout.agent.tools.base import ToolError
 
 _ALL: Final = frozenset(chr(code) for code in range(128))
 _NO_TEXT: Final = frozenset("\0\n")
-"""What no line holds."""
+"""Characters that no line holds."""
 _ALL_OTHERS: Final = "\udc80-\udcff"
 """The bytes outside ASCII, as `surrogateescape` writes them."""
 LINE_END: Final = "[^\x01-\t\v-\udcff]"

@@ -50,7 +50,7 @@ class Glob:
     """A pattern: `*` and `?` within a name, `**` for any folders, `[…]`, and `{a,b}`."""
 
     alternatives: tuple[tuple[re.Pattern[str] | None, ...], ...]
-    """For each alternative its segments; None: `**`."""
+    """The segments of each alternative; None stands for `**`."""
 
     @classmethod
     def of(cls, pattern: str, *, anywhere: bool = False) -> Glob:

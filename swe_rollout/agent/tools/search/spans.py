@@ -15,7 +15,7 @@ from swe_rollout.agent.tools.search.tree import Tree
 
 _MAX_FILES: Final = 50
 _MAX_MATCHED_BYTES: Final = 256 << 10
-"""Of the matches of one file."""
+"""Bytes of one file's matches that are looked at."""
 
 
 @dataclass(frozen=True, slots=True)
