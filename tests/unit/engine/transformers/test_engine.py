@@ -24,6 +24,7 @@ from swe_rollout.testing.extensions.engines import EngineContract
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.turn import FinishReason
 from unit.engine import engine_parts
+from waits import until
 
 VOCAB = 50
 END = 49
@@ -124,21 +125,6 @@ async def test_a_stop_token_ends_the_turn_and_is_its_last_id(engine: Transformer
     assert cut.token_ids == whole[: whole.index(stop) + 1]
 
 
-async def test_a_seed_repeats_a_turn_whoever_else_samples(engine: TransformersEngine) -> None:
-    alone = await engine.generate(request())
-    together = await asyncio.gather(*(engine.generate(request(sample=n)) for n in range(5)))
-    assert all(each.token_ids == alone.token_ids for each in together)
-
-
-async def test_a_turn_that_is_continued_goes_on_as_it_would_have(
-    engine: TransformersEngine,
-) -> None:
-    whole = await engine.generate(request(1, 2, 3, tokens=20))
-    first = await engine.generate(request(1, 2, 3, tokens=8))
-    rest = await engine.generate(request(1, 2, 3, *first.token_ids, tokens=12))
-    assert first.token_ids + rest.token_ids == whole.token_ids
-
-
 async def test_the_next_turn_reads_only_what_is_new(
     engine: TransformersEngine, model: ArithmeticModel
 ) -> None:
@@ -174,7 +160,7 @@ async def test_a_long_prompt_is_read_in_pieces_between_other_calls(
         engine.generate(request(*[5] * (3 * PREFILL_TOKENS), sample=1, tokens=1))
     )
     short = asyncio.ensure_future(engine.generate(request(sample=2, tokens=4)))
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0)
     model.may_go.set()
     await asyncio.gather(long, short)
     sizes = [size for _, size in model.reads]
@@ -187,7 +173,7 @@ async def test_calls_take_turns_token_by_token(
 ) -> None:
     model.may_go.clear()
     calls = [asyncio.ensure_future(engine.generate(request(sample=n))) for n in range(3)]
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0)
     model.may_go.set()
     await asyncio.gather(*calls)
     lengths = [before for before, _ in model.reads]
@@ -201,7 +187,7 @@ async def test_a_cancelled_call_ends_between_two_tokens(
 ) -> None:
     model.may_go.clear()
     call = asyncio.ensure_future(engine.generate(request(tokens=1500)))
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
@@ -217,7 +203,7 @@ async def test_a_call_that_waits_for_room_can_be_cancelled(model: ArithmeticMode
     first, second = (
         asyncio.ensure_future(engine.generate(request(sample=n, tokens=25))) for n in range(2)
     )
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0)
     second.cancel()
     model.may_go.set()
     assert len((await first).token_ids) == 25
@@ -234,13 +220,6 @@ async def test_the_cache_is_bounded_and_drops_the_longest_unused(model: Arithmet
     last = await engine.generate(request(1, 2, 3, *ends[11].token_ids, sample=11))
     first = await engine.generate(request(1, 2, 3, *ends[0].token_ids, sample=0))
     assert (last.cached_tokens, first.cached_tokens) == (22, 0)
-    await engine.aclose()
-
-
-async def test_a_call_that_is_longer_than_the_cache_still_runs(model: ArithmeticModel) -> None:
-    engine = TransformersEngine(model, cache_tokens=16)
-    found = await asyncio.gather(*(engine.generate(request(sample=n, tokens=30)) for n in range(3)))
-    assert [len(each.token_ids) for each in found] == [30, 30, 30]
     await engine.aclose()
 
 
@@ -279,9 +258,9 @@ async def test_a_closed_engine_ends_its_calls_and_takes_no_more(model: Arithmeti
     engine = TransformersEngine(model, cache_tokens=4000)
     model.may_go.clear()
     call = asyncio.ensure_future(engine.generate(request(tokens=1500)))
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0)
     closing = asyncio.ensure_future(engine.aclose())
-    await asyncio.sleep(0.05)
+    await until(lambda: engine._scheduler._is_closed)
     model.may_go.set()
     await closing
     with pytest.raises(EngineError, match="closed"):
