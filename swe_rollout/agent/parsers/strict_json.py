@@ -61,7 +61,7 @@ def read_json(text: str, start: int = 0, limit: int | None = None) -> JsonText:
         raise ValueError("its JSON is invalid: a string holds half of a surrogate pair") from error
     except RecursionError as error:
         raise ValueError(_TOO_DEEP) from error
-    if not _is_shallow(value):
+    if not is_shallow(value):
         raise ValueError(_TOO_DEEP)
     return JsonText(value, min(limit, skip_space(text, begin + size)), limit)
 
@@ -102,9 +102,10 @@ def skip_space(text: str, start: int) -> int:
     return found.end() if found else start
 
 
-def _is_shallow(value: object) -> bool:
+def is_shallow(value: object, depth: int = _MAX_DEPTH) -> bool:
+    """Whether lists and objects lie in each other at most so many levels deep."""
     level = [value]
-    for _ in range(_MAX_DEPTH):
+    for _ in range(depth):
         if not level:
             break
         level = [inner for each in level for inner in _inside(each)]

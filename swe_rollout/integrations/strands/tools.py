@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from swe_rollout.agent.parsers.strict_json import is_shallow
 from swe_rollout.agent.tools.arguments import Arguments
 from swe_rollout.agent.tools.declared import (
     DeclaredSpec,
@@ -59,7 +60,7 @@ def read_tools(
 def _read(spec: Mapping[str, object]) -> StrandsTool:
     match spec:
         case {"name": str(name), "description": str(text), "inputSchema": {"json": dict(schema)}}:
-            if _is_deep(schema):
+            if not is_shallow(schema, _MAX_SHOWN):
                 raise UsageError(f"the schema of {name[:80]!r} is over {_MAX_SHOWN} levels deep")
             return StrandsTool(name, text, schema=_arguments(schema), shown=schema)
         case _:
@@ -68,23 +69,6 @@ def _read(spec: Mapping[str, object]) -> StrandsTool:
                 why="a tool has a name, a description and the JSON schema of its input",
                 fix="write the tool with Strands' @tool",
             )
-
-
-def _is_deep(value: object) -> bool:
-    level = [value]
-    for _ in range(_MAX_SHOWN):
-        level = [inner for each in level for inner in _values(each)]
-    return bool(level)
-
-
-def _values(value: object) -> Iterable[object]:
-    match value:
-        case dict():
-            return value.values()
-        case list():
-            return value
-        case _:
-            return ()
 
 
 def _arguments(schema: Mapping[str, object]) -> Arguments:
