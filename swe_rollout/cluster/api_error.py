@@ -14,7 +14,7 @@ from swe_rollout.cluster.objects import Status
 from swe_rollout.errors import ClusterError
 
 UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises for bytes that are no JSON of the kind that is wanted."""
+"""The errors that msgspec raises for bytes that are not JSON of the wanted type."""
 
 TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
 """Status codes after which the same request may succeed."""
@@ -41,9 +41,9 @@ class MissingRight:
     user: str
     verb: str
     resource: str
-    """With its API group and subresource, as kubectl writes it: `pods/exec`."""
+    """The resource with its API group and subresource, as kubectl writes it: `pods/exec`."""
     namespace: str
-    """Empty: in the whole cluster."""
+    """The namespace; empty for a right in the whole cluster."""
 
     @classmethod
     def named_in(cls, message: str) -> Self | None:

@@ -25,7 +25,7 @@ from swe_rollout.errors import ClusterError, SandboxError, UnreachableError
 V5 = "v5.channel.k8s.io"
 V4 = "v4.channel.k8s.io"
 _VERBS = ("get", "create")
-"""What an exec needs: WebSockets are GET requests, and since Kubernetes 1.35 it needs both."""
+"""The verbs that exec needs: a WebSocket is a GET, and Kubernetes 1.35 asks for create too."""
 
 
 class _Channel(IntEnum):

@@ -183,7 +183,7 @@ class Jobs:
 
 
 def _is_missing_object(error: ApiError) -> bool:
-    """Whether an object is missing, not its whole kind: for a kind the body is no Status."""
+    """Whether one object is missing, and not its whole kind, for which the body is no Status."""
     return error.not_found and error.reason == "NotFound"
 
 

@@ -62,7 +62,7 @@ class Metadata(Decoded, frozen=True):
     deletion_timestamp: str | None = None
     """Set while the object is being deleted."""
     finalizers: list[str] = []
-    """Who has to agree before it is gone."""
+    """The parties that must agree before the object is deleted."""
 
 
 class OwnerReference(Decoded, frozen=True):

@@ -235,7 +235,7 @@ class Transport:
         self._settles_until = max(self._settles_until, time.monotonic() + SETTLING_S)
 
     def _is_premature(self, error: BaseException) -> bool:
-        """Whether a server that has just started may not mean it."""
+        """Whether the refusal may be due to a server that has just started and knows too little."""
         is_settling = time.monotonic() < self._settles_until
         if not (is_settling and isinstance(error, ApiError)):
             return False

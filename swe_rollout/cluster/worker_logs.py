@@ -19,9 +19,9 @@ from swe_rollout.cluster.responses import read_lines
 
 CONTAINER = "worker"
 _RESUME_S = 1.0
-"""Between two requests for the log of a pod that still runs."""
+"""Pause between two requests for the log of a pod that still runs."""
 _DISCOVERY_S = 2.0
-"""Between two searches for new worker pods."""
+"""Pause between two searches for new worker pods."""
 _AT_ONCE = 16
 _FINISHED_PHASES = ("Succeeded", "Failed")
 

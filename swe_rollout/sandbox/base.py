@@ -198,7 +198,7 @@ class Markable(Protocol):
     """Sandboxes that outlive the process that started them, for a while."""
 
     async def mark(self) -> SandboxMark | None:
-        """Return a mark of this moment; none where no other process could use it.
+        """Return a mark of this moment, or None where no other process could use it.
 
         Call it while no operation runs. Raises SandboxError when the sandbox is lost.
         """
@@ -222,7 +222,7 @@ class Reattaching(Protocol):
     async def attach(
         self, request: SandboxRequest, mark: SandboxMark, *, life: int, delta: int
     ) -> Sandbox | None:
-        """Return the sandbox in the very state of the mark; none where that can't be proved.
+        """Return the sandbox in exactly the state of the mark, or None where that can't be proved.
 
         Then it may have been ended, and `start` serves the request. `life` is higher than that of
         any process before that had the sandbox, or tried to have it. `delta` is the number of the

@@ -25,7 +25,7 @@ TESTS = "/tests"
 SOLUTION = "/solution"
 LOGS = "/logs"
 MAX_DELTA_BYTES = 16 << 20
-"""Of the changed files together, and of the delta's text."""
+"""Largest total size of the changed files, and of the delta's text."""
 _MAX_LISTING_BYTES = 64 << 20
 _MOST_CHANGED = 20_000
 _AT_A_TIME = 16
@@ -36,7 +36,7 @@ _PATH_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """What a file was like; two that are equal have the same content."""
+    """The state of a file. Files with equal states have the same content."""
 
     mode: int
     size: int
@@ -197,7 +197,7 @@ def _is_inside(entry: Entry, kept: Iterable[str]) -> bool:
 
 
 def _same_folder(base: FolderState, path: str, file: _File) -> bool:
-    """Whether a folder was there: what changed in it has entries of its own."""
+    """Whether the path was a folder before, too: changes inside it are listed by themselves."""
     before = base.files.get(path)
     return stat.S_ISDIR(file.mode) and before is not None and stat.S_ISDIR(before.mode)
 

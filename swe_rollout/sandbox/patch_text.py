@@ -35,7 +35,7 @@ class FileDiff:
     """One file's part of a diff; the parts of all files make up the diff, byte for byte."""
 
     paths: tuple[str, ...]
-    """Every path it names, old and new, sorted; none where the diff names none."""
+    """All paths it names, old and new, sorted; empty where the diff names no path."""
     data: bytes
 
 

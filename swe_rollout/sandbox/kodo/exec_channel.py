@@ -32,7 +32,7 @@ _FIRST_PAUSE_S: Final = 0.2
 _WAIT_S: Final = 20
 """Longest time a call waits in the sandbox."""
 _CALL_S: Final = 30
-"""Time a call may take beyond that."""
+"""How much longer a call may take than it waits in the sandbox."""
 _FULL: Final = 75
 _GONE: Final = 71
 _QUICK_S: Final = 2

@@ -166,7 +166,7 @@ class KodoProvider:
 
 
 class Listener(Protocol):
-    """Who opens the sandboxes."""
+    """The setup that sandboxes are opened for."""
 
     @property
     def on_note(self) -> Callable[[str], None]:

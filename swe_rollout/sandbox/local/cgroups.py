@@ -37,14 +37,14 @@ _ROUND_S = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one sandbox may use."""
+    """What one sandbox may use in total."""
 
     memory_bytes: int
-    """Of all processes, and of the files that they write."""
+    """Memory of all processes, and of the files that they write."""
     processes: int
-    """And threads."""
+    """Processes and threads."""
     disk_bytes: int
-    """Of the files that they write, which lie in memory."""
+    """Total size of the files that they write, which lie in memory."""
 
     @classmethod
     def of(cls, spec: LocalSandbox) -> Limits:

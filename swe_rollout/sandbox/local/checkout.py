@@ -43,7 +43,7 @@ _GIT: Final = {
     "LC_ALL": "C",
 }
 _ANY_COMMIT: Final = "git -c safe.directory=* -c uploadpack.allowAnySHA1InWant=true upload-pack"
-"""Of a repository of anyone's, commits that no branch reaches too."""
+"""Serves any commit, also one that no branch reaches, of a repository of any owner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Checkout:
     folder: Path
     environment: Environment
     base_commit: str | None = None
-    """The commit that its task starts from; none: the one that is checked out."""
+    """The commit that its task starts from; None for the one that is checked out."""
     on_note: Callable[[str], None] = lambda _: None
     """Called with what the user should know of the repository."""
 
@@ -180,7 +180,7 @@ class Checkout:
 
 
 def head_commit(folder: Path) -> str | None:
-    """Return the commit that is checked out in a folder; none where it is no git repository."""
+    """Return the commit that is checked out in a folder; None if it is not a git repository."""
     return _try_git(folder, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
 
 

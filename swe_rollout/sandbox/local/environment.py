@@ -65,18 +65,18 @@ class Environment:
 
     executable: Path
     prefix: Path
-    """Its folder; nothing is resolved, because scripts in it name this path."""
+    """Its folder. Links are not resolved, because scripts in it name this path."""
     base: Path
     """The folder of the installation that it stands on; `prefix` itself where it is one."""
     version: tuple[int, int]
     path: tuple[Path, ...]
-    """Where it looks for modules."""
+    """The folders in which it looks for modules."""
     sources: tuple[Path, ...]
     """Folders outside of it that it imports from: those of editable installs."""
     modules: frozenset[str]
-    """Of the known test programs, those that can be imported."""
+    """The known test programs that can be imported as modules."""
     programs: frozenset[str]
-    """Those that lie beside the interpreter."""
+    """The known test programs that lie beside the interpreter."""
 
     @property
     def is_virtual(self) -> bool:

@@ -27,7 +27,7 @@ from swe_rollout.sandbox.session import bootstrap
 
 log = structlog.get_logger()
 FOLDER_NAME = re.compile(r"\d+-\d+-[0-9a-z_]{8}")
-"""Of a provider, or of a test whether this machine has overlays."""
+"""Names of providers' folders, and of folders in which overlays are tried out."""
 PROGRAM = "supervisor"
 """Name of the supervisor's program, beside the folders of sandboxes."""
 # Owners are not kept: in the sandbox, all files belong to its only user.

@@ -53,12 +53,12 @@ class Prepared:
     workdir: str
     """The folder where commands start, as the sandbox sees it."""
     clean_up: Callable[[], Awaitable[None]]
-    """To be called once, when its process has ended or was not started."""
+    """Removes what was prepared. Called once, when the process has ended or could not start."""
     trees: Mapping[str, str] | None = None
     """The folders that are the sandbox's own, by name; None: every mount it may write to."""
 
     evidence: Callable[[], str] = str
-    """Says what shows that the sandbox was ended by what ran in it; empty where nothing does."""
+    """Returns what proves that the sandbox's own processes ended it; empty without a proof."""
 
 
 def cache_dir() -> Path:

@@ -30,7 +30,7 @@ _AWAITED = 256
 
 
 class LeftoverKind(StrEnum):
-    """What it is."""
+    """What kind of thing was left."""
 
     FOLDER = "folder"
     GROUP = "control group"
@@ -61,7 +61,7 @@ def find(root: Path) -> tuple[Leftover, ...]:
 
 
 def remove(root: Path) -> tuple[Leftover, ...]:
-    """Remove it, processes first, and return what was there. Blocks."""
+    """Remove what dead processes have left, processes first, and return it. Blocks."""
     found = find(root)
     for _ in range(_ROUNDS):
         if not (running := tuple(_processes(root))):
@@ -143,7 +143,7 @@ def _owner(variables: list[bytes], root: Path) -> Path | None:
 
 
 def _namespace(process: Path) -> str | None:
-    """Return the namespace in which a process's id counts; none where it can't be seen."""
+    """Return the pid namespace of a process; None where it can't be seen."""
     try:
         return str((process / "ns/pid").readlink())
     except OSError:

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 
 EMPTY_FOLDER, EMPTY_FILE = "empty", "empty-file"
-"""What covers hidden paths; relative to the folder in which bubblewrap starts."""
+"""Mounted over hidden paths; relative to the folder in which bubblewrap starts."""
 
 _PROGRAMS = ("/usr/bin", "/usr/sbin", "/bin", "/sbin", "/usr/include")
 _LIBRARIES = ("/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/usr/libexec", "/usr/share")
@@ -44,7 +44,7 @@ _PACKAGES = re.compile(
     re.VERBOSE,
 )
 _ARCHIVES = re.compile(r".*\.(whl|egg|conda)")
-"""Where one lies, the whole folder is covered."""
+"""Package archives: a folder that holds one is covered as a whole."""
 _FLAT = 64
 """More files than this directly in a folder are shared libraries: it is shown, the rest covered."""
 _OF_PYTHON = frozenset({"lib-dynload", "__pycache__", "__phello__", "test"})

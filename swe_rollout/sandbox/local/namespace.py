@@ -41,7 +41,7 @@ class Namespace:
     """Files and folders that each file system starts with."""
     limits: Limits
     parents: tuple[Parent, ...] = ()
-    """Where control groups are made."""
+    """Folders in which control groups can be created."""
 
     def enter(self, command: Sequence[str], *, group: Group, steps: Sequence[str]) -> list[str]:
         """Return the command line that runs `command` in a new namespace, after `steps`."""

@@ -16,7 +16,7 @@ from swe_rollout.errors import SandboxDestroyedError, SandboxError, boundary
 _READ_BYTES = 1 << 16
 _PIPE_BYTES = 1 << 20
 _RECENT_S = 0.5
-"""What ends a supervisor may be seen so long before its end is."""
+"""Evidence of what ended a supervisor may appear this long before its end is noticed."""
 _END_S = 5.0
 """Time for a supervisor to kill its commands and end."""
 
@@ -181,7 +181,7 @@ class RecentEvidence:
     def __init__(self, evidence: Callable[[], str]) -> None:
         self._evidence = evidence
         self._seen: list[tuple[float, str]] = []
-        """When it changed; of what is older than `_RECENT_S`, the last."""
+        """Each change with its time; of changes older than `_RECENT_S`, only the last is kept."""
 
     def look(self, now: float) -> None:
         """Note what there is, while the sandbox lives."""

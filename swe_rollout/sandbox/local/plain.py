@@ -121,7 +121,7 @@ def _kill_marked(mark: str) -> None:
 
 
 def environment(process: Path) -> list[bytes]:
-    """Return the variables of a process, given as its folder of /proc; none where it is gone."""
+    """Return the environment of a process, given its folder of /proc; empty if it is gone."""
     try:
         return (process / "environ").read_bytes().split(b"\0")
     except OSError:

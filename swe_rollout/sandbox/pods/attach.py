@@ -28,10 +28,10 @@ from swe_rollout.sandbox.session.session import Session
 log = structlog.get_logger()
 
 ATTACH_S: Final = 20.0
-"""For all of it; a fresh pod with the same files takes seconds."""
+"""Time limit of the whole attempt; a fresh pod with the same files takes seconds."""
 _GREETING_S: Final = 5.0
 _STREAMS_S: Final = 8.0
-"""For streams that the way there has lost."""
+"""How long to reopen streams that the network lost."""
 _POLL_S: Final = 0.1
 _NOT_THE_SAME: Final = "the sandbox is not as it was"
 

@@ -77,13 +77,13 @@ class StartProblem:
 
 
 _CERTAIN_S = 1.0
-"""For reasons that the kubelet may still retract a moment later."""
+"""How long a reason must persist that the kubelet may retract a moment later."""
 _PULL_S = 15.0
 """Registries fail temporarily: the kubelet's first retry, after 10 s, may succeed."""
 _SCHEDULE_S = 10.0
 """Room may become free: earlier sandboxes are being deleted."""
 _CROWDED_WARN_S = 4.0
-"""Where sandboxes fill the nodes, each waits for an earlier one to end."""
+"""When sandboxes fill the nodes, a short wait for an earlier one to end is normal."""
 
 _MAX_EVENTS = 5
 _COMPARED_CHARS = 60

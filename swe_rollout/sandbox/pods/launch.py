@@ -27,7 +27,7 @@ _NAME_POLL_S = 0.3
 _CREATE_ATTEMPTS = 3
 _UNDO_S = 10.0
 _SCALING_S = 30.0
-"""Between two checks whether a node is still being added."""
+"""Pause between two checks whether a node is still being added."""
 
 
 class PodLaunch:

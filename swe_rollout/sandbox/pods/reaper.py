@@ -23,12 +23,12 @@ from swe_rollout.text.logs import shared_context
 log = structlog.get_logger()
 
 POLL_S = 1.0
-"""Between two checks of the closed pods."""
+"""Pause between two checks of the closed pods."""
 BATCH_PODS = 16
 BATCH_AFTER_S = 30.0
 """How long an ended pod waits to be deleted together with others."""
 IDLE_S = 3.0
-"""The same, when no sandbox is left that could end: at a pause, and at the end."""
+"""How long it waits when no other sandbox is running that could end and join it."""
 END_S = 10.0
 """How long a closed pod may take to end by itself."""
 _ENDED = "Succeeded"

@@ -21,7 +21,7 @@ from swe_rollout.sandbox.session.keys import SessionKeys, SessionLife
 from swe_rollout.sandbox.session.session import Session
 
 KEEPALIVE_S = 30.0
-"""Between two pings on a stream; kubelets and load balancers end idle ones."""
+"""Pause between two pings on a stream; kubelets and load balancers end idle streams."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class PodRuntime:
     names: set[str]
     """Names of the sandboxes that are starting or running: each belongs to one request."""
     keys: SessionKeys | None = None
-    """None: nobody else can attach to the pods."""
+    """Keys by which another process of the job can attach to the pods; None if none can."""
     attached: set[str] = field(default_factory=set)
     """Uids of the pods that another process created and this one took."""
     running: set[RunningPod] = field(default_factory=set)

@@ -32,9 +32,9 @@ from swe_rollout.text.logs import shared_context
 log = structlog.get_logger()
 
 POLL_S = 1.0
-"""Between two checks of the waiting pods."""
+"""Pause between two checks of the waiting pods."""
 CLAIM_S = 10.0
-"""For the patch and the first command; a slower pod is no faster than a new one."""
+"""Time limit of a claim and its first command; a slower pod is no faster than a new one."""
 COOLDOWN_S = 30.0
 """How long no pod is started after a start that failed, or after pods gave way to an episode."""
 _FAILURES = (SandboxError, ClusterError, UnreachableError, PrerequisiteError)
@@ -49,7 +49,7 @@ class _WarmPod:
     created_s: float
     ready_s: float
     lifetime_s: float
-    """From its creation until it ends by itself."""
+    """Time from its creation until it ends by itself."""
 
     def outlives(self, request: SandboxRequest) -> bool:
         """Whether it lives as long as the request requires."""
@@ -84,7 +84,7 @@ class WarmPool:
         self._resume_at_s = -math.inf
         """No pod is started before this time."""
         self._snapshots = False
-        """Whether an expected request has them."""
+        """Whether an expected request asks for snapshots."""
         self._tasks.add(
             asyncio.create_task(self._run(), name="warm-pool", context=shared_context())
         )

@@ -37,10 +37,10 @@ _GREETING_S = 10.0
 _FIRST_PAUSE_S = 0.05
 _MAX_PAUSE_S = 5.0
 _LEAST_ENDED = 3
-"""Streams that ended in the sandbox, one after the other, before that counts as its own doing."""
+"""How many streams in a row must have been ended in the sandbox to blame the sandbox for it."""
 MOST_S: Final = 600.0
-"""For which one sandbox may stop clocks in all: commands can disturb streams, and must not gain
-time without end."""
+"""Total time for which one sandbox may stop clocks: commands can disturb streams, and must not
+gain unlimited time by that."""
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class CurrentConnection:
         """Set while there is a stream, and once there will be none any more."""
         self.settled.set()
         self.clocks = OutageClocks()
-        """Of those who wait for a result."""
+        """The episode clocks of the callers that wait for a result."""
         self._pending = pending
         self._reading: asyncio.Task[SandboxError] | None = None
         self._suspicion: StreamLostError | None = None
@@ -186,7 +186,7 @@ async def replace_connection(
 
 
 class OutageClocks:
-    """The clocks of those who wait for one sandbox."""
+    """The clocks of the callers that wait for one sandbox."""
 
     def __init__(self) -> None:
         self._waiting: dict[ExitStack, Deadline] = {}

@@ -163,7 +163,7 @@ def parse_states(body: bytes) -> dict[int, bool]:
 
 
 def parse_pong(body: bytes) -> SupervisorState | None:
-    """Read what a pong says; none for that of an earlier version, which says nothing."""
+    """Parse a pong; None for one of an earlier version, which has no content."""
     if not body:
         return None
     if len(body) != _DONE.size:

@@ -32,7 +32,7 @@ class SessionKeys:
 
     @classmethod
     def from_environment(cls) -> Self | None:
-        """Read the job's secret; none where it has none. Raises PrerequisiteError for no secret."""
+        """Read the job's secret; None where it is not set. Raises PrerequisiteError if malformed."""
         text = os.environ.get(VARIABLE, "").strip().lower()
         if not text:
             return None
@@ -54,9 +54,9 @@ class SessionLife:
     """The part of a session that one process has; later ones continue it."""
 
     key: bytes | None = field(default=None, repr=False)
-    """None: a random one, so that nobody continues."""
+    """The key; None for a random one, with which no other process can continue the session."""
     number: int = 0
-    """0 begins the session, and brings the key; every later process has a higher one of its own."""
+    """0 for the process that begins the session and sends the key; later processes count up."""
 
     @property
     def first(self) -> int:

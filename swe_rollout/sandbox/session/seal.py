@@ -32,7 +32,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class SealedHeader:
-    """What stands before a body: the plain values, and the code over all of the frame."""
+    """The header of a sealed frame: its plain values, and the code that authenticates the frame."""
 
     number: int
     kind: int

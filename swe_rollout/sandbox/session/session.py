@@ -136,7 +136,7 @@ class Session(SessionSnapshots):
         await self._client.request(Request(RequestKind.PING), timeout_s=timeout_s)
 
     async def state(self) -> SupervisorState | None:
-        """Return how much the supervisor has done; none where an earlier version runs there."""
+        """Return how much the supervisor has done; None where an earlier version runs there."""
         result = await self._client.request(Request(RequestKind.PING), timeout_s=_PING_S)
         return parse_pong(result.stdout)
 

@@ -21,14 +21,14 @@ from swe_rollout.sandbox.session.client import SupervisorClient
 from swe_rollout.sandbox.session.frames import Request, RequestKind, word
 
 MAX_FILE_BYTES: Final = 16 << 20
-"""Content of one file; a larger one is reported as unsaved."""
+"""Size of the largest file that a delta carries; a larger one is reported as unsaved."""
 MAX_DELTA_BYTES: Final = 32 << 20
-"""Of one delta, before compression; files beyond it are reported as unsaved."""
+"""Size of one delta before compression; files that exceed it are reported as unsaved."""
 WHOLE: Final = "/"
 """The path in `SandboxDelta.unsaved` that stands for all there is."""
 
 _MAX_STREAM_BYTES: Final = 2 * MAX_DELTA_BYTES + (1 << 20)
-"""With names, as the supervisor bounds them too."""
+"""Largest stream of records, names included; the supervisor has the same limit."""
 _MAGIC: Final = b"swe-delta\x01"
 """A delta's `data` begins so; the last byte is the version. A zstd frame of the records follows."""
 _LEVEL: Final = 3
@@ -36,7 +36,7 @@ _WALK: Final = struct.Struct("<QQQI")
 _REPORT: Final = struct.Struct("<QQQQQ")
 _END: Final = b"E"
 _WALK_S: Final = 180.0
-"""For a walk over all files; the supervisor ends it after two minutes."""
+"""How long a walk over all files may take; the supervisor itself ends it after two minutes."""
 _TRIES: Final = 3
 """Commands can kill the process that walks."""
 _KILLED: Final = 128
@@ -67,9 +67,9 @@ class SessionSnapshots:
         self._trees = trees
         self._lock = asyncio.Lock()
         self._number = -1
-        """Of the delta that the next one follows; -1: nothing was recorded."""
+        """Number of the last delta; -1 when no moment has been recorded."""
         self._is_outdated = False
-        """Whether the moment of `_number` is still to be recorded."""
+        """Whether the supervisor still has to record the moment after delta `_number`."""
         self._recording: asyncio.Future[ExecResult] | None = None
 
     def track(self) -> None:
@@ -86,7 +86,7 @@ class SessionSnapshots:
         await self.ready()
 
     def follow(self, number: int) -> None:
-        """Take it that the supervisor has recorded this moment, for another process."""
+        """Continue after this delta, which the supervisor has recorded for another process."""
         recorded = asyncio.get_running_loop().create_future()
         recorded.set_result(_RECORDED)
         self._number, self._is_outdated, self._recording = number, False, recorded
