@@ -32,7 +32,7 @@ class SessionKeys:
 
     @classmethod
     def from_environment(cls) -> Self | None:
-        """Read the job's secret; None where it is not set. Raises PrerequisiteError if malformed."""
+        """Read the job's secret; None where it is not set. PrerequisiteError if it is malformed."""
         text = os.environ.get(VARIABLE, "").strip().lower()
         if not text:
             return None
