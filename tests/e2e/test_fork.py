@@ -108,17 +108,6 @@ def test_a_forked_episode_is_graded_on_its_own_work(job_file: Callable[..., Job]
 
 
 @pytest.mark.slow
-def test_what_can_not_be_forked_says_why_and_what_to_do(job_file: Callable[..., Job]) -> None:
-    job = job_file(scenarios=["gold"])
-    swe_rollout("run", str(job.path), "--display", "none")
-    (parent,) = records(job.folder)
-    done = forked(f"{job.folder}/{parent['episode'].partition('/')[2]}", "--turn", "1", check=False)
-    assert done.returncode == 2
-    assert "spec.store.keepJournals: true" in done.stderr
-    assert not [path for path in job.folder.parent.iterdir() if "fork" in path.name]
-
-
-@pytest.mark.slow
 def test_a_killed_fork_goes_on_at_its_own_last_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

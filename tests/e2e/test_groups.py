@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from e2e.command import Job
 from e2e.losing import LOSING
-from swe_rollout import Group, RolloutJob, open_store
-from swe_rollout.errors import UsageError
+from swe_rollout import RolloutJob, open_store
 
 SCENARIOS = ["gold", "empty", "gold"]
 
@@ -50,32 +45,3 @@ def test_a_lost_sample_is_replaced_and_the_advantages_are_those_of_a_clean_run(
     assert [each.state for each in stored.claims("t1")] == ["trained"]
     (again,) = stored.groups("t2", wait_s=0)
     assert (again.trajectories, again.failed) == (group.trajectories, group.failed)
-
-
-@pytest.mark.slow
-def test_a_stream_in_a_notebook_s_loop_and_its_misuse(job_file: Callable[..., Job]) -> None:
-    file = job_file(scenarios=["gold", "empty"])
-    job = RolloutJob.from_yaml(file.path)
-
-    async def train() -> Group:
-        async with job.stream("t1", ahead=1) as groups:
-            async for group in groups:
-                await groups.ack(group)
-                return group
-        raise AssertionError
-
-    group = asyncio.run(train())
-    assert group.rewards == (1.0, 0.0)
-    assert group.has_signal
-
-    threads = threading.active_count()
-    with pytest.raises(UsageError, match="before it is iterated over"):
-        iter(job.stream())
-    with pytest.raises(UsageError, match="replaces a failed sample 2 times"), job.stream(refills=1):
-        pass
-    with job.stream("t2") as found:
-        assert next(found).rewards == group.rewards
-    with pytest.raises(UsageError, match="the stream is closed"):
-        next(found)
-    assert threading.active_count() <= threads + 32  # the store's own
-    assert not [each for each in threading.enumerate() if each.name == "swe-rollout-groups"]

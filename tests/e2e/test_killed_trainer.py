@@ -80,45 +80,12 @@ def test_a_trainer_killed_at_random_moments_trains_each_group_exactly_once(tmp_p
     assert max(claim.number for claim in claims) > 2, "no kill fell between claim and ack"
 
 
-def test_without_reclaim_nothing_is_trained_twice_and_what_is_missing_is_listed(
-    tmp_path: Path,
-) -> None:
-    store = Store.open(f"file://{tmp_path}/store")
-    asyncio.run(begin(store, *(f"task-{n}" for n in range(GROUPS)), samples=SAMPLES))
-    commit(store, shuffled())
-    journal = tmp_path / "journal"
-    journal.touch()
-    for delay in (0.1, 0.2, 0.3):
-        before = len(_claims(store))
-        (rank,) = _start(store, 0, [journal])
-        block_until(partial(_has_more_claims, store, before))
-        time.sleep(delay)
-        _kill(rank)
-    _end(_start(store, 0, [journal])[0])
-
-    found = trained([journal])
-    assert len(found) == len(set(found))
-    unfinished = [each for each in _claims(store) if _open(each)]
-    lost = {f"demo/task-{n}" for n in range(GROUPS)} - set(found)
-    assert lost <= {f"demo/{claim.instance}" for claim in unfinished}
-    assert 1 <= len(unfinished) <= 3
-    assert all(claim.process and claim.at for claim in unfinished)
-
-
 def _claims(store: Store) -> tuple[Claim, ...]:
     return open_store(store.uri).job("demo").claims("t1")
 
 
 def _has_claimed(store: Store, epoch: int) -> bool:
     return any(claim.epoch == epoch for claim in _claims(store))
-
-
-def _has_more_claims(store: Store, known: int) -> bool:
-    return len(_claims(store)) > known
-
-
-def _open(claim: Claim) -> bool:
-    return claim.state == "claimed"
 
 
 def _start(store: Store, epoch: int, journals: list[Path]) -> list[ForkServerProcess]:

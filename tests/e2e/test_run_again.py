@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 
 import pytest
@@ -15,45 +14,6 @@ from swe_rollout import RolloutJob, open_store, read_trajectories
 from swe_rollout.errors import UsageError
 
 pytestmark = [pytest.mark.threat(point=18), pytest.mark.threat(point=20)]
-
-
-def last_progress(stderr: str) -> str:
-    return [line for line in stderr.splitlines() if line.startswith("progress ")][-1]
-
-
-def without_run(printed: dict[str, object]) -> dict[str, object]:
-    return {name: value for name, value in printed.items() if name != "run"}
-
-
-@pytest.mark.slow
-def test_a_job_grows_and_every_number_at_the_end_is_that_of_status(
-    job_file: Callable[..., Job],
-) -> None:
-    job = job_file(scenarios=["gold", "empty"])
-    run = ("run", str(job.path), "--display", "plain")
-    assert "1 ran now" in swe_rollout(*run, "--set", "spec.samples=1").stderr
-    kept = {path: path.read_bytes() for path in committed(job.folder)}
-
-    grown = swe_rollout(*run, "-o", "json")
-    nothing = swe_rollout(*run, "--set", "spec.sandbox.local.isolation=auto", "-o", "json")
-    smaller = swe_rollout(*run, "--set", "spec.samples=1", "-o", "json")
-    status = printed_json(swe_rollout("status", job.uri, "-o", "json"))
-
-    assert "grows from 1 to 2 episodes" in grown.stderr
-    assert "2 episodes: 1 already committed, 1 ran now" in grown.stderr
-    assert "nothing ran: all 2 episodes were already committed" in nothing.stderr
-    ran = {"episodes": 2, "already_committed": 2, "ran": 0, "left": 0}
-    assert printed_json(nothing)["run"] == ran
-    assert (status["committed"], status["resolved"], status["mean_reward"]) == (2, 1, 0.5)
-    for each in (grown, nothing, smaller):
-        assert without_run(printed_json(each)) == status
-    for each in (grown, nothing):
-        assert re.search("done=2/2 .*resolved=1 .*mean_reward=0.50", last_progress(each.stderr))
-    assert kept.items() <= {path: path.read_bytes() for path in committed(job.folder)}.items()
-
-    refused = swe_rollout(*run, "--set", "spec.limits.turns=3", check=False)
-    assert refused.returncode == 2
-    assert "spec.limits.turns: 40 there, 3 now" in refused.stderr
 
 
 @pytest.mark.slow

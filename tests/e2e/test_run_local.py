@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -62,42 +60,6 @@ def test_sigkill_after_the_first_records_loses_and_duplicates_nothing(
     for path in paths:
         check(read(path))
         assert path.read_bytes() == kept.get(path, path.read_bytes())
-
-
-@pytest.mark.slow
-def test_bad_rows_stop_the_job_before_it_starts_or_are_skipped(
-    tmp_path: Path, job_file: Callable[..., Job]
-) -> None:
-    good = swe_rollout("datasets", "rows", "release-pairs").stdout.splitlines()
-    rows = {json.loads(line)["instance_id"]: json.loads(line) for line in good}
-    row = next(row for key, row in rows.items() if "semver" in key)
-    missing = {key: value for key, value in row.items() if key != "problem_statement"}
-    wrong = {**row, "instance_id": "wrong", "FAIL_TO_PASS": 7}
-    huge = {**row, "instance_id": "huge", "problem_statement": "x" * (32 << 20)}
-    data = b"\n".join(
-        [
-            json.dumps(row).encode(),
-            json.dumps({**missing, "instance_id": "missing"}).encode(),
-            json.dumps(wrong).encode(),
-            json.dumps(huge).encode(),
-            b"\x00\xff\xfe\x01 binary",
-        ]
-    )
-    (tmp_path / "rows.jsonl").write_bytes(data + b"\n")
-    job = job_file(scenarios=["gold"], dataset={"swebench": {"uri": "rows.jsonl"}})
-
-    refused = swe_rollout("run", str(job.path), check=False)
-
-    assert refused.returncode == 2
-    for line in (2, 3, 4, 5):
-        places = [text for text in refused.stderr.splitlines() if f"rows.jsonl:{line}:" in text]
-        assert len(places) == 1, refused.stderr[-3000:]
-    assert len(refused.stderr) < 8000
-    assert committed(job.folder) == []
-
-    state = printed_json(swe_rollout("run", str(job.path), "--skip-bad-rows", "-o", "json"))
-
-    assert (state["episodes"], state["resolved"]) == (1, 1)
 
 
 def test_validate_says_gold_resolves_and_empty_does_not() -> None:

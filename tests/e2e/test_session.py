@@ -11,10 +11,8 @@ import pytest
 from e2e.command import Job
 from e2e.losing import LOSING
 from swe_rollout import Group, RewardInput, RolloutJob, Trajectory
-from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.errors import UsageError
 from swe_rollout.spec.policy import Sampling
-from swe_rollout.types.turn import Generation
 
 
 def test_episodes_are_played_side_by_side(job_file: Callable[..., Job]) -> None:
@@ -72,43 +70,6 @@ def _temperatures(trajectory: Trajectory) -> set[float | None]:
         for temperature, mask in zip(main.temperatures, main.loss_mask, strict=True)
         if mask
     }
-
-
-def test_an_engine_of_the_callers_own_is_used_and_stays_open(job_file: Callable[..., Job]) -> None:
-    file = job_file(scenarios=["gold"], grading={"enabled": False})
-
-    async def play() -> tuple[Trajectory, int]:
-        job = RolloutJob.from_yaml(file.path)
-        async with job.session() as first:
-            own = Counting(first.engine)
-            async with job.session(engine=own) as session:
-                trajectory = await session.run_episode(first.instances[0].instance_id)
-            await own.info()
-        return trajectory, own.calls
-
-    trajectory, calls = asyncio.run(play())
-
-    assert trajectory.patch
-    assert calls == len(trajectory.turns) > 0
-    assert trajectory.policy.startswith("engine:")
-
-
-class Counting(TokenEngine):
-    """Counts the calls of another engine; it may not be closed."""
-
-    def __init__(self, engine: TokenEngine) -> None:
-        self._engine = engine
-        self.calls = 0
-
-    async def info(self) -> EngineInfo:
-        return await self._engine.info()
-
-    async def generate(self, request: GenerateRequest) -> Generation:
-        self.calls += 1
-        return await self._engine.generate(request)
-
-    async def aclose(self) -> None:
-        raise AssertionError("a session closes only what it opened")
 
 
 def test_a_group_is_played_without_a_store_and_its_numbers_are_new(

@@ -121,12 +121,3 @@ def test_an_audit_that_ends_early_keeps_what_is_done_and_says_how_to_go_on(
     assert "the audit is not complete: run it again to go on" in audit(code=4).err
     assert b'"evil"' in (tmp_path / "q.jsonl").read_bytes()
     assert len(played) == 1
-
-
-def test_the_rows_themselves_are_never_overwritten(
-    played: list[list[str]], audit: Audited, tmp_path: Path
-) -> None:
-    (tmp_path / "q.jsonl").write_text('{"instance_id": "one"}\n')
-    audit(code=2)
-    assert (tmp_path / "q.jsonl").read_text() == '{"instance_id": "one"}\n'
-    assert played == []

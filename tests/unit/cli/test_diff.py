@@ -62,10 +62,3 @@ def test_two_episodes(jobs: tuple[str, str], cli: Cli) -> None:
     assert "both sampled the same text" in done.err
     assert cli("diff", *both, "-o", "name").out.split() == ["verdict", "reward", "patch"]
     assert cli("diff", *both, "-o", "json").json["first"] == both[0]
-
-
-def test_a_job_is_not_compared_with_an_episode_or_with_itself(
-    jobs: tuple[str, str], cli: Cli
-) -> None:
-    assert "fix" in cli("diff", jobs[0], f"{jobs[1]}/a/0", code=2).err
-    cli("diff", jobs[0], jobs[0], code=2)

@@ -105,11 +105,6 @@ def test_an_example_is_a_command_that_parses(case: str) -> None:
     assert _problem(_words(CASES[case])) == ""
 
 
-@pytest.mark.parametrize("line", ["swe-rollout run job.yaml --no-such", "swe-rollout frobnicate"])
-def test_a_wrong_example_would_be_found(line: str) -> None:
-    assert _problem(_words(line)) != ""
-
-
 @pytest.mark.parametrize("case", [case for case in CASES if "explain " in case])
 def test_a_field_that_an_example_explains_exists(case: str) -> None:
     _, path = _words(CASES[case])[:2]

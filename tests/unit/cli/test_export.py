@@ -54,13 +54,6 @@ def test_predictions_need_a_choice_of_the_sample(address: str, cli: Cli) -> None
     assert row["model_patch"] in PATCH
 
 
-def test_an_option_without_a_meaning_is_refused(address: str, cli: Cli) -> None:
-    error = cli("export", address, "--drop-path", "x", code=2).err
-    assert "no meaning for parquet" in error
-    assert "use it with --to patches, predictions, rollout-library" in error
-    cli("export", address, "--model-name", "x", code=2)
-
-
 def test_a_folder_that_is_there_is_not_touched(address: str, cli: Cli) -> None:
     Path("mine").mkdir()
     error = cli("export", address, "--to", "patches", "-O", "mine", code=2).err

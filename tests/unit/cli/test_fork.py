@@ -78,7 +78,3 @@ def test_the_name_follows_from_the_turn_and_is_a_name() -> None:
     for name in names:
         RolloutJob.model_validate({"metadata": {"name": name}, "spec": spec})
     assert "--" not in fork_name(long, 3)
-
-
-def test_a_job_is_no_episode(address: str, cli: Cli) -> None:
-    assert "is not an episode" in cli("fork", address, "--turn", "1", code=2).err

@@ -57,35 +57,6 @@ async def test_without_a_cluster_it_is_the_store_that_lacks_the_job(
 
 
 @pytest.mark.usefixtures("address")
-@pytest.mark.parametrize(
-    ("wrong", "what", "fix"),
-    [
-        ("runs", "runs is a store and no job", "name one of its jobs: runs/demo"),
-        ("demo", "demo is the name of a job in the folder runs", "write runs/demo"),
-        ("runs/demo/a", "names an instance of the job runs/demo", "write runs/demo/a/0 "),
-        ("runs/demo/aa", "names an instance", "write runs/demo/a/0 "),
-        ("runs/demo/zzz", "names an instance", "write runs/demo/INSTANCE/0 "),
-        ("runs/demo/a/0", "names an episode of the job runs/demo", "write runs/demo;"),
-        ("runs/demo/episodes", "or something in its folder", "write runs/demo;"),
-        ("~/runs/demo", "is no address of a job", "/runs/demo"),
-        ("gs:/bucket/demo", "is no address of a job", "write gs://bucket/demo"),
-        ("file:/{folder}/runs/demo", "is no address of a job", "write file://{folder}/runs/demo"),
-        (" runs/demo", "is no address of a job", "write runs/demo"),
-        ("pod.yaml", "is a job's file", "write the store, a slash, and the job's name: runs/demo"),
-    ],
-)
-def test_an_address_that_is_something_else_is_named(
-    wrong: str, what: str, fix: str, tmp_path: Path
-) -> None:
-    (tmp_path / "pod.yaml").write_text("kind: Pod\n")
-    error = job_named_wrongly(wrong.format(folder=tmp_path))
-
-    assert error is not None
-    assert what in error.what
-    assert fix.format(folder=tmp_path) in error.fix
-
-
-@pytest.mark.usefixtures("address")
 @pytest.mark.parametrize("wrong", ["s3://bucket/demo", "nothing/demo", "nothing", "runs/other"])
 def test_nothing_is_said_of_an_address_that_may_be_right(wrong: str) -> None:
     assert job_named_wrongly(wrong) is None

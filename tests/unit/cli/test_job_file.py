@@ -47,17 +47,3 @@ def test_init_writes_a_job_once(cli: Cli, tmp_path: Path, monkeypatch: pytest.Mo
 
     assert "job.yaml already exists" in cli("init", code=2).err
     assert parse_job((tmp_path / "job.yaml").read_text(), source="job.yaml")
-
-
-@pytest.mark.threat(point=22)
-def test_a_file_that_can_t_be_written_is_an_error_that_names_the_missing_folder(
-    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    error = cli("init", "no/such/job.yaml", code=2).err
-    assert "error: no/such/job.yaml can't be written" in error
-    assert f"the folder {tmp_path}/no does not exist" in " ".join(error.split())
-
-    (tmp_path / "folder").mkdir()
-    done = cli("datasets", "rows", "release-pairs", "-O", "folder", code=2)
-    assert "is a folder" in done.err

@@ -14,7 +14,6 @@ import swe_rollout
 from checkout import ROOT
 from ratios import cpu_s
 from swe_rollout.cli.main import EXIT_CODES
-from swe_rollout.spec.template import template
 from unit.cli.cli_parts import Cli, run_cli
 
 
@@ -67,46 +66,6 @@ def _imported(path: Path) -> set[str]:
             case ast.ImportFrom(module=str(module)) if module.startswith(f"{package}."):
                 found.add(module.removeprefix(f"{package}."))
     return found
-
-
-def test_a_wrong_job_file_is_one_line_for_each_problem_and_exit_2(tmp_path: Path, cli: Cli) -> None:
-    path = tmp_path / "job.yaml"
-    path.write_text(template().replace("samples: 4", "samples: none").replace("turns:", "turnz:"))
-
-    done = cli("run", str(path), code=2)
-
-    assert done.out == ""
-    lines = done.err.splitlines()
-    assert sum(line.startswith(f"{path}:") for line in lines) == 2
-    assert f"error: {path} is not a valid RolloutJob: 2 problems" in lines
-
-
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        (["status", "nothing"], "nothing"),
-        (["view", "nothing/there/0"], "nothing/there has no job 0"),
-        (["export", "s3://", "--to", "parquet"], "s3://"),
-        (["explain", "spec.nothing"], "spec.nothing"),
-        (["run"], "FILE"),
-        (["frobnicate"], "frobnicate"),
-        (["run", "absent.yaml"], "absent.yaml"),
-        (["status", "runs/demo", "-o", "xml"], "table"),
-        (["run", "job.yaml", "--display", "loud"], "rich"),
-        (["view", "a", "--port", "99999"], "65535"),
-        (["view", "a", "--port", "http"], "--port"),
-        (["export", "a", "--sample", "x"], "--sample"),
-    ],
-)
-def test_wrong_requests_exit_2_name_what_is_wrong_and_keep_stdout_clean(
-    arguments: list[str], named: str, cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-
-    done = cli(*arguments, code=2)
-
-    assert done.out == ""
-    assert named in done.err
 
 
 def test_an_unexpected_error_keeps_its_traceback_and_asks_to_be_reported() -> None:

@@ -27,7 +27,3 @@ def test_json_names_damaged_records_apart(address: str, cli: Cli) -> None:
     found = cli("stats", address, "-o", "json").json
     assert found["episodes"] == 1
     assert [each["episode"] for each in found["damaged"]] == ["demo/a/0"]
-
-
-def test_a_store_without_the_job_is_an_invalid_request(address: str, cli: Cli) -> None:
-    cli("stats", f"{address}-not", code=2)

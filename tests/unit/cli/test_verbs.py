@@ -56,10 +56,6 @@ def test_the_help_of_a_verb_is_at_most_one_screen(
     assert any("SWE_ROLLOUT_" in line for line in lines) is has_options
 
 
-def test_a_verb_that_is_misspelt_is_named(cli: Cli) -> None:
-    assert "did you mean" in cli("stauts", code=2).err
-
-
 HEAVY = {"pydantic", "numpy", "rich", "structlog", "kubernetes", "aiohttp", "transformers", "yaml"}
 
 

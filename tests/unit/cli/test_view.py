@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from pages import contents
 from swe_rollout.testing.tiny import tokenizer_path
 from unit.cli.cli_parts import Cli
@@ -37,20 +35,6 @@ def test_two_jobs_are_one_page(address: str, tmp_path: Path, cli: Cli) -> None:
     index, *records = contents(Path("jobs.html").read_text())
     assert [job["address"] for job in index["jobs"]] == [f"file://{address}", f"file://{other}"]
     assert len(records) == 4
-
-
-@pytest.mark.parametrize(
-    ("first", "other", "what"),
-    [
-        ("runs/demo", "runs/demo/a/0", "a job can't be compared with an episode"),
-        ("runs/demo", "runs/demo", "can't be compared with itself"),
-        ("runs/demo/a/0", "runs/demo/a/9", "is not in the store"),
-    ],
-)
-@pytest.mark.usefixtures("address")
-def test_what_can_not_be_compared_is_refused(first: str, other: str, what: str, cli: Cli) -> None:
-    assert what in cli("view", first, other, code=2).err
-    assert not list(Path.cwd().glob("*.html"))
 
 
 def test_a_tokenizer_can_be_named(address: str, cli: Cli) -> None:

@@ -83,12 +83,6 @@ def test_a_job_over_rows_in_memory_packs_too(
     assert [entry.name for entry in job.spec.extensions] == ["tools.bundle"]
 
 
-def test_a_job_without_bundles_is_the_same(tmp_path: Path) -> None:
-    job = parse_job(template(), source="job")
-
-    assert pack_bundles(job, base_dir=tmp_path) == (job, ())
-
-
 def test_a_folder_that_can_t_travel_is_refused_before_anything_starts(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no bundle of tools at tools"):
         RolloutJob.from_yaml(job_file(tmp_path, "tools"))

@@ -82,11 +82,6 @@ def test_a_file_that_can_not_travel_is_refused(
     assert expected in refused.value.why
 
 
-def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="can't be read"):
-        read_file(tmp_path / "my_tools.py")
-
-
 def test_rows_become_lines_of_json() -> None:
     rows = [row(), row("demo__demo-2")]
 

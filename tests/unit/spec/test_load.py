@@ -1,4 +1,4 @@
-"""Job files: accepted ones, and the messages for the others."""
+"""Job files: accepted ones, and messages; more of those in e2e/wrong_uses/job_file.yaml."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from swe_rollout.errors import SpecError
 from swe_rollout.spec.load import load_job
 from swe_rollout.spec.template import template
 from unit.spec.spec_parts import GOOD, parsed, problems
@@ -60,19 +59,14 @@ def test_all_mistakes_are_reported_at_once_in_the_order_of_their_lines() -> None
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("  turns: 5", "spec.turns: no such field here; `turns` belongs under `spec.limits`"),
         ("  max_new_tokens: 5", "`maxNewTokens` belongs under `spec.limits`"),
         ("  frobnicate: x", "spec.frobnicate: no such field; expected dataset, samples"),
-        ("  samples: '4'", "spec.samples: expected an integer, found '4'"),
-        ("  samples: 1.5", "spec.samples: expected an integer, found 1.5"),
         ("  samples: true", "spec.samples: expected an integer, found true"),
         ("  samples:", "spec.samples: expected an integer, found nothing"),
-        ("  suspend: yes", "spec.suspend: expected true or false, found 'yes'"),
         ("  sampling: {topP: 1.5}", "spec.sampling.topP: must be at most 1, found 1.5"),
         ("  sampling: {topP: 0}", "spec.sampling.topP: must be above 0, found 0"),
         ("  limits: 5", "spec.limits: expected a mapping of fields, found 5"),
         ("  limits: {toolSeconds: .inf}", "expected a finite number, found inf"),
-        ("  agent: {tools: bash}", "spec.agent.tools: expected a list, found 'bash'"),
         ("  agent: {tools: [5]}", "spec.agent.tools[0]: expected a mapping of fields, found 5"),
         ("  agent: {tools: ['a b']}", "spec.agent.tools[0].use: expected a name, or module:attr"),
         ("  agent: {tools: [{with: {}}]}", "spec.agent.tools[0].use: missing"),
@@ -81,8 +75,6 @@ def test_all_mistakes_are_reported_at_once_in_the_order_of_their_lines() -> None
             "  store: {uri: runs}",
             "spec.store.uri: expected a file://, s3://, gs:// or az:// address",
         ),
-        ("  sandbox: {local: {}, pod: {}}", "found local and pod; remove one"),
-        ("  sandbox: {local: }", "nothing is set under `local`, write `local: {}`"),
         ("  sandbox: {}", "spec.sandbox: set exactly one of local, pod, kodo, backend; found none"),
     ],
 )
@@ -100,38 +92,22 @@ def test_a_missing_field_is_on_the_line_of_what_should_hold_it() -> None:
     assert "sglang, scripted" in found
 
 
-def test_a_field_given_twice_is_refused_although_yaml_keeps_the_last() -> None:
-    assert problems(GOOD + "  samples: 4\n  samples: 8\n") == [
-        "job.yaml:8: spec.samples: repeated; first set on line 7; remove one"
-    ]
-
-
 @pytest.mark.parametrize(
-    ("text", "begin", "end"),
+    ("text", "begin"),
     [
-        ("", "job.yaml: empty", ""),
-        ("# nothing\n", "job.yaml: empty", ""),
-        ("just words", "job.yaml:1: expected the fields of a RolloutJob, found plain text", ""),
-        ("- a\n", "job.yaml:1: expected the fields of a RolloutJob, found a list", ""),
-        (
-            GOOD + "  limits:\n\tturns: 3\n",
-            "job.yaml:8: not YAML",
-            "indent with spaces, not with tabs",
-        ),
-        (GOOD + "---\n" + GOOD, "job.yaml:7: a second document; a file has one job", ""),
-        (GOOD + "  a: b: c\n", "job.yaml:7: not YAML: mapping values are not allowed here", ""),
-        (GOOD + "  a: [1, 2\n", "job.yaml:", ""),
-        ("a: \0\n", "job.yaml:1: a control character; expected text", ""),
-        ("[" * 2000, "job.yaml: nested too deeply", ""),
-        ("a: " + "x" * (1 << 18), "job.yaml: longer than 256 KiB", ""),
-        ("a: &a [*a]", "job.yaml:1: its aliases expand without bound", ""),
+        ("# nothing\n", "job.yaml: empty"),
+        ("just words", "job.yaml:1: expected the fields of a RolloutJob, found plain text"),
+        (GOOD + "  a: b: c\n", "job.yaml:7: not YAML: mapping values are not allowed here"),
+        ("a: \0\n", "job.yaml:1: a control character; expected text"),
+        ("[" * 2000, "job.yaml: nested too deeply"),
+        ("a: " + "x" * (1 << 18), "job.yaml: longer than 256 KiB"),
+        ("a: &a [*a]", "job.yaml:1: its aliases expand without bound"),
     ],
 )
-def test_text_that_is_not_a_job_gets_one_line(text: str, begin: str, end: str) -> None:
+def test_text_that_is_not_a_job_gets_one_line(text: str, begin: str) -> None:
     (found,) = problems(text)
 
     assert found.startswith(begin)
-    assert found.endswith(end)
 
 
 def test_an_alias_bomb_is_refused_without_being_expanded() -> None:
@@ -164,21 +140,6 @@ def test_a_slice_needs_no_quotes(text: str) -> None:
     assert job.spec.dataset.slice == text
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "expected"),
-    [
-        ("apiVersion: swe-rollout.dev/v1alpha1\n", "", "apiVersion: missing; write `apiVersion:"),
-        ("kind: RolloutJob\n", "", "kind: missing; write `kind: RolloutJob`"),
-        ("dev/v1alpha1", "dev/v1", "apiVersion: write `swe-rollout.dev/v1alpha1`; found"),
-        ("RolloutJob", "Job", "kind: write `RolloutJob`; found 'Job'"),
-    ],
-)
-def test_the_file_says_what_it_is(old: str, new: str, expected: str) -> None:
-    (found,) = problems(GOOD.replace(old, new))
-
-    assert expected in found
-
-
 def test_overrides_are_yaml_on_top_of_the_file() -> None:
     job = parsed(
         GOOD + "  samples: 2\n",
@@ -208,9 +169,6 @@ def test_null_removes_a_field_so_that_variants_can_be_changed() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("spec.samples=0", "--set spec.samples: must be at least 1, found 0"),
-        ("spec.sampels=3", "--set spec.sampels: no such field; did you mean `samples`?"),
-        ("samples=3", "--set samples: no such field here; `samples` belongs under `spec`"),
         ("spec.samples", "--set spec.samples: write it as path=value: spec.samples=4"),
         ("=3", "--set =3: write it as path=value: spec.samples=4"),
         ("spec.samples=[", "--set spec.samples: not YAML"),
@@ -221,26 +179,6 @@ def test_a_wrong_override_is_reported_as_such(text: str, expected: str) -> None:
     (found,) = problems(GOOD, text)
 
     assert found.startswith(expected)
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (None, "can't be read: No such file or directory"),
-        (b"\x80\x81", "not UTF-8 text; save it as UTF-8"),
-    ],
-)
-def test_a_file_that_is_none_is_a_problem_of_its_own(
-    data: bytes | None, message: str, tmp_path: Path
-) -> None:
-    path = tmp_path / "job.yaml"
-    if data is not None:
-        path.write_bytes(data)
-
-    with pytest.raises(SpecError) as caught:
-        load_job(path)
-
-    assert [each.message for each in caught.value.problems] == [message]
 
 
 def test_a_byte_order_mark_and_windows_line_ends_do_no_harm(tmp_path: Path) -> None:

@@ -55,10 +55,3 @@ def test_a_file_without_prompts_is_refused(tmp_path: Path, text: str | bytes, wh
     with pytest.raises(SpecError) as caught:
         agent(tmp_path, text)
     assert why in str(caught.value)
-
-
-def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "job.yaml"
-    path.write_text(f"{GOOD}  agent: {{promptsFile: absent.yaml}}\n")
-    with pytest.raises(SpecError, match=r"absent\.yaml holds no prompts"):
-        load_job(path)

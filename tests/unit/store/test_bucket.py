@@ -13,6 +13,7 @@ import pytest
 from swe_rollout.errors import PrerequisiteError, SweRolloutError, UnreachableError, UsageError
 from swe_rollout.store import bucket as bucket_module
 from swe_rollout.store.bucket import Bucket, create_object, read_object
+from swe_rollout.store.faults import fix_of_folder
 from unit.store.storage_server import (
     CLOUDS,
     CREDENTIALS,
@@ -24,11 +25,6 @@ from unit.store.storage_server import (
     error,
     storage,
 )
-
-
-async def test_an_absent_object_is_file_not_found(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        await read_object(f"file://{tmp_path}/nowhere/rows.jsonl")
 
 
 @pytest.mark.threat(point=20)
@@ -404,3 +400,15 @@ async def test_a_folder_that_can_t_be_made_is_unreachable_and_a_missing_one_is_n
     missing = Bucket.open(f"file://{tmp_path}/nowhere/runs")
     assert missing.why_missing("key") == f"the folder {tmp_path}/nowhere does not exist"
     assert Bucket.open(f"file://{tmp_path}").why_missing("key") == "key does not exist"
+
+
+@pytest.mark.parametrize(
+    ("error", "fix"),
+    [
+        ("No space left on device", "free space on its disk"),
+        ("Read-only file system", "mount it for writing"),
+        ("Permission denied", "give this user access"),
+    ],
+)
+def test_a_folder_that_fails_has_its_fix(error: str, fix: str) -> None:
+    assert fix_of_folder(OSError(error)).startswith(fix)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import socket
-import subprocess
 import sys
 import threading
 from contextlib import ExitStack, suppress
@@ -18,54 +16,9 @@ from obstore.exceptions import BaseError
 from swe_rollout.store.address import open_storage
 from swe_rollout.store.bucket import Bucket, run_call, wait_until_idle
 from swe_rollout.store.objects import StorageObjects
-from unit.store.storage_server import CREDENTIALS, Environment, Memory, Serve, storage
+from unit.store.storage_server import CREDENTIALS, Environment, Memory, Serve
 
 pytestmark = pytest.mark.threat(point=17)
-
-RUNS = 3
-"""Of each way to end. Futures of obstore's own aborted one process in forty."""
-
-SCRIPT = """
-import asyncio, random, sys
-from swe_rollout.store.bucket import Bucket
-
-async def use(bucket, number):
-    while True:
-        await bucket.create(f"{number}-{random.random()}", b"x" * 100_000)
-
-async def main():
-    bucket = Bucket.open("s3://bucket/folder")
-    tasks.extend(asyncio.create_task(use(bucket, number)) for number in range(60))
-    await asyncio.sleep(random.uniform(0.05, 0.2))
-    END
-
-tasks = []
-loop = asyncio.new_event_loop()
-RUN
-"""
-RUN, ABANDON = "asyncio.run(main())", "loop.run_until_complete(main()); raise SystemExit(3)"
-
-
-@pytest.mark.parametrize(
-    ("end", "run", "code"),
-    [
-        ("raise ValueError", RUN, 1),
-        ("sys.exit(4)", RUN, 4),
-        ("return", RUN, 0),
-        ("return", ABANDON, 3),
-    ],
-)
-def test_a_script_that_ends_with_calls_in_flight_keeps_its_exit_code(
-    end: str, run: str, code: int
-) -> None:
-    command = [sys.executable, "-c", SCRIPT.replace("END", end).replace("RUN", run)]
-    with storage(Memory(), delay_s=0.05) as server:
-        environment = {**os.environ, **CREDENTIALS, "AWS_ENDPOINT_URL": server.url}
-        for _ in range(RUNS):
-            done = subprocess.run(
-                command, env=environment, capture_output=True, text=True, check=False, timeout=60
-            )
-            assert done.returncode == code, done.stderr
 
 
 async def test_only_threads_of_python_s_own_come_back_to_the_loop(

@@ -72,8 +72,6 @@ LOG = b"PASSED a\r\n\xff\x00 not text\n" * 1000
 
 
 def path_of(store: Store, log: TestLog) -> Path:
-    from pathlib import Path  # noqa: PLC0415
-
     return Path(store.uri.removeprefix("file://")) / log.key
 
 

@@ -11,7 +11,6 @@ import msgspec
 import pytest
 
 from swe_rollout.errors import StoreError, UsageError
-from swe_rollout.spec.job import RolloutJob
 from swe_rollout.store.plan import Plan
 from swe_rollout.store.store import Store
 from swe_rollout.store.summary import summarise
@@ -231,14 +230,6 @@ async def test_a_spec_that_another_version_hashed_otherwise_is_still_the_same(
     assert (await store.begin(job(), tasks("one"))).plan.spec_digest == "an-older-one"
 
 
-def test_episodes_outside_of_a_plan_are_counted() -> None:
-    wanted: RolloutJob = job(samples=2)
-    plan = Plan.of(wanted, tasks("one"))
-    outside = frozenset({EpisodeId("demo", "one", 2), EpisodeId("demo", "x", 0)})
-    assert plan.unplanned(outside | {EpisodeId("demo", "one", 1)}) == 2
-    assert msgspec.json.decode(msgspec.json.encode(plan), type=Plan) == plan
-
-
 async def test_what_is_in_quarantine_is_in_the_plan_and_in_the_summary(store: Store) -> None:
     quarantined = {"three": "gold", "four": "base", "five": "gold"}
     begun = await store.begin(job(), tasks("one", "two"), quarantined=quarantined)
@@ -286,10 +277,3 @@ def test_a_plan_says_where_its_episodes_begin() -> None:
     assert Plan.of(job(), tasks("a")).forked_from == ""
     hostile: tuple[dict[str, object], ...] = ({}, {"spec": 3}, {"spec": {"fork": [1]}})
     assert all(not Plan((), "", each).forked_from for each in hostile)
-
-
-async def test_a_summary_says_where_its_episodes_begin(store: Store) -> None:
-    fork = {"uri": "s3://rollouts/other", "instance": "a", "sample": 2, "turn": 3}
-    await store.begin(job(fork=fork), tasks("a"))
-    found = await summarise(store, "demo")
-    assert json.loads(found.to_json())["forked_from"] == "other/a/2, turn 3"

@@ -155,11 +155,6 @@ async def test_a_job_begins_with_its_spec_and_its_plan(store: Store, tmp_path: P
     }
 
 
-async def test_workers_that_begin_at_once_agree(store: Store) -> None:
-    begun = await asyncio.gather(*(store.begin(job(), tasks("one")) for _ in range(8)))
-    assert len({each.plan.instances for each in begun}) == 1
-
-
 async def test_relative_stores_start_at_the_working_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

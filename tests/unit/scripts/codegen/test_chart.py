@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from checkout import ROOT
-from rollout_dev.codegen.chart import chart, template
+from rollout_dev.codegen.chart import template
 from rollout_dev.helm import find_helm
 from swe_rollout.cli.install import manifests
 
@@ -181,24 +181,6 @@ def test_values_of_the_operator_reach_its_deployment(tmp_path: Path) -> None:
     assert container["env"][0]["value"] == image
 
 
-@pytest.mark.parametrize(
-    ("value", "kinds"),
-    [
-        ("networkPolicy", {("NetworkPolicy", "swe-rollout-operator")}),
-        (
-            "aggregateRoles",
-            {("ClusterRole", "swe-rollout-view"), ("ClusterRole", "swe-rollout-edit")},
-        ),
-    ],
-)
-def test_parts_can_be_left_out(value: str, kinds: set[tuple[str, str]], tmp_path: Path) -> None:
-    off: object = False if value == "aggregateRoles" else {"enabled": False}
-    left = by_name(rendered(tmp_path, {value: off}))
-
-    gone = by_name(installed()).keys() - left.keys()
-    assert {(kind, name) for kind, _, name in gone} == kinds
-
-
 def test_without_metrics_the_collector_has_no_way_in(tmp_path: Path) -> None:
     objects = by_name(rendered(tmp_path, {"metrics": {"enabled": False}}))
 
@@ -263,32 +245,8 @@ def test_helm_holds_values_against_the_schema(tmp_path: Path) -> None:
     assert "don't meet the specifications of the schema" in done.stderr
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        {},
-        NEEDED,
-        {"image": {"repository": "worker", "tag": "local"}},
-        {"image": {"repository": "registry.example:5000/a/b_c"}},
-        {"global": {"of": "a parent chart"}},
-        {"resources": {"limits": {"cpu": 2, "memory": "1.5Gi"}}},
-    ],
-)
-def test_the_schema_takes(values: Json) -> None:
-    assert errors(values) == []
-
-
 def test_the_schema_knows_every_value_and_no_other() -> None:
     assert DEFAULTS.keys() == SCHEMA["properties"].keys() - {"global"}
-
-
-def test_no_template_is_left_of_a_manifest_that_is_gone() -> None:
-    by_hand = {"_helpers.tpl", "NOTES.txt", "scoped.yaml"}
-    project = {"version": "1", "license": "x"}
-    made = chart(ROOT / "manifests" / "kustomization.yaml", {}, project)
-
-    found = {path.name for path in (CHART / "templates").iterdir()} - by_hand
-    assert found == {Path(name).name for name in made if "/templates/" in name}
 
 
 @pytest.mark.parametrize("before", ["  replicas: 1\n", "          ports:\n"])
