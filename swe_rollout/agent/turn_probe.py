@@ -121,7 +121,7 @@ class TurnProbe:
         # What another turn in this place has in front of it too.
         other = assistant_message(_OTHER, (), self._dialect)
         text = self._template.render([*history, other], (TOOL,), prompted=False)
-        return whole[: _common(whole, text)]
+        return whole[: common_prefix_length(whole, text)]
 
     def _as_parsed(
         self, whole: str, before: str, calls: tuple[ToolCall, ...]
@@ -186,7 +186,7 @@ class TurnProbe:
         opening = begun.removeprefix(before)
         if not opening or not begun.startswith(before):
             return ids
-        return ids[_common(ids, self._encoding.encode([Scaffold(opening)])) :]
+        return ids[common_prefix_length(ids, self._encoding.encode([Scaffold(opening)])) :]
 
     def _reads_both(self, form: str) -> bool:
         """Whether two calls of one turn are read back as two."""
@@ -252,7 +252,7 @@ class MessageProbe(TurnProbe):
             raise UnfitError("it leaves out what the policy said when a user message follows")
 
 
-def _common(one: Sequence[object], other: Sequence[object]) -> int:
-    """Return how many ids, or characters, two texts begin with alike."""
+def common_prefix_length(one: Sequence[object], other: Sequence[object]) -> int:
+    """Return how many leading ids, or characters, both texts share."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))

@@ -14,7 +14,7 @@ from swe_rollout.cli.options import Form, OutputFormat, option
 from swe_rollout.cli.output import say, show_error, write_data, write_lines, write_table
 from swe_rollout.errors import PrerequisiteError, UsageError
 from swe_rollout.spec.tool_format import ToolFormat
-from swe_rollout.text.escaping import visible
+from swe_rollout.text.escaping import printable
 
 if TYPE_CHECKING:
     from swe_rollout.testing.tokens.conformance import Conformance
@@ -129,7 +129,7 @@ def _show(tokenizer: str, found: Conformance, output: OutputFormat) -> None:
         [(each.name, "pass" if each.passed else "FAIL", each.detail) for each in found.checks],
     )
     failed = [check for check in found.checks if not check.passed]
-    write_lines(["", *(f"{check.name}: {visible(check.detail)}" for check in failed)])
+    write_lines(["", *(f"{check.name}: {printable(check.detail)}" for check in failed)])
     if failed:
         say(f"{len(failed)} of {len(found.checks)} checks failed")
     else:

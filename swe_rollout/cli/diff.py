@@ -20,7 +20,7 @@ from swe_rollout.cli.options import (
 from swe_rollout.cli.output import say, write_data, write_lines, write_table
 from swe_rollout.cli.stored_work import targeted
 from swe_rollout.errors import InternalError
-from swe_rollout.text.escaping import visible
+from swe_rollout.text.escaping import printable
 
 if TYPE_CHECKING:
     from swe_rollout.export.episode_comparison import EpisodeComparison
@@ -203,7 +203,7 @@ def _write_episodes(found: EpisodeComparison, output: OutputFormat) -> None:
         write_lines([""])
         write_table(["TEST", "FIRST", "SECOND"], [[f.name, f.before, f.after] for f in tests])
     if found.patch_diff:
-        write_lines(["", *(visible(line) for line in found.patch_diff)])
+        write_lines(["", *(printable(line) for line in found.patch_diff)])
     if len(found.tests) > len(tests):
         say(f"{len(found.tests) - len(tests)} more tests differ: -o wide lists them")
     token = found.first_token

@@ -24,7 +24,7 @@ from swe_rollout.cli.options import (
 from swe_rollout.cli.output import say, write_lines
 from swe_rollout.cli.stored_work import named_other, targeted
 from swe_rollout.errors import InternalError, UsageError
-from swe_rollout.text.escaping import visible
+from swe_rollout.text.escaping import printable
 
 if TYPE_CHECKING:
     from swe_rollout.export.files import Exported, FileFormat, FolderFormat
@@ -249,7 +249,7 @@ def _form(options: _Options, *, is_one: bool) -> FileFormat | FolderFormat:
         case ExportFormat.JSONL:
             form = files.JSONL
         case ExportFormat.TXT:
-            form = files.text_format(visible)
+            form = files.text_format(printable)
         case ExportFormat.PREDICTIONS:
             form = patches.predictions_format(dropped, model_name=options.model_name)
         case ExportFormat.PATCHES:

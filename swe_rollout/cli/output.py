@@ -1,6 +1,6 @@
 """Print results as tables or JSON on stdout, and messages and errors on stderr.
 
-Untrusted text goes through `visible` or `one_line`, because a terminal obeys control characters.
+Untrusted text goes through `printable` or `one_line`, because a terminal obeys control characters.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from swe_rollout.cli.options import OutputFormat
 from swe_rollout.errors import DatasetError, InternalError, SpecError, SweRolloutError
-from swe_rollout.text.escaping import one_line, visible
+from swe_rollout.text.escaping import one_line, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,9 +40,9 @@ def say(text: str) -> None:
     if stderr_console.cache_info().currsize:  # it may draw a live view
         from rich.text import Text
 
-        stderr_console().print(Text(visible(text)))
+        stderr_console().print(Text(printable(text)))
     else:
-        sys.stderr.write(visible(text) + "\n")
+        sys.stderr.write(printable(text) + "\n")
 
 
 def write_data(value: object, output: OutputFormat = OutputFormat.JSON) -> None:
@@ -59,7 +59,7 @@ def write_data(value: object, output: OutputFormat = OutputFormat.JSON) -> None:
 def write_log(data: bytes) -> None:
     """Print a log on stdout: byte for byte into a file or pipe, made visible on a terminal."""
     if sys.stdout.isatty():
-        sys.stdout.write(visible(data.decode(errors="replace")))
+        sys.stdout.write(printable(data.decode(errors="replace")))
     else:
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
@@ -133,8 +133,8 @@ def show_error(error: SweRolloutError) -> None:
     console = stderr_console()
     if isinstance(error, (SpecError, DatasetError)):
         for problem in error.problems:
-            console.print(Text(visible(str(problem))))
-    console.print(Text.assemble(("error", "bold red"), ": ", visible(error.what)))
+            console.print(Text(printable(str(problem))))
+    console.print(Text.assemble(("error", "bold red"), ": ", printable(error.what)))
     if error.why:
         console.print(_labelled("why", error.why))
     if error.fix:
@@ -156,5 +156,5 @@ def documented_class(kind: type[SweRolloutError]) -> type[SweRolloutError]:
 def _labelled(label: str, text: str) -> Text:
     from rich.text import Text
 
-    body = visible(text).replace("\n", "\n        ")
+    body = printable(text).replace("\n", "\n        ")
     return Text.assemble((f"  {label:<5} ", "dim"), body)

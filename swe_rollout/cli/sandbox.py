@@ -14,7 +14,7 @@ from swe_rollout.cli.job_file import default_sandbox
 from swe_rollout.cli.options import Context, Namespace, SandboxKind, option
 from swe_rollout.cli.output import say
 from swe_rollout.errors import UsageError
-from swe_rollout.text.escaping import visible
+from swe_rollout.text.escaping import printable
 
 if TYPE_CHECKING:
     from swe_rollout.sandbox.base import ExecResult
@@ -165,7 +165,7 @@ def _print(result: ExecResult) -> None:
     )
     for name, stream, data, written in streams:
         if stream.isatty():
-            stream.write(visible(data.decode(errors="replace")))
+            stream.write(printable(data.decode(errors="replace")))
         else:
             stream.flush()
             stream.buffer.write(data)

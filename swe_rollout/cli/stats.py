@@ -17,7 +17,7 @@ from swe_rollout.text.formatting import format_masked, format_number
 if TYPE_CHECKING:
     from swe_rollout.export.statistics import Distribution, JobStatistics, ToolStatistics
     from swe_rollout.store.damage import DamagedRecord
-    from swe_rollout.types.durations import DurationSketch
+    from swe_rollout.types.durations import DurationHistogram
 
 
 def stats(
@@ -98,7 +98,7 @@ def _say_totals(found: JobStatistics) -> None:
     say(f"{signal} · prefix-cache hit {hit}")
 
 
-def _durations(name: str, durations: DurationSketch) -> list[str]:
+def _durations(name: str, durations: DurationHistogram) -> list[str]:
     longest_s = durations.longest_s if durations.count else None
     shown = [durations.mean_s, durations.quantile(0.5), durations.quantile(0.95), longest_s]
     return [

@@ -23,7 +23,7 @@ from swe_rollout.datasets.official_parsers import parser_of
 from swe_rollout.datasets.row_files import MAX_ROW_BYTES, Row
 from swe_rollout.datasets.source import is_instance_id
 from swe_rollout.errors import Problem
-from swe_rollout.text.escaping import visible
+from swe_rollout.text.escaping import printable
 from swe_rollout.types.instance import BUILTIN_LOG_PARSERS, Evaluation, Expected, Instance
 
 MAX_STATEMENT_BYTES = 1 << 20
@@ -278,7 +278,7 @@ def _meant(fault: Fault, columns: Columns) -> Fault:
         return fault
     by_lower = {name.lower(): name for name in columns}
     close = difflib.get_close_matches(fault.field.lower(), list(by_lower), n=1, cutoff=0.75)
-    hint = f"; is it {visible(by_lower[close[0]])}?" if close else ""
+    hint = f"; is it {printable(by_lower[close[0]])}?" if close else ""
     return Fault(fault.field, f"missing{hint}")
 
 

@@ -14,7 +14,7 @@ from math import ceil, sqrt
 import msgspec
 
 from swe_rollout.spec.outcomes import OutcomeCounts
-from swe_rollout.types.durations import DurationSketch
+from swe_rollout.types.durations import DurationHistogram
 from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.types.turn import CallStatus, ToolCall, Turn
 
@@ -135,7 +135,7 @@ class JobStatistics:
         self.cached_tokens = 0
         self.prompt_tokens = 0
         """Prompt tokens of all requests together; a turn's request holds all turns before it."""
-        self.turns = {"engine_s": DurationSketch(), "tools_s": DurationSketch()}
+        self.turns = {"engine_s": DurationHistogram(), "tools_s": DurationHistogram()}
         """Seconds of each turn, in the engine and in tools; quantiles are within 4 %."""
         self.owners: Counter[str] = Counter()
         """Failed episodes by the part that failed."""

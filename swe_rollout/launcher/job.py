@@ -22,8 +22,8 @@ from swe_rollout.launcher.logged_progress import log_progress
 from swe_rollout.launcher.sync import run_sync
 from swe_rollout.spec import job as models
 from swe_rollout.spec.load import load_job, parse_job
-from swe_rollout.text.cards import card
 from swe_rollout.text.logs import log_to_stderr
+from swe_rollout.text.notebook_html import card
 
 if TYPE_CHECKING:
     from swe_rollout.engine.base import TokenEngine

@@ -16,7 +16,7 @@ from swe_rollout.launcher.sync import run_sync
 from swe_rollout.launcher.watched_job import WatchedJob, job_snapshot
 from swe_rollout.spec.status import RolloutJobStatus
 from swe_rollout.store.summary import JobSummary
-from swe_rollout.text.cards import card
+from swe_rollout.text.notebook_html import card
 from swe_rollout.types.trajectory import Trajectory
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import structlog
 
 from swe_rollout.live.progress import LiveProgress, every
 from swe_rollout.live.rows import rows_of, times_of
-from swe_rollout.text.cards import Table, card
+from swe_rollout.text.notebook_html import Table, card
 
 if TYPE_CHECKING:
     from swe_rollout.live.progress import LiveTitle

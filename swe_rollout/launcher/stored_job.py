@@ -19,7 +19,7 @@ from swe_rollout.store.damage import DamagedRecord
 from swe_rollout.store.layout import JobRef, store_uri
 from swe_rollout.store.store import Store
 from swe_rollout.store.summary import JobSummary, summarise
-from swe_rollout.text.cards import card
+from swe_rollout.text.notebook_html import card
 from swe_rollout.training.group_source import Handout, Watch
 from swe_rollout.training.sample_bounds import MAX_FAILED_FRACTION, FailureRate, Staleness
 from swe_rollout.training.stored_groups import StoredGroups

@@ -16,7 +16,7 @@ import msgspec
 from swe_rollout.spec.outcomes import EpisodeOutcome, OutcomeCounts
 from swe_rollout.store.damage import DamagedRecord
 from swe_rollout.store.store import Listing, Store
-from swe_rollout.text.cards import ROWS, Table, card
+from swe_rollout.text.notebook_html import ROWS, Table, card
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.trajectory import Trajectory
 

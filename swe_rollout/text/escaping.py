@@ -19,20 +19,20 @@ _C0_PICTURES = 0x2400
 _C0_END = 0x20
 
 
-def visible(text: str) -> str:
+def printable(text: str) -> str:
     """Remove colours and replace every other control character by a picture of it."""
     return _CONTROL.sub(_picture, _ANSI_COLOUR.sub("", text.replace("\r\n", "\n")))
 
 
 def one_line(text: str, *, limit: int = 200) -> str:
-    """Return `visible` text on one line, cut at `limit` characters."""
-    line = " ".join(visible(text[: 4 * limit]).split())
+    """Return `printable` text on one line, cut at `limit` characters."""
+    line = " ".join(printable(text[: 4 * limit]).split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 def escaped(text: str) -> str:
-    """Return `visible` text for HTML, in element content and in quoted attributes."""
-    return html.escape(visible(text), quote=True)
+    """Return `printable` text for HTML, in element content and in quoted attributes."""
+    return html.escape(printable(text), quote=True)
 
 
 def _picture(match: re.Match[str]) -> str:

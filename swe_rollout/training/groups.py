@@ -16,7 +16,7 @@ from itertools import chain
 from typing import Protocol, Self
 
 from swe_rollout.errors import Boundary, InternalError, UsageError
-from swe_rollout.text.cards import ROWS, Table, card
+from swe_rollout.text.notebook_html import ROWS, Table, card
 from swe_rollout.tokens.log import SegmentKind
 from swe_rollout.training.samples import TrainingSample, training_samples
 from swe_rollout.types.trajectory import Trajectory

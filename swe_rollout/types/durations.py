@@ -15,7 +15,7 @@ _RECENT: Final = 2000
 _SLOTS: Final = 60
 
 
-class DurationSketch:
+class DurationHistogram:
     """Quantiles of durations, each within 4 %, from buckets of growing width."""
 
     __slots__ = ("_buckets", "count", "longest_s", "total_s")
@@ -39,7 +39,7 @@ class DurationSketch:
         self.total_s += seconds
         self.longest_s = max(self.longest_s, seconds)
 
-    def merge(self, other: DurationSketch) -> None:
+    def merge(self, other: DurationHistogram) -> None:
         """Add the durations of another one."""
         for bucket, count in enumerate(other._buckets):
             self._buckets[bucket] += count
@@ -88,22 +88,22 @@ class RecentDurations:
     __slots__ = ("_before", "_now", "total_s")
 
     def __init__(self) -> None:
-        self._before = DurationSketch()
-        self._now = DurationSketch()
+        self._before = DurationHistogram()
+        self._now = DurationHistogram()
         self.total_s = 0.0
         """Of all of them, not only the recent ones."""
 
     def add(self, seconds: float) -> None:
         """Count a duration."""
         if self._now.count >= _RECENT:
-            self._before, self._now = self._now, DurationSketch()
+            self._before, self._now = self._now, DurationHistogram()
         before_s = self._now.total_s
         self._now.add(seconds)
         self.total_s += self._now.total_s - before_s
 
-    def recent(self) -> DurationSketch:
+    def recent(self) -> DurationHistogram:
         """Return the last 2,000 to 4,000 durations; of fewer, all."""
-        both = DurationSketch()
+        both = DurationHistogram()
         both.merge(self._before)
         both.merge(self._now)
         return both

@@ -8,7 +8,7 @@ from enum import StrEnum
 from swe_rollout.spec.outcomes import EpisodeOutcome
 
 # msgspec reads the annotations of these classes at run time.
-from swe_rollout.text.cards import FOLD_CHARS, ROWS, Table, card
+from swe_rollout.text.notebook_html import FOLD_CHARS, ROWS, Table, card
 from swe_rollout.text.redaction import redact
 from swe_rollout.tokens.branch import Branch, BranchKind
 from swe_rollout.tokens.log import Segment

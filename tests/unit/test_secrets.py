@@ -39,7 +39,7 @@ from swe_rollout.journal.writer import _packed
 from swe_rollout.sandbox.base import ExecResult
 from swe_rollout.sandbox.session.walk import delta_of
 from swe_rollout.text import redaction
-from swe_rollout.text.escaping import visible
+from swe_rollout.text.escaping import printable
 from swe_rollout.text.logs import _StderrLogger, processors
 from swe_rollout.text.redaction import redact_log
 from swe_rollout.types.episode import Failure
@@ -160,7 +160,7 @@ def test_records_pages_and_timelines(secret: str, form: str) -> None:
         page = Page()
         page.add(page.add_job("demo", "runs/demo"), made, None)
         check(secret, *contents(page.html())[1:])
-        check(secret, visible(timeline_page(made)))
+        check(secret, printable(timeline_page(made)))
 
 
 @given(secret=secrets, form=forms)
@@ -171,7 +171,7 @@ def test_exports(secret: str, form: str) -> None:
 
     async def written(folder: Path, made: Trajectory) -> None:
         await files.export(one(made), folder / "a.json", files.JSON)
-        await files.export(one(made), folder / "a.txt", files.text_format(visible))
+        await files.export(one(made), folder / "a.txt", files.text_format(printable))
         await export_parquet(one(made), folder / "a.parquet")
 
     text = f"x {FORMS[form](secret)} y"

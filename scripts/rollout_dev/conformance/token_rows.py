@@ -17,7 +17,6 @@ from swe_rollout.testing.tokens.model import ModelUnderTest, trained_share_key
 from swe_rollout.testing.tokens.subjects import (
     NOISE_LEVELS,
     PrefixStats,
-    TokenLogSubject,
     TokenSubject,
     inject_control_tokens,
     play_conversation,
@@ -74,11 +73,17 @@ def rows_of(model: Model, keepers: Sequence[Keeper], *, quick: bool) -> Iterator
 
 
 def _own_row(model: Model, stage: ModelUnderTest, found: Conformance) -> Row:
-    sums = _measured(stage, lambda: TokenLogSubject(stage.renderer))
     failed = [f"{check.name}: {check.detail}" for check in found.checks if not check.passed]
-    labels = _labels(model, stage, [*failed, *sums.problems])
+    measured = {k: v for check in found.checks for k, v in check.figures.items()}
+    names = ("prefix_breaks", "forged_ids", *map(trained_share_key, NOISE_LEVELS), "turns")
+    figures = {name: measured[name] for name in names if name in measured}
+    lost = len(stage.unrenderable)
     checks = {"checks": len(found.checks), "checks_failed": len(failed)}
-    return Row(OURS, {**sums.figures(), **checks}, labels)
+    return Row(
+        OURS,
+        {**figures, "conversations_failed": lost, **checks},
+        _labels(model, stage, [*failed, *stage.unrenderable]),
+    )
 
 
 def _peer_row(model: Model, stage: ModelUnderTest, keeper: Keeper) -> Row:

@@ -7,13 +7,12 @@ tokens are marked special, or not, as in the real vocabularies.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from rollout_dev.families import vocabulary
 from swe_rollout.spec.tool_format import ToolFormat
-from swe_rollout.testing.tiny import tokenizer_path
 
 _THINK: Final = ("<think>", "</think>")
 _CALL: Final = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
@@ -59,37 +58,25 @@ class TokenizerFamily:
     family: str
     tool_format: ToolFormat
     special: tuple[str, ...]
-    plain: tuple[str, ...]
-    """Added tokens that are not marked special, as in the real vocabulary."""
     eos: str
-
-
-def _family(
-    name: str,
-    family: str,
-    tool_format: ToolFormat,
-    *,
-    special: tuple[str, ...],
-    eos: str,
-    plain: tuple[str, ...] = _THINK,
-) -> TokenizerFamily:
-    return TokenizerFamily(name, family, tool_format, special, plain, eos)
+    plain: tuple[str, ...] = _THINK
+    """Added tokens that are not marked special, as in the real vocabulary."""
 
 
 def _chatml(name: str, tool_format: ToolFormat) -> TokenizerFamily:
-    return _family(
+    return TokenizerFamily(
         name, "chatml", tool_format, special=_CHATML, eos="<|im_end|>", plain=(*_CALL, *_THINK)
     )
 
 
 def _glm(name: str, tool_format: ToolFormat) -> TokenizerFamily:
     plain = (*_CALL, *_THINK, *_GLM_ARGUMENTS)
-    return _family(name, "glm", tool_format, special=_GLM, eos="<|endoftext|>", plain=plain)
+    return TokenizerFamily(name, "glm", tool_format, special=_GLM, eos="<|endoftext|>", plain=plain)
 
 
 def _deepseek(name: str, tool_format: ToolFormat) -> TokenizerFamily:
     eos = "<｜end▁of▁sentence｜>"
-    return _family(name, "deepseek", tool_format, special=_DEEPSEEK[:2], eos=eos,
+    return TokenizerFamily(name, "deepseek", tool_format, special=_DEEPSEEK[:2], eos=eos,
                    plain=(*_DEEPSEEK[2:], *_THINK))  # fmt: skip
 
 
@@ -103,20 +90,20 @@ FAMILIES: Final = {
         _chatml("qwen3_5", ToolFormat.QWEN_XML),
         _glm("glm4_5", ToolFormat.GLM45),
         _glm("glm4_7", ToolFormat.GLM47),
-        _family("kimi_k2", "kimi_k2", ToolFormat.KIMI_K2, special=_KIMI, eos="<|im_end|>"),
+        TokenizerFamily("kimi_k2", "kimi_k2", ToolFormat.KIMI_K2, special=_KIMI, eos="<|im_end|>"),
         _deepseek("deepseek_v3", ToolFormat.DEEPSEEK_V3),
         _deepseek("deepseek_r1", ToolFormat.DEEPSEEK_V3),
         _deepseek("deepseek_v3_1", ToolFormat.DEEPSEEK_V31),
         _deepseek("deepseek_v3_2", ToolFormat.DEEPSEEK_V32),
-        _family("llama3", "llama3", ToolFormat.LLAMA3, special=_LLAMA, eos="<|eot_id|>", plain=()),
-        _family("mistral", "mistral", ToolFormat.MISTRAL, special=_MISTRAL, eos="</s>", plain=()),
-        _family(
-            "mistral_v11", "mistral", ToolFormat.MISTRAL_V11, special=_MISTRAL, eos="</s>", plain=()
+        TokenizerFamily(
+            "llama3", "llama3", ToolFormat.LLAMA3, special=_LLAMA, eos="<|eot_id|>", plain=()
         ),
-        _family(
+        TokenizerFamily("mistral", "mistral", ToolFormat.MISTRAL, _MISTRAL, "</s>", ()),
+        TokenizerFamily("mistral_v11", "mistral", ToolFormat.MISTRAL_V11, _MISTRAL, "</s>", ()),
+        TokenizerFamily(
             "gpt_oss", "harmony", ToolFormat.HARMONY, special=_HARMONY, eos="<|return|>", plain=()
         ),
-        _family(
+        TokenizerFamily(
             "minimax_m2",
             "minimax_m2",
             ToolFormat.MINIMAX_M2,
@@ -137,24 +124,7 @@ def template(name: str) -> str:
 def write(name: str, folder: Path) -> Path:
     """Write the tokenizer of a family to `folder`, creating it; return the folder."""
     family = FAMILIES[name]
-    definition = json.loads((tokenizer_path() / "tokenizer.json").read_text("utf-8"))
-    start = min(each["id"] for each in definition["added_tokens"])
-    definition["added_tokens"] = [
-        {
-            "id": start + index,
-            "content": content,
-            "special": content in family.special,
-            **dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False),
-        }
-        for index, content in enumerate((*family.special, *family.plain))
-    ]
-    folder.mkdir(parents=True, exist_ok=True)
-    config = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "eos_token": family.eos,
-        "model_max_length": 1 << 20,
-    }
-    (folder / "tokenizer.json").write_text(json.dumps(definition), "utf-8")
-    (folder / "tokenizer_config.json").write_text(json.dumps(config), "utf-8")
-    (folder / "chat_template.jinja").write_text(template(name), "utf-8")
-    return folder
+    tokens = (*family.special, *family.plain)
+    return vocabulary.write_tokenizer(
+        template(name), folder, tokens=tokens, special=family.special, eos=family.eos
+    )

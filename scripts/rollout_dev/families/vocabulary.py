@@ -91,25 +91,40 @@ def ends(source: str) -> tuple[str, str]:
 def write(source: str, folder: Path, *, tokens: Sequence[str] | None = None) -> Path:
     """Write a tokenizer with a template to `folder`, creating it; return the folder.
 
-    `tokens`: the control tokens; none: those that the template mentions.
+    `tokens`: the control tokens; by default those that the template mentions.
     """
     begin, end = ends(source)
     found = control_tokens(source) if tokens is None else tokens
+    every = tuple(dict.fromkeys((*found, begin, end, "<|endoftext|>")))
+    special = [each for each in every if each in (begin, end) or "|" in each or "｜" in each]
+    return write_tokenizer(source, folder, tokens=every, special=special, bos=begin, eos=end)
+
+
+def write_tokenizer(
+    source: str,
+    folder: Path,
+    *,
+    tokens: Sequence[str],
+    special: Sequence[str],
+    eos: str,
+    bos: str | None = None,
+) -> Path:
+    """Write the package's byte-level BPE with these control tokens and a template; return it."""
     definition = json.loads((tokenizer_path() / "tokenizer.json").read_text("utf-8"))
     start = min(each["id"] for each in definition["added_tokens"])
     definition["added_tokens"] = [
         {
             "id": start + index,
             "content": content,
-            "special": content in (begin, end) or "|" in content or "｜" in content,
+            "special": content in special,
             **dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False),
         }
-        for index, content in enumerate(dict.fromkeys((*found, begin, end, "<|endoftext|>")))
+        for index, content in enumerate(tokens)
     ]
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "bos_token": begin,
-        "eos_token": end,
+        **({"bos_token": bos} if bos else {}),
+        "eos_token": eos,
         "model_max_length": 1 << 20,
     }
     folder.mkdir(parents=True, exist_ok=True)

@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias, cast
 
-import jinja2
-
+from swe_rollout.agent import template
 from swe_rollout.agent.prompts import Message
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.errors import SweRolloutError
@@ -22,17 +21,7 @@ from swe_rollout.testing.tokens.synthetic_policy import SampledTurn, SyntheticPo
 
 Resegmenter: TypeAlias = Callable[["SampledTurn"], "SampledTurn"]
 """Returns a turn with the same text in other tokens."""
-TEMPLATE_ERRORS: Final = (
-    SweRolloutError,
-    jinja2.TemplateError,
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    OSError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
+TEMPLATE_ERRORS: Final = (*template.TEMPLATE_ERRORS, SweRolloutError, OSError, RuntimeError)
 """Errors that an unknown template or vocabulary may raise."""
 _REPEATS: Final = 5
 _SHOWN_PROBLEMS: Final = 3

@@ -6,7 +6,7 @@ enough for every chat template.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -178,9 +178,3 @@ def _template_text(text: str) -> ScriptedTurn:
 def _step(index: int) -> ScriptedTurn:
     shown = f"sed -n '{index * 40},{index * 40 + 39}p' merge.py"
     return _bash(f"Step {index}: I read on.", shown, f"{index}: {_CODE}")
-
-
-def common_prefix_length(one: Sequence[object], other: Sequence[object]) -> int:
-    """Return how many leading items both sequences share."""
-    pairs = zip(one, other, strict=False)
-    return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))

@@ -13,7 +13,8 @@ from typing import Final
 from swe_rollout.agent.dialect import messages, turn_messages
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.tools.base import ToolSpec
-from swe_rollout.testing.tokens.patterns import TOOLS, ConversationPattern, common_prefix_length
+from swe_rollout.agent.turn_probe import common_prefix_length
+from swe_rollout.testing.tokens.patterns import TOOLS, ConversationPattern
 from swe_rollout.testing.tokens.synthetic_policy import SyntheticPolicy
 from swe_rollout.types.turn import ToolCall
 

@@ -15,7 +15,8 @@ from typing import Final, Protocol
 from swe_rollout.agent.prompts import Message, MessageRole
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.tools.base import ToolSpec
-from swe_rollout.testing.tokens.patterns import FIRST, TOOLS, common_prefix_length
+from swe_rollout.agent.turn_probe import common_prefix_length
+from swe_rollout.testing.tokens.patterns import FIRST, TOOLS
 from swe_rollout.testing.tokens.synthetic_policy import SampledTurn
 from swe_rollout.tokens.log import TokenLog
 from swe_rollout.types.turn import TokenSpan, ToolCall

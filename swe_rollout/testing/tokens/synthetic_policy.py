@@ -16,6 +16,7 @@ from swe_rollout.agent.dialect import earlier_messages, messages, turn_messages
 from swe_rollout.agent.encoding import Backend
 from swe_rollout.agent.prompts import Message, MessageRole
 from swe_rollout.agent.renderer import Renderer
+from swe_rollout.agent.turn_probe import common_prefix_length
 from swe_rollout.spec.tool_format import ToolFormat
 from swe_rollout.testing.tokens.patterns import (
     FIRST,
@@ -23,7 +24,6 @@ from swe_rollout.testing.tokens.patterns import (
     ConversationPattern,
     ScriptedCall,
     ScriptedTurn,
-    common_prefix_length,
 )
 from swe_rollout.types.turn import CallStatus, ToolCall
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import re
 from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Final, Self
@@ -15,13 +14,13 @@ from typing import Final, Self
 import pytest
 
 from rollout_dev import families
+from rollout_dev.families import vocabulary
 from swe_rollout.agent.dialect import assistant_message, result_messages
 from swe_rollout.agent.prompts import Message, MessageRole, Prompts
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.tools import toolbox
 from swe_rollout.errors import PrerequisiteError
 from swe_rollout.spec.tool_format import ToolFormat
-from swe_rollout.testing.tiny import tokenizer_path
 from swe_rollout.types.turn import CallStatus, ToolCall
 
 TOOLS = toolbox(["bash", "submit"]).specs
@@ -37,11 +36,6 @@ RESULTS: Final = (
 )
 
 PACKAGES: Final = ("trl", "renderers", "sglang", "vllm", "miles")
-# What no vendor flags as a control token looks like one of these.
-_CONTROL: Final = re.compile(
-    r"<\|\w+\|>|<｜[^｜\s]+｜>|</?(?:think|tool_call|tool_response|arg_key|arg_value|s)>"
-    r"|</?minimax:tool_call>|\[/?[A-Z_]+\]|\[gMASK\]|<sop>|\]~!?b\[?\]?|\[e~\["
-)
 # The stem of a file's name to what must be found out of it; one name is one vendor's template.
 KNOWN: Final = {
     "qwen2_5": ToolFormat.HERMES,
@@ -68,27 +62,9 @@ def installed_templates() -> list[Path]:
     return sorted(found)
 
 
-def folder_with(folder: Path, source: str, eos: str | None = None) -> str:
-    """A model with a template, and with every control token that the template writes."""
-    folder.mkdir(parents=True)
-    definition = json.loads((tokenizer_path() / "tokenizer.json").read_text())
-    # The template of GLM does not write one of its own ends.
-    words = {*_CONTROL.findall(source), "<|endoftext|>", "<|user|>"}
-    start = min(each["id"] for each in definition["added_tokens"])
-    definition["added_tokens"] = [
-        {
-            "id": start + index,
-            "content": word,
-            "special": word.startswith("<|"),
-            **dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False),
-        }
-        for index, word in enumerate(sorted(words))
-    ]
-    config = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": eos or "<|endoftext|>"}
-    (folder / "tokenizer.json").write_text(json.dumps(definition))
-    (folder / "tokenizer_config.json").write_text(json.dumps(config))
-    (folder / "chat_template.jinja").write_text(source)
-    return str(folder)
+def loaded(folder: Path, source: str) -> Renderer:
+    """Load a template with every control token that it writes."""
+    return Renderer.load(str(vocabulary.write(source, folder)))
 
 
 def calls_of(renderer: Renderer, count: int) -> tuple[ToolCall, ...]:
@@ -109,7 +85,7 @@ def calls_of(renderer: Renderer, count: int) -> tuple[ToolCall, ...]:
 def test_real_templates_are_recognised_and_their_deltas_are_their_own(tmp_path: Path) -> None:
     for number, path in enumerate(installed_templates()):
         source = path.read_text("utf-8")
-        renderer = Renderer.load(folder_with(tmp_path / str(number), source))
+        renderer = loaded(tmp_path / str(number), source)
         assert renderer.tool_format is KNOWN[path.stem], path
         rounds = 1 if renderer.grammar.family.has_one_round else 3
         for results in [[text] for text in RESULTS] + [list(RESULTS[:2]), list(RESULTS[2:4])]:
@@ -154,7 +130,7 @@ def test_a_system_message_that_a_template_moves_stays_where_it_was_first_written
     )
     source = changed("mistral", (system, ""), (alone, moved))
 
-    renderer = Renderer.load(folder_with(tmp_path / "model", source, "</s>"))
+    renderer = loaded(tmp_path / "model", source)
 
     text = renderer.decode(renderer.prompt(FIRST, TOOLS).ids)
     assert f"[INST]{FIRST[0].content}\n\n{FIRST[1].content}[/INST]" in text
@@ -167,7 +143,7 @@ def test_a_system_message_that_a_template_moves_stays_where_it_was_first_written
 
 def test_a_template_that_swallows_the_system_message_is_not_given_one(tmp_path: Path) -> None:
     source = changed("mistral", ("[SYSTEM_PROMPT]' + messages[0].content + '[/SYSTEM_PROMPT]", ""))
-    renderer = Renderer.load(folder_with(tmp_path / "model", source, "</s>"))
+    renderer = loaded(tmp_path / "model", source)
 
     with pytest.raises(PrerequisiteError, match="takes no system message"):
         renderer.prompt(FIRST, TOOLS)
@@ -189,7 +165,7 @@ def test_results_go_by_the_names_of_their_calls_where_a_turn_has_one_call(tmp_pa
         ("{%- for m in messages %}", "{%- set ns = namespace(name='') %}{%- for m in messages %}"),
         ("'<|start|>functions.' + m.name +", "'<|start|>functions.' + ns.name +"),
     )
-    renderer = Renderer.load(folder_with(tmp_path / "model", source, "<|return|>"))
+    renderer = loaded(tmp_path / "model", source)
     calls = (ToolCall(CallStatus.OK, "", "bash"), ToolCall(CallStatus.OK, "", "submit"))
 
     delta = renderer.delta(renderer.grammar.end_id, calls, results=["one", "two"], tools=TOOLS)

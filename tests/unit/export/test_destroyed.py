@@ -16,7 +16,7 @@ from swe_rollout.export.files import export, text_format
 from swe_rollout.export.parquet import export_parquet
 from swe_rollout.export.verifiers import trace
 from swe_rollout.live.progress import outcome_name
-from swe_rollout.text.escaping import visible
+from swe_rollout.text.escaping import printable
 from swe_rollout.training.samples import SampleStatus, training_samples
 from swe_rollout.types.episode import StopReason
 from swe_rollout.types.verdict import Reward, RewardTerm
@@ -48,7 +48,7 @@ async def test_parquet_has_a_row_that_is_not_masked(tmp_path: Path) -> None:
 
 
 async def test_the_text_says_why(tmp_path: Path) -> None:
-    await export(stream(DESTROYED), tmp_path / "x", text_format(visible))
+    await export(stream(DESTROYED), tmp_path / "x", text_format(printable))
     assert f"sandbox_destroyed ({EVIDENCE}), reward 0" in (tmp_path / "x").read_text()
 
 

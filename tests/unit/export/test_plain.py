@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from swe_rollout.export.files import JSON, JSONL, export, text_format
-from swe_rollout.text.escaping import visible
+from swe_rollout.text.escaping import printable
 from swe_rollout.types.trajectory_json import from_json
 from unit.export.export_parts import failed, stream, trajectory
 
@@ -31,7 +31,7 @@ async def test_an_array_of_nothing_is_json(tmp_path: Path) -> None:
 
 
 async def test_the_text_tells_turns_results_patch_and_verdict(tmp_path: Path) -> None:
-    await export(stream(*RECORDS), tmp_path / "x", text_format(visible))
+    await export(stream(*RECORDS), tmp_path / "x", text_format(printable))
     text = (tmp_path / "x").read_text()
     assert "==== demo/a/0" in text
     assert "==== demo/b/2" in text
@@ -44,6 +44,6 @@ async def test_the_text_tells_turns_results_patch_and_verdict(tmp_path: Path) ->
 
 async def test_a_policys_control_characters_are_shown_and_not_obeyed(tmp_path: Path) -> None:
     hostile = trajectory(text="\x1b]0;owned\x07\u202e")
-    await export(stream(hostile), tmp_path / "x", text_format(visible))
+    await export(stream(hostile), tmp_path / "x", text_format(printable))
     text = (tmp_path / "x").read_text()
     assert not set("\x1b\x07\u202e") & set(text)

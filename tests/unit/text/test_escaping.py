@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from swe_rollout.text.escaping import escaped, one_line, visible
+from swe_rollout.text.escaping import escaped, one_line, printable
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from swe_rollout.text.escaping import escaped, one_line, visible
     ],
 )
 def test_text_is_made_visible(text: str, expected: str) -> None:
-    assert visible(text) == expected
+    assert printable(text) == expected
 
 
 def test_one_line_is_one_short_line() -> None:

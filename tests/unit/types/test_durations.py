@@ -8,37 +8,37 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swe_rollout.types.durations import DurationSketch, RateMeter, RecentDurations
+from swe_rollout.types.durations import DurationHistogram, RateMeter, RecentDurations
 
 SECONDS = st.floats(min_value=0.001, max_value=90_000)
 
 
 @given(values=st.lists(SECONDS, min_size=1, max_size=200), share=st.floats(0.01, 1))
 def test_a_quantile_is_within_four_percent(values: list[float], share: float) -> None:
-    sketch = DurationSketch()
+    histogram = DurationHistogram()
     for value in values:
-        sketch.add(value)
+        histogram.add(value)
 
     exact = sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
-    assert sketch.quantile(share) == pytest.approx(exact, rel=0.041)
-    assert sketch.total_s == pytest.approx(sum(values))
+    assert histogram.quantile(share) == pytest.approx(exact, rel=0.041)
+    assert histogram.total_s == pytest.approx(sum(values))
 
 
 @given(values=st.lists(st.floats() | st.integers(-10, 10**400).map(lambda n: float(min(n, 1e300)))))
 def test_nothing_that_is_added_breaks_it(values: list[float]) -> None:
-    sketch = DurationSketch()
+    histogram = DurationHistogram()
     for value in values:
-        sketch.add(value)
+        histogram.add(value)
 
-    assert sketch.count == len(values)
-    assert 0 <= sketch.total_s <= 1e5 * len(values)
-    assert sum(sketch.histogram((1, 60))) == len(values)
-    assert (sketch.quantile(1.0) is None) == (not values)
+    assert histogram.count == len(values)
+    assert 0 <= histogram.total_s <= 1e5 * len(values)
+    assert sum(histogram.histogram((1, 60))) == len(values)
+    assert (histogram.quantile(1.0) is None) == (not values)
 
 
 @given(left=st.lists(SECONDS), right=st.lists(SECONDS))
-def test_merged_sketches_are_the_sketch_of_all(left: list[float], right: list[float]) -> None:
-    one, other, both = DurationSketch(), DurationSketch(), DurationSketch()
+def test_merged_histograms_are_the_histogram_of_all(left: list[float], right: list[float]) -> None:
+    one, other, both = DurationHistogram(), DurationHistogram(), DurationHistogram()
     for value in left:
         one.add(value)
         both.add(value)

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from functools import cache
 
 from rollout_dev.fuzz.surface import promise, split_head, surface, with_head
-from rollout_dev.parser_probes.calls import write_calls as write_family
+from rollout_dev.parser_probes.calls import write_calls
 from rollout_dev.parser_probes.probe_files import BUILT_IN
-from swe_rollout.agent.call_text import write_calls as write_text
 from swe_rollout.agent.encoding import Body, Scaffold
 from swe_rollout.agent.parsers import CALL_FORMATS, parser_for
 from swe_rollout.agent.parsers.base import Mark, Reasoning, SampledText
@@ -42,11 +41,10 @@ def _tools() -> Sequence[ToolSpec]:
 
 
 def _written(form: str) -> list[str]:
-    write = write_family if form in set(ToolFormat) else write_text
     sets = [_CALLS[:1], _CALLS[1:2], _CALLS, _CALLS[2:]]
     if form in set(TextFormat):
-        return [f"I look.\n{write_text(TextFormat(form), each[:1])}" for each in sets]
-    return [f"<think>hm</think>\n{write(ToolFormat(form), each)}" for each in sets]
+        return [f"I look.\n{write_calls(TextFormat(form), each[:1])}" for each in sets]
+    return [f"<think>hm</think>\n{write_calls(ToolFormat(form), each)}" for each in sets]
 
 
 def _samples() -> Sequence[bytes]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from swe_rollout.errors import Boundary
 from swe_rollout.store.summary import InstanceSummary, JobSummary
-from swe_rollout.text.cards import ROWS, Table, card
+from swe_rollout.text.notebook_html import ROWS, Table, card
 from swe_rollout.training.groups import FailedSample, Group
 from swe_rollout.types.trajectory import Trajectory
 from unit.export.export_parts import failed, trajectory
