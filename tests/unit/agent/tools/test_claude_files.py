@@ -17,10 +17,9 @@ from swe_rollout.errors import UsageError
 from swe_rollout.sandbox.base import Sandbox
 from unit.agent.tools.conftest import EACH, files, folder_of, said, use, used
 
-on_sandbox = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-@on_sandbox
 @EACH
 async def test_lines_are_numbered(sandbox: Sandbox) -> None:
     files(sandbox, {"a b.py": b"one\n\ttwo\r\nna\xefve\x0c\xc2\x85still\nfour"})
@@ -30,7 +29,6 @@ async def test_lines_are_numbered(sandbox: Sandbox) -> None:
     assert await said(sandbox, "k8s_file_read", file_path="a b.py") == seen
 
 
-@on_sandbox
 async def test_a_page_says_where_the_next_one_begins_l13(sandbox: Sandbox) -> None:
     files(sandbox, {"f": b"".join(b"line %d\n" % n for n in range(1, 5001))})
 
@@ -45,7 +43,6 @@ async def test_a_page_says_where_the_next_one_begins_l13(sandbox: Sandbox) -> No
     assert [line.split("\t")[1] for line in read] == [f"line {n}" for n in range(1, 5001)]
 
 
-@on_sandbox
 async def test_offset_and_limit_choose_lines(sandbox: Sandbox) -> None:
     files(sandbox, {"f": b"1\n2\n3\n4\n"})
 
@@ -62,7 +59,6 @@ async def test_offset_and_limit_choose_lines(sandbox: Sandbox) -> None:
     assert "error: offset must be" in await said(sandbox, "Read", file_path="f", offset=-1)
 
 
-@on_sandbox
 async def test_an_observation_is_bounded_at_256_kib_and_by_the_session_wt9(
     sandbox: Sandbox,
 ) -> None:
@@ -77,7 +73,6 @@ async def test_an_observation_is_bounded_at_256_kib_and_by_the_session_wt9(
     assert not small.truncated
 
 
-@on_sandbox
 async def test_a_long_line_is_cut_and_says_so(sandbox: Sandbox) -> None:
     files(sandbox, {"min.js": "é".encode() * 300_000 + b"\nend\n"})
 
@@ -85,7 +80,6 @@ async def test_a_long_line_is_cut_and_says_so(sandbox: Sandbox) -> None:
     assert seen == f"     1\t{'é' * 1000} [... line cut after 2000 bytes]\n     2\tend"
 
 
-@on_sandbox
 @EACH
 @pytest.mark.threat(point=10)
 @pytest.mark.parametrize(
@@ -104,21 +98,15 @@ async def test_a_huge_file_is_read_in_pages(sandbox: Sandbox, data: bytes) -> No
     assert "no line" in await said(sandbox, "Read", file_path="log", offset=9_000_000)
 
 
-@on_sandbox
-async def test_a_file_with_holes_costs_nothing(sandbox: Sandbox) -> None:
-    with (folder_of(sandbox) / "holes").open("wb") as file:
-        file.truncate(1 << 40)
-
-    assert "binary file of 1099511627776 bytes" in await said(sandbox, "Read", file_path="holes")
-
-
-@on_sandbox
 async def test_what_is_no_text_is_refused_with_its_reason(sandbox: Sandbox) -> None:
     png = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", 640, 480)
     files(sandbox, {"a.png": png, "elf": b"\x7fELF\0\0", "empty": b""})
     os.mkfifo(folder_of(sandbox) / "pipe")
     (folder_of(sandbox) / "loop").symlink_to("loop")
+    with (folder_of(sandbox) / "holes").open("wb") as file:
+        file.truncate(1 << 40)
 
+    assert "binary file of 1099511627776 bytes" in await said(sandbox, "Read", file_path="holes")
     assert "is a PNG image; only text" in await said(sandbox, "Read", file_path="a.png")
     assert "binary file of 6 bytes" in await said(sandbox, "Read", file_path="elf")
     assert "is empty" in await said(sandbox, "Read", file_path="empty")
@@ -127,7 +115,6 @@ async def test_what_is_no_text_is_refused_with_its_reason(sandbox: Sandbox) -> N
     assert "is a directory" in await said(sandbox, "Read", file_path=".")
 
 
-@on_sandbox
 @EACH
 @pytest.mark.parametrize(
     ("asked", "meant"),
@@ -148,12 +135,11 @@ async def test_a_missing_file_is_told_with_what_may_be_meant_l13(
     assert (await said(sandbox, "Read", file_path=asked)).endswith(meant)
 
 
-HOSTILE = (
+HOSTILE = 10_000 * (
     "a\\nb\\\\ \t$(touch pwned) `id` \"'\nEOF\nrm -rf /nowhere\nüñ🙂\r\n\x0b\x0c\x85 no newline"
 )
 
 
-@on_sandbox
 @pytest.mark.parametrize("tool", ["Write", "Replace"])
 async def test_content_is_written_byte_for_byte_and_never_run_wt5(
     sandbox: Sandbox, tool: str
@@ -163,18 +149,9 @@ async def test_content_is_written_byte_for_byte_and_never_run_wt5(
     assert (folder_of(sandbox) / "new/dir/f.txt").read_bytes() == HOSTILE.encode()
     assert [entry.name for entry in folder_of(sandbox).iterdir()] == ["new"]
     assert f"created {folder_of(sandbox)}/new/dir/f.txt, {len(HOSTILE.encode())} bytes" in seen
+    assert len(seen) < 1000
 
 
-@on_sandbox
-async def test_a_large_file_is_written_wt7(sandbox: Sandbox) -> None:
-    content = "0123456789abcde\n" * (3 << 16)
-
-    seen = await said(sandbox, "Write", file_path="f", content=content)
-    assert (folder_of(sandbox) / "f").read_text() == content
-    assert len(seen) < 500
-
-
-@on_sandbox
 async def test_a_file_is_replaced_and_keeps_its_mode_and_link(sandbox: Sandbox) -> None:
     files(sandbox, {"run.sh": b"old"})
     (folder_of(sandbox) / "run.sh").chmod(0o755)
@@ -189,7 +166,6 @@ async def test_a_file_is_replaced_and_keeps_its_mode_and_link(sandbox: Sandbox) 
     assert stat.S_IMODE((folder_of(sandbox) / "run.sh").stat().st_mode) == 0o755
 
 
-@on_sandbox
 async def test_what_can_not_be_written_is_a_failure_that_says_why_wt11(sandbox: Sandbox) -> None:
     files(sandbox, {"file": b"x"})
 
@@ -208,16 +184,6 @@ async def test_what_can_not_be_written_is_a_failure_that_says_why_wt11(sandbox: 
     assert [entry.name for entry in folder_of(sandbox).iterdir()] == ["file"]
 
 
-@on_sandbox
-async def test_an_absolute_path_is_taken_as_it_is_wt4(sandbox: Sandbox) -> None:
-    outside = folder_of(sandbox).parent / "outside.txt"
-
-    await said(sandbox, "Write", file_path=str(outside), content="x")
-    assert outside.read_text() == "x"
-    assert not list(folder_of(sandbox).iterdir())
-
-
-@on_sandbox
 @pytest.mark.parametrize("tool", ["Edit", "k8s_file_edit"])
 async def test_every_other_byte_stays_wt2_l15(sandbox: Sandbox, tool: str) -> None:
     before = b"\xef\xbb\xbfall:\r\n\tx = 1\n\r\nna\xefve\\n\n    keep  \x0c\xc2\x85"
@@ -234,7 +200,6 @@ async def test_every_other_byte_stays_wt2_l15(sandbox: Sandbox, tool: str) -> No
     assert "     2\t\t  x = 2 \\1\n" in seen
 
 
-@on_sandbox
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
@@ -258,48 +223,62 @@ async def test_a_replacement_that_is_not_clear_changes_nothing(
     assert (folder_of(sandbox) / "f").read_bytes() == b"aaa\n\tb\n"
 
 
-@on_sandbox
-async def test_replace_all_and_its_count(sandbox: Sandbox) -> None:
-    files(sandbox, {"f": b"x = 1\ny\nx = 1\n"})
-
-    seen = await said(
-        sandbox, "Edit", file_path="f", old_string="x = 1", new_string="", replace_all=True
-    )
-    assert (folder_of(sandbox) / "f").read_bytes() == b"\ny\n\n"
-    assert "2 occurrences" in seen
+def change(old: str, new: str, *, everywhere: bool = False) -> dict[str, object]:
+    return {"old_string": old, "new_string": new, **({"replace_all": True} if everywhere else {})}
 
 
-@on_sandbox
-async def test_an_empty_old_string_creates(sandbox: Sandbox) -> None:
-    files(sandbox, {"empty": b""})
+@pytest.mark.parametrize(
+    ("path", "before", "edits", "after", "says"),
+    [
+        ("f", b"x\ny\nx\n", [change("x", "", everywhere=True)], b"\ny\n\n", "2 occurrences"),
+        ("new/f", None, [change("", "a\r\nb")], b"a\r\nb", "created"),
+        ("empty", b"", [change("", "a\r\nb")], b"a\r\nb", "created"),
+        (
+            "f",
+            b"a\r\nb\r\nc\r\n",
+            [change("a\nb\n", "1\n2\n3\n")],
+            b"1\r\n2\r\n3\r\nc\r\n",
+            "edited",
+        ),
+        ("f", b"a\r\nb\nc\n", [change("b\nc", "2\n3")], b"a\r\n2\n3\n", "edited"),
+        ("n.ipynb", b"{a}", [change("a", "b")], b"{a}", "NotebookEdit"),
+        ("bin", b"a\0b", [change("a", "b")], b"a\0b", "binary"),
+        ("gone", None, [change("a", "b")], None, "does not exist"),
+        (
+            "f",
+            b"a\nb\n",
+            [change("a", "b"), change("b", "c", everywhere=True)],
+            b"c\nc\n",
+            "3 occurrences",
+        ),
+        (
+            "f",
+            b"a\nb\n",
+            [change("a", "x"), change("gone", "y")],
+            b"a\nb\n",
+            "error: edit 2 of 2: old_string does not occur in ",
+        ),
+        ("new", None, [change("", "a\n"), change("a", "b")], b"b\n", "created"),
+    ],
+)
+async def test_edits_are_made_in_order_or_not_at_all(
+    sandbox: Sandbox,
+    *,
+    path: str,
+    before: bytes | None,
+    edits: list[dict[str, object]],
+    after: bytes | None,
+    says: str,
+) -> None:
+    for tool in ("MultiEdit", "Edit") if len(edits) == 1 else ("MultiEdit",):
+        file = folder_of(sandbox) / path
+        file.unlink(missing_ok=True)
+        files(sandbox, {} if before is None else {path: before})
+        given = {"edits": edits} if tool == "MultiEdit" else edits[0]
+        assert says in await said(sandbox, tool, file_path=path, **given)
+        assert (file.read_bytes() if file.exists() else None) == after
 
-    for path in ("new/f", "empty"):
-        assert "created" in await said(
-            sandbox, "Edit", file_path=path, old_string="", new_string="a\r\nb"
-        )
-        assert (folder_of(sandbox) / path).read_bytes() == b"a\r\nb"
 
-
-@on_sandbox
-async def test_line_ends_of_a_file_are_kept(sandbox: Sandbox) -> None:
-    files(sandbox, {"dos": b"a\r\nb\r\nc\r\n", "mixed": b"a\r\nb\nc\n"})
-
-    await said(sandbox, "Edit", file_path="dos", old_string="a\nb\n", new_string="1\n2\n3\n")
-    await said(sandbox, "Edit", file_path="mixed", old_string="b\nc", new_string="2\n3")
-
-    assert (folder_of(sandbox) / "dos").read_bytes() == b"1\r\n2\r\n3\r\nc\r\n"
-    assert (folder_of(sandbox) / "mixed").read_bytes() == b"a\r\n2\n3\n"
-
-
-@on_sandbox
-async def test_notebooks_and_binary_files_are_refused(sandbox: Sandbox) -> None:
-    files(sandbox, {"n.ipynb": b"{}", "bin": b"a\0b"})
-
-    for path, why in (("n.ipynb", "NotebookEdit"), ("bin", "binary"), ("gone", "does not exist")):
-        assert why in await said(sandbox, "Edit", file_path=path, old_string="a", new_string="b")
-
-
-@on_sandbox
 @pytest.mark.threat(point=10)
 async def test_the_result_is_bounded_before_it_is_made(sandbox: Sandbox) -> None:
     files(sandbox, {"f": b"a" * (4 << 20)})
@@ -310,42 +289,12 @@ async def test_the_result_is_bounded_before_it_is_made(sandbox: Sandbox) -> None
     assert f"would have {(4 << 20) * 10**6} bytes, over 4194304" in seen
 
 
-@on_sandbox
-async def test_multi_edit_is_made_in_order(sandbox: Sandbox) -> None:
-    files(sandbox, {"f": b"a\nb\n"})
-    edits = [
-        {"old_string": "a", "new_string": "b"},
-        {"old_string": "b", "new_string": "c", "replace_all": True},
-    ]
-
-    assert "3 occurrences" in await said(sandbox, "MultiEdit", file_path="f", edits=edits)
-    assert (folder_of(sandbox) / "f").read_bytes() == b"c\nc\n"
-
-
-@on_sandbox
-async def test_multi_edit_is_all_or_nothing(sandbox: Sandbox) -> None:
-    files(sandbox, {"f": b"a\nb\n"})
-    edits = [{"old_string": "a", "new_string": "x"}, {"old_string": "gone", "new_string": "y"}]
-
-    seen = await said(sandbox, "MultiEdit", file_path="f", edits=edits)
-    assert seen.startswith("error: edit 2 of 2: old_string does not occur in ")
-    assert (folder_of(sandbox) / "f").read_bytes() == b"a\nb\n"
-
-
-@on_sandbox
-async def test_multi_edit_creates_and_goes_on(sandbox: Sandbox) -> None:
-    edits = [{"old_string": "", "new_string": "a\n"}, {"old_string": "a", "new_string": "b"}]
-
-    assert "created" in await said(sandbox, "MultiEdit", file_path="new", edits=edits)
-    assert (folder_of(sandbox) / "new").read_bytes() == b"b\n"
-
-
 TEXT = st.text(st.sampled_from("ab\n\r\t\\é\x85 "), max_size=12)
 NOISE = st.binary(max_size=40) | TEXT.map(str.encode)
 
 
 @given(NOISE, TEXT.filter(bool), NOISE, TEXT)
-def test_all_but_the_span_is_identical(head: bytes, old: str, tail: bytes, new: str) -> None:
+async def test_all_but_the_span_is_identical(head: bytes, old: str, tail: bytes, new: str) -> None:
     data = head + old.encode() + tail
     # What stands for line ends is a matter of its own.
     assume(b"\n" not in data or data.count(b"\r\n") != data.count(b"\n"))
@@ -360,7 +309,7 @@ def test_all_but_the_span_is_identical(head: bytes, old: str, tail: bytes, new: 
 
 
 @given(NOISE, st.lists(st.tuples(TEXT.filter(bool), TEXT, st.booleans()), max_size=5))
-def test_several_are_one_after_the_other_or_none(
+async def test_several_are_one_after_the_other_or_none(
     data: bytes, edits: list[tuple[str, str, bool]]
 ) -> None:
     replacements = [Replacement(*each) for each in edits]
@@ -377,7 +326,7 @@ def test_several_are_one_after_the_other_or_none(
 
 
 @given(st.lists(TEXT.map(lambda text: text.replace("\r", "").replace("\n", ""))), TEXT)
-def test_a_file_of_crlf_lines_stays_one(lines: list[str], new: str) -> None:
+async def test_a_file_of_crlf_lines_stays_one(lines: list[str], new: str) -> None:
     assume("\r" not in new)
     data = "".join(f"{line}\r\n" for line in [*lines, "the span", "end"]).encode()
 
@@ -397,7 +346,6 @@ async def write(sandbox: Sandbox, tool: str, path: str) -> str:
     return await said(sandbox, allowed, file_path=path, **CHANGES[tool])
 
 
-@on_sandbox
 @EACH
 @pytest.mark.parametrize("tool", CHANGES)
 async def test_only_these_folders_are_written_to_l14(sandbox: Sandbox, tool: str) -> None:
@@ -415,7 +363,6 @@ async def test_only_these_folders_are_written_to_l14(sandbox: Sandbox, tool: str
     assert seen_as_new(sandbox) == ["src/f"]
 
 
-@on_sandbox
 async def test_a_new_file_may_be_in_a_new_folder(sandbox: Sandbox) -> None:
     files(sandbox, {"src/f": b"old", "new/f": b""})
 
@@ -429,7 +376,7 @@ def seen_as_new(sandbox: Sandbox) -> list[str]:
     return [str(path.relative_to(root)) for path in found if path.read_bytes() == b"new"]
 
 
-def test_what_is_no_list_of_paths_is_refused() -> None:
+async def test_what_is_no_list_of_paths_is_refused() -> None:
     for folders in ("src", [1]):
         with pytest.raises(UsageError) as raised:
             load_tool(used("Write", folders=folders))

@@ -15,7 +15,7 @@ from swe_rollout.sandbox.base import MAX_OUTPUT_BYTES, ExecResult, Sandbox
 from swe_rollout.types.turn import Observation
 from unit.agent.tools.conftest import files, folder_of, said, started, use, used
 
-on_sandbox = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 SCRIPT = "cd / && pwd; VAR=1 sh -c 'echo $VAR'; for i in 1 2; do echo $i; done; echo e >&2; exit 3"
 OUT, ERR = "\n/\n1\n1\n2", "\ne"
 
@@ -27,7 +27,6 @@ async def bash(
     return await use(sandbox, "bash", call, timeout_s=timeout_s, output_bytes=output_bytes)
 
 
-@on_sandbox
 @pytest.mark.parametrize(
     ("tool", "argument", "text"),
     [
@@ -52,7 +51,6 @@ async def test_a_command_is_a_script_with_streams_apart_and_its_exit_code_wt1(
     )
 
 
-@on_sandbox
 @pytest.mark.parametrize(
     ("tool", "folder"),
     [
@@ -74,13 +72,11 @@ async def test_a_script_starts_in_its_folder_l2_l12(
     assert missing.exit_code in (126, 127) or missing.text.endswith("gone is not a folder")
 
 
-@on_sandbox
 async def test_a_file_of_tests_is_one_argument(sandbox: Sandbox) -> None:
     command = {"test_command": "false || printf '%s\\n'", "test_file": "$(id) 'x'"}
     assert await said(sandbox, "run_tests", **command) == "exit code: 0\nstdout:\n$(id) 'x'"
 
 
-@on_sandbox
 @pytest.mark.parametrize(
     ("tool", "limit", "timeout_s", "shown"),
     [
@@ -104,7 +100,6 @@ async def test_the_policy_s_time_is_bounded_by_the_job_s(
     assert "begun" in seen.text
 
 
-@on_sandbox
 async def test_what_is_no_command_of_a_face_is_refused(sandbox: Sandbox) -> None:
     assert await said(sandbox, "r2e_bash_executor") == "error: give one command, as cmd"
     two = await said(sandbox, "r2e_bash_executor", cmd="a", command="b")
@@ -112,14 +107,12 @@ async def test_what_is_no_command_of_a_face_is_refused(sandbox: Sandbox) -> None
     assert "timeout must be" in await said(sandbox, "Bash", command="true", timeout=0)
 
 
-@on_sandbox
 async def test_output_can_be_left_out(sandbox: Sandbox) -> None:
     call = {"command": "echo a; exit 2", "capture_output": False}
     seen = await use(sandbox, "bash_executor", call)
     assert (seen.text, seen.exit_code) == ("exit code: 2", 2)
 
 
-@on_sandbox
 @pytest.mark.parametrize("tool", ["bash", "bash_executor", "Bash", "k8s_bash"])
 async def test_a_job_can_deny_commands_by_name_and_by_pattern_t8_l12(
     sandbox: Sandbox, tool: str
@@ -131,7 +124,6 @@ async def test_a_job_can_deny_commands_by_name_and_by_pattern_t8_l12(
     assert (await said(sandbox, rules, command="echo curl")).endswith("curl")
 
 
-@on_sandbox
 async def test_r2e_denies_git_unless_the_job_allows_it_wt10(sandbox: Sandbox) -> None:
     assert await said(sandbox, "r2e_bash_executor", cmd="true; git --version") == (
         "error: git is not to be used in this task; nothing was run"
@@ -140,13 +132,11 @@ async def test_r2e_denies_git_unless_the_job_allows_it_wt10(sandbox: Sandbox) ->
     assert "git version" in await said(sandbox, allowed, cmd="git --version")
 
 
-@on_sandbox
 async def test_bytes_that_are_no_text_are_shown_and_colours_kept(sandbox: Sandbox) -> None:
     seen = await bash(sandbox, r"printf 'a\000b\377c \033[31mred'")
     assert seen.text == "exit code: 0\nstdout:\na\\x00b�c \x1b[31mred"
 
 
-@on_sandbox
 @pytest.mark.parametrize("limit", [256, 1000, 16384])
 async def test_output_is_cut_in_the_middle_within_the_limit(sandbox: Sandbox, limit: int) -> None:
     seen = await bash(
@@ -160,7 +150,6 @@ async def test_output_is_cut_in_the_middle_within_the_limit(sandbox: Sandbox, li
     assert seen.text.endswith("late")
 
 
-@on_sandbox
 async def test_a_short_stream_leaves_its_room_to_the_other(sandbox: Sandbox) -> None:
     seen = await bash(sandbox, "seq 1 400; echo problem >&2", output_bytes=2000)
 
@@ -168,7 +157,6 @@ async def test_a_short_stream_leaves_its_room_to_the_other(sandbox: Sandbox) -> 
     assert seen.text.endswith("400\nstderr:\nproblem")
 
 
-@on_sandbox
 async def test_how_much_the_sandbox_did_not_keep_is_told(sandbox: Sandbox) -> None:
     seen = await bash(sandbox, "head -c 3000000 /dev/zero | tr '\\0' x")
 
@@ -184,7 +172,7 @@ async def test_a_command_in_a_lost_sandbox_is_never_an_observation(tmp_path: Pat
             await bash(sandbox, "true")
 
 
-def test_wa1_nothing_of_an_outcome_is_lost() -> None:
+async def test_wa1_nothing_of_an_outcome_is_lost() -> None:
     context = ToolContext(2.0, 1024)
 
     silent = program_observation(ExecResult(0, b"", b""), context)
@@ -196,7 +184,9 @@ def test_wa1_nothing_of_an_outcome_is_lost() -> None:
 
 
 @given(st.binary(max_size=3000), st.binary(max_size=3000), st.integers(0, 9), st.integers(1, 2000))
-def test_it_fits_whatever_the_program_wrote(out: bytes, err: bytes, lost: int, room: int) -> None:
+async def test_it_fits_whatever_the_program_wrote(
+    out: bytes, err: bytes, lost: int, room: int
+) -> None:
     result = ExecResult(1, out, err, stdout_bytes=len(out) + lost, stderr_bytes=len(err))
 
     seen = program_observation(result, ToolContext(1.0, room))

@@ -10,19 +10,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from busybox import BusyboxSandbox
-from swe_rollout.agent.tools import load_tool
-from swe_rollout.agent.tools.base import ToolContext
 from swe_rollout.agent.tools.shell_session import MAX_STATE_BYTES, ShellSession
 from swe_rollout.agent.tools.state import ToolState
 from swe_rollout.sandbox.base import Sandbox
-from swe_rollout.spec.agent import ToolUse
 from swe_rollout.types.turn import Observation
+from unit.agent.tools.conftest import use, used
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash"),
 ]
-BASH = load_tool(ToolUse.model_validate({"use": "bash", "with": {"session": True}}))
+SESSION = used("bash", session=True)
 
 
 class Episode:
@@ -36,8 +34,7 @@ class Episode:
         self, command: str, *, timeout_s: float = 20.0, restart: bool = False
     ) -> Observation:
         arguments = {"command": command, **({"restart": True} if restart else {})}
-        context = ToolContext(timeout_s, 16384, state=self._state)
-        return await BASH.run(arguments, self._sandbox, context)
+        return await use(self._sandbox, SESSION, arguments, timeout_s=timeout_s, state=self._state)
 
     async def out(self, command: str) -> str:
         """What a command that succeeds in silence about all else writes."""

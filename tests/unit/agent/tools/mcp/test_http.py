@@ -160,21 +160,8 @@ async def test_a_server_that_is_not_there_is_a_failure() -> None:
 
 
 async def test_a_body_without_an_end_is_cut_off() -> None:
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n")
-        try:
-            while True:
-                writer.write(b" " * 65536)
-                await writer.drain()
-        except ConnectionError:
-            return
-        finally:
-            writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with server:
-        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
+    async with raw_server(head + b" " * (6 << 20)) as (url, _):
         with pytest.raises(ToolServerError, match="over 4 MiB"):
             await call(url, "count")
 
