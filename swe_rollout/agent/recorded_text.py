@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from swe_rollout.agent.family import FAMILIES
+from swe_rollout.agent.family import FAMILIES, Family
 from swe_rollout.agent.parsers import parser_for
 from swe_rollout.agent.parsers.base import Reasoning, SampledText
 from swe_rollout.agent.tools.base import ToolSpec
@@ -74,7 +74,7 @@ def _attempts(
 ) -> tuple[ToolCall, ...]:
     """Parse the text, with offsets of characters in place of tokens."""
     text = SampledText(sampled, (), token_at=lambda offset: offset)
-    family = next((each for each in FAMILIES if each.name == path.family), None)
+    family = _family(path)
     reasoning = replace(family.reasoning if family else Reasoning(), opened=opened)
     try:
         parser = parser_for(path.tool_format)
@@ -111,9 +111,13 @@ def _cut_out(sampled: str, form: str, calls: Sequence[ToolCall]) -> str | None:
 
 def _without_end(turn: Turn, path: TokenPath | None) -> str:
     """Remove the token that ended the turn, where its family is known."""
-    family = next((each for each in FAMILIES if path and each.name == path.family), None)
+    family = _family(path)
     if family is None or turn.finish_reason is not FinishReason.STOP:
         return turn.text
     ends = (family.end, *family.other_ends)
     found = next((end for end in ends if turn.text.endswith(end)), "")
     return turn.text.removesuffix(found)
+
+
+def _family(path: TokenPath | None) -> Family | None:
+    return next((each for each in FAMILIES if path and each.name == path.family), None)

@@ -15,6 +15,9 @@ from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.trajectory import BRANCHED_SCHEMA, SCHEMA, Trajectory
 from swe_rollout.types.verdict import Reward
 
+_ADDED = ("chat", "prompts", "resumption", "stop_evidence", "forked_from", "journal")
+"""Fields that are younger than the records of schema 1: left out where they say nothing."""
+
 
 def to_json(trajectory: Trajectory) -> bytes:
     """Encode the stored form: a JSON object with `episode` as address and `reward` as number.
@@ -24,16 +27,8 @@ def to_json(trajectory: Trajectory) -> bytes:
     record = msgspec.to_builtins(trajectory)
     if not trajectory.branches:
         record = _unbranched(record)
-    if trajectory.chat is None:
-        del record["chat"]
-    if not trajectory.prompts:
-        del record["prompts"]
-    if trajectory.resumption is None:
-        del record["resumption"]
-    if not trajectory.stop_evidence:
-        del record["stop_evidence"]
-    for name in ("forked_from", "journal"):
-        if record[name] is None:
+    for name in _ADDED:
+        if not record[name]:
             del record[name]
     _leave_out_what_is_not_there(record)
     record["episode"] = str(trajectory.episode)

@@ -50,20 +50,6 @@ async def sandbox(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[San
         await provider.aclose()
 
 
-async def test_submitting_ends_an_episode(sandbox: Sandbox) -> None:
-    loop = loop_of(player(bash("echo hi"), SUBMIT), sandbox=sandbox)
-
-    assert await loop.run() is StopReason.SUBMITTED
-    assert loop.turns[0].observations[0].text == "exit code: 0\nstdout:\nhi"
-
-
-async def test_a_turn_without_a_call_ends_the_episode(sandbox: Sandbox) -> None:
-    loop = loop_of(player(bash("ls"), "All is well."), sandbox=sandbox)
-
-    assert await loop.run() is StopReason.FINISHED
-    assert loop.turns[1].tool_calls == ()
-
-
 async def test_an_unclosed_call_is_answered_and_does_not_finish_the_episode(
     sandbox: Sandbox,
 ) -> None:

@@ -22,7 +22,14 @@ from swe_rollout.errors import Boundary
 from swe_rollout.tokens.branch import Branch, BranchKind
 from swe_rollout.tokens.log import RequestProof, Segment, SegmentKind, nullable
 from swe_rollout.tokens.replay import RoutedExperts, SamplingMask
-from swe_rollout.types.episode import EpisodeId, Failure, Resumption, StopReason, Timing
+from swe_rollout.types.episode import (
+    EpisodeId,
+    Failure,
+    KeptJournal,
+    Resumption,
+    StopReason,
+    Timing,
+)
 from swe_rollout.types.trajectory import ChatLine, ChatRecord, TokenPath, Trajectory
 from swe_rollout.types.trajectory_json import from_json, to_json
 from swe_rollout.types.turn import (
@@ -320,29 +327,33 @@ def test_rewards_that_tests_wrote_are_kept_and_others_have_none() -> None:
     assert "scores" not in json.loads(to_json(SAMPLE))["verdict"]
 
 
-def test_a_record_over_a_chat_api_keeps_its_messages_and_others_have_none() -> None:
-    lines = (ChatLine("user", "Fix it."), ChatLine("assistant", "Done.", 0, 0))
-    talked = replace(
-        SAMPLE, token_ids=(), loss_mask=(), logprobs=(), chat=ChatRecord(("m-1",), lines)
-    )
-    assert from_json(to_json(talked)) == talked
-    assert json.loads(to_json(talked))["chat"] == {
-        "models": ["m-1"],
-        "messages": [
-            {"role": "user", "text": "Fix it.", "branch": 0, "turn": None},
-            {"role": "assistant", "text": "Done.", "branch": 0, "turn": 0},
-        ],
-    }
-    assert "chat" not in json.loads(to_json(SAMPLE))
-    page = PAGE.read_text()
-    assert all(f"`{name}`" in page for name in ("chat", "models", "messages", "role"))
+LINE = ChatLine("assistant", "Done.", 0, 0)
+ADDED: dict[str, tuple[object, object]] = {
+    "chat": (
+        ChatRecord(("m-1",), (LINE,)),
+        {
+            "models": ["m-1"],
+            "messages": [{"role": "assistant", "text": "Done.", "branch": 0, "turn": 0}],
+        },
+    ),
+    "prompts": ((LINE,), [{"role": "assistant", "text": "Done.", "branch": 0, "turn": 0}]),
+    "resumption": (
+        Resumption(2, ("process: server",)),
+        {"times": 2, "lost": ["process: server"], "attached": 0},
+    ),
+    "stop_evidence": ("exit 137", "exit 137"),
+    "journal": (KeptJournal("k", 3, "ab"), {"key": "k", "bytes": 3, "sha256": "ab"}),
+}
 
 
-def test_an_attempt_that_went_on_says_so_and_others_have_no_such_field() -> None:
-    assert b"resumption" not in to_json(SAMPLE)
-    resumed = replace(SAMPLE, resumption=Resumption(2, ("process: server",)))
-    assert from_json(to_json(resumed)) == resumed
-    assert resumed.schema == SAMPLE.schema
+@pytest.mark.parametrize("name", ADDED)
+def test_a_field_that_was_added_is_stored_where_it_says_something(name: str) -> None:
+    value, stored = ADDED[name]
+    record = replace(SAMPLE, **{name: value})  # type: ignore[arg-type]
+    assert json.loads(to_json(record))[name] == stored
+    assert from_json(to_json(record)) == record
+    assert name not in json.loads(to_json(SAMPLE))
+    assert f"`{name}`" in PAGE.read_text()
 
 
 def test_records_from_before_fields_were_added_still_load() -> None:
