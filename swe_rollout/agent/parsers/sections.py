@@ -8,7 +8,7 @@ that is never closed holds no complete call.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from swe_rollout.agent.parsers.base import (
@@ -28,25 +28,20 @@ from swe_rollout.types.turn import CallStatus, ToolCall
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
-    """The parsed text before the arguments of one call."""
-
-    name: str
-    arguments: int
-    """Offset of their JSON."""
-    id: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class SectionGrammar:
     """One family's delimiters, and how it writes a call between them."""
 
     section: Delimiters
     call: Delimiters
     separator: str
-    head: Callable[[str, str, int, int], Head | str]
-    """The text before the separator, the turn, the offset behind the separator and that of the next
-    delimiter, to a head or to what is wrong with it."""
+    before: str
+    """A pattern of all that stands before the separator; a group `name` is the tool's."""
+    rule: str
+    """What a call must begin with, told where it does not."""
+    after: str = ""
+    """A pattern of what stands between the separator and the JSON, perhaps with the `name`."""
+    has_id: bool = False
+    """Whether what stands before the separator is the id of the call."""
     tail: str = ""
     """The text behind the JSON."""
 
@@ -57,43 +52,6 @@ class SectionGrammar:
 
 
 _WORDS = not_run("there may be nothing but calls in their section")
-_KIMI_ID = re.compile(r"functions\.([^\s:]+):[0-9]+")
-_FENCED = re.compile(r"([^\n]+)\n```json\n")
-
-
-def _kimi_head(head: str, _text: str, behind: int, _limit: int) -> Head | str:
-    found = _KIMI_ID.fullmatch(head)
-    if found is None:
-        return "it must begin with functions.NAME:INDEX"
-    return Head(found[1], behind, head)
-
-
-def _deepseek_v3_head(head: str, text: str, behind: int, limit: int) -> Head | str:
-    found = _FENCED.match(text, behind, limit)
-    if head != "function" or found is None:
-        return "it must be `function`, the separator, NAME, and JSON in a fence of its own lines"
-    return Head(found[1], found.end())
-
-
-def _deepseek_v31_head(head: str, _text: str, behind: int, _limit: int) -> Head | str:
-    return Head(head, behind) if head else "it must begin with the name of a tool"
-
-
-_KIMI = SectionGrammar(
-    Delimiters("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"),
-    Delimiters("<|tool_call_begin|>", "<|tool_call_end|>"),
-    "<|tool_call_argument_begin|>",
-    _kimi_head,
-)
-_DEEPSEEK_SECTION = Delimiters("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>")
-_DEEPSEEK_CALL = Delimiters("<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>")
-_DEEPSEEK_SEPARATOR = "<｜tool▁sep｜>"
-_DEEPSEEK_V3 = SectionGrammar(
-    _DEEPSEEK_SECTION, _DEEPSEEK_CALL, _DEEPSEEK_SEPARATOR, _deepseek_v3_head, tail="```"
-)
-_DEEPSEEK_V31 = SectionGrammar(
-    _DEEPSEEK_SECTION, _DEEPSEEK_CALL, _DEEPSEEK_SEPARATOR, _deepseek_v31_head
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,23 +101,25 @@ class _Sections:
         before = text[start : separator.start]
         following = self.sampled.first(grammar.delimiters, separator.end)
         limit = following.start if following else len(text)
-        head = grammar.head(before, text, separator.end, limit)
-        if isinstance(head, str):
+        first = re.compile(grammar.before, re.DOTALL).fullmatch(text, start, separator.start)
+        second = re.compile(grammar.after).match(text, separator.end, limit)
+        if first is None or second is None:
             status = CallStatus.MALFORMED if before.strip() else CallStatus.MISSING_NAME
-            return self._refused(start, Refusal(status, head))
-        invalid = CallStatus.INVALID_JSON
+            return self._refused(start, Refusal(status, grammar.rule))
+        name = (first.groupdict() | second.groupdict())["name"]
+        call_id, invalid = before if grammar.has_id else "", CallStatus.INVALID_JSON
         try:
-            found = read_json(text, head.arguments)
+            found = read_json(text, second.end())
         except ValueError as error:
-            return self._refused(start, Refusal(invalid, str(error), head.name), head.id)
+            return self._refused(start, Refusal(invalid, str(error), name), call_id)
         closer = self._closer(found.end)
         if closer is None:
             problem = "there is more text behind its JSON object"
-            refusal = Refusal(invalid, problem, head.name, known_to=found.end)
-            return self._refused(start, refusal, head.id)
+            refusal = Refusal(invalid, problem, name, known_to=found.end)
+            return self._refused(start, refusal, call_id)
         raw = text[start : closer.start]
-        call = call_of_arguments(head.name, found.value, key="arguments", tools=self.tools, raw=raw)
-        return Found((replace(call, id=head.id),), closer.end)
+        call = call_of_arguments(name, found.value, key="arguments", tools=self.tools, raw=raw)
+        return Found((replace(call, id=call_id),), closer.end)
 
     def _closer(self, start: int) -> Mark | None:
         """Return the closer of the call, if it comes next."""
@@ -192,6 +152,35 @@ def _parser(grammar: SectionGrammar) -> OpenerParser:
     )
 
 
-KIMI_K2 = _parser(_KIMI)
-DEEPSEEK_V3 = _parser(_DEEPSEEK_V3)
-DEEPSEEK_V31 = _parser(_DEEPSEEK_V31)
+_DEEPSEEK_SECTION = Delimiters("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>")
+_DEEPSEEK_CALL = Delimiters("<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>")
+KIMI_K2 = _parser(
+    SectionGrammar(
+        Delimiters("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"),
+        Delimiters("<|tool_call_begin|>", "<|tool_call_end|>"),
+        "<|tool_call_argument_begin|>",
+        before=r"functions\.(?P<name>[^\s:]+):[0-9]+",
+        rule="it must begin with functions.NAME:INDEX",
+        has_id=True,
+    )
+)
+DEEPSEEK_V3 = _parser(
+    SectionGrammar(
+        _DEEPSEEK_SECTION,
+        _DEEPSEEK_CALL,
+        "<｜tool▁sep｜>",
+        before="function",
+        after=r"(?P<name>[^\n]+)\n```json\n",
+        rule="it must be `function`, the separator, NAME, and JSON in a fence of its own lines",
+        tail="```",
+    )
+)
+DEEPSEEK_V31 = _parser(
+    SectionGrammar(
+        _DEEPSEEK_SECTION,
+        _DEEPSEEK_CALL,
+        "<｜tool▁sep｜>",
+        before="(?P<name>.+)",
+        rule="it must begin with the name of a tool",
+    )
+)

@@ -7,12 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from rollout_dev import families
 from rollout_dev.families import FAMILIES
-from swe_rollout.agent.encoding import Body
 from swe_rollout.agent.prompts import Prompts
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.tools.base import Parameter, ParameterType, ToolSpec
@@ -129,27 +126,3 @@ def test_tools_go_into_the_system_message_where_the_vendor_s_template_has_none(
         assert f"### {tool.name}\nDescription: {tool.description}" in text
         assert json.dumps(tool.arguments.schema) in text
     assert "tool_call_name<｜tool▁sep｜>tool_call_arguments" in text
-
-
-@settings(max_examples=60)
-@given(st.data())
-def test_the_token_of_a_character_holds_it_however_the_text_was_cut(
-    renderers: dict[str, Renderer], data: st.DataObject
-) -> None:
-    renderer = renderers["qwen3"]
-    pieces = data.draw(
-        st.lists(st.text(st.sampled_from("aé日🎉 <{\n"), max_size=6), min_size=1, max_size=6)
-    )
-    encoding = renderer._encoding
-    ids = [i for piece in pieces for i in encoding.encode([Body(piece)])]
-    if data.draw(st.booleans()):
-        ids.insert(data.draw(st.integers(0, len(ids))), renderer.grammar.end_id)
-    sampled = encoding.sampled(ids)
-    if "\ufffd" in sampled.text:
-        return  # a control token that splits a character leaves no text to point at
-    for offset in range(len(sampled.text)):
-        span = sampled.span(offset, offset + 1)
-        assert span is not None
-        before, through = ids[: span.start], ids[: span.end]
-        assert len(renderer.decode(through).rstrip("\ufffd")) > offset
-        assert len(renderer.decode(before).rstrip("\ufffd")) <= offset

@@ -9,7 +9,7 @@ import pytest
 from rollout_dev.parser_probes.calls import write_calls
 from swe_rollout.agent.parsers import CALL_FORMATS, parser_for
 from swe_rollout.agent.parsers.base import ToolCallParser
-from swe_rollout.spec.tool_format import ToolFormat
+from swe_rollout.spec.tool_format import TextFormat, ToolFormat
 from swe_rollout.testing.extensions.call_formats import CallFormatContract
 from swe_rollout.types.turn import CallStatus, ToolCall
 
@@ -18,21 +18,21 @@ OWN_FORMS = {ToolFormat.LLAMA3, ToolFormat.XLAM, ToolFormat.HARMONY}
 
 
 def test_every_format_has_a_parser() -> None:
-    assert set(ToolFormat) <= set(CALL_FORMATS.names())
-    for name in ToolFormat:
-        assert parser_for(name.value)
+    assert {*ToolFormat, *TextFormat} <= set(CALL_FORMATS.names())
+    for name in (*ToolFormat, *TextFormat):
+        assert parser_for(name)
 
 
-@pytest.mark.parametrize("form", sorted(set(ToolFormat) - OWN_FORMS), scope="class")
+@pytest.mark.parametrize("form", sorted({*ToolFormat, *TextFormat} - OWN_FORMS), scope="class")
 class TestBuiltIn(CallFormatContract):
-    form: ToolFormat
+    form: ToolFormat | TextFormat
 
     @pytest.fixture(autouse=True)
-    def chosen(self, form: ToolFormat) -> None:
+    def chosen(self, form: ToolFormat | TextFormat) -> None:
         self.form = form
 
     @pytest.fixture
-    def parser(self, form: ToolFormat) -> ToolCallParser:
+    def parser(self, form: ToolFormat | TextFormat) -> ToolCallParser:
         return parser_for(form)
 
     def written(self, name: str, arguments: Mapping[str, object]) -> str:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from swe_rollout.agent.call_text import write_calls
-from swe_rollout.agent.parsers import CALL_FORMATS, parser_for
+from swe_rollout.agent.parsers import parser_for
 from swe_rollout.agent.parsers.base import Reasoning, SampledText, ToolCallParser
 from swe_rollout.agent.parsers.json_call import call_of_text
 from swe_rollout.agent.prompts import Message, MessageRole
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.tools.base import Parameter, ParameterType, ToolSpec
 from swe_rollout.spec.tool_format import TextFormat
-from swe_rollout.testing.extensions.call_formats import CallFormatContract
 from swe_rollout.testing.tiny import tokenizer_path
 from swe_rollout.types.turn import CallStatus, ToolCall
 
@@ -49,25 +48,6 @@ def edit(**arguments: object) -> ToolCall:
 
 def statuses(form: str, text: str) -> list[CallStatus]:
     return [each.status for each in parse(form, text)]
-
-
-def test_every_format_has_a_parser() -> None:
-    assert set(TextFormat) <= set(CALL_FORMATS.names())
-
-
-@pytest.mark.parametrize("form", TextFormat, scope="class")
-class TestTextFormats(CallFormatContract):
-    @pytest.fixture
-    def parser(self, form: TextFormat) -> ToolCallParser:
-        self.form = form
-        return parser_for(form)
-
-    def written(self, name: str, arguments: Mapping[str, object]) -> str:
-        return write_calls(self.form, [ToolCall(CallStatus.OK, "", name, dict(arguments))])
-
-    @pytest.fixture(autouse=True)
-    def chosen(self, form: TextFormat) -> None:
-        self.form = form
 
 
 @given(
