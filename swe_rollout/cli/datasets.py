@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import aclosing
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -76,16 +77,13 @@ async def _prefetch(
     images = {instance.image for instance in await named.load()}
     pod = (named.sandbox and named.sandbox.pod) or PodSandbox()
     pod = pod.model_copy(update={"namespace": namespace or pod.namespace})
-    client = await ClusterClient.connect(context or pod.context)
     found: list[PrefetchedImage] = []
-    try:
+    async with aclosing(await ClusterClient.connect(context or pod.context)) as client:
         say(f"{len(images)} images")
         async for each in pods.prefetch(client, images, pod, within_s=within_s):
             found.append(each)
             state = each.problem or f"on {each.nodes} nodes"
             say(f"[{len(found)}/{len(images)}] {each.image}: {state}")
-    finally:
-        await client.aclose()
     return found
 
 

@@ -21,6 +21,7 @@ from swe_rollout.cli.output import say, write_data, write_lines, write_table
 from swe_rollout.cli.stored_work import targeted
 from swe_rollout.errors import InternalError
 from swe_rollout.text.escaping import printable
+from swe_rollout.text.formatting import format_number
 
 if TYPE_CHECKING:
     from swe_rollout.export.episode_comparison import EpisodeComparison
@@ -147,16 +148,15 @@ def _write_jobs(found: JobComparison, sides: list[JobSide], output: OutputFormat
 
 
 def _quantity(change: QuantityChange) -> list[str]:
-    digits = 2 if change.name in ("reward", "resolved", "failed") else 1
+    form = ",.2f" if change.name in ("reward", "resolved", "failed") else ",.1f"
     paired = change.paired
-    interval = paired.interval
     return [
         change.name.replace("_", " "),
-        _number(change.before, digits),
-        _number(change.after, digits),
-        _signed(paired.mean, digits),
-        "–" if interval is None else " … ".join(_signed(each, digits) for each in interval),
-        "–" if paired.p is None else f"{paired.p:.3f}",
+        format_number(change.before, form),
+        format_number(change.after, form),
+        format_number(paired.mean, f"+{form}"),
+        " … ".join(format_number(each, f"+{form}") for each in paired.interval or (None,)),
+        format_number(paired.p, ".3f"),
         str(paired.pairs),
         paired.certainty.value,
     ]
@@ -164,13 +164,13 @@ def _quantity(change: QuantityChange) -> list[str]:
 
 def _task(change: TaskChange) -> list[str]:
     sides = [*_numbers(change.before), *_numbers(change.after)]
-    return [change.instance, *sides, _signed(change.change, 2), change.flip.value]
+    return [change.instance, *sides, format_number(change.change, "+,.2f"), change.flip.value]
 
 
 def _numbers(side: TaskNumbers | None) -> list[str]:
     if side is None:
         return ["–", "–"]
-    return [f"{side.resolved}/{side.samples}", _number(side.mean_reward, 2)]
+    return [f"{side.resolved}/{side.samples}", format_number(side.mean_reward)]
 
 
 def _outcomes(found: JobComparison) -> list[list[str]]:
@@ -180,14 +180,6 @@ def _outcomes(found: JobComparison) -> list[list[str]]:
             counts = [str(side.get(name, 0)) for side in (first, second)]
             rows.append([name.replace("_", " ") + label, *counts])
     return rows
-
-
-def _number(value: float | None, digits: int) -> str:
-    return "–" if value is None else f"{value:,.{digits}f}"
-
-
-def _signed(value: float | None, digits: int) -> str:
-    return "–" if value is None else f"{value:+,.{digits}f}"
 
 
 def _write_episodes(found: EpisodeComparison, output: OutputFormat) -> None:

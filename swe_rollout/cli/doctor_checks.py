@@ -13,10 +13,11 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -88,10 +89,9 @@ async def examine(*, image: str | None = None, cleans: bool = False) -> tuple[Do
 
     `cleans`: remove what dead jobs and processes have left, instead of counting it.
     """
-    groups = await asyncio.gather(
-        _local(cleans=cleans), _cluster(image, cleans=cleans), _s3(), _sglang()
-    )
-    return tuple(check for group in groups for check in group)
+    cluster = _cluster(image, cleans=cleans)
+    groups = await asyncio.gather(_local(cleans=cleans), cluster, _s3(), _sglang())
+    return tuple(chain.from_iterable(groups))
 
 
 def report(checks: Sequence[DoctorCheck]) -> Iterator[str]:
@@ -245,12 +245,9 @@ async def _left_pods(*, cleans: bool) -> DoctorCheck:
     from swe_rollout.cluster.client import ClusterClient
 
     try:
-        client = await ClusterClient.connect(retry_timeout_s=_HTTP_S)
-        try:
+        async with aclosing(await ClusterClient.connect(retry_timeout_s=_HTTP_S)) as client:
             act = doctor.delete_left_pods if cleans else doctor.find_left_pods
             found = await act(client, client.namespace)
-        finally:
-            await client.aclose()
     except SweRolloutError as error:
         return _cluster_check("leftovers", CheckStatus.WARN, str(error), error.fix)
     kinds = {"pod": len(found)} if found else {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import aclosing
 from importlib import resources
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -144,14 +145,11 @@ async def _uninstall(context: str | None, timeout_s: float, *, yes: bool, keep_j
     from swe_rollout.cluster.client import ClusterClient
     from swe_rollout.cluster.objects import PODS
 
-    client = await ClusterClient.connect(context, retry_timeout_s=15.0)
-    try:
+    async with aclosing(await ClusterClient.connect(context, retry_timeout_s=15.0)) as client:
         if not keep_jobs:
             await _delete_jobs(client, timeout_s, yes=yes)
         others = f"app.kubernetes.io/name!={_OPERATOR}"
         is_shared = bool((await client.list(PODS, _SYSTEM, labels=others)).items)
-    finally:
-        await client.aclose()
     if is_shared:
         say(f"namespace/{_SYSTEM} is kept: others run pods in it")
     return is_shared

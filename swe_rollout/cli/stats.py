@@ -93,9 +93,8 @@ def _say_totals(found: JobStatistics) -> None:
         f"{format_masked(outcomes.masked, outcomes.committed)} masked · "
         f"mean reward {format_number(reward.mean)} ± {format_number(reward.deviation)}"
     )
-    hit = "–" if cached is None else f"{cached:.0%}"
     signal = f"{found.groups_with_signal} of {found.groups} graded groups have signal"
-    say(f"{signal} · prefix-cache hit {hit}")
+    say(f"{signal} · prefix-cache hit {format_number(cached, '.0%')}")
 
 
 def _durations(name: str, durations: DurationHistogram) -> list[str]:
@@ -103,21 +102,19 @@ def _durations(name: str, durations: DurationHistogram) -> list[str]:
     shown = [durations.mean_s, durations.quantile(0.5), durations.quantile(0.95), longest_s]
     return [
         f"{name.removesuffix('_s')} seconds",
-        *("–" if value is None else f"{value:,.2f}" for value in shown),
+        *(format_number(value, ",.2f") for value in shown),
         f"{durations.total_s:,.2f}",
     ]
 
 
 def _quantity(name: str, values: Distribution) -> list[str]:
-    digits = 2 if name.endswith("_s") else 0
+    form = ",.2f" if name.endswith("_s") else ",.0f"
     shown = [values.mean, values.quantile(0.5), values.quantile(0.95), values.quantile(1.0)]
     further = [values.quantile(0.0), values.deviation]
-    label = f"{name.removesuffix('_s')} seconds" if digits else name
+    label = f"{name.removesuffix('_s')} seconds" if name.endswith("_s") else name
     return [
         label.replace("_", " "),
-        *("–" if value is None else f"{value:,.{digits}f}" for value in shown),
-        f"{values.total:,.{digits}f}",
-        *("–" if value is None else f"{value:,.{digits}f}" for value in further),
+        *(format_number(value, form) for value in (*shown, values.total, *further)),
     ]
 
 

@@ -90,9 +90,9 @@ def _phases(snapshot: Snapshot) -> list[str]:
 
 def _speed(snapshot: Snapshot, records: Records) -> list[str]:
     return [
-        f"{format_number(snapshot.episodes_per_min, digits=1)} episodes/min",
-        f"{format_number(records.turns_per_s, digits=1)} turns/s",
-        f"{_thousands(records.tokens_per_s)} tokens/s",
+        f"{format_number(snapshot.episodes_per_min, '.1f')} episodes/min",
+        f"{format_number(records.turns_per_s, '.1f')} turns/s",
+        f"{format_number(records.tokens_per_s, ',.0f')} tokens/s",
         f"{records.sampled_tokens:,} tokens sampled",
     ]
 
@@ -147,10 +147,6 @@ def _duration(seconds: float | None) -> str:
     if seconds is None:
         return "–"
     return f"{1000 * seconds:.0f}ms" if seconds < 1 else f"{seconds:.1f}s"
-
-
-def _thousands(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.0f}"
 
 
 def _spark(durations: Durations) -> Fact:

@@ -16,6 +16,7 @@ import msgspec
 from swe_rollout.spec.outcomes import EpisodeOutcome, OutcomeCounts
 from swe_rollout.store.damage import DamagedRecord
 from swe_rollout.store.store import Listing, Store
+from swe_rollout.text.formatting import format_number
 from swe_rollout.text.notebook_html import ROWS, Table, card
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.trajectory import Trajectory
@@ -85,7 +86,7 @@ class JobSummary:
         return record
 
     def __repr__(self) -> str:
-        mean = "–" if self.mean_reward is None else f"{self.mean_reward:.2f}"
+        mean = format_number(self.mean_reward)
         counts = f"{self.resolved} resolved, {self.masked} masked, mean reward {mean}"
         damaged = f", {len(self.damaged)} damaged" if self.damaged else ""
         done = f"{self.committed}/{self.episodes} committed"
@@ -97,12 +98,11 @@ class JobSummary:
 
     def card(self, title: str, **facts: str) -> str:
         """Return the summary as a card, with further facts at its end."""
-        mean = "–" if self.mean_reward is None else f"{self.mean_reward:.2f}"
         shown = {
             "episodes": f"{self.committed:,} of {self.episodes:,} committed",
             "resolved": f"{self.resolved:,}",
             "tampered": f"{self.tampered:,}" if self.tampered else "",
-            "mean reward": mean,
+            "mean reward": format_number(self.mean_reward),
             "ended by": _counted(self.stop_reasons),
             "masked": f"{self.masked:,}: {_counted(self.failures)}" if self.masked else "",
             "damaged": str(len(self.damaged) or ""),
@@ -112,7 +112,7 @@ class JobSummary:
                 each.instance,
                 str(each.samples),
                 str(each.resolved),
-                "–" if each.mean_reward is None else f"{each.mean_reward:.2f}",
+                format_number(each.mean_reward),
                 str(each.masked),
                 f"{each.turns / max(each.samples, 1):.1f}",
             ]

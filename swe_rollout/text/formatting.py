@@ -9,9 +9,9 @@ from swe_rollout.text.escaping import one_line
 _BARS = "▁▂▃▄▅▆▇█"
 
 
-def format_number(value: float | None, *, digits: int = 2) -> str:
-    """A number with fixed digits, or a dash for none."""
-    return "–" if value is None else f"{value:.{digits}f}"
+def format_number(value: float | None, form: str = ".2f") -> str:
+    """Return a number in the form of `format`, or a dash for none."""
+    return "–" if value is None else format(value, form)
 
 
 def format_mean(mean: float | None, *, masked: int, committed: int) -> str:

@@ -90,12 +90,6 @@ async def test_a_log_is_kept_whole_beside_the_record_that_names_it(store: Store)
     assert (await store.read(EPISODE)).verdict == replace(RESOLVED, test_log=log)
 
 
-async def test_logs_are_no_episodes_and_no_strays(store: Store) -> None:
-    await store.keep_log(EPISODE, LOG)
-    listing = await store.listing("demo")
-    assert (listing.episodes, listing.strays) == (frozenset(), ())
-
-
 async def test_another_attempts_log_replaces_none(store: Store) -> None:
     first = await store.keep_log(EPISODE, LOG)
     before = path_of(store, first).stat().st_mtime_ns
@@ -152,14 +146,6 @@ async def test_a_record_without_a_log_says_why(store: Store, log: TestLog | None
     assert caught.value.why == (
         "the store can't write x" if log else "no tests ran, or an earlier version recorded it"
     )
-
-
-def test_a_key_of_a_log_is_known_and_no_others() -> None:
-    key = layout.log_key(EPISODE, "ab" * 32)
-    assert layout.is_log_key(key)
-    assert not layout.is_log_key(f"{key}.part")
-    assert not layout.is_log_key(layout.trajectory_key(EPISODE))
-    assert layout.parse_trajectory_key(key) is None
 
 
 JOURNAL = b"what engine and sandbox answered" * 100
