@@ -51,7 +51,7 @@ def _measure(job: str, path: str, rounds: int) -> Report:
             page = Path(folder) / f"{count}.html"
             made = _page(found, count)
             page.write_text(made.html(), encoding="utf-8")
-            whole = sum(row.blob is not None for row in made.jobs[0].rows)
+            whole = sum(row["blob"] is not None for row in made.jobs[0].rows)
             times = [_open(browser, page) for _ in range(rounds)]
             slowest = max(slowest, statistics.median(times))
             figures = {
