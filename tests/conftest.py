@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from itertools import groupby
 
 import pytest
@@ -48,8 +50,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for tests in files for item in tests]
 
 
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector from all modules and tests: half a second for each look."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def _fresh_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    if (session := sys.modules.get("swe_rollout.worker.session")) is not None:
+        # It would collect garbage among what all tests hold, each time that a session is opened.
+        monkeypatch.setattr(session, "settled_heap", nullcontext)
     monkeypatch.setattr(redaction, "_ALL", redaction.Redactor())
     monkeypatch.setattr(redaction, "_IN_USE", redaction.Redactor())
     limit = sys.getrecursionlimit()
