@@ -31,7 +31,7 @@ from swe_rollout.spec.limits import Limits
 from swe_rollout.spec.policy import ReplaySpec
 from swe_rollout.tokens.replay import ExpertShape, Recording
 from swe_rollout.types.instance import Instance
-from swe_rollout.worker.engines import EngineSetup, open_engine
+from swe_rollout.worker.engines import EngineSetup, OpenEngine, open_engine
 from swe_rollout.worker.forks import find_fork_point
 from swe_rollout.worker.publishing import PublishingSandboxes, publishing_engine
 
@@ -50,10 +50,10 @@ async def assemble(
     """Assemble the shared parts of a job around its sandboxes; `stack` closes them.
 
     `engine` takes the place of the one that `spec.policy` names, and is not closed. `logs` keeps
-    what tests print. `publish` takes the events of the job, such as every call of the engine.
-    Raises PrerequisiteError when one of them is missing, ExtensionError when an extension can't be
-    made, UnreachableError when the engine or a reward's judge does not respond, UsageError where
-    `spec.fork` names a turn that can't be forked, or no task's prompt fits into the context.
+    what tests print, `publish` takes every event. Raises PrerequisiteError when one of them is
+    missing, ExtensionError when an extension can't be made, UnreachableError when the engine or a
+    reward's judge does not respond, UsageError where `spec.fork` names a turn that can't be forked,
+    or no task's prompt fits into the context.
     """
     spec = job.spec
     opened = await open_engine(EngineSetup(spec.policy, spec.agent, instances, stack, engine))
@@ -63,27 +63,19 @@ async def assemble(
         _require_template(opened.renderer, spec, tools, program)
     rewards = await _rewards(spec.grading, stack)
     sandboxes = PublishingSandboxes(sandboxes, publish)
-    parts = AgentParts(
+    parts = replace(
+        _agent_parts(spec, opened, tools, on_note),
         engine=publishing_engine(opened.engine, publish, opened.policy_of),
-        renderer=opened.renderer,
-        toolbox=tools,
-        prompts=prompts_of(spec.agent, tools.specs),
-        limits=_within(spec.limits, opened.info.context_tokens, on_note),
-        recording=_recording(spec.policy.sglang.record) if spec.policy.sglang else None,
-        chat_format=None if opened.renderer else _chat_format(spec.agent),
     )
     # What other programs begin with is theirs.
-    has_prompt = program is loop or isinstance(program, Preset)
-    if has_prompt and opened.renderer is not None:
-        long = await off_loop(find_long_prompts, parts, instances)
-        if long.tokens:
-            on_note(f"warning: {long}")
+    if opened.renderer is not None and (program is loop or isinstance(program, Preset)):
+        await _note_long_prompts(parts, instances, on_note)
     context = JobContext(
         agent=parts,
         program=program,
         sampling=spec.sampling,
         sandboxes=sandboxes,
-        grader=_grader(spec.grading, instances, sandboxes, logs) if spec.grading.enabled else None,
+        grader=_grader(spec.grading, instances, sandboxes, logs),
         rewards=rewards,
         retry=spec.retry,
         publish=publish,
@@ -94,6 +86,28 @@ async def assemble(
     if spec.fork is None:
         return context
     return replace(context, fork=await find_fork_point(spec.fork, job, context, instances))
+
+
+def _agent_parts(
+    spec: RolloutJobSpec, opened: OpenEngine, tools: Toolbox, on_note: Callable[[str], None]
+) -> AgentParts:
+    return AgentParts(
+        engine=opened.engine,
+        renderer=opened.renderer,
+        toolbox=tools,
+        prompts=prompts_of(spec.agent, tools.specs),
+        limits=_within(spec.limits, opened.info.context_tokens, on_note),
+        recording=_recording(spec.policy.sglang.record) if spec.policy.sglang else None,
+        chat_format=None if opened.renderer else _chat_format(spec.agent),
+    )
+
+
+async def _note_long_prompts(
+    parts: AgentParts, instances: Sequence[Instance], on_note: Callable[[str], None]
+) -> None:
+    long = await off_loop(find_long_prompts, parts, instances)
+    if long.tokens:
+        on_note(f"warning: {long}")
 
 
 async def _rewards(spec: GradingSpec, stack: AsyncExitStack) -> Rewards:
@@ -158,7 +172,9 @@ def _grader(
     instances: Sequence[Instance],
     sandboxes: SandboxProvider,
     logs: LogKeeper | None,
-) -> Grader:
+) -> Grader | None:
+    if not spec.enabled:
+        return None
     grader = Grader(
         sandboxes,
         timeout_s=spec.timeout_seconds,

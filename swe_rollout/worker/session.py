@@ -196,14 +196,10 @@ async def open_session(
     await import_extensions(job)
     loaded = await load_noted(spec.tasks, base_dir=base_dir, on_note=on_note)
     conditions = Conditions(on_note)
+    # An engine of the caller's own may serve a model, whatever the policy names.
+    harmless = spec.policy.scripted is not None and engine is None
+    setup = SandboxSetup(loaded.instances, job.metadata.name, on_note, harmless=harmless)
     async with AsyncExitStack() as stack:
-        setup = SandboxSetup(
-            loaded.instances,
-            job.metadata.name,
-            on_note,
-            # An engine of the caller's own may serve a model, whatever the policy names.
-            harmless=spec.policy.scripted is not None and engine is None,
-        )
         sandboxes = open_sandboxes(spec.sandbox, setup, stack)
         if start_patience_s is not None:
             sandboxes = GuardedSandboxes(sandboxes, conditions, patience_s=start_patience_s)
