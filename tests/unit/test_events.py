@@ -20,10 +20,13 @@ from swe_rollout.events import (
     PhaseBegan,
     SandboxStart,
     Service,
+    Span,
+    TurnId,
     Waited,
     waiting,
 )
 from swe_rollout.observer import Observer
+from swe_rollout.spec.policy import Sampling
 from unit.telemetry.telemetry_parts import EPISODE
 from unit.worker.worker_parts import Listener
 
@@ -60,6 +63,19 @@ def test_an_observer_has_a_method_for_each_event(kind: type[Any]) -> None:
     wanted = inspect.signature(getattr(Observer, str(name))).parameters
     assert len(wanted) == 1 + len(arguments)
     getattr(Observer(), str(name))(*arguments)
+    for field in dataclasses.fields(kind):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(event, field.name, None)
+
+
+def test_what_nobody_measured_is_none_or_nothing() -> None:
+    assert TurnId(EPISODE, 3).branch == 0
+    call = EngineCall(TurnId(EPISODE, 0), "p", Sampling(), 1, Span(0, 0))
+    counted = call.prompt_tokens, call.cached_tokens, call.sampled_tokens
+    assert (call.waited_s, counted, call.finish_reason) == (0, (0, 0, 0), None)
+    ran = Execution(EPISODE, "agent", Span(0, 0))
+    assert (ran.branch, ran.exit_code, ran.timed_out) == (0, None, False)
+    assert not SandboxStart(EPISODE, "agent", Span(0, 0)).is_warm
 
 
 def test_each_event_has_a_method_of_its_own() -> None:

@@ -172,6 +172,7 @@ async def test_starts_and_commands_are_reported_with_the_role() -> None:
     ran, lost = observer.executions
     assert (ran.role, ran.exit_code, ran.branch, ran.span.error) == ("grader", 0, 1, "")
     assert (lost.exit_code, lost.branch, lost.span.error) == (None, 0, "SandboxError")
+    assert (ran.timed_out, lost.timed_out) == (False, False)
 
 
 async def test_a_start_that_fails_is_reported() -> None:
