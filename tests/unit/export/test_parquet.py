@@ -16,14 +16,13 @@ from swe_rollout.errors import SandboxError, UsageError
 from swe_rollout.export import parquet
 from swe_rollout.export.parquet import COLUMNS, export_parquet
 from swe_rollout.tokens.branch import Branch, BranchKind
-from swe_rollout.types.episode import EpisodeId, Failure, StopReason, Timing
+from swe_rollout.types.episode import EpisodeId, Failure, StopReason
 from swe_rollout.types.trajectory import ChatRecord, Trajectory
 from swe_rollout.types.verdict import Reward, RewardTerm, TestReport, Verdict, VerdictStatus
-from unit.export.export_parts import forked
+from unit.export.export_parts import forked, stream, trajectory
 
-PLAIN = Trajectory(
-    episode=EpisodeId("demo", "a", 0),
-    policy="scripted:gold",
+PLAIN = replace(
+    trajectory(),
     token_ids=(1, 2, 3),
     loss_mask=(0, 1, 1),
     logprobs=(None, -0.5, -0.25),
@@ -33,13 +32,7 @@ PLAIN = Trajectory(
     patch="diff\r\né",
     verdict=None,
     reward=None,
-    failure=None,
-    attempt=1,
-    seed=1,
-    timing=Timing(),
-    spec_digest="0123456789ab",
-    software={},
-    finished_at="2026-01-02T03:04:05.678+00:00",
+    token_path=None,
 )
 
 
@@ -52,11 +45,6 @@ def graded(instance: str, sample: int, status: VerdictStatus) -> Trajectory:
         verdict=verdict,
         reward=Reward((RewardTerm("resolved", float(verdict.resolved)),)),
     )
-
-
-async def stream(*trajectories: Trajectory) -> AsyncIterator[Trajectory]:
-    for trajectory in trajectories:
-        yield trajectory
 
 
 def names(folder: Path) -> list[str]:
