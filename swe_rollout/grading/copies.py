@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from swe_rollout.errors import SandboxError
 from swe_rollout.grading import leftovers
 from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.types.instance import Instance
@@ -24,7 +23,6 @@ _NOT_FOUND = 127
 _SEARCH_S = 300.0
 _MOST_FILES = 500
 """Files that are compared with one file of the fix."""
-_LARGEST_FILE_BYTES = 4 << 20
 _ALIKE = 0.3
 """A copy has at least this share of the base's lines."""
 _MUCH = 0.5
@@ -66,7 +64,7 @@ async def find_copies(
         for path in candidates[:_MOST_FILES]:
             if path.endswith(".pyc"):
                 is_copy = _source(path) not in {*candidates, own} or (
-                    leftovers.is_compiled_from_fix(await _bytes(sandbox, path), words)
+                    leftovers.is_compiled_from_fix(await leftovers.read(sandbox, path), words)
                 )
             else:
                 is_copy = path != own and _holds(await _lines(sandbox, path), change, base)
@@ -177,15 +175,7 @@ def _either(patterns: Iterable[str], test: str = "-path") -> list[str]:
     return words[1:]
 
 
-async def _bytes(sandbox: Sandbox, path: str) -> bytes:
-    """Read a file; empty when it can't be read."""
-    try:
-        return await sandbox.read_file(path, max_bytes=_LARGEST_FILE_BYTES)
-    except (OSError, SandboxError):
-        return b""
-
-
 async def _lines(sandbox: Sandbox, path: str) -> set[str]:
     """Read a file's lines, without indentation; none when it can't be read."""
-    data = await _bytes(sandbox, path)
+    data = await leftovers.read(sandbox, path)
     return {line.strip() for line in data.decode("utf-8", "replace").splitlines()} - {""}

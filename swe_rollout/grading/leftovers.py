@@ -96,7 +96,13 @@ async def find_lines(
     tracked = await _tracked(sandbox, base)
     found = [each for each in done.stdout.decode(errors="replace").splitlines() if each != path]
     left = [each for each in found if each not in tracked][:_MOST_FILES]
-    return tuple([each for each in left if holds(await _text(sandbox, each), lines)])
+    return tuple(
+        [
+            each
+            for each in left
+            if holds((await read(sandbox, each)).decode(errors="replace"), lines)
+        ]
+    )
 
 
 async def find_history(sandbox: Sandbox, base: str, lines: tuple[str, ...]) -> tuple[str, ...]:
@@ -114,8 +120,8 @@ async def newer_versions(sandbox: Sandbox, metadata: Iterable[str]) -> tuple[str
     """Return those of the metadata files that name a later version than another one does."""
     versions: dict[str, tuple[int, ...]] = {}
     for path in metadata:
-        if match := _VERSION.search((await _text(sandbox, path)).encode()):
-            versions[path] = tuple(_numbers(match[1].decode()))
+        if match := _VERSION.search(await read(sandbox, path)):
+            versions[path] = tuple(_numbers(match[1].decode(errors="replace")))
     oldest = min(versions.values(), default=())
     return tuple(sorted(path for path, version in versions.items() if version > oldest))
 
@@ -144,11 +150,12 @@ async def _tracked(sandbox: Sandbox, base: str) -> frozenset[str]:
     return frozenset(posixpath.join(sandbox.workdir, name) for name in names)
 
 
-async def _text(sandbox: Sandbox, path: str) -> str:
+async def read(sandbox: Sandbox, path: str) -> bytes:
+    """Read a file; empty when it can't be read, or is too large."""
     try:
-        return (await sandbox.read_file(path, max_bytes=_LARGEST_BYTES)).decode(errors="replace")
+        return await sandbox.read_file(path, max_bytes=_LARGEST_BYTES)
     except (OSError, SandboxError):
-        return ""
+        return b""
 
 
 def _script() -> Traversable:

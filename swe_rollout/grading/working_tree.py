@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Final
@@ -218,16 +219,29 @@ async def read_test_files(
 ) -> tuple[TestFile, ...]:
     """Read the Python files among `paths`, and what `base` has there; large ones are left out."""
     found = []
-    for path in [path for path in paths if path.endswith(".py")][:_MOST_FILES]:
-        was = await sandbox.exec(
-            ["git", "cat-file", "blob", f"{base}:{path}"], max_output=_LARGEST_BYTES
-        )
+    chosen = [path for path in paths if path.endswith(".py")][:_MOST_FILES]
+    was = await read_base(sandbox, base, chosen)
+    for path in chosen:
         try:
             data = await sandbox.read_file(path, max_bytes=_LARGEST_BYTES)
-            found.append(TestFile(path, data.decode(), was.stdout.decode() if was.ok else ""))
+            found.append(TestFile(path, data.decode(), was.get(path, "")))
         except (OSError, SandboxError, UnicodeDecodeError):
             continue
     return tuple(found)
+
+
+async def read_base(sandbox: Sandbox, base: str, paths: Iterable[str]) -> dict[str, str]:
+    """Return the text of the files that the commit `base` has; without large and binary ones."""
+    found: dict[str, str] = {}
+    for path in dict.fromkeys(paths):
+        result = await sandbox.exec(
+            ["git", "cat-file", "blob", f"{base}:{path}"], max_output=_LARGEST_BYTES
+        )
+        whole = result.ok and result.stdout_bytes == len(result.stdout)
+        with suppress(UnicodeDecodeError):
+            if (text := result.stdout.decode() if whole else "") and "\0" not in text:
+                found[path] = text
+    return found
 
 
 def mutated_patch(test_patch: str, twin: Twin) -> str:

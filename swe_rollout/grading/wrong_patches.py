@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from swe_rollout.grading.working_tree import read_base
 from swe_rollout.sandbox import repository
 from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.sandbox.patch_text import file_diff, file_diffs, touched_paths
 from swe_rollout.types.instance import Instance
 
 _MOST_FILES: Final = 50
-_LARGEST_BYTES: Final = 1 << 20
 _PLAIN_PATH: Final = re.compile(r'(?!/)[^\x00-\x1f\x7f"\\]{1,500}')
 """Paths that stand in a diff as they are."""
 _HUNK: Final = re.compile(rb"@@ -(\d{1,9})(?:,(\d{1,9}))? \+\d{1,9}(?:,(\d{1,9}))? @@")
@@ -82,7 +82,7 @@ async def make_wrong_patches(sandbox: Sandbox, instance: Instance) -> tuple[Wron
         return tuple(WrongPatch(kind, why_none=why) for kind in Wrong)
     base = await repository.prepare(sandbox, instance)
     tests, sources = _test_paths(instance), _source_paths(instance)
-    files = await _read(sandbox, base, (*tests, *sources, _CONFTEST))
+    files = await read_base(sandbox, base, (*tests, *sources, _CONFTEST))
     # Parsing takes a moment for large files.
     return await asyncio.to_thread(_made, instance, files, tests, sources)
 
@@ -129,23 +129,6 @@ def _plain(paths: Iterable[str]) -> tuple[str, ...]:
         if _PLAIN_PATH.fullmatch(path) and not {"..", ".git", ""} & set(path.split("/"))
     )
     return tuple(kept)[:_MOST_FILES]
-
-
-async def _read(sandbox: Sandbox, base: str, paths: Iterable[str]) -> dict[str, str]:
-    """Return the text of the files that the base has; of others, and of binary ones, nothing."""
-    found: dict[str, str] = {}
-    for path in dict.fromkeys(paths):
-        result = await sandbox.exec(
-            ["git", "cat-file", "blob", f"{base}:{path}"], max_output=_LARGEST_BYTES
-        )
-        whole = result.ok and result.stdout_bytes == len(result.stdout)
-        try:
-            text = result.stdout.decode() if whole else ""
-        except UnicodeDecodeError:
-            continue
-        if text and "\0" not in text:
-            found[path] = text
-    return found
 
 
 def _skips(files: Mapping[str, str], sources: Collection[str]) -> str:
