@@ -147,9 +147,9 @@ class ChatBranch(OpenBranch):
         self.system = "".join(_texts(first, MessageRole.SYSTEM))
         self.messages: list[ChatMessage] = list(map(UserMessage, _texts(first, MessageRole.USER)))
         self.lines = [ChatLine(message.role.value, message.content, index) for message in first]
-        """The same for the record, with the turn of each message of the policy's."""
+        """The conversation as it is recorded; messages of the policy name their turn."""
         self.tokens = 0
-        """Of the last request and its response, as the API counts them."""
+        """Tokens of the last request and its response, as the API counts them."""
         self._prompt_tokens = 0
 
     def following(
@@ -217,7 +217,7 @@ class EpisodeState:
 
     def __init__(self, parts: AgentParts, on_turn: Callable[[Turn], None]) -> None:
         self.turns: list[Turn] = []
-        """Of all agents, by index."""
+        """The turns of all agents, by index."""
         self.branches: list[OpenBranch] = []
         self.sub_agents = 0
         self.failure: Exception | None = None
@@ -236,7 +236,7 @@ class EpisodeState:
         """What answered, where it is a chat API that says so; in order."""
 
     def chat(self) -> ChatRecord | None:
-        """Return the conversations of an episode over a chat API; None: it has tokens."""
+        """Return the conversations of an episode over a chat API, or None if it has tokens."""
         chats = [branch for branch in self.branches if isinstance(branch, ChatBranch)]
         if not chats:
             return None

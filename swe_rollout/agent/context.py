@@ -123,7 +123,7 @@ class AgentContext(StepOrder):
         return self._state.prompts()
 
     def chat(self) -> ChatRecord | None:
-        """Return the conversations of an episode over a chat API; None: it has tokens."""
+        """Return the conversations of an episode over a chat API, or None if it has tokens."""
         return self._state.chat()
 
     async def begin(self, messages: str | Sequence[Message] | None = None) -> None:
@@ -143,7 +143,7 @@ class AgentContext(StepOrder):
             )
 
     async def turn(self) -> StopReason | None:
-        """Sample a turn and run its calls; none: the agent goes on.
+        """Sample a turn and run its calls. Return why the agent stops, or None if it goes on.
 
         Its request holds the results of the last calls. A log beyond `limits.compactAt` is
         summarised first. EngineError and SandboxError pass; after one of them, or a limit, there is
@@ -183,8 +183,8 @@ class AgentContext(StepOrder):
     async def run(self, calls: Sequence[ToolCall] | None = None) -> Sequence[Observation]:
         """Run calls of the last turn and return their observations, in order.
 
-        `calls` are the next ones that have no answer yet; none: all of those. Fewer observations
-        come back where `stop` says why: the work was handed in, or the time is up.
+        `calls` must be the next ones without an answer; by default all of those are run. Fewer
+        observations come back where `stop` says why: the work was handed in, or the time is up.
         """
         pending = self._open_turn()
         chosen = pending.next(calls)

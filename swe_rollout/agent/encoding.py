@@ -107,7 +107,7 @@ class Encoding:
     def encode(self, parts: Iterable[Scaffold | Body], *, after: int | None = None) -> list[int]:
         """Encode the parts, each by itself; nothing is added at either end.
 
-        `after`: the id before them; none: they begin a conversation.
+        `after` is the id before them; None if they begin a conversation.
         """
         ids: list[int] = []
         for part in parts:

@@ -37,7 +37,7 @@ class Family:
     end_is_header: bool = False
     """Whether the end is also the header of what follows, and so is written once."""
     cut_end: str | None = None
-    """Closes a turn that was cut; none: `end` and `after`."""
+    """The text that closes a turn that was cut; by default `end` and `after`."""
     reasoning: Reasoning = _THINK
     reasoning_end: str = "\n</think>\n\n"
     """Closes reasoning that was cut."""

@@ -14,7 +14,7 @@ from swe_rollout.errors import TaskError, UsageError
 from swe_rollout.types.instance import Instance
 
 _MEASURED_BYTES: Final = 4 << 20
-"""Of prompts that are tokenised in advance: a second or two."""
+"""The size of the prompts that are tokenised in advance, which takes a second or two."""
 
 
 class PromptTooLongError(TaskError):
@@ -35,7 +35,7 @@ class LongPrompts:
     """Tasks whose first prompt is too long."""
 
     tokens: tuple[tuple[str, int], ...]
-    """Of each, its id and the size of its prompt."""
+    """The id of each task, and the tokens of its prompt."""
     limit: int
     """Tokens of prompt and completions."""
 

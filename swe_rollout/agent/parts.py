@@ -28,14 +28,14 @@ class AgentParts:
 
     engine: TokenEngine | ChatEngine
     renderer: Renderer | None
-    """None: the engine is a chat engine, and there are no tokens."""
+    """None for a chat engine, which has no tokens."""
     toolbox: Toolbox
     prompts: Prompts
     limits: Limits
     recording: Recording | None = None
     """Data to record beside ids and logprobs."""
     chat_format: str | None = None
-    """Over a chat API: the format of calls that stand in the words of a message; None: the API's
+    """Over a chat API, the format of calls that stand in the words of a message; None for the API's
     own calls."""
 
     def __post_init__(self) -> None:
@@ -53,5 +53,5 @@ class AgentParts:
 
     @property
     def chat(self) -> ChatEngine | None:
-        """The engine of episodes that have messages alone; None: they have tokens."""
+        """The engine of episodes that have only messages; None if they have tokens."""
         return cast("ChatEngine", self.engine) if self.renderer is None else None

@@ -66,7 +66,7 @@ class Prompts:
     instance: str = INSTANCE
     """`{problem_statement}` and `{workdir}` are filled in, and `values`."""
     values: Mapping[str, str] = field(default_factory=dict)
-    """Of further names in the instance prompt."""
+    """The values of further names in the instance prompt."""
 
     def messages(self, problem_statement: str, workdir: str) -> tuple[Message, ...]:
         """Return the messages that present a task, worked on in the folder `workdir`."""

@@ -56,14 +56,14 @@ class Renderer:
     ) -> None:
         """Raises PrerequisiteError where vocabulary or template can't be used exactly.
 
-        `tool_format`: the format of calls, built-in or `module:attr`; none: the one that the
+        `tool_format` is the format of calls, built-in or `module:attr`; by default the one that the
         template writes. `chat_template_kwargs`: variables of the template. `model_vocab`: the size
         of the model's vocabulary where it is known; it may be padded beyond the tokenizer's.
         `model_ends`: further ids at which an engine stops, by the model's own configuration.
         `template_day`: the date that the template is told.
         """
         self.tokenizer = tokenizer
-        """Of transformers, as it was given; for checks that go past this class."""
+        """The tokenizer as it was given, for checks that do without this class."""
         template = ChatTemplate(tokenizer, chat_template_kwargs, day=template_day)
         self.template = template.without_tools() if stands_in_words(tool_format) else template
         self._encoding = Encoding(tokenizer.backend_tokenizer)

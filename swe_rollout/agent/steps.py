@@ -66,7 +66,7 @@ class StepOrder:
 
     def __init__(self, state: EpisodeState) -> None:
         self.stop: StopReason | None = None
-        """Why the last step says that the agent is at its end; none: it can go on."""
+        """Why the agent stopped in its last step; None if it can go on."""
         self._state = state
         self._branch: OpenBranch | None = None
         self._pending: TurnBuilder | None = None

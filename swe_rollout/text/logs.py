@@ -23,30 +23,21 @@ from swe_rollout.text.redaction import redact
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _ADDRESS: Final = re.compile(r"([^/]+)/([^/]+)/(\d+)")
 _VALUE_CHARS: Final = 4000
-"""Of one value of a JSON line; the rest is cut."""
+"""The longest value of a JSON line; the rest is cut."""
 
 
 def processors(*, as_json: bool = False) -> list[Processor]:
     """Return what turns an event into a line: of logfmt, or of JSON."""
-    if as_json:
-        return [
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            add_address,
-            _cut_values,
-            structlog.processors.JSONRenderer(_dump),
-        ]
-    return [
+    common: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
-        structlog.processors.LogfmtRenderer(
-            key_order=["timestamp", "level", "event"], bool_as_flag=False
-        ),
     ]
+    if as_json:
+        return [*common, add_address, _cut_values, structlog.processors.JSONRenderer(_dump)]
+    keys = ["timestamp", "level", "event"]
+    return [*common, structlog.processors.LogfmtRenderer(key_order=keys, bool_as_flag=False)]
 
 
 def add_address(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

@@ -13,7 +13,7 @@ from typing import Final
 from swe_rollout.text.escaping import escaped, one_line
 
 ROWS: Final = 20
-"""Of a table; the others are counted."""
+"""Rows of a table that are shown; the others are counted."""
 CELL_CHARS: Final = 200
 FOLD_CHARS: Final = 4000
 _LINE: Final = "1px solid rgba(128,128,128,.35)"

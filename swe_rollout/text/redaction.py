@@ -41,7 +41,7 @@ class Redactor:
 
     def __init__(self) -> None:
         self._forms: dict[str, tuple[str, ...]] = {}
-        """By secret, in lower case."""
+        """The forms of each secret, in lower case."""
         self._pieces: dict[int, frozenset[str]] = {}
         """All pieces of all forms, by length."""
         self._words: re.Pattern[str] | None = None

@@ -39,7 +39,7 @@ class Branch:
     """0 is the main branch; the others count up in the order in which they were opened."""
     kind: BranchKind
     parent: int | None
-    """The branch that opened this one; None: the main branch."""
+    """The branch that opened this one; None for the main branch."""
     parent_length: int
     """Tokens of the parent when it opened this branch."""
     token_ids: tuple[int, ...]

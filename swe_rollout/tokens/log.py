@@ -66,8 +66,8 @@ class Segment:
     turn: int
     weight_version: str | None = None
     sampling: SamplingUsed | None = None
-    """Of sampled runs. Absent from the stored form if None, as in records from before the field was
-    added."""
+    """The parameters of a sampled run. Absent from the stored form if None, as in records that are
+    older than the field."""
 
 
 @dataclass(frozen=True, slots=True)

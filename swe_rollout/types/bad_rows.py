@@ -1,4 +1,6 @@
-"""Rows that lie: the lines of a quarantine file, which `audit` writes and a job's dataset reads.
+"""Rows whose claims do not hold: the lines of a quarantine file.
+
+`audit` writes such a file, and a job's dataset reads it.
 
 JSON Lines, one line for each bad row, with what shows it. A row is known by its id and the digest
 of its content: a row that was changed since is another one, and no old finding hides it.
@@ -22,10 +24,10 @@ class Finding:
     """One check that a row failed, and what shows it."""
 
     check: str
-    """Such as `gold` or `base`."""
+    """The name of the check, such as `gold` or `base`."""
     message: str
     statuses: dict[str, TestStatus] = field(default_factory=dict)
-    """Of some tests that the row did not expect to end so."""
+    """The statuses of some tests that differ from what the row expects."""
     log_tail: str = ""
     """The end of the run's log."""
 
@@ -45,7 +47,7 @@ class BadRow:
 
     instance_id: str
     digest: str
-    """Of the row's content."""
+    """The digest of the row's content."""
     findings: tuple[Finding, ...]
     flaky: tuple[str, ...] = ()
     """Tests whose status differed among runs of the gold patch."""

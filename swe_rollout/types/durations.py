@@ -91,7 +91,7 @@ class RecentDurations:
         self._before = DurationHistogram()
         self._now = DurationHistogram()
         self.total_s = 0.0
-        """Of all of them, not only the recent ones."""
+        """The sum of all durations, not only of the recent ones."""
 
     def add(self, seconds: float) -> None:
         """Count a duration."""

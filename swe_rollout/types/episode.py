@@ -102,7 +102,7 @@ class ForkedFrom:
     tokens: int
     """The first tokens of the main branch, `[0, tokens)`, are those of the other episode."""
     sampled: int
-    """Those of them that the policy sampled: ids, logprobs and mask are in the columns."""
+    """How many of them the policy sampled; the columns have their ids, logprobs and mask."""
     trained: bool = False
     """Whether these are to be trained on; see `Trajectory.trained`."""
     lost: tuple[str, ...] = ()
@@ -118,7 +118,7 @@ class KeptJournal:
     bytes: int
     """Unpacked."""
     sha256: str
-    """Of the bytes, unpacked."""
+    """The digest of the unpacked bytes."""
 
 
 @dataclass(frozen=True, slots=True)

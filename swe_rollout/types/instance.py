@@ -55,7 +55,7 @@ class Evaluation:
     """How to run the tests: SWE-bench's script, or commands."""
 
     script: str | None = None
-    """A complete bash script that applies the test patch and prints the log; none: `commands`."""
+    """A bash script that applies the test patch and prints the log, in place of `commands`."""
     commands: tuple[str, ...] = ()
     """Shell commands that print the test log, run in `workdir` after the test patch is applied."""
     timeout_s: float = 1800.0
@@ -79,7 +79,7 @@ class TaskFile:
     path: str
     """Absolute, in the sandbox."""
     content: str
-    """In base64."""
+    """The content in base64."""
     executable: bool = False
 
 
@@ -114,7 +114,7 @@ class Instance:
     source: str = ""
     """The kind of rows it was made from, such as `swebench_v5`; for people."""
     base_commit: str | None = None
-    """The commit to work on; none: the image's HEAD."""
+    """The commit to work on; None for the image's HEAD."""
     workdir: str = "/testbed"
     gold_patch: str = field(default="", repr=False)
     """The reference fix. Never enters an agent's sandbox."""
@@ -136,9 +136,9 @@ class Instance:
     extra: dict[str, object] = field(default_factory=dict, repr=False)
     """What else its row says, such as `difficulty`; for rewards and people."""
     wants_network: bool | None = None
-    """Whether its author says that it needs a network; none: nothing is said. The job decides."""
+    """Whether its author says that it needs a network; None if nothing is said. The job decides."""
     folder: FolderTask | None = field(default=None, repr=False)
-    """For tasks without a git repository; then there are no patches and no expected tests."""
+    """Set for tasks without a git repository, which have no patches and no expected tests."""
 
     @property
     def digest(self) -> str:

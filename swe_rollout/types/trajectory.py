@@ -26,11 +26,11 @@ from swe_rollout.types.turn import Turn
 from swe_rollout.types.verdict import Reward, RewardTerm, Verdict, VerdictStatus
 
 SCHEMA = 1
-"""Of a record with one branch."""
+"""The schema of a record with one branch."""
 BRANCHED_SCHEMA = 2
-"""Of a record with several."""
+"""The schema of a record with several branches."""
 _CALLS_SHOWN = 8
-"""Of a turn, in a notebook."""
+"""How many calls of a turn a notebook shows."""
 
 
 class Retention(StrEnum):
@@ -62,7 +62,7 @@ class ChatLine:
     text: str
     branch: int = 0
     turn: int | None = None
-    """Of the policy's messages; the turn has their calls."""
+    """The turn of a message of the policy, which has its calls; None for other messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class ChatRecord:
     models: tuple[str, ...]
     """What answered, as the API names it."""
     messages: tuple[ChatLine, ...]
-    """Of all branches, one after the other."""
+    """The messages of all branches, one branch after the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class Trajectory:
     """The messages that each branch begins with. Absent from the stored form if empty, as in
     records from before the field was added."""
     resumption: Resumption | None = None
-    """None: the attempt was played in one go. Left out of the stored form then."""
+    """How the attempt was resumed. Absent from the stored form if it was played in one go."""
     chat: ChatRecord | None = None
     """Set where a chat API played the episode: there are no tokens, and nothing can be trained on.
     Absent from the stored form otherwise."""
@@ -128,7 +128,7 @@ class Trajectory:
     stop_evidence: str = ""
     """What shows that the policy ended its own sandbox. Absent from the stored form if empty."""
     forked_from: ForkedFrom | None = None
-    """None: it began from the task. Absent from the stored form then."""
+    """Where the episode was forked from. Absent from the stored form if it began from the task."""
     journal: KeptJournal | None = None
     """What `swe-rollout fork` begins from. Absent from the stored form where the job keeps none."""
 

@@ -53,11 +53,11 @@ class TestLog:
     __test__ = False
 
     key: str
-    """Of the object, packed with zstd; empty where it could not be written."""
+    """The key of the object, packed with zstd; empty if it could not be written."""
     bytes: int
     """Unpacked."""
     sha256: str
-    """Of the bytes, unpacked."""
+    """The digest of the unpacked bytes."""
     problem: str = ""
     """Why there is no object."""
 

@@ -53,7 +53,7 @@ class PythonGrammar(ToolCallParser):
     """Reads the calls of one family."""
 
     call: Delimiters | None
-    """None: the list is the end of the turn, behind words at most."""
+    """None where the list ends the turn, with nothing but words before it."""
     is_lines: bool = False
     """Whether there is a call on each line, and no list."""
 

@@ -71,7 +71,7 @@ class Values:
     around: Mapping[int, int]
     """An opening tag to the one that was open before it."""
     names: Mapping[int, str]
-    """Of the parameters that opening tags name."""
+    """The name in each opening tag that has one, by the tag's offset."""
 
     @classmethod
     def of(cls, text: str, tags: Sequence[re.Match[str]]) -> Values:
