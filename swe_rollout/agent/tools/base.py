@@ -216,13 +216,20 @@ class Toolbox:
         try:
             observation = await tool.run(call.arguments, sandbox, context)
         except ToolError as error:
-            observation = Observation(cut_middle(f"error: {error}", context.output_bytes))
+            observation = bounded(Observation(f"error: {error}"), context)
         return replace(observation, duration_s=time.monotonic() - began)
 
 
 def readable(output: bytes) -> str:
     """Decode output for the policy: bytes that are no UTF-8 become U+FFFD, NUL is written out."""
     return output.decode("utf-8", errors="replace").replace("\0", r"\x00")
+
+
+def bounded(observation: Observation, context: ToolContext) -> Observation:
+    """Return an observation that can be stored, and whose text fits the bounds of the call."""
+    text = readable(observation.text.encode(errors="replace"))
+    shown = cut_middle(text, context.output_bytes)
+    return replace(observation, text=shown, truncated=observation.truncated or shown != text)
 
 
 def cut_middle(text: str, limit: int) -> str:

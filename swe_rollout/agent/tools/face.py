@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import Any, ParamSpec
 
-from swe_rollout.agent.tools.base import ToolContext, ToolError, ToolSpec, cut_middle, readable
+from swe_rollout.agent.tools.base import ToolContext, ToolError, ToolSpec, bounded
 from swe_rollout.errors import InternalError
 from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.types.turn import Observation
@@ -110,11 +110,7 @@ class Face:
         except OSError as error:
             # Of the sandbox's file system: a missing permission, a full disk, a file for a folder.
             seen = f"error: {error.strerror or type(error).__name__}"
-        observation = Observation(seen) if isinstance(seen, str) else seen
-        text = readable(observation.text.encode(errors="replace"))
-        shown = cut_middle(text, context.output_bytes)
-        is_cut = shown != observation.text
-        return replace(observation, text=shown, truncated=observation.truncated or is_cut)
+        return bounded(Observation(seen) if isinstance(seen, str) else seen, context)
 
 
 def renamed(make: Callable[_P, Face], name: str) -> Callable[_P, Face]:

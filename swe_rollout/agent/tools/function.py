@@ -11,7 +11,6 @@ import asyncio
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
 from typing import Any, overload
@@ -25,7 +24,7 @@ from swe_rollout.agent.tools.base import (
     ToolContext,
     ToolError,
     ToolSpec,
-    cut_middle,
+    bounded,
     readable,
 )
 from swe_rollout.agent.tools.signature import Signature
@@ -117,23 +116,23 @@ class FunctionTool(Tool):
             async with asyncio.timeout(context.timeout_s + _GRACE_S) as clock:
                 result = await _called(call)
         except (ToolError, ValueError) as error:
-            return _shortened(Observation(f"error: {error}"), context)
+            return bounded(Observation(f"error: {error}"), context)
         except TimeoutError:
             if not clock.expired():
                 raise
             text = f"stopped after {context.timeout_s:g} s: the time for one call was over"
-            return _shortened(Observation(text, timed_out=True), context)
+            return bounded(Observation(text, timed_out=True), context)
         except (SweRolloutError, ConnectionError):
             raise
         except OSError as error:
-            return _shortened(Observation(f"error: {error.strerror or error}"), context)
+            return bounded(Observation(f"error: {error.strerror or error}"), context)
         except Exception as error:
             raise ToolFailedError(
                 f"the tool {self.name} failed",
                 why=f"{type(error).__name__}: {error}",
                 fix="correct the tool; what the policy should read is raised as ToolError",
             ) from error
-        return _shortened(self._observation(result), context)
+        return bounded(self._observation(result), context)
 
     def _configured(self, name: str, value: object) -> object:
         known = self._signature.configuration
@@ -153,7 +152,7 @@ class FunctionTool(Tool):
             case Observation():
                 return result
             case str():
-                return Observation(readable(result.encode(errors="replace")))
+                return Observation(result)
             case bytes():
                 return Observation(readable(result))
             case _:
@@ -215,12 +214,6 @@ async def _called(call: Callable[[], object]) -> object:
         return await call()
     result = await asyncio.to_thread(call)
     return await result if inspect.isawaitable(result) else result
-
-
-def _shortened(observation: Observation, context: ToolContext) -> Observation:
-    text = cut_middle(observation.text, context.output_bytes)
-    is_cut = text != observation.text
-    return replace(observation, text=text, truncated=observation.truncated or is_cut)
 
 
 def _adapter(annotation: Any) -> TypeAdapter[object]:  # as pydantic types annotations

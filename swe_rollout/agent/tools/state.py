@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar, cast, runtime_checkable
 
 import structlog
@@ -58,12 +57,6 @@ class ToolState:
                     log.warning("tool_not_closed", kind=type(state).__name__, why=str(error))
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry(Generic[_T]):
-    sandbox: weakref.ref[Sandbox]
-    state: _T
-
-
 class PerSandbox(Generic[_T]):
     """One state for each sandbox, made when it is first asked for.
 
@@ -72,7 +65,7 @@ class PerSandbox(Generic[_T]):
 
     def __init__(self, make: Callable[[], _T]) -> None:
         self._make = make
-        self._entries: dict[int, _Entry[_T]] = {}
+        self._entries: dict[int, tuple[weakref.ref[Sandbox], _T]] = {}
 
     def __len__(self) -> int:
         """Count the sandboxes that are still there."""
@@ -81,10 +74,8 @@ class PerSandbox(Generic[_T]):
     def of(self, sandbox: Sandbox) -> _T:
         """Return the state of a sandbox."""
         key = id(sandbox)
-        entry = self._entries.get(key)
-        if entry is None or entry.sandbox() is not sandbox:
-            entry = _Entry(
-                weakref.ref(sandbox, lambda _: self._entries.pop(key, None)), self._make()
-            )
-            self._entries[key] = entry
-        return entry.state
+        known = self._entries.get(key)
+        if known is None or known[0]() is not sandbox:
+            gone = weakref.ref(sandbox, lambda _: self._entries.pop(key, None))
+            known = self._entries[key] = (gone, self._make())
+        return known[1]

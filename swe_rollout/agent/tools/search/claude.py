@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Final
 
 from pydantic import Field, validate_call
@@ -131,18 +132,12 @@ async def _shown(
         case "content":
             find = matching_spans if pattern.is_multiline else matching_lines
             found = await find(call, pattern, tree, matches.paths, context)
-            has_context = bool(context.before or context.after)
-            with_numbers = call.flag("-n", default=True)
-            lines = await off_loop(
-                lambda: [
-                    line
-                    for at, each in enumerate(found.of_files)
-                    for line in (
-                        *(["--"] if at and has_context else []),
-                        *_named_lines(each, tree, with_numbers=with_numbers),
-                    )
-                ]
+            write = partial(
+                _named_lines,
+                with_numbers=call.flag("-n", default=True),
+                separated=bool(context.before or context.after),
             )
+            lines = await off_loop(write, found.of_files, tree)
             timed_out = matches.timed_out or found.timed_out
             return _Shown(lines, "lines", found.notes, found.complete, timed_out)
         case "count":
@@ -155,16 +150,23 @@ async def _shown(
             return _Shown(lines, "files", timed_out=matches.timed_out)
 
 
-def _named_lines(excerpt: Excerpt, tree: Tree, *, with_numbers: bool) -> Iterator[str]:
+def _named_lines(
+    excerpts: Sequence[Excerpt], tree: Tree, *, with_numbers: bool, separated: bool
+) -> list[str]:
     """Write lines as `grep` does, each with the name of its file."""
-    name = tree.shown(excerpt.path)
-    for line in excerpt.lines:
-        if line is None:
-            yield "--"
-            continue
-        sign = ":" if line.is_match else "-"
-        number = f"{line.number}{sign}" if with_numbers else ""
-        yield f"{name}{sign}{number}{shown_line(line.text)}"
+    lines: list[str] = []
+    for excerpt in excerpts:
+        if lines and separated:
+            lines.append("--")
+        name = tree.shown(excerpt.path)
+        for line in excerpt.lines:
+            if line is None:
+                lines.append("--")
+                continue
+            sign = ":" if line.is_match else "-"
+            number = f"{line.number}{sign}" if with_numbers else ""
+            lines.append(f"{name}{sign}{number}{shown_line(line.text)}")
+    return lines
 
 
 def _observation(found: _Shown, head_limit: int | None, output_bytes: int) -> Observation:
