@@ -30,7 +30,7 @@ from swe_rollout.engine.chat.base import (
 )
 from swe_rollout.spec.limits import Limits
 from swe_rollout.tokens.branch import Branch, BranchKind
-from swe_rollout.tokens.log import TokenLog, nullable
+from swe_rollout.tokens.log import TokenLog
 from swe_rollout.types.deadline import Deadline
 from swe_rollout.types.trajectory import ChatLine, ChatRecord
 from swe_rollout.types.turn import CallStatus, ToolCall, Turn
@@ -120,20 +120,12 @@ class OpenBranch:
 
     def record(self) -> Branch:
         """Return the branch as it is stored."""
-        log = self.log
-        prompt_logprobs = log.replay.prompt_logprobs(len(log))
-        return Branch(
+        return Branch.of(
+            self.log,
             index=self.index,
             kind=self._kind,
             parent=self._parent,
             parent_length=self._parent_length,
-            token_ids=tuple(log.ids),
-            loss_mask=tuple(log.loss_mask.tolist()),
-            logprobs=nullable(log.logprobs),
-            segments=log.segments,
-            prompt_logprobs=() if prompt_logprobs is None else nullable(prompt_logprobs),
-            routed_experts=log.replay.routed_experts(),
-            sampling_mask=log.replay.sampling_mask(),
         )
 
 

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import chain
-from typing import TypeVar
+from typing import Self, TypeVar
 
 # msgspec reads the annotations of these classes at run time.
-from swe_rollout.tokens.log import Segment, SegmentKind
+from swe_rollout.tokens.log import Segment, SegmentKind, TokenLog, nullable
 from swe_rollout.tokens.replay import RoutedExperts, SamplingMask
 
 _Value = TypeVar("_Value")
@@ -51,6 +51,32 @@ class Branch:
     """If recorded: logprobs of tokens the harness wrote, null elsewhere. Otherwise empty."""
     routed_experts: RoutedExperts | None = None
     sampling_mask: SamplingMask | None = None
+
+    @classmethod
+    def of(
+        cls,
+        log: TokenLog,
+        *,
+        index: int = 0,
+        kind: BranchKind = BranchKind.MAIN,
+        parent: int | None = None,
+        parent_length: int = 0,
+    ) -> Self:
+        """Return a log as it is stored, by default as the main branch."""
+        prompt_logprobs = log.replay.prompt_logprobs(len(log))
+        return cls(
+            index,
+            kind,
+            parent,
+            parent_length,
+            tuple(log.ids),
+            tuple(log.loss_mask.tolist()),
+            nullable(log.logprobs),
+            log.segments,
+            prompt_logprobs=() if prompt_logprobs is None else nullable(prompt_logprobs),
+            routed_experts=log.replay.routed_experts(),
+            sampling_mask=log.replay.sampling_mask(),
+        )
 
     @property
     def sampled(self) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from swe_rollout.errors import UsageError
-from swe_rollout.tokens.branch import Branch, BranchKind
+from swe_rollout.tokens.branch import Branch
 from swe_rollout.tokens.log import SegmentKind, TokenLog, nullable
 
 if TYPE_CHECKING:
@@ -112,20 +112,7 @@ class Rollout:
 
     def branch(self) -> Branch:
         """Return the episode as a branch of a record, for exports and checks."""
-        log = self._log
-        prompt = log.replay.prompt_logprobs(len(log))
-        return Branch(
-            index=0,
-            kind=BranchKind.MAIN,
-            parent=None,
-            parent_length=0,
-            token_ids=tuple(log.ids),
-            loss_mask=tuple(self.loss_mask),
-            logprobs=nullable(log.logprobs),
-            segments=log.segments,
-            prompt_logprobs=() if prompt is None else nullable(prompt),
-            routed_experts=log.replay.routed_experts(),
-        )
+        return Branch.of(self._log)
 
     def _runs(self) -> Sequence[tuple[bool, int, int]]:
         """Return runs of one writer: weights that changed inside a turn don't cut it."""
