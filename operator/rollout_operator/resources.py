@@ -254,41 +254,37 @@ def _pod(job: Metadata, spec: RolloutJobSpec, *, image: str) -> Json:
             "runAsNonRoot": True,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "containers": [
-            {
-                "name": CONTAINER,
-                "image": image,
-                "imagePullPolicy": workers.image_pull_policy,
-                "command": [
-                    "swe-rollout",
-                    "worker",
-                    "--namespace",
-                    job.namespace,
-                    "--job",
-                    job.name,
-                ],
-                "env": [
-                    _field("POD_NAME", "metadata.name"),
-                    # No argument: images of earlier versions, which serve none, ignore it.
-                    {"name": "SWE_ROLLOUT_WORKER_METRICS", "value": f":{METRICS_PORT}"},
-                    {"name": "SWE_ROLLOUT_WORKER_LIVES", "value": _LIVES_FILE},
-                ],
-                "ports": [{"name": "metrics", "containerPort": METRICS_PORT}],
-                "envFrom": [{"secretRef": {"name": name}} for name in workers.secrets],
-                "resources": _resources(workers.resources),
-                **_RESTARTS,
-                "terminationMessagePolicy": "FallbackToLogsOnError",
-                "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108 - a volume
-                "securityContext": {
-                    "allowPrivilegeEscalation": False,
-                    "readOnlyRootFilesystem": True,
-                    "capabilities": {"drop": ["ALL"]},
-                },
-            }
-        ],
+        "containers": [_container(job, spec, image=image)],
         "volumes": [
             {"name": "tmp", "emptyDir": {"sizeLimit": workers.resources.ephemeral_storage}}
         ],
+    }
+
+
+def _container(job: Metadata, spec: RolloutJobSpec, *, image: str) -> Json:
+    workers = spec.workers
+    return {
+        "name": CONTAINER,
+        "image": image,
+        "imagePullPolicy": workers.image_pull_policy,
+        "command": ["swe-rollout", "worker", "--namespace", job.namespace, "--job", job.name],
+        "env": [
+            _field("POD_NAME", "metadata.name"),
+            # No argument: images of earlier versions, which serve none, ignore it.
+            {"name": "SWE_ROLLOUT_WORKER_METRICS", "value": f":{METRICS_PORT}"},
+            {"name": "SWE_ROLLOUT_WORKER_LIVES", "value": _LIVES_FILE},
+        ],
+        "ports": [{"name": "metrics", "containerPort": METRICS_PORT}],
+        "envFrom": [{"secretRef": {"name": name}} for name in workers.secrets],
+        "resources": _resources(workers.resources),
+        **_RESTARTS,
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108 - a volume
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
     }
 
 

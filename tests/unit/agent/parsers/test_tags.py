@@ -59,7 +59,7 @@ def pieces(form: ToolFormat) -> list[str]:
 
 @pytest.mark.threat(point=14)
 @pytest.mark.parametrize("form", TAGS)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_what_runs_is_what_was_written_whatever_its_value_quotes(
     form: ToolFormat, data: st.DataObject
@@ -102,7 +102,7 @@ def squeezed(text: str) -> str:
 
 @pytest.mark.threat(point=14)
 @pytest.mark.parametrize("form", TAGS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_an_honest_value_runs(form: ToolFormat, data: st.DataObject) -> None:
     """Whole parameters, opening tags of others, single closing tags among words."""

@@ -84,7 +84,7 @@ def said(calls: Sequence[ToolCall]) -> list[object]:
     return [(c.status, c.name, json.dumps(c.arguments, sort_keys=True)) for c in calls]
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(FORMATS, st.lists(ARGUMENTS, min_size=1, max_size=3))
 def test_what_is_written_is_read_again(form: ToolFormat, several: list[dict[str, object]]) -> None:
     calls = [call(arguments) for arguments in several]
@@ -105,7 +105,7 @@ def squeezed(text: str) -> str:
     return re.sub(r"\s", "", bare)
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(FORMATS, ARGUMENTS, st.data())
 def test_a_text_that_is_not_what_a_call_is_written_as_does_not_run(
     form: ToolFormat, arguments: dict[str, object], data: st.DataObject

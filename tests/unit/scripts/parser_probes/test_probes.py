@@ -44,7 +44,7 @@ def test_every_format_has_probes_of_what_runs_and_of_what_does_not(
     assert {CallStatus.INVALID_JSON, CallStatus.MALFORMED} & set(expected)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.sampled_from(PROBES), st.data())
 def test_no_mutation_of_a_turn_breaks_a_parser(probe: ParserProbe, data: st.DataObject) -> None:
     text = probe.text
