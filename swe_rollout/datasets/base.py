@@ -67,11 +67,8 @@ async def load(
     found = await asyncio.to_thread(quarantine.sort, chosen)
     notes = tuple(found.notes(dataset.quarantine))
     if not found.kept:
-        raise DatasetError(
-            "no task is left",
-            [Problem("dataset.quarantine", "", note) for note in notes],
-            fix="take other tasks, or another quarantine file",
-        )
+        problems = tuple(Problem("dataset.quarantine", "", note) for note in notes)
+        raise _none_left(problems, "take other tasks, or another quarantine file")
     return LoadedDataset(found.kept, problems, found.left_out, notes)
 
 
@@ -102,16 +99,14 @@ def _chosen(dataset: Dataset, instances: Sequence[Instance]) -> tuple[Instance, 
     kept = [instance for instance in included if not _matches(instance, dataset.exclude)]
     left = tuple(kept[_slice(dataset.slice)])
     if not left:
-        steps = (
-            f"{len(instances)} tasks; include leaves {len(included)}, exclude {len(kept)}, "
-            f"slice {dataset.slice or ':'} 0"
-        )
-        raise DatasetError(
-            "no task is left",
-            [Problem("dataset", "", steps)],
-            fix="widen `include`, `exclude` or `slice`",
-        )
+        taken = f"include leaves {len(included)}, exclude {len(kept)}"
+        steps = f"{len(instances)} tasks; {taken}, slice {dataset.slice or ':'} 0"
+        raise _none_left([Problem("dataset", "", steps)], "widen `include`, `exclude` or `slice`")
     return left
+
+
+def _none_left(problems: Sequence[Problem], fix: str) -> DatasetError:
+    return DatasetError("no task is left", problems, fix=fix)
 
 
 def _matches(instance: Instance, patterns: Sequence[str]) -> bool:

@@ -227,6 +227,13 @@ def _files(
     )
 
 
+def _check_kept(keep: Sequence[str]) -> None:
+    refused = [path for path in keep if not path.startswith("/") or path.strip("/") == ""]
+    if refused:
+        problems = [Problem("dataset", "keep", f"{path!r} is no absolute path") for path in refused]
+        raise DatasetError("`keep` takes absolute paths below /", problems)
+
+
 async def load(
     uri: str, *, base_dir: Path, image: str = "", keep: Sequence[str] = ()
 ) -> tuple[Instance | Problem, ...]:
@@ -237,10 +244,7 @@ async def load(
     task's. Of the agent's changes those in the workdir, in the task's artifacts and in the absolute
     paths `keep` are graded. Raises DatasetError when there is no task at all.
     """
-    refused = [path for path in keep if not path.startswith("/") or path.strip("/") == ""]
-    if refused:
-        problems = [Problem("dataset", "keep", f"{path!r} is no absolute path") for path in refused]
-        raise DatasetError("`keep` takes absolute paths below /", problems)
+    _check_kept(keep)
     tasks = await read_tasks(uri, base_dir=base_dir)
     results = [
         task if isinstance(task, Problem) else instance_of(task, image=image, keep=keep)

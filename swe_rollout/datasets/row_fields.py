@@ -5,12 +5,9 @@ Rows are untrusted; nothing in them is evaluated. Used by the row formats.
 
 from __future__ import annotations
 
-import ast
 import difflib
-import json
 import math
 import re
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -19,6 +16,7 @@ from typing import Annotated, TypeAlias, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
+from swe_rollout.datasets.column_text import MAX_TESTS, list_value
 from swe_rollout.datasets.official_parsers import parser_of
 from swe_rollout.datasets.row_files import MAX_ROW_BYTES, Row
 from swe_rollout.datasets.source import is_instance_id
@@ -27,7 +25,6 @@ from swe_rollout.text.escaping import printable
 from swe_rollout.types.instance import BUILTIN_LOG_PARSERS, Evaluation, Expected, Instance
 
 MAX_STATEMENT_BYTES = 1 << 20
-MAX_TESTS = 100_000
 _MAX_REPO = 200
 _SHOWN = 80
 _MOST_PARTS = 4
@@ -35,10 +32,6 @@ _MOST_PARTS = 4
 _DIFF = re.compile(r"^(diff --git |--- )", re.MULTILINE)
 _DEEPEST = 50
 """Levels of lists and objects that are kept of a column that is not read."""
-_ITEM = re.compile(
-    r"""\s*+('(?:[^'\\\n]|\\.)*+'|"(?:[^"\\\n]|\\.)*+")\s*+(?:,|(?=[\])]\Z))""", re.DOTALL
-)
-"""One text of a Python list, and the comma after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +89,7 @@ def _statement(text: str) -> str:
 
 
 def _test_ids(value: object) -> tuple[str, ...]:
-    ids = _literal(value) if isinstance(value, str) else value
+    ids = list_value(value) if isinstance(value, str) else value
     expected = "expected a list of test ids or its JSON string"
     if not isinstance(ids, list | tuple):
         raise ValueError(f"{expected}; found {shown(value)}")  # noqa: TRY004 - pydantic's protocol
@@ -112,50 +105,6 @@ def texts(values: Sequence[object], expected: str, *, where: str = "") -> tuple[
             raise ValueError(f"{expected}; found {shown(value)}{where}")
         clean(value)
     return tuple(map(str, values))
-
-
-def json_value(value: object) -> object:
-    """Return what a column holds as JSON text, as some files have objects; else the value."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return json.loads(value)
-    except (ValueError, RecursionError):
-        return value
-
-
-def _literal(text: str) -> object:
-    """The value of JSON or, as some datasets have it, a Python list of texts; never evaluated."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        pass
-    try:
-        return _python_list(text.strip())
-    except (ValueError, SyntaxError, MemoryError):
-        return None
-
-
-def _python_list(text: str) -> list[str] | None:
-    """The texts of a list or tuple as Python writes it, the first too many included; else none."""
-    if text[:1] + text[-1:] not in ("[]", "()"):
-        return None
-    found: list[str] = []
-    position = 1
-    while len(found) <= MAX_TESTS and (item := _ITEM.match(text, position)):
-        found.append(_python_text(item[1]))
-        position = item.end()
-    is_whole = position >= len(text) - 1 or not text[position:-1].strip()
-    return found if is_whole or len(found) > MAX_TESTS else None
-
-
-def _python_text(quoted: str) -> str:
-    if "\\" not in quoted:
-        return quoted[1:-1]
-    with warnings.catch_warnings():
-        # An odd escape in untrusted text is not ours to warn about.
-        warnings.simplefilter("ignore")
-        return str(ast.literal_eval(quoted))
 
 
 def _commands(value: object) -> tuple[str, ...]:

@@ -156,12 +156,8 @@ def is_on_hub(uri: str, base_dir: Path) -> bool:
 
 
 def _parse(name: str, data: bytes) -> Iterator[Row | Problem]:
-    lower = name.lower()
     try:
-        if lower.endswith(".zst"):
-            data, lower = _unzstd(data), lower.removesuffix(".zst")
-        elif lower.endswith(".gz"):
-            data, lower = _gunzip(data), lower.removesuffix(".gz")
+        data, lower = _decompressed(name.lower(), data)
     except (zstandard.ZstdError, OSError, EOFError, zlib.error) as error:
         yield Problem(name, "", f"can't be decompressed: {error}")
         return
@@ -176,6 +172,13 @@ def _parse(name: str, data: bytes) -> Iterator[Row | Problem]:
             yield Problem(
                 name, "", f"unknown file type: expected {_FILE_TYPES}; convert it to one of them"
             )
+
+
+def _decompressed(name: str, data: bytes) -> tuple[bytes, str]:
+    """Return the content of a file, and its name without the ending of a compressed one."""
+    if name.endswith(".zst"):
+        return _unzstd(data), name.removesuffix(".zst")
+    return (_gunzip(data), name.removesuffix(".gz")) if name.endswith(".gz") else (data, name)
 
 
 def _unzstd(data: bytes) -> bytes:

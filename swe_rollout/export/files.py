@@ -75,13 +75,7 @@ class FolderFormat:
         Raises UsageError where there is one already.
         """
         part = out.with_name(f"{out.name}.part")
-        for each in (out, part):
-            if await asyncio.to_thread(os.path.lexists, each):
-                raise UsageError(
-                    f"{each} exists already",
-                    why="an export writes a new folder, and deletes none",
-                    fix="move it away, or name another one: -O FOLDER",
-                )
+        await asyncio.to_thread(_require_absent, out, part)
         await asyncio.to_thread(part.mkdir, parents=True)
         try:
             yield lambda trajectory: _write(part, tuple(self.files(trajectory)))
@@ -118,6 +112,16 @@ async def complete_file(out: Path) -> AsyncIterator[BinaryIO]:
         await asyncio.to_thread(part.replace, out)
     finally:
         await asyncio.to_thread(part.unlink, missing_ok=True)
+
+
+def _require_absent(*paths: Path) -> None:
+    for path in paths:
+        if os.path.lexists(path):
+            raise UsageError(
+                f"{path} exists already",
+                why="an export writes a new folder, and deletes none",
+                fix="move it away, or name another one: -O FOLDER",
+            )
 
 
 def _write(folder: Path, files: Iterable[tuple[str, bytes]]) -> None:

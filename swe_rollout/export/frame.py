@@ -141,7 +141,11 @@ def choose_library(wanted: str | None) -> FrameLibrary:
     for library in allowed:
         if find_spec(library) is not None:
             return library
-    raise PrerequisiteError(
+    raise _not_installed(wanted)
+
+
+def _not_installed(wanted: str | None) -> PrerequisiteError:
+    return PrerequisiteError(
         f"{wanted or 'no library of data frames'} is {'not ' if wanted else ''}installed",
         why="a frame is one of pandas or of polars; swe-rollout needs neither",
         fix=f"pip install {wanted}" if wanted else "pip install pandas, or: pip install polars",

@@ -15,7 +15,7 @@ from swe_rollout.errors import TaskError
 from swe_rollout.export.chat import Reading, messages
 from swe_rollout.export.files import FolderFormat, encode, line
 from swe_rollout.export.patches import PatchFilter
-from swe_rollout.export.profile import events, summary
+from swe_rollout.export.profile import Event, events, summary
 from swe_rollout.export.statistics import JobStatistics
 from swe_rollout.types.episode import StopReason
 from swe_rollout.types.trajectory import Trajectory
@@ -102,23 +102,24 @@ def _step_types(trajectory: Trajectory) -> dict[str, int]:
     return {name: count for name, count in steps.items() if count}
 
 
+def _event(event: Event) -> dict[str, object]:
+    return {
+        "event_id": event.id,
+        "parent_id": event.parent,
+        "event_type": event.type,
+        "name": event.name,
+        "start_time": event.start_s,
+        "end_time": event.start_s + event.duration_s,
+        "duration": event.duration_s,
+        "metadata": {"detail": event.detail, "start_is_exact": event.start_is_exact},
+    }
+
+
 def _profile(trajectory: Trajectory) -> dict[str, object]:
     found = list(events(trajectory))
     return {
         "instance_id": trajectory.episode.instance,
-        "events": [
-            {
-                "event_id": event.id,
-                "parent_id": event.parent,
-                "event_type": event.type,
-                "name": event.name,
-                "start_time": event.start_s,
-                "end_time": event.start_s + event.duration_s,
-                "duration": event.duration_s,
-                "metadata": {"detail": event.detail, "start_is_exact": event.start_is_exact},
-            }
-            for event in found
-        ],
+        "events": [_event(each) for each in found],
         "summary": {
             kind: {"count": each.count, "total_time": each.total_s, "max_time": each.longest_s}
             for kind, each in summary(found).items()

@@ -74,11 +74,7 @@ def predictions_format(
         instance = trajectory.episode.instance
         _require_patch(trajectory)
         if last == [instance]:
-            raise UsageError(
-                f"{instance} has several samples",
-                why="a file of predictions holds one patch for each instance",
-                fix="choose one: --sample 0",
-            )
+            raise _several(instance)
         last[:] = [instance]
         filtered = patch_filter.apply(trajectory.patch)
         row: dict[str, object] = {
@@ -92,6 +88,14 @@ def predictions_format(
         return line(row)
 
     return FileFormat(part)
+
+
+def _several(instance: str) -> UsageError:
+    return UsageError(
+        f"{instance} has several samples",
+        why="a file of predictions holds one patch for each instance",
+        fix="choose one: --sample 0",
+    )
 
 
 def _require_patch(trajectory: Trajectory) -> None:

@@ -29,6 +29,9 @@ _STOPS = {
 """The stop reasons that verifiers' `is_truncated` knows, in its words; others keep ours."""
 
 
+_SAMPLING = ("temperature", "top_p", "top_k", "min_p")
+
+
 def verifiers_format(reading: Reading) -> FileFormat:
     """Return the format. An episode over a chat API is left out: a trace of it trains nothing."""
     return FileFormat(lambda trajectory: line(trace(trajectory, reading)))
@@ -90,13 +93,7 @@ def _call(index: int, turn: Turn, node: MessageNode) -> dict[str, object]:
     return {
         "node": index,
         "finish_reason": "tool_calls" if turn.tool_calls and finish == "stop" else finish,
-        "sampling": used
-        and {
-            "temperature": used.temperature,
-            "top_p": used.top_p,
-            "top_k": used.top_k,
-            "min_p": used.min_p,
-        },
+        "sampling": used and {name: getattr(used, name) for name in _SAMPLING},
         "usage": {
             "prompt_tokens": max(0, turn.request.length - turn.cached_tokens),
             "completion_tokens": turn.completion_tokens,

@@ -146,7 +146,6 @@ class _RowAudit:
             await self._wrong_patches(gold)
         except TaskError as error:
             self._findings.append(Finding(TASK, _cut(str(error))))
-        ran = [round(verdict.duration_s, 3) for verdict in gold if _has_tests(verdict)]
         return Audit(
             self._instance.instance_id,
             self._instance.digest,
@@ -155,7 +154,7 @@ class _RowAudit:
             self._not_applicable,
             tuple(self._findings),
             flaky_tests(gold),
-            GoldTimes(min(ran), round(statistics.median(ran), 3), max(ran)) if ran else None,
+            _times(gold),
         )
 
     async def _gold(self) -> tuple[Verdict, ...]:
@@ -167,16 +166,16 @@ class _RowAudit:
             self._verdicts[GOLD] = tuple(verdict.status for verdict in found)
             if found[-1].status is VerdictStatus.TESTS_TIMED_OUT:
                 break  # Nobody waits for that as often as asked.
-        failed = [verdict for verdict in found if not verdict.resolved]
-        if failed:
-            times = f"{len(failed)} of {len(found)} times"
-            status = failed[0].status.value
-            why = "".join(f"; {each}" for each in failed[0].integrity[:3])
-            message = f"the gold patch did not resolve it, {times}: {status}{why}"
-            self._findings.append(
-                Finding(GOLD, _cut(message), self._unmet(failed[0]), _tail(failed[0]))
-            )
+        if failed := [verdict for verdict in found if not verdict.resolved]:
+            self._findings.append(self._failed_gold(failed, len(found)))
         return tuple(found)
+
+    def _failed_gold(self, failed: Sequence[Verdict], runs: int) -> Finding:
+        first = failed[0]
+        why = "".join(f"; {each}" for each in first.integrity[:3])
+        times = f"{len(failed)} of {runs} times"
+        message = f"the gold patch did not resolve it, {times}: {first.status.value}{why}"
+        return Finding(GOLD, _cut(message), self._unmet(first), _tail(first))
 
     async def _wrong_patches(self, gold: Sequence[Verdict]) -> None:
         if not any(verdict.resolved for verdict in gold):
@@ -252,6 +251,11 @@ _MESSAGES: Final[Mapping[str, str]] = {
     "all_skipped": "a patch that skips all tests resolves it",
     "skipped_calls": "a patch whose functions skip the test that calls them resolves it",
 }
+
+
+def _times(runs: Sequence[Verdict]) -> GoldTimes | None:
+    ran = [round(verdict.duration_s, 3) for verdict in runs if _has_tests(verdict)]
+    return GoldTimes(min(ran), round(statistics.median(ran), 3), max(ran)) if ran else None
 
 
 def flaky_tests(runs: Sequence[Verdict]) -> tuple[str, ...]:

@@ -8,12 +8,10 @@ in the process of the tests, though, so a run that resolves the task has to stan
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
 
 import structlog
 
@@ -21,7 +19,6 @@ from swe_rollout.errors import (
     GraderError,
     SandboxDestroyedError,
     SandboxError,
-    SweRolloutError,
     TaskError,
     boundary,
 )
@@ -39,7 +36,7 @@ from swe_rollout.grading.proof import (
     too_large,
 )
 from swe_rollout.grading.reward_file import FolderRun
-from swe_rollout.grading.run import Run, RunResult, without_tests
+from swe_rollout.grading.run import LogKeeper, Run, RunResult, with_log, without_tests
 from swe_rollout.grading.twins import Twin
 from swe_rollout.grading.working_tree import solve
 from swe_rollout.sandbox import repository
@@ -49,21 +46,13 @@ from swe_rollout.spec.grading import Integrity
 from swe_rollout.spec.model import Use
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.instance import Instance
-from swe_rollout.types.verdict import TestLog, Verdict, VerdictStatus
+from swe_rollout.types.verdict import Verdict, VerdictStatus
 
 _BASE_ATTEMPT = 1000
 """Added to an attempt's number for a second sandbox beside the first."""
 _PROBLEM_CHARS = 500
 
 log = structlog.get_logger()
-
-
-class LogKeeper(Protocol):
-    """Keeps what tests print: a store."""
-
-    async def keep_log(self, episode: EpisodeId, data: bytes) -> TestLog:
-        """Write the log of an episode's test run. Raises SweRolloutError."""
-        ...
 
 
 class Grader:
@@ -182,7 +171,7 @@ class Grader:
                 verdict, output = await self._judged(place, patch)
             except SandboxDestroyedError as error:
                 verdict, output = await self._blamed(place, error), b""
-            verdict = await self._with_log(verdict, place.episode, output)
+            verdict = await with_log(self._logs, verdict, place.episode, output)
         log.info(
             "graded",
             episode=str(place.episode),
@@ -251,7 +240,7 @@ class Grader:
                     verdict = await run.verdict(sandbox)
             except SandboxDestroyedError as error:
                 verdict = await self._blamed_in_folders(place, delta, error)
-            return await self._with_log(verdict, place.episode, b"".join(written))
+            return await with_log(self._logs, verdict, place.episode, b"".join(written))
 
     async def _blamed_in_folders(
         self, place: _Place, delta: str, error: SandboxDestroyedError
@@ -265,18 +254,6 @@ class Grader:
         verdict = _verdict(without_tests(instance, VerdictStatus.UNRESOLVED, str(error)))
         finding = f"the tests of the patch ended the grading sandbox: {error.why}"
         return replace(verdict, integrity=(finding[:_PROBLEM_CHARS],))
-
-    async def _with_log(self, verdict: Verdict, episode: EpisodeId, output: bytes) -> Verdict:
-        """Return the verdict with the log kept. A store that refuses it costs no episode."""
-        if self._logs is None or not output:
-            return verdict
-        try:
-            kept = await self._logs.keep_log(episode, output)
-        except SweRolloutError as error:
-            log.warning("test_log_not_kept", episode=str(episode), why=str(error))
-            sha256 = hashlib.sha256(output).hexdigest()
-            kept = TestLog("", len(output), sha256, problem=str(error)[:_PROBLEM_CHARS])
-        return replace(verdict, test_log=kept)
 
     async def _check_that_tests_run(
         self, instance: Instance, episode: EpisodeId, attempt: int

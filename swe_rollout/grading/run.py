@@ -6,10 +6,15 @@ Whatever the patch does ends in a result; whatever else breaks raises. Used by `
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
+import structlog
+
+from swe_rollout.errors import SweRolloutError
 from swe_rollout.grading import junit, rules
 from swe_rollout.grading import program as programs
 from swe_rollout.grading.junit import Case
@@ -20,12 +25,15 @@ from swe_rollout.grading.working_tree import AppliedPatch, WorkingTree, mutated_
 from swe_rollout.sandbox import repository
 from swe_rollout.sandbox.base import ExecResult, Sandbox
 from swe_rollout.sandbox.patch_text import touched_paths
+from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.instance import Instance
-from swe_rollout.types.verdict import TestReport, TestStatus, VerdictStatus
+from swe_rollout.types.verdict import TestLog, TestReport, TestStatus, Verdict, VerdictStatus
 
+log = structlog.get_logger()
 MAX_LOG_BYTES = 32 << 20
 TAIL_CHARS = 4000
 
+_PROBLEM_CHARS = 500
 _KILLED = 128
 """Exit codes above this are those of a shell that a signal has ended."""
 
@@ -158,13 +166,13 @@ class Run:
         test_files: tuple[TestFile, ...],
     ) -> RunResult:
         problem = _problem(result)
-        log = "" if problem else result.stdout.decode(errors="replace")
-        log = log.replace("\r\n", "\n").replace("\r", "\n")
+        text = "" if problem else result.stdout.decode(errors="replace")
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
         expected = self.instance.expected
         names = frozenset(expected.fail_to_pass + expected.pass_to_pass)
-        results = [] if problem else self.parser.read(log)
+        results = [] if problem else self.parser.read(text)
         statuses = {result.test: result.status for result in results}
-        judgement = rules.judge(statuses, expected, self.instance.rule, log=log)
+        judgement = rules.judge(statuses, expected, self.instance.rule, log=text)
         contradictions = rules.contradictions(results, names)
         findings += rules.of_contradictions(contradictions)
         status = judgement.status
@@ -181,7 +189,7 @@ class Run:
             findings,
             contradictions,
             cases=None if report is None else junit.read_report(report),
-            log=log,
+            log=text,
             output=result.stdout,
             log_tail=_tail(result),
             duration_s=result.duration_s,
@@ -228,3 +236,26 @@ async def _read(sandbox: Sandbox, path: str) -> bytes:
 def _tail(result: ExecResult) -> str:
     shown = result.stdout if result.stdout.strip() else result.stderr
     return shown[-TAIL_CHARS:].decode(errors="replace")
+
+
+class LogKeeper(Protocol):
+    """Keeps what tests print: a store."""
+
+    async def keep_log(self, episode: EpisodeId, data: bytes) -> TestLog:
+        """Write the log of an episode's test run. Raises SweRolloutError."""
+        ...
+
+
+async def with_log(
+    logs: LogKeeper | None, verdict: Verdict, episode: EpisodeId, output: bytes
+) -> Verdict:
+    """Return the verdict with its log kept. A store that refuses it costs no episode."""
+    if logs is None or not output:
+        return verdict
+    try:
+        kept = await logs.keep_log(episode, output)
+    except SweRolloutError as error:
+        log.warning("test_log_not_kept", episode=str(episode), why=str(error))
+        sha256 = hashlib.sha256(output).hexdigest()
+        kept = TestLog("", len(output), sha256, problem=str(error)[:_PROBLEM_CHARS])
+    return replace(verdict, test_log=kept)

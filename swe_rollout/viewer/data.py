@@ -88,14 +88,7 @@ def packed(value: object) -> str:
 
 def episode_record(trajectory: Trajectory, texts: TokenTexts | None) -> dict[str, Any]:
     """Return the record for the page. `texts` decodes tokens; none: ids are shown."""
-    slim = replace(
-        trajectory,
-        routed_experts=None,
-        sampling_mask=None,
-        prompt_logprobs=(),
-        branches=tuple(map(_slim, trajectory.branches)),
-    )
-    record: dict[str, Any] = msgspec.json.decode(to_json(slim))
+    record: dict[str, Any] = msgspec.json.decode(to_json(_without_replay(trajectory)))
     branches = [record, *(record.get("branches") or record.get("earlier_branches", ()))]
     columns = [_take_columns(each) for each in branches]
     for turn, stored in zip(trajectory.turns, record["turns"], strict=True):
@@ -107,6 +100,16 @@ def episode_record(trajectory: Trajectory, texts: TokenTexts | None) -> dict[str
         branch["tokens"] = own
     _add_texts(bounded, trajectory, texts)
     return bounded
+
+
+def _without_replay(trajectory: Trajectory) -> Trajectory:
+    return replace(
+        trajectory,
+        routed_experts=None,
+        sampling_mask=None,
+        prompt_logprobs=(),
+        branches=tuple(map(_slim, trajectory.branches)),
+    )
 
 
 def _slim(branch: Branch) -> Branch:

@@ -21,8 +21,9 @@ from swe_rollout.context import JobContext
 from swe_rollout.engine.base import TokenEngine
 from swe_rollout.errors import PrerequisiteError
 from swe_rollout.events import Subscriber
-from swe_rollout.grading.grader import Grader, LogKeeper
+from swe_rollout.grading.grader import Grader
 from swe_rollout.grading.rewards import Rewards
+from swe_rollout.grading.run import LogKeeper
 from swe_rollout.sandbox.base import SandboxProvider
 from swe_rollout.spec.agent import AgentSpec
 from swe_rollout.spec.grading import GradingSpec

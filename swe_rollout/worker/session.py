@@ -22,7 +22,7 @@ from swe_rollout.engine.base import TokenEngine
 from swe_rollout.episode import run_episode
 from swe_rollout.errors import UsageError, gather_all
 from swe_rollout.events import Subscriber
-from swe_rollout.grading.grader import LogKeeper
+from swe_rollout.grading.run import LogKeeper
 from swe_rollout.spec.job import RolloutJob
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.training.assembly import Assembly

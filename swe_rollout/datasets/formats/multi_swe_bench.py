@@ -11,8 +11,8 @@ from typing import Annotated, Final
 
 from pydantic import BeforeValidator, Field
 
+from swe_rollout.datasets.column_text import MAX_TESTS, json_value
 from swe_rollout.datasets.row_fields import (
-    MAX_TESTS,
     Columns,
     Commit,
     Diff,
@@ -27,7 +27,6 @@ from swe_rollout.datasets.row_fields import (
     WrongRowError,
     checked,
     extra,
-    json_value,
     log_parser,
     shown,
     texts,

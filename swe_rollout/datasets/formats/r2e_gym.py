@@ -13,8 +13,8 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from swe_rollout.datasets.column_text import MAX_TESTS, json_value
 from swe_rollout.datasets.row_fields import (
-    MAX_TESTS,
     Columns,
     Commit,
     Image,
@@ -23,7 +23,6 @@ from swe_rollout.datasets.row_fields import (
     Statement,
     checked,
     extra,
-    json_value,
     shown,
     wrong,
 )

@@ -9,6 +9,7 @@ from typing import Annotated, Final
 from pydantic import BeforeValidator, Field
 
 from swe_rollout.datasets import projects
+from swe_rollout.datasets.column_text import json_value
 from swe_rollout.datasets.row_fields import (
     Columns,
     Commands,
@@ -17,7 +18,6 @@ from swe_rollout.datasets.row_fields import (
     TestIds,
     Text,
     checked,
-    json_value,
     log_parser,
     wrong,
 )
