@@ -75,11 +75,20 @@ class UnsupportedContentError(UsageError):
     """A message holds content that can't be kept exact as tokens, such as an image."""
 
 
+_KINDS: Final = (
+    (ContextOverflowError, SGLangContextLengthError, 400),
+    (UnavailableError, SGLangThrottledError, 503),
+    (EngineLostError, SGLangHTTPError, 500),
+)
+"""The class of an error that has a status, and the status where the engine reported none."""
+
+
 def client_error(error: SweRolloutError) -> SGLangClientError:
     """Return the exception that stands for an engine's error."""
     found = _STATUS.match(error.why)
     if found or isinstance(error, _HTTP):
-        kind, usual = _kind(error)
+        given = ((kind, usual) for of, kind, usual in _KINDS if isinstance(error, of))
+        kind, usual = next(given, (SGLangHTTPError, 400))
         body = found[2] if found else error.why
         return kind(str(error), status=int(found[1]) if found else usual, body=body)
     match error:
@@ -89,16 +98,3 @@ def client_error(error: SweRolloutError) -> SGLangClientError:
             return SGLangConnectionError(str(error))
         case _:
             return SGLangClientError(str(error))
-
-
-def _kind(error: SweRolloutError) -> tuple[type[SGLangHTTPError], int]:
-    """Return the class of an error that has a status, and the status where none was reported."""
-    match error:
-        case ContextOverflowError():
-            return SGLangContextLengthError, 400
-        case UnavailableError():
-            return SGLangThrottledError, 503
-        case EngineLostError():
-            return SGLangHTTPError, 500
-        case _:
-            return SGLangHTTPError, 400
