@@ -161,14 +161,9 @@ def _verb_with(option: str, context: Any) -> str:
 
 def _field_named(option: str) -> str:
     """Return the field of a job that an option is named like; empty: none."""
-    from swe_rollout.spec.fields import all_fields
+    from swe_rollout.spec.fields import fields_named
 
-    def plain(name: str) -> str:
-        return re.sub(r"[^a-z0-9]", "", name.lower())
-
-    wanted = plain(option)
-    found = [each for each in all_fields() if plain(each.name) == wanted]
-    return min((each.dotted for each in found), key=len, default="")
+    return min((each.dotted for each in fields_named(option)), key=len, default="")
 
 
 def _wrong_value(error: Any, context: Any) -> tuple[str, str]:

@@ -5,6 +5,7 @@ The models in `swe_rollout.spec.job` are the only source.
 
 from __future__ import annotations
 
+import re
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -56,6 +57,16 @@ def fields_of(model: type[BaseModel]) -> tuple[SpecField, ...]:
 def fields_in(parent: tuple[str, ...]) -> tuple[SpecField, ...]:
     """The direct fields of `parent`; none for a scalar."""
     return tuple(field for field in all_fields() if field.path[:-1] == parent)
+
+
+def fields_named(name: str) -> tuple[SpecField, ...]:
+    """Return the fields of that name, in whatever case it is written."""
+    return tuple(field for field in all_fields() if plain(field.name) == plain(name))
+
+
+def plain(name: str) -> str:
+    """Return the letters and digits of a name, in lower case."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 def _walk(model: type[BaseModel], parent: tuple[str, ...]) -> Iterator[SpecField]:

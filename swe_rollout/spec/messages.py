@@ -8,7 +8,7 @@ import textwrap
 
 from pydantic_core import ErrorDetails
 
-from swe_rollout.spec.fields import all_fields, fields_in
+from swe_rollout.spec.fields import all_fields, fields_in, fields_named, plain
 from swe_rollout.spec.pod_template import template_fields
 
 _SHOWN_CHARS = 60
@@ -158,7 +158,7 @@ def _unknown_field(path: tuple[str, ...]) -> str:
     close = _close(name, siblings)
     if close:
         return f"no such field; did you mean `{close}`?"
-    elsewhere = [field for field in all_fields() if _plain(field.name) == _plain(name)]
+    elsewhere = fields_named(name)
     if elsewhere:
         homes = " or ".join(f"`{'.'.join(field.path[:-1]) or 'the top'}`" for field in elsewhere)
         return f"no such field here; `{elsewhere[0].name}` belongs under {homes}"
@@ -234,10 +234,6 @@ def _store_meant(found: str) -> str:
 
 
 def _close(name: str, choices: list[str]) -> str | None:
-    by_plain = {_plain(choice): choice for choice in choices}
-    matches = difflib.get_close_matches(_plain(name), list(by_plain), n=1, cutoff=0.65)
+    by_plain = {plain(choice): choice for choice in choices}
+    matches = difflib.get_close_matches(plain(name), list(by_plain), n=1, cutoff=0.65)
     return by_plain[matches[0]] if matches else None
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower())
