@@ -135,7 +135,6 @@ class _Report:
 async def _audit(
     named: NamedDataset, sandbox: SandboxSpec, report: _Report, *, parallelism: int
 ) -> None:
-
     from swe_rollout.grading.audit import NotAudited, audit_dataset
     from swe_rollout.grading.audit_journal import keys_of
     from swe_rollout.grading.grader import Grader

@@ -82,7 +82,6 @@ def check_template(
 
 
 def _parse_kwargs(text: str | None) -> dict[str, object]:
-
     fix = "give one JSON object, such as '{\"enable_thinking\": false}'"
     try:
         value = json.loads(text or "{}")
@@ -94,7 +93,6 @@ def _parse_kwargs(text: str | None) -> dict[str, object]:
 
 
 def _parse_date(text: str) -> date:
-
     try:
         # A plain date, as in a job; fromisoformat alone would take weeks too.
         if re.fullmatch(r"\d{4}-\d{2}-\d{2}", text, re.ASCII):
@@ -105,7 +103,6 @@ def _parse_date(text: str) -> date:
 
 
 def _show_refusal(tokenizer: str, error: PrerequisiteError, output: OutputFormat) -> None:
-
     if output.is_data:
         refused = {"what": error.what, "why": error.why, "fix": error.fix}
         found: dict[str, object] = {"refused": refused, "rules": {}, "checks": []}
@@ -115,7 +112,6 @@ def _show_refusal(tokenizer: str, error: PrerequisiteError, output: OutputFormat
 
 
 def _show(tokenizer: str, found: Conformance, output: OutputFormat) -> None:
-
     if output.is_data:
         rules = {rule.name: rule.value for rule in found.rules}
         checks = [asdict(check) for check in found.checks]
@@ -130,7 +126,5 @@ def _show(tokenizer: str, found: Conformance, output: OutputFormat) -> None:
     )
     failed = [check for check in found.checks if not check.passed]
     write_lines(["", *(f"{check.name}: {printable(check.detail)}" for check in failed)])
-    if failed:
-        say(f"{len(failed)} of {len(found.checks)} checks failed")
-    else:
-        say("every token is kept exact")
+    count = f"{len(failed)} of {len(found.checks)} checks failed"
+    say(count if failed else "every token is kept exact")

@@ -58,31 +58,36 @@ def diff(
     """Compare two jobs, or two episodes.
 
     Of jobs: settings, means, failures, tasks that flipped, and which differences are more than
-    chance, by the tasks that both have. Of episodes: the first turn and token that differ, tests,
-    patch.
+    chance, by the tasks of both. Of episodes: the first turn and token that differ, tests, patch.
 
     swe-rollout diff runs/before runs/after
 
     swe-rollout diff runs/demo/sqlparse-0.5.2/0 runs/demo/sqlparse-0.5.2/1 -o json
     """
-    work = _compare([address, other], JobLocation(namespace, context), output)
-    run_async(work, on_note=say)
+    run_async(_compare([address, other], JobLocation(namespace, context), output), on_note=say)
 
 
 async def _compare(addresses: list[str], location: JobLocation, output: OutputFormat) -> None:
     from swe_rollout.export.episode_comparison import compare_episodes
-    from swe_rollout.export.job_comparison import compare_jobs
 
     first, second = await find_targets(addresses, location)
     named = dict(zip(("first", "second"), addresses, strict=True))
-    damaged: list[DamagedRecord] = []
-    if first.episode is not None:
-        compared = compare_episodes(await _read(first), await _read(second))
-        if output.is_data:
-            write_data({**named, **compared.to_dict()}, output)
-        else:
-            _write_episodes(compared, output)
+    if first.episode is None:
+        await _compare_jobs(first, second, named, output)
         return
+    compared = compare_episodes(await _read(first), await _read(second))
+    if output.is_data:
+        write_data({**named, **compared.to_dict()}, output)
+    else:
+        _write_episodes(compared, output)
+
+
+async def _compare_jobs(
+    first: ViewTarget, second: ViewTarget, named: dict[str, str], output: OutputFormat
+) -> None:
+    from swe_rollout.export.job_comparison import compare_jobs
+
+    damaged: list[DamagedRecord] = []
     sides = [await _count(target, damaged) for target in (first, second)]
     found = compare_jobs(*sides)
     if output.is_data:

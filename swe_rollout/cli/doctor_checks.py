@@ -125,8 +125,7 @@ async def _try(*command: str) -> _CommandResult:
     except OSError:
         return _MISSING
     try:
-        async with asyncio.timeout(_COMMAND_S):
-            output, _ = await process.communicate()
+        output, _ = await asyncio.wait_for(process.communicate(), _COMMAND_S)
     except TimeoutError:
         process.kill()
         await process.wait()
@@ -265,15 +264,14 @@ async def _check_inside_pod(image: str) -> Sequence[cluster.ClusterCheck]:
 
     episode = EpisodeId("doctor", secrets.token_hex(4), 0)
     wanted = SandboxRequest(episode, Role.AGENT, image, "/", deadline_s=_POD_S)
-    provider = PodProvider(PodSandbox(start_seconds=_POD_S), job=episode.job)
+    made = PodProvider(PodSandbox(start_seconds=_POD_S), job=episode.job)
     try:
-        sandbox = await provider.start(wanted)
-        await asyncio.sleep(_POLICY_S)
-        return await check_isolation(sandbox)
+        async with aclosing(made) as provider:
+            sandbox = await provider.start(wanted)
+            await asyncio.sleep(_POLICY_S)
+            return await check_isolation(sandbox)
     except SweRolloutError as error:
         return [doctor.ClusterCheck("sandbox", doctor.CheckLevel.FAIL, str(error), error.fix)]
-    finally:
-        await provider.aclose()
 
 
 async def _docker() -> DoctorCheck:

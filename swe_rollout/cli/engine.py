@@ -170,7 +170,6 @@ def serve_scripted(
 async def _update_all(
     urls: Sequence[str], update: WeightUpdate, api_key_env: str | None
 ) -> tuple[WeightUpdateResult, ...]:
-
     from swe_rollout.engine.sglang.control import EngineControl, update_weights_on
 
     async with AsyncExitStack() as stack:

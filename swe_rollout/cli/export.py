@@ -221,18 +221,17 @@ async def _write(
     store: Store,
     options: _Options,
 ) -> Exported:
-    from swe_rollout.export.files import Exported
-    from swe_rollout.export.files import export as export_records
+    from swe_rollout.export import files
 
     if options.to is ExportFormat.PARQUET:
         from swe_rollout.export.parquet import export_parquet
 
-        return Exported(await export_parquet(records, path))
+        return files.Exported(await export_parquet(records, path))
     if _KINDS[options.to].has_prompts:
         form = await _form_with_prompts(store, target, options)
     else:
         form = _form(options, is_one=target.episode is not None)
-    return await export_records(records, path, form)
+    return await files.export(records, path, form)
 
 
 def _form(options: _Options, *, is_one: bool) -> FileFormat | FolderFormat:

@@ -22,6 +22,10 @@ from swe_rollout.errors import UsageError
 if TYPE_CHECKING:
     from swe_rollout.cluster.client import ClusterClient
 
+_MOVABLE: Final = (
+    "is a tag, which can be moved: workers of one job may then run different code\n"
+    "  fix   --image NAME@sha256:… with the digest that the push printed"
+)
 LOCAL_IMAGE: Final = "swe-rollout/worker:local"
 _REFERENCE: Final = (
     r"(?:(?:[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9A-Fa-f:]+\])(?::\d{1,5})?/)?"
@@ -64,10 +68,7 @@ def install(*, print_only: Print = False, image: Image = None) -> None:
     del print_only  # earlier versions applied the manifests unless they were told to print them
     text = manifests(image)
     if image is not None and not is_pinned(image):
-        say(
-            f"warning: {image} is a tag, which can be moved: workers of one job may then run "
-            "different code\n  fix   --image NAME@sha256:… with the digest that the push printed"
-        )
+        say(f"warning: {image} {_MOVABLE}")
     write_lines(text.splitlines())
     if sys.stdout.isatty():
         say("nothing is installed yet: swe-rollout install | kubectl apply --server-side -f -")

@@ -25,21 +25,22 @@ def overrides_of(
     sets: Sequence[str] | None, *, store: str | None, name: str | None, skip_bad_rows: bool
 ) -> list[str]:
     """The options as overrides, in the form of `--set`; raises UsageError for an empty one."""
-    for option, value in (("--store", store), ("--name", name)):
-        if value is not None and not value.strip():
-            raise UsageError(
-                f"{option} is empty",
-                why="often a variable of the shell that is not set",
-                fix=f"write a value behind {option}, or leave it out for that of the job's file",
-            )
+    fields = {"--store": ("spec.store.uri", store), "--name": ("metadata.name", name)}
     overrides = list(sets or [])
-    if store is not None:
-        overrides.append(f"spec.store.uri={json.dumps(store)}")
-    if name is not None:
-        overrides.append(f"metadata.name={json.dumps(name)}")
-    if skip_bad_rows:
-        overrides.append("spec.dataset.skipBadRows=true")
-    return overrides
+    for option, (field, value) in fields.items():
+        if value is not None:
+            _require_filled(option, value)
+            overrides.append(f"{field}={json.dumps(value)}")
+    return [*overrides, *(["spec.dataset.skipBadRows=true"] if skip_bad_rows else [])]
+
+
+def _require_filled(option: str, value: str) -> None:
+    if not value.strip():
+        raise UsageError(
+            f"{option} is empty",
+            why="often a variable of the shell that is not set",
+            fix=f"write a value behind {option}, or leave it out for that of the job's file",
+        )
 
 
 def in_sandbox(job: RolloutJob, kind: SandboxKind) -> RolloutJob:

@@ -116,7 +116,11 @@ class JobRecords:
             return None
         if self._open_progress is not None:
             watched.progress = self._open_progress(watched.title)
-        earlier = len((await store.listing(self._ref.job)).episodes)
+        await self._skip_earlier(watched, len((await store.listing(self._ref.job)).episodes))
+        return watched
+
+    async def _skip_earlier(self, watched: WatchedStore, earlier: int) -> None:
+        """Leave out the records there are, where they are many; say so."""
         self._is_whole = earlier <= MOST_EARLIER
         if not self._is_whole:
             await watched.tally.skip_listed()
@@ -124,4 +128,3 @@ class JobRecords:
                 f"turns, groups and single rewards are those from now on; all {earlier} records: "
                 f"swe-rollout watch {self._ref}"
             )
-        return watched

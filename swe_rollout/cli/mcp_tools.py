@@ -111,8 +111,7 @@ async def _listed_in_sandbox(
     from swe_rollout.sandbox.base import Role, SandboxRequest
     from swe_rollout.worker.sandboxes import SandboxSetup, open_sandboxes
 
-    loaded = await load(job.spec.dataset, base_dir=base_dir, on_progress=say)
-    first = loaded.instances[0]
+    first = (await load(job.spec.dataset, base_dir=base_dir, on_progress=say)).instances[0]
     async with AsyncExitStack() as stack:
         setup = SandboxSetup([first], job.metadata.name, say, harmless=True)
         provider = open_sandboxes(job.spec.sandbox, setup, stack)

@@ -96,7 +96,6 @@ class _Command:
 
 
 def _pairs(name: str, given: Sequence[str]) -> dict[str, str]:
-
     pairs = {}
     for each in given:
         key, separator, value = each.partition("=")

@@ -121,7 +121,6 @@ def _sandbox(
 
 
 def _read_patch(path: Path) -> str:
-
     try:
         return path.read_bytes().decode("utf-8", "surrogateescape")
     except OSError as error:
@@ -136,7 +135,6 @@ async def _validate(
     diff: str | None,
     parallelism: int,
 ) -> tuple[Validation, ...]:
-
     from swe_rollout.grading.grader import Grader
     from swe_rollout.grading.validate import validate_dataset
     from swe_rollout.worker.sandboxes import SandboxSetup, of_checkout, open_sandboxes

@@ -7,7 +7,6 @@ for trajectory in job.trajectories(): ...
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
@@ -21,7 +20,7 @@ from swe_rollout.launcher.group_stream import GroupStream
 from swe_rollout.launcher.logged_progress import log_progress
 from swe_rollout.launcher.sync import run_sync
 from swe_rollout.spec import job as models
-from swe_rollout.spec.load import load_job, parse_job
+from swe_rollout.spec.load import load_job, parse_spec
 from swe_rollout.text.logs import log_to_stderr
 from swe_rollout.text.notebook_html import card
 
@@ -117,13 +116,7 @@ class RolloutJob(models.RolloutJob):
         RolloutJob.from_rows(rows, name="mine", spec={"policy": {"sglang": {"url": "http://…"}}})
         """
         dataset = {**_mapping(spec.get("dataset")), "swebench": {"uri": "rows.jsonl"}}
-        document = {
-            "apiVersion": models.API_VERSION,
-            "kind": models.KIND,
-            "metadata": {"name": name},
-            "spec": {**spec, "dataset": dataset},
-        }
-        job = parse_job(json.dumps(document), source="from_rows")
+        job = parse_spec({**spec, "dataset": dataset}, name=name, source="from_rows")
         made = cls._of(job, base_dir=Path.cwd()).with_rows(rows)
         return made._with_bundles()  # noqa: SLF001 - its own class
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -22,8 +21,7 @@ from swe_rollout.launcher.sync import run_sync
 from swe_rollout.recorder import Recorder
 from swe_rollout.sandbox.base import Sandbox, SandboxProvider
 from swe_rollout.sandbox.wrapped import AbsentSandbox
-from swe_rollout.spec import job as models
-from swe_rollout.spec.load import parse_job
+from swe_rollout.spec.load import parse_spec
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.instance import Instance
 from swe_rollout.worker.assembly import assemble
@@ -76,17 +74,8 @@ def _job(spec: Mapping[str, object], name: str) -> RolloutJob:
             f"{unknown[0]} has no meaning for plain prompts",
             fix=f"give {', '.join(sorted(known))} only, or make a job: RolloutJob.from_rows",
         )
-    document = {
-        "apiVersion": models.API_VERSION,
-        "kind": models.KIND,
-        "metadata": {"name": name},
-        "spec": {
-            **spec,
-            "dataset": {"source": {"use": "prompts"}},
-            "grading": {"enabled": False},
-        },
-    }
-    return parse_job(json.dumps(document), source="play")
+    ours = {"dataset": {"source": {"use": "prompts"}}, "grading": {"enabled": False}}
+    return parse_spec({**spec, **ours}, name=name, source="play")
 
 
 def _task(prompt: object, job: RolloutJob, index: int) -> tuple[Attempt, Prompts]:

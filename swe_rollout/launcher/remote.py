@@ -120,21 +120,22 @@ async def cancel(jobs: Jobs, job: JobObject, *, timeout_s: float | None) -> None
 
     Raises JobTimeoutError when it still exists after `timeout_s`.
     """
-
-    async def exists() -> bool:
-        found = await jobs.find(job.namespace, job.name)
-        return found is not None and found.metadata.uid == job.metadata.uid
-
     await jobs.delete(job.namespace, job.name, uid=job.metadata.uid)
     try:
         async with asyncio.timeout(timeout_s):
-            await AsyncRetrying(retry=retry_if_result(bool), wait=wait_fixed(_POLL_S))(exists)
+            again = AsyncRetrying(retry=retry_if_result(bool), wait=wait_fixed(_POLL_S))
+            await again(_exists, jobs, job)
     except TimeoutError as error:
         raise JobTimeoutError(
             f"RolloutJob/{job.name} is being deleted, but still exists",
             why=f"its pods did not terminate within {timeout_s:g} s",
             fix="look for a node that does not respond: kubectl get pods,nodes",
         ) from error
+
+
+async def _exists(jobs: Jobs, job: JobObject) -> bool:
+    found = await jobs.find(job.namespace, job.name)
+    return found is not None and found.metadata.uid == job.metadata.uid
 
 
 def deleted_error(job: JobObject) -> JobFailedError:

@@ -64,10 +64,7 @@ class LoopThread(Generic[T]):
     def __init__(
         self, context: AbstractAsyncContextManager[T], *, name: str, what: str = "the event loop"
     ) -> None:
-        """Enter the context in a new thread; raises what entering it raises.
-
-        `what` names it in the error of a call that comes after `close`.
-        """
+        """Enter the context in a new thread, or raise; `what` names it in errors after `close`."""
         self._what = what
         self._loop = asyncio.new_event_loop()
         self._closing = asyncio.Event()

@@ -102,10 +102,7 @@ def quarantine_in_file(uri: str, *, base_dir: Path, store_uri: str) -> LocalRows
 def rows_in_file(
     uri: str, *, base_dir: Path, store_uri: str, field: str = "spec.dataset.swebench.uri"
 ) -> LocalRows | None:
-    """The unchanged bytes of a local file; None for an object in a store.
-
-    Raises DatasetError when the file can't be read.
-    """
+    """Read a local file as it is; None for an object in a store. Raises DatasetError."""
     if "://" in uri and not uri.startswith(_LOCAL):
         return None
     name = unquote(uri.removeprefix(_LOCAL)) if uri.startswith(_LOCAL) else uri

@@ -122,10 +122,7 @@ class _NodeReader:
             if key.tag == _TAG + "merge":
                 merged |= self._merged(value, path)
             elif not isinstance(key, yaml.ScalarNode) or key.tag != _TAG + "str":
-                quoted = f"; write `'{key.value}'`" if isinstance(key, yaml.ScalarNode) else ""
-                if isinstance(key, yaml.MappingNode):
-                    quoted = "; is `{{ … }}` a template that was not filled in?"
-                self._refuse(key, path, f"a field name is text{quoted}")
+                self._refuse(key, path, f"a field name is text{_name_meant(key)}")
             elif key.value in mine:
                 first = self.lines[*path, key.value]
                 self._refuse(
@@ -167,6 +164,12 @@ class _NodeReader:
     def _refuse(self, node: yaml.Node, path: FieldPath, message: str) -> None:
         place = f"{self.source}:{node.start_mark.line + 1}"
         self.problems.append(Problem(place, dotted(path), message))
+
+
+def _name_meant(key: yaml.Node) -> str:
+    if isinstance(key, yaml.MappingNode):
+        return "; is `{{ … }}` a template that was not filled in?"
+    return f"; write `'{key.value}'`" if isinstance(key, yaml.ScalarNode) else ""
 
 
 def _syntax_problem(error: yaml.YAMLError, text: str, source: str) -> Problem:

@@ -69,6 +69,12 @@ def parse_job(text: str, *, source: str, overrides: Sequence[str] = ()) -> Rollo
     return job
 
 
+def parse_spec(spec: Mapping[str, object], *, name: str, source: str) -> RolloutJob:
+    """Parse the content of a job file's `spec:`; raises SpecError with all problems."""
+    headers = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}}
+    return parse_job(json.dumps({**headers, "spec": {**spec}}), source=source)
+
+
 def _file_meant(path: Path) -> str:
     """Return which file may have been meant."""
     if str(path) == "-":

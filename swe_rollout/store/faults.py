@@ -132,9 +132,13 @@ def fault_of(error: Exception, advice: Advice) -> Fault:
         return _refusal(error, response, advice)
     if status is not None:
         return Fault(reason(error), _CHECK_ADDRESS, transient=status in _TRANSIENT_STATUS)
-    is_network = "HTTP error" in text.partition("\n")[0]
+    return Fault(reason(error), _CHECK_ADDRESS, transient=_may_pass(text))
+
+
+def _may_pass(text: str) -> bool:
+    """Whether what the network did may succeed later."""
     is_permanent = _RESOLVE_LATER not in text and any(part in text for part in _PERMANENT_NETWORK)
-    return Fault(reason(error), _CHECK_ADDRESS, transient=is_network and not is_permanent)
+    return "HTTP error" in text.partition("\n")[0] and not is_permanent
 
 
 def _refusal(error: Exception, response: str, advice: Advice) -> Fault:

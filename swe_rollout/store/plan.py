@@ -70,15 +70,10 @@ class Plan:
 
         `quarantined` are ids of tasks that are left out, and why.
         """
-        return cls(
-            tuple(
-                PlannedInstance(segment(name), job.spec.samples, digest)
-                for name, digest in instances.items()
-            ),
-            job.digest,
-            job.to_yaml_dict(),
-            quarantined={segment(name): why for name, why in quarantined.items()},
-        )
+        samples = job.spec.samples
+        planned = (PlannedInstance(segment(n), samples, digest) for n, digest in instances.items())
+        left_out = {segment(name): why for name, why in quarantined.items()}
+        return cls(tuple(planned), job.digest, job.to_yaml_dict(), quarantined=left_out)
 
     @property
     def episodes(self) -> int:
@@ -124,9 +119,7 @@ class Plan:
         if changed:
             raise _other_tasks(address, changed)
         new = {instance.id: instance for instance in wanted.instances}
-        merged = tuple(
-            instance.extended(new.pop(instance.id, instance)) for instance in self.instances
-        )
+        merged = (each.extended(new.pop(each.id, each)) for each in self.instances)
         instances = (*merged, *new.values())
         is_same = instances == self.instances and self.quarantined == wanted.quarantined
         is_same = is_same and bool(self.job)
