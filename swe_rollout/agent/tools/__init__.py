@@ -113,15 +113,7 @@ def _load(use: Use | str, within: tuple[str, ...] = ()) -> tuple[Tool, ...]:
     if not isinstance(made, Toolset):
         _require_configuration(use.use, made)
         return (_offered(use, made),)
-    if use.use in within:
-        raise ExtensionError(
-            f"the toolset {use.use} holds itself", fix="name the tools that it is to have"
-        )
-    if isinstance(use, ToolUse) and (use.name or use.description):
-        raise ExtensionError(
-            f"the toolset {use.use} can't have one name or description for all of its tools",
-            fix="name its tools one by one, as docs/reference/tools.md lists them",
-        )
+    _require_set(use, within)
     members = [
         _load(each, (*within, use.use)) if isinstance(each, (Use, str)) else (each,)
         for each in made.tools
@@ -131,6 +123,18 @@ def _load(use: Use | str, within: tuple[str, ...] = ()) -> tuple[Tool, ...]:
 
 def _offered(use: Use, tool: Tool) -> Tool:
     return Offered.as_in(use, tool) if isinstance(use, ToolUse) else tool
+
+
+def _require_set(use: Use, within: tuple[str, ...]) -> None:
+    if use.use in within:
+        raise ExtensionError(
+            f"the toolset {use.use} holds itself", fix="name the tools that it is to have"
+        )
+    if isinstance(use, ToolUse) and (use.name or use.description):
+        raise ExtensionError(
+            f"the toolset {use.use} can't have one name or description for all of its tools",
+            fix="name its tools one by one, as docs/reference/tools.md lists them",
+        )
 
 
 def _require_configuration(use: str, tool: Tool) -> None:

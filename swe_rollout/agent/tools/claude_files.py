@@ -135,6 +135,14 @@ READ: Final = Face(
 K8S_FILE_READ: Final = READ.named("k8s_file_read")
 
 
+_WRITE_SPEC: Final = ToolSpec(
+    "Write",
+    "Create a file, or replace all of an existing one, with exactly this content. "
+    "Missing folders are made.",
+    (_PATH, Parameter("content", "The whole content of the file.", required=True)),
+)
+
+
 @validate_call
 def write_face(*, folders: Folders = ()) -> Face:
     """Offer `Write`: a whole file, with exactly the given text; one that exists keeps its mode."""
@@ -150,15 +158,7 @@ def write_face(*, folders: Folders = ()) -> Face:
         shown = await off_loop(snippet, data, 0, 0, around=_ECHO_LINES, most=_ECHO_LINES)
         return f"{done} {info.path}, {len(data)} bytes; {shown}"
 
-    return Face(
-        ToolSpec(
-            "Write",
-            "Create a file, or replace all of an existing one, with exactly this content. "
-            "Missing folders are made.",
-            (_PATH, Parameter("content", "The whole content of the file.", required=True)),
-        ),
-        act,
-    )
+    return Face(_WRITE_SPEC, act)
 
 
 _CRLF_NOTE: Final = (
@@ -207,6 +207,14 @@ class Edited:
     """Occurrences replaced, by all replacements together."""
 
 
+_EDIT_SPEC: Final = ToolSpec(
+    "Edit",
+    "Replace old_string, which must occur exactly once in the file, by new_string. "
+    f"An empty old_string creates the file. {_CRLF_NOTE}",
+    (_PATH, *_TEXTS),
+)
+
+
 @validate_call
 def edit_face(*, folders: Folders = ()) -> Face:
     """Offer `Edit`: text that occurs exactly once, or everywhere; an empty one creates a file."""
@@ -215,15 +223,21 @@ def edit_face(*, folders: Folders = ()) -> Face:
         texts = call.required("old_string"), call.required("new_string")
         return await _apply(call, folders, [Replacement(*texts, call.flag("replace_all"))])
 
-    return Face(
-        ToolSpec(
-            "Edit",
-            "Replace old_string, which must occur exactly once in the file, by new_string. "
-            f"An empty old_string creates the file. {_CRLF_NOTE}",
-            (_PATH, *_TEXTS),
-        ),
-        act,
-    )
+    return Face(_EDIT_SPEC, act)
+
+
+_MULTI_EDIT_SPEC: Final = ToolSpec(
+    "MultiEdit",
+    "Make several replacements in one file, one after the other, as Edit makes one. "
+    f"If one of them fails, nothing is changed. {_CRLF_NOTE}",
+    schema=Arguments.of(
+        {
+            "type": "object",
+            "properties": {"file_path": _PATH.schema(), "edits": _EDITS},
+            "required": ["file_path", "edits"],
+        }
+    ),
+)
 
 
 @validate_call
@@ -237,21 +251,7 @@ def multi_edit_face(*, folders: Folders = ()) -> Face:
         ]
         return await _apply(call, folders, edits)
 
-    return Face(
-        ToolSpec(
-            "MultiEdit",
-            "Make several replacements in one file, one after the other, as Edit makes one. "
-            f"If one of them fails, nothing is changed. {_CRLF_NOTE}",
-            schema=Arguments.of(
-                {
-                    "type": "object",
-                    "properties": {"file_path": _PATH.schema(), "edits": _EDITS},
-                    "required": ["file_path", "edits"],
-                }
-            ),
-        ),
-        act,
-    )
+    return Face(_MULTI_EDIT_SPEC, act)
 
 
 async def _apply(call: Call, folders: Sequence[str], edits: Sequence[Replacement]) -> str:

@@ -222,13 +222,16 @@ async def listing(call: Call, path: str) -> list[str]:
     if result.timed_out:
         return [*shown, f"[... there may be more: the listing took over {timeout_s:g} s ...]"]
     if lost := result.stdout_bytes - len(result.stdout):
-        # Estimated by names as long as those that are shown.
-        size = sum(len(name.encode()) + 3 for name in shown) or 1
-        total = len(shown) + round(lost * len(shown) / size)
-        return [*shown, f"[... {len(shown)} entries of some {total} ...]"]
+        return [*shown, f"[... {len(shown)} entries of some {_total(shown, lost)} ...]"]
     if result.stderr:
         return [*shown, "[... some folders can't be read ...]"]
     return shown
+
+
+def _total(shown: Sequence[str], lost_bytes: int) -> int:
+    """Estimate how many entries there are, of names as long as those that are shown."""
+    size = sum(len(name.encode()) + 3 for name in shown) or 1
+    return len(shown) + round(lost_bytes * len(shown) / size)
 
 
 async def real_paths(call: Call, paths: Sequence[str]) -> list[str]:

@@ -58,12 +58,8 @@ class FunctionTool(Tool):
         self._function = function
         self._signature = Signature.of(function)
         self._configuration = dict(configuration or {})
-        self._spec = ToolSpec(
-            name or function.__name__,
-            self._signature.description,
-            self._signature.parameters,
-            ends_episode=ends_episode,
-        )
+        own = self._signature.description, self._signature.parameters
+        self._spec = ToolSpec(name or function.__name__, *own, ends_episode=ends_episode)
         # Where it was defined, so that `module:attr` finds it.
         self.__module__ = function.__module__
         self.__qualname__ = function.__qualname__

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from swe_rollout.agent.tools.base import ToolError, readable
@@ -113,11 +114,7 @@ def only_match(data: bytes, old: bytes, path: str) -> int:
     """Return where `old` occurs; ToolError, with the lines, unless it does exactly once."""
     if not old:
         raise ToolError("old_str is empty; use insert to add text")
-    found: list[int] = []
-    at = data.find(old)
-    while at >= 0 and len(found) <= MATCHES_TOLD:
-        found.append(at)
-        at = data.find(old, at + 1)
+    found = list(islice(_matches(data, old), MATCHES_TOLD + 1))
     if not found:
         crlf = b"\r\n" in data and data.find(old.replace(b"\n", b"\r\n")) >= 0
         hint = "; the file's lines end in \\r\\n, and old_str's do not" if crlf else ""
@@ -128,6 +125,13 @@ def only_match(data: bytes, old: bytes, path: str) -> int:
     told = ", ".join(map(str, numbers)) + (" and more" if len(found) > MATCHES_TOLD else "")
     where = f"{path}, at lines {told}" if len(numbers) > 1 else f"line {told} of {path}"
     raise ToolError(f"old_str occurs more than once in {where}; add context to make it unique")
+
+
+def _matches(data: bytes, old: bytes) -> Iterator[int]:
+    at = data.find(old)
+    while at >= 0:
+        yield at
+        at = data.find(old, at + 1)
 
 
 def match_in_line(data: bytes, old: bytes, path: str, line: int) -> int:

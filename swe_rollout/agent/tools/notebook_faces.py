@@ -50,6 +50,34 @@ NOTEBOOK_READ: Final = Face(
 READ_NOTEBOOK: Final = NOTEBOOK_READ.named("ReadNotebook")
 
 
+_EDIT_SPEC: Final = ToolSpec(
+    "NotebookEdit",
+    "Replace, insert or delete one cell of a Jupyter notebook. The cell is named by "
+    "cell_id or by cell_number; a replaced cell loses its outputs.",
+    (
+        _PATH,
+        Parameter("new_source", "replace, insert: the whole source of the cell."),
+        Parameter("cell_id", "The id of the cell; insert: the new cell comes after it."),
+        Parameter(
+            "cell_number",
+            "The number of the cell, from 0; insert: the number that the new cell "
+            "gets, 0 if neither is given.",
+            ParameterType.INTEGER,
+        ),
+        Parameter(
+            "cell_type",
+            "insert: the type of the new cell; replace: another type.",
+            choices=("code", "markdown"),
+        ),
+        Parameter(
+            "edit_mode",
+            "What to do; replace if not given.",
+            choices=("replace", "insert", "delete"),
+        ),
+    ),
+)
+
+
 @validate_call
 def notebook_edit(*, folders: Folders = ()) -> Face:
     """Offer `NotebookEdit`: it changes one cell; the others stay as they are, byte for byte."""
@@ -65,35 +93,7 @@ def notebook_edit(*, folders: Folders = ()) -> Face:
         await write(call, info, data)
         return f"{done} of {info.path}, cells now: {len(after.cells)}"
 
-    return Face(
-        ToolSpec(
-            "NotebookEdit",
-            "Replace, insert or delete one cell of a Jupyter notebook. The cell is named by "
-            "cell_id or by cell_number; a replaced cell loses its outputs.",
-            (
-                _PATH,
-                Parameter("new_source", "replace, insert: the whole source of the cell."),
-                Parameter("cell_id", "The id of the cell; insert: the new cell comes after it."),
-                Parameter(
-                    "cell_number",
-                    "The number of the cell, from 0; insert: the number that the new cell "
-                    "gets, 0 if neither is given.",
-                    ParameterType.INTEGER,
-                ),
-                Parameter(
-                    "cell_type",
-                    "insert: the type of the new cell; replace: another type.",
-                    choices=("code", "markdown"),
-                ),
-                Parameter(
-                    "edit_mode",
-                    "What to do; replace if not given.",
-                    choices=("replace", "insert", "delete"),
-                ),
-            ),
-        ),
-        act,
-    )
+    return Face(_EDIT_SPEC, act)
 
 
 notebook_edit_cell = renamed(notebook_edit, "NotebookEditCell")

@@ -169,16 +169,18 @@ def bash(*, session: Session = False, deny: Deny = (), deny_patterns: DenyPatter
     )
 
 
+Timeout = Annotated[
+    float,
+    Field(
+        gt=0, description="Seconds where the policy names none; never more than a call may take."
+    ),
+]
+
+
 @validate_call
 def bash_executor(
     *,
-    timeout: Annotated[
-        float,
-        Field(
-            gt=0,
-            description="Seconds where the policy names none; never more than a call may take.",
-        ),
-    ] = 30.0,
+    timeout: Timeout = 30.0,
     deny: Deny = (),
     deny_patterns: DenyPatterns = (),
 ) -> Face:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -127,11 +127,12 @@ def _read(data: bytes) -> Bundle:
     programs = {tool.program for tool in manifest.tools}
     if missing := sorted(programs - by_path.keys()):
         raise ValueError(f"it has no file {missing[0]}, which {MANIFEST} names")
-    return Bundle(
-        manifest,
-        tuple(
-            msgspec.structs.replace(file, executable=file.executable or file.path in programs)
-            for file in files
-            if file.path != MANIFEST
-        ),
-    )
+    return Bundle(manifest, tuple(_executable(files, programs)))
+
+
+def _executable(files: Iterable[PackedFile], programs: set[str]) -> Iterator[PackedFile]:
+    """Yield the files that go into a sandbox, programs as such."""
+    for file in files:
+        if file.path != MANIFEST:
+            is_program = file.executable or file.path in programs
+            yield msgspec.structs.replace(file, executable=is_program)

@@ -93,12 +93,7 @@ class Relay:
 
     @classmethod
     async def start(
-        cls,
-        sandbox: Sandbox,
-        command: Sequence[str],
-        *,
-        env: Mapping[str, str],
-        timeout_s: float,
+        cls, sandbox: Sandbox, command: Sequence[str], *, env: Mapping[str, str], timeout_s: float
     ) -> Relay:
         """Start a program; RelayError where the sandbox has no place for its pipes.
 
@@ -119,8 +114,7 @@ class Relay:
     ) -> bytes:
         """Write `data`, and return the next bytes that the program wrote: one or more.
 
-        `first`: whether nothing of the answer has been read yet, so that a program that ended long
-        ago can be told from one that is silent.
+        `first` says that nothing of the answer was read yet: a program that ended long ago is told.
         """
         found = await sandbox.exec(
             ["/bin/sh", "-c", _EXCHANGE, "sh", self.folder, "first" if first else "next"],

@@ -203,9 +203,8 @@ class _Exchange:
             match message:
                 case {"id": other, "method": str(asked)}:
                     # The server asks back; for a model, say, or for a file of ours.
-                    self._connection.unsent += _line(
-                        {"jsonrpc": "2.0", "id": other, **_reply(asked)}
-                    )
+                    reply = {"jsonrpc": "2.0", "id": other, **_reply(asked)}
+                    self._connection.unsent += _line(reply)
                 case {"id": other, "result": result} if other == number:
                     return result
                 case {"id": other, "error": error} if other == number:

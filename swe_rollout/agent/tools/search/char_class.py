@@ -81,10 +81,8 @@ class CharacterClass:
             return f"[^{_listed(left_out)}]" if left_out else "."
         members = self.ascii - _NO_TEXT
         choices = [] if not members else ["\\^" if members == {"^"} else f"[{_listed(members)}]"]
-        if self.all_others:
-            choices.append(f"[{_ALL_OTHERS}]")
-        if multiline and "\n" in self.ascii:
-            choices.append(LINE_END)
+        choices += [f"[{_ALL_OTHERS}]"] * self.all_others
+        choices += [LINE_END] * (multiline and "\n" in self.ascii)
         choices += sorted(self.others)
         if not choices:
             raise _refusal("it holds a class of which no line has a character")
@@ -140,9 +138,8 @@ def _item(pattern: str, at: int) -> tuple[CharacterClass, int]:
         if isinstance(high, CharacterClass) or not (low + high).isascii() or low > high:
             raise _refusal("a range in a class must have two ends of ASCII, in order")
         return CharacterClass(frozenset(map(chr, range(ord(low), ord(high) + 1)))), at
-    if low.isascii():
-        return CharacterClass(frozenset(low)), at
-    return CharacterClass(frozenset(), frozenset(low)), at
+    alone = frozenset(low)
+    return CharacterClass(alone) if low.isascii() else CharacterClass(frozenset(), alone), at
 
 
 def _character(pattern: str, at: int) -> tuple[str | CharacterClass, int]:

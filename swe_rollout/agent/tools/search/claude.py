@@ -130,16 +130,7 @@ async def _shown(
 ) -> _Shown:
     match call.text("output_mode"):
         case "content":
-            find = matching_spans if pattern.is_multiline else matching_lines
-            found = await find(call, pattern, tree, matches.paths, context)
-            write = partial(
-                _named_lines,
-                with_numbers=call.flag("-n", default=True),
-                separated=bool(context.before or context.after),
-            )
-            lines = await off_loop(write, found.of_files, tree)
-            timed_out = matches.timed_out or found.timed_out
-            return _Shown(lines, "lines", found.notes, found.complete, timed_out)
+            return await _content(call, pattern, tree, matches, context)
         case "count":
             counts = await count_lines(call, pattern, tree, matches)
             lines = [f"{tree.shown(path)}:{count}" for path, count in counts.of_files.items()]
@@ -148,6 +139,21 @@ async def _shown(
         case _:
             lines = [tree.shown(path) for path in matches.paths]
             return _Shown(lines, "files", timed_out=matches.timed_out)
+
+
+async def _content(
+    call: Call, pattern: Pattern, tree: Tree, matches: Matches, context: Context
+) -> _Shown:
+    find = matching_spans if pattern.is_multiline else matching_lines
+    found = await find(call, pattern, tree, matches.paths, context)
+    write = partial(
+        _named_lines,
+        with_numbers=call.flag("-n", default=True),
+        separated=bool(context.before or context.after),
+    )
+    lines = await off_loop(write, found.of_files, tree)
+    timed_out = matches.timed_out or found.timed_out
+    return _Shown(lines, "lines", found.notes, found.complete, timed_out)
 
 
 def _named_lines(

@@ -11,7 +11,7 @@ import posixpath
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import accumulate, islice, takewhile
 from typing import Annotated, Final
 
 from pydantic import Field, validate_call
@@ -122,12 +122,10 @@ def _problems(
 
 async def _text_lines(call: Call, found: _Found, *, most: int, around: int = 0) -> Observation:
     """Show the first `most` matching lines, each with `around` lines."""
-    files, matches = list[bytes](), 0
-    for path, count in found.counts.of_files.items():
-        if matches >= most:
-            break
-        files.append(path)
-        matches += count
+    # As many files as have that many lines.
+    before = accumulate(found.counts.of_files.values(), initial=0)
+    counted = zip(found.counts.of_files, before, strict=False)
+    files = [path for path, _ in takewhile(lambda each: each[1] < most, counted)]
     context = Context(around, around, _LINE_BYTES, most)
     excerpts = await matching_lines(call, found.pattern, found.tree, files, context)
     parts, shown = list[str](), 0
@@ -137,8 +135,8 @@ async def _text_lines(call: Call, found: _Found, *, most: int, around: int = 0) 
         shown += count
         if shown == most:
             break
-    total = found.counts.total
-    head = f"{_count(total, 'matching line')} in {_count(len(found.counts.of_files), 'file')}"
+    total, in_files = found.counts.total, _count(len(found.counts.of_files), "file")
+    head = f"{_count(total, 'matching line')} in {in_files}"
     if shown < total:
         head += f"; the first {shown}, in {_count(len(parts), 'file')}, are shown"
     return _observation(head, found.notes, parts)
@@ -204,26 +202,22 @@ def _count(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
+MaxResults = Annotated[
+    int,
+    Field(ge=1, le=_MOST_RESULTS, description="Shown at most where the policy gives no number."),
+]
+ContextLines = Annotated[
+    int,
+    Field(
+        ge=0,
+        le=_MOST_AROUND,
+        description="Shown before and after a matching line where the policy gives no number.",
+    ),
+]
+
+
 @validate_call
-def search(
-    *,
-    max_results: Annotated[
-        int,
-        Field(
-            ge=1,
-            le=_MOST_RESULTS,
-            description="Shown at most where the policy gives no number.",
-        ),
-    ] = 100,
-    context_lines: Annotated[
-        int,
-        Field(
-            ge=0,
-            le=_MOST_AROUND,
-            description="Shown before and after a matching line where the policy gives no number.",
-        ),
-    ] = 2,
-) -> Face:
+def search(*, max_results: MaxResults = 100, context_lines: ContextLines = 2) -> Face:
     """Offer `search`: text in files, and files and folders by name."""
 
     async def act(call: Call) -> Observation:

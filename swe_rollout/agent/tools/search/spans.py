@@ -106,12 +106,10 @@ def _ranges(data: bytes, matched: Sequence[bytes]) -> Iterator[_Range]:
         line += data.count(b"\n", at, inner)
         at = start + len(text)
         last = line + data.count(b"\n", inner, max(inner, at - 1))
-        if current is not None and line <= current.last:
-            current = _Range(current.first, max(current.last, last))
-        else:
-            if current is not None:
-                yield current
-            current = _Range(line, last)
+        if current is not None and line > current.last:
+            yield current
+            current = None
+        current = _Range(current.first, max(current.last, last)) if current else _Range(line, last)
         line += data.count(b"\n", inner, at)
     if current is not None:
         yield current
