@@ -170,6 +170,24 @@ class Played:
         return self.context.log
 
 
+def context_of(
+    parts: AgentParts,
+    *,
+    sandbox: Sandbox | None = None,
+    statement: str = "It fails.",
+    sampling: Sampling = Sampling(),  # noqa: B008 - frozen
+    on_turn: Callable[[Turn], None] = lambda turn: None,  # noqa: ARG005
+) -> AgentContext:
+    return AgentContext(
+        parts,
+        instance=Instance(instance_id="task", problem_statement=statement, image="image"),
+        episode=EPISODE,
+        sampling=sampling,
+        sandbox=sandbox or Echo(),
+        on_turn=on_turn,
+    )
+
+
 def loop_of(
     engine: TokenEngine,
     *,
@@ -183,14 +201,7 @@ def loop_of(
     tools: Toolbox = TOOLS,
 ) -> Played:
     parts = AgentParts(engine, RENDERER, tools, Prompts(), limits, recording)
-    return Played(
-        AgentContext(
-            parts,
-            instance=Instance(instance_id="task", problem_statement=statement, image="image"),
-            episode=EPISODE,
-            sampling=sampling,
-            sandbox=sandbox or Echo(),
-            on_turn=on_turn,
-        ),
-        program,
+    context = context_of(
+        parts, sandbox=sandbox, statement=statement, sampling=sampling, on_turn=on_turn
     )
+    return Played(context, program)

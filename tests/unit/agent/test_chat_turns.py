@@ -32,10 +32,9 @@ from swe_rollout.errors import EngineError, InternalError
 from swe_rollout.spec.limits import CutTurns, Limits
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.types.episode import StopReason
-from swe_rollout.types.instance import Instance
 from swe_rollout.types.trajectory import ChatLine
 from swe_rollout.types.turn import CallStatus, FinishReason
-from unit.agent.agent_parts import EPISODE, TOOLS, Echo
+from unit.agent.agent_parts import TOOLS, Echo, context_of
 
 
 def say(
@@ -93,13 +92,7 @@ def episode(
         Limits.model_validate(limits),
         chat_format=chat_format,
     )
-    return AgentContext(
-        parts,
-        instance=Instance(instance_id="task", problem_statement="It fails.", image="image"),
-        episode=EPISODE,
-        sampling=Sampling(temperature=0.5),
-        sandbox=sandbox or Echo(),
-    )
+    return context_of(parts, sandbox=sandbox, sampling=Sampling(temperature=0.5))
 
 
 async def play(

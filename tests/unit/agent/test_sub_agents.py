@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from swe_rollout.agent.context import AgentContext
 from swe_rollout.agent.steps import MAX_DEPTH, MAX_SUB_AGENTS
+from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.errors import EngineError, InternalError
 from swe_rollout.spec.limits import Limits
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.tokens.branch import BranchKind
 from swe_rollout.tokens.replay import ExpertShape, Recording, ReplayRows
 from swe_rollout.types.episode import StopReason
-from unit.agent.agent_parts import RENDERER, SUBMIT, Echo, bash, loop_of, player
+from swe_rollout.types.turn import Generation
+from unit.agent.agent_parts import RENDERER, SUBMIT, Echo, Player, bash, encode, loop_of, player
 from unit.agent.branch_checks import assert_branches_hold
 from waits import PATIENCE_S
 
@@ -170,14 +174,6 @@ async def test_a_restart_keeps_what_was_sampled_and_goes_on_with_other_messages(
 
 
 async def test_each_branch_has_replay_data_of_its_own() -> None:
-    from dataclasses import replace  # noqa: PLC0415
-
-    import numpy as np  # noqa: PLC0415
-
-    from swe_rollout.engine.base import GenerateRequest  # noqa: PLC0415
-    from swe_rollout.types.turn import Generation  # noqa: PLC0415
-    from unit.agent.agent_parts import Player, encode  # noqa: PLC0415
-
     class Recorded(Player):
         def answer(self, request: GenerateRequest) -> Generation:
             generation = super().answer(request)

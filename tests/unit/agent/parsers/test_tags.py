@@ -20,14 +20,12 @@ TOOLS = (
     schema_tool(text={"type": "string"}, note={"type": "string"}),
     ToolSpec("submit", ""),
 )
+# One of each grammar: GLM-4.5, DeepSeek V4 and Muse differ from one of these in names alone.
 TAGS = (
     ToolFormat.QWEN_XML,
-    ToolFormat.GLM45,
     ToolFormat.GLM47,
     ToolFormat.DEEPSEEK_V32,
     ToolFormat.MINIMAX_M2,
-    ToolFormat.DEEPSEEK_V4,
-    ToolFormat.MUSE,
     ToolFormat.SEED,
     ToolFormat.MINICPM,
     ToolFormat.HY3,

@@ -35,7 +35,6 @@ PIECES = (
     *("Action Input:", "Observation:", "Final Answer:", "\n", " ", "'", '"', '"""', "\\", "(", ")"),
     *("{", "}", ",", "//", "/*", "#", "```", "submit()", "edit", "é", "日本", "x", "12"),
 )
-FORMATS = st.sampled_from(TextFormat)
 
 
 def parse(form: str, text: str, *, reasoning: Reasoning = Reasoning()) -> tuple[ToolCall, ...]:  # noqa: B008
@@ -71,11 +70,6 @@ def test_a_value_in_tags_arrives_unchanged_or_not_at_all(text: str) -> None:
     assert all(each.arguments == {"text": text} for each in ran)
     if not any(tag in text for tag in ("<function=", "</function>", "<parameter=", "</parameter>")):
         assert len(ran) == 1
-
-
-@given(form=FORMATS, text=st.lists(st.sampled_from(PIECES), max_size=30).map("".join))
-def test_nothing_that_is_written_raises(form: TextFormat, text: str) -> None:
-    parse(form, text)
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,11 @@ from swe_rollout.agent.tools import toolbox
 from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.spec.agent import AgentSpec
 from swe_rollout.spec.limits import Limits
-from swe_rollout.spec.policy import Sampling
 from swe_rollout.testing.tiny import tokenizer_path
-from swe_rollout.types.episode import EpisodeId, StopReason
-from swe_rollout.types.instance import Instance
+from swe_rollout.types.episode import StopReason
 from swe_rollout.types.turn import CallStatus, ToolCall
 from swe_rollout.worker.assembly import prompts_of
-from unit.agent.agent_parts import Echo, Player, player
+from unit.agent.agent_parts import Player, context_of, player
 
 
 def call(name: str, **arguments: object) -> ToolCall:
@@ -96,13 +94,7 @@ def episode(
     parts = AgentParts(
         engine, renderer(spec.tool_format), tools, prompts_of(spec, tools.specs), limits
     )
-    context = AgentContext(
-        parts,
-        instance=Instance(instance_id="task", problem_statement="It fails.", image="image"),
-        episode=EpisodeId("job", "task", 0),
-        sampling=Sampling(),
-        sandbox=sandbox or Echo(),
-    )
+    context = context_of(parts, sandbox=sandbox)
     return PresetEpisode(context, engine, use, spec.with_)
 
 
