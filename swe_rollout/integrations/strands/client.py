@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from types import TracebackType
 from typing import Final, Protocol, Self
+from weakref import WeakSet, finalize
 
 import msgspec
 from tenacity import wait_none, wait_random
@@ -84,6 +85,9 @@ class SGLangClient:
             retries=max_retries,
             outage_seconds=min(MAX_SECONDS, max(1.0, max_retries * retry_delay)),
         )
+        self._key = object()
+        self._loops: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
+        finalize(self, _close_soon, self._key, self._loops).atexit = False
         self._retries = Retries(
             max_retries,
             backoff=wait_random(retry_delay / 2, retry_delay * 1.5),
@@ -141,7 +145,7 @@ class SGLangClient:
 
     async def close(self) -> None:
         """Close the connections of the running loop; the next call opens others."""
-        await let_go([self])
+        await let_go([self._key])
 
     async def __aenter__(self) -> Self:
         return self
@@ -183,16 +187,8 @@ class SGLangClient:
         return found
 
     async def _opened(self) -> _Open:
-        return await held(self, self._open)
-
-    @asynccontextmanager
-    async def _open(self) -> AsyncIterator[_Open]:
-        opened = _Open(EngineConnection(self.base_url, api_key_env=self._policy.api_key_env))
-        try:
-            yield opened
-        finally:
-            pools = opened.pools.values()
-            await asyncio.gather(opened.connection.aclose(), *(pool.aclose() for pool in pools))
+        self._loops.add(asyncio.get_running_loop())
+        return await held(self._key, partial(_open, self.base_url, self._policy.api_key_env))
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +198,23 @@ class _Open:
     connection: EngineConnection
     pools: dict[int, EnginePool] = field(default_factory=dict)
     """The engines, by the size of the vocabulary."""
+
+
+@asynccontextmanager
+async def _open(base_url: str, api_key_env: str | None) -> AsyncIterator[_Open]:
+    opened = _Open(EngineConnection(base_url, api_key_env=api_key_env))
+    try:
+        yield opened
+    finally:
+        pools = opened.pools.values()
+        await asyncio.gather(opened.connection.aclose(), *(pool.aclose() for pool in pools))
+
+
+def _close_soon(key: object, loops: WeakSet[asyncio.AbstractEventLoop]) -> None:
+    """Close what a client that nobody has any more left open in loops that go on."""
+    for loop in tuple(loops):
+        if loop.is_running():
+            loop.call_soon_threadsafe(lambda: asyncio.ensure_future(let_go([key])))
 
 
 def _is_tried_again(error: BaseException) -> bool:

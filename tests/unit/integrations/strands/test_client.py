@@ -27,6 +27,7 @@ from swe_rollout.integrations.strands.exceptions import (
 )
 from swe_rollout.launcher import sync
 from unit.engine.engine_parts import PreparedServer, Reply, serving
+from waits import until
 
 INFO = '{"model_path": "m", "has_image_understanding": true}'
 
@@ -150,6 +151,15 @@ def test_each_event_loop_has_its_own_connections_and_closes_them() -> None:
         assert asyncio.run(use()) is not asyncio.run(use())
         gc.collect()
     assert sync._HELD == {}
+
+
+async def test_a_client_that_nobody_has_any_more_is_closed() -> None:
+    own = SGLangClient("http://127.0.0.1:9")
+    assert not await own.health()
+    assert len(sync._HELD) == 1
+    del own
+    gc.collect()
+    await until(lambda: sync._HELD == {})
 
 
 def test_clients_are_shared_by_their_arguments() -> None:
