@@ -97,10 +97,7 @@ class JobContext:
         on_turn: Callable[[Turn], None],
         parts: AgentParts | None = None,
     ) -> AgentContext:
-        """Return the context of an attempt's agent, which works in `sandbox`.
-
-        `parts` stand in place of the job's own.
-        """
+        """Return the context of an attempt's agent; `parts` replace the job's own."""
         return AgentContext(
             parts or self.agent,
             instance=attempt.instance,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import assert_never
+from collections.abc import Callable
+from typing import Any, Final
 
 from swe_rollout.errors import SweRolloutError
 from swe_rollout.events import (
@@ -33,39 +34,9 @@ from swe_rollout.types.turn import Turn
 class Observer:
     """Ignores everything; a subclass overrides what it wants to know. Methods must not block."""
 
-    def __call__(self, event: Event) -> None:  # noqa: C901, PLR0912 - a table
+    def __call__(self, event: Event) -> None:
         """Call the method of an event."""
-        match event:
-            case Execution():
-                self.executed(event)
-            case EngineCall():
-                self.engine_called(event)
-            case EngineCallBegan(turn_id):
-                self.engine_call_began(turn_id)
-            case TurnEnded(episode, turn):
-                self.turn(episode, turn)
-            case PhaseBegan(episode, phase):
-                self.phase(episode, phase)
-            case SandboxStart():
-                self.sandbox_started(event)
-            case AttemptBegan(episode, number):
-                self.attempt_began(episode, number)
-            case AttemptEnded(episode, trajectory):
-                self.attempt_ended(episode, trajectory)
-            case AttemptRetried(episode, failure, attempt):
-                self.retried(episode, failure, attempt)
-            case Committed(trajectory):
-                self.done(trajectory)
-            case FoundCommitted(trajectory):
-                self.earlier(trajectory)
-            case Planned(episodes, committed):
-                self.planned(episodes, committed)
-            case Waited(service, seconds):
-                self.waited(service, seconds)
-            case StoreFailed(error):
-                self.store_failed(error)
-            case _:
-                assert_never(event)
+        _CALLS[type(event)](self, event)
 
     def planned(self, episodes: int, committed: int) -> None:
         """The size of the job or the share is known, and how much of it was committed before."""
@@ -108,3 +79,22 @@ class Observer:
 
     def store_failed(self, error: SweRolloutError) -> None:
         """The store refused a read or a write, which is tried again."""
+
+
+_CALLS: Final[dict[type, Callable[[Observer, Any], None]]] = {
+    Execution: lambda to, event: to.executed(event),
+    EngineCall: lambda to, event: to.engine_called(event),
+    EngineCallBegan: lambda to, event: to.engine_call_began(event.turn),
+    TurnEnded: lambda to, event: to.turn(event.episode, event.turn),
+    PhaseBegan: lambda to, event: to.phase(event.episode, event.phase),
+    SandboxStart: lambda to, event: to.sandbox_started(event),
+    AttemptBegan: lambda to, event: to.attempt_began(event.episode, event.number),
+    AttemptEnded: lambda to, event: to.attempt_ended(event.episode, event.trajectory),
+    AttemptRetried: lambda to, event: to.retried(event.episode, event.failure, event.attempt),
+    Committed: lambda to, event: to.done(event.trajectory),
+    FoundCommitted: lambda to, event: to.earlier(event.trajectory),
+    Planned: lambda to, event: to.planned(event.episodes, event.committed),
+    Waited: lambda to, event: to.waited(event.service, event.seconds),
+    StoreFailed: lambda to, event: to.store_failed(event.error),
+}
+"""The call that tells an observer of an event; a test holds it to `Event`."""

@@ -163,12 +163,8 @@ class AttemptJournal(Journal):
         sandbox = None
         if earlier.mark is not None and earlier.deltas:
             # Nobody else ever writes the chunk of this number, so no other life has it.
-            sandbox = await context.attach_sandbox(
-                attempt,
-                earlier.mark,
-                life=self._ref.chunks,
-                delta=earlier.deltas[-1].number,
-            )
+            life, delta = self._ref.chunks, earlier.deltas[-1].number
+            sandbox = await context.attach_sandbox(attempt, earlier.mark, life=life, delta=delta)
         async with AsyncExitStack() as undo:
             if sandbox is not None:
                 undo.push_async_callback(sandbox.close)

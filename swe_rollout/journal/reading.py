@@ -92,13 +92,9 @@ async def read(ref: JournalRef, stored: Sequence[bytes]) -> Earlier:
     if not ref.is_whole:
         raise DamagedChunkError(f"its chunk {ref.chunks} is missing, and there are later ones")
     chunks = [await read_chunk(ref, number, data) for number, data in enumerate(stored)]
-    if not chunks or chunks[0].header is None:
-        raise DamagedChunkError("its first chunk has no header")
-    if any(chunk.header is not None for chunk in chunks[1:]):
-        raise DamagedChunkError("it has several headers")
     return Earlier(
         ref,
-        chunks[0].header,
+        _header_of(chunks),
         tuple(entry for chunk in chunks for entry in chunk.entries),
         tuple(chunk.delta for chunk in chunks if chunk.delta is not None),
         next((chunk.end for chunk in chunks if chunk.end is not None), None),
@@ -107,6 +103,14 @@ async def read(ref: JournalRef, stored: Sequence[bytes]) -> Earlier:
         next((chunk.mark for chunk in reversed(chunks) if chunk.delta is not None), None),
         tuple(chunk.restored for chunk in chunks if chunk.restored is not None),
     )
+
+
+def _header_of(chunks: Sequence[Chunk]) -> Header:
+    if not chunks or chunks[0].header is None:
+        raise DamagedChunkError("its first chunk has no header")
+    if any(chunk.header is not None for chunk in chunks[1:]):
+        raise DamagedChunkError("it has several headers")
+    return chunks[0].header
 
 
 async def read_chunk(ref: JournalRef, number: int, stored: bytes) -> Chunk:

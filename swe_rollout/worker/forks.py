@@ -205,25 +205,28 @@ def _check_header(
 
 def _first(kept: Kept, turn: int, trajectory: Trajectory) -> tuple[Stretch, ...]:
     """Return what comes before a turn. Raises UsageError where nobody can begin there."""
-    episode = trajectory.episode
-    in_branches = next((each.index for each in trajectory.turns if each.branch), None)
-    if in_branches is not None and turn > in_branches:
-        raise UsageError(
-            f"{episode} can't be forked at turn {turn}",
-            why=f"turn {in_branches} is of another branch: a sub-agent's, or of a history that was "
-            "replaced",
-            fix=f"{_OTHER_TURN}, up to {in_branches}",
-        )
+    _check_branches(turn, trajectory)
     points = [each.turns for each in kept.stretches if each.turns]
     if turn not in points:
         raise UsageError(
-            f"{episode} can't be forked at turn {turn}",
+            f"{trajectory.episode} can't be forked at turn {turn}",
             why=f"it has {len(trajectory.turns)} turns, counted from 0, and its files are kept for "
             f"the beginnings of {_listed(points)}",
             fix=f"{_OTHER_TURN}: {_listed(points)}",
         )
     end = next(at for at, each in enumerate(kept.stretches, start=1) if each.turns == turn)
     return kept.stretches[:end]
+
+
+def _check_branches(turn: int, trajectory: Trajectory) -> None:
+    first = next((each.index for each in trajectory.turns if each.branch), None)
+    if first is not None and turn > first:
+        raise UsageError(
+            f"{trajectory.episode} can't be forked at turn {turn}",
+            why=f"turn {first} is of another branch: a sub-agent's, or of a history that was "
+            "replaced",
+            fix=f"{_OTHER_TURN}, up to {first}",
+        )
 
 
 def _listed(points: Sequence[int]) -> str:

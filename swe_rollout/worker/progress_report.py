@@ -84,15 +84,7 @@ class ShardProgress(Observer):
         """Return everything in the form that the operator reads."""
         counts = self._counts
         return WorkerProgress(
-            episodes=EpisodeCounts(
-                total=self._total,
-                committed=counts.committed,
-                running=running,
-                resolved=counts.resolved,
-                unresolved=counts.unresolved,
-                tampered=counts.tampered,
-                masked=counts.masked,
-            ),
+            episodes=self._episodes(running),
             stop_reasons=dict(sorted(counts.stop_reasons.items())),
             failures=dict(sorted(counts.failures.items())),
             reward_sum=round(counts.reward_sum, 6),
@@ -100,6 +92,18 @@ class ShardProgress(Observer):
             finished=finished,
             planned=self._job,
             masked_now=self._masked_now,
+        )
+
+    def _episodes(self, running: int) -> EpisodeCounts:
+        counts = self._counts
+        return EpisodeCounts(
+            total=self._total,
+            committed=counts.committed,
+            running=running,
+            resolved=counts.resolved,
+            unresolved=counts.unresolved,
+            tampered=counts.tampered,
+            masked=counts.masked,
         )
 
 

@@ -167,20 +167,19 @@ class _Executions:
         if operation.kind is not OperationKind.EXEC:
             return await call()
         ran: ExecResult | None = None
-
-        def ended(span: Span, _: float) -> None:
-            self.publish(
-                Execution(
-                    self.request.episode,
-                    self.request.role.value,
-                    span,
-                    branch=ACTING.get(),
-                    exit_code=ran.exit_code if ran else None,
-                    timed_out=ran.timed_out if ran else False,
-                )
-            )
-
-        with _Measured(ended):
+        with _Measured(lambda span, _: self._ended(span, ran)):
             found = await call()
             ran = found if isinstance(found, ExecResult) else None
         return found
+
+    def _ended(self, span: Span, ran: ExecResult | None) -> None:
+        self.publish(
+            Execution(
+                self.request.episode,
+                self.request.role.value,
+                span,
+                branch=ACTING.get(),
+                exit_code=ran.exit_code if ran else None,
+                timed_out=ran.timed_out if ran else False,
+            )
+        )

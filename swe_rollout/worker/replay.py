@@ -158,18 +158,19 @@ class Replayer:
             return Replay(trajectory.episode, run.calls, failure=str(error))
         return Replay(trajectory.episode, run.calls, difference)
 
+    def _request(self, episode: EpisodeId, instance: Instance) -> SandboxRequest:
+        return SandboxRequest(
+            episode=EpisodeId(self.name, episode.instance, episode.sample),
+            role=Role.AGENT,
+            image=instance.image,
+            workdir=instance.workdir,
+            deadline_s=self.limits.episode_seconds + MARGIN_S,
+        )
+
     async def _in_sandbox(self, run: _Run, instance: Instance) -> Difference | None:
-        episode = run.trajectory.episode
         async with boundary(SandboxError, "starting the sandbox"):
-            sandbox = await self.sandboxes.start(
-                SandboxRequest(
-                    episode=EpisodeId(self.name, episode.instance, episode.sample),
-                    role=Role.AGENT,
-                    image=instance.image,
-                    workdir=instance.workdir,
-                    deadline_s=self.limits.episode_seconds + MARGIN_S,
-                )
-            )
+            request = self._request(run.trajectory.episode, instance)
+            sandbox = await self.sandboxes.start(request)
         try:
             async with boundary(SandboxError, "the replay"):
                 base = await workspace.prepare(sandbox, instance)

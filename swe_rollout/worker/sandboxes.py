@@ -135,19 +135,24 @@ def open_checkout(
     Raises PrerequisiteError when the tasks don't share a base commit, when the environment does not
     run, and when it lacks the program that runs the tests.
     """
-    commits = {instance.base_commit for instance in instances if instance.folder is None}
-    if len(commits) != 1:
-        named = ", ".join(sorted(instance.instance_id for instance in instances)[:3])
-        raise PrerequisiteError(
-            "a checked-out repository stands for one task",
-            why=f"there are {len(instances)} tasks: {named}, …",
-            fix="choose one: --instance ID, or dataset.include in a job",
-        )
+    base = _shared_commit(instances)
     folder = _existing(Path(spec.workdir))
     environment = read_environment(Path(spec.python).expanduser())
     for instance in instances:
         _require_runner(instance, environment)
-    return Checkout(folder, environment, commits.pop(), on_note=on_note)
+    return Checkout(folder, environment, base, on_note=on_note)
+
+
+def _shared_commit(instances: Sequence[Instance]) -> str | None:
+    commits = {instance.base_commit for instance in instances if instance.folder is None}
+    if len(commits) == 1:
+        return commits.pop()
+    named = ", ".join(sorted(instance.instance_id for instance in instances)[:3])
+    raise PrerequisiteError(
+        "a checked-out repository stands for one task",
+        why=f"there are {len(instances)} tasks: {named}, …",
+        fix="choose one: --instance ID, or dataset.include in a job",
+    )
 
 
 def of_checkout(instances: Sequence[Instance], folder: Path) -> Sequence[Instance]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Protocol, TypeVar, runtime_checkable
 
 import structlog
@@ -95,21 +96,20 @@ class Conditions:
         self, condition: ConditionType, call: Callable[[], Awaitable[_T]]
     ) -> _T:
         """Call until the service behind it responds; the condition is unmet meanwhile."""
-
-        def record(state: RetryCallState) -> None:
-            error = state.outcome.exception() if state.outcome else None
-            if isinstance(error, SweRolloutError):
-                self.fail(condition, error)
-
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(UnreachableError),
             wait=back_off(),
-            before_sleep=record,
+            before_sleep=partial(self._failed, condition),
             reraise=True,
         )
         response: _T = await retrying(call)
         self.clear(condition)
         return response
+
+    def _failed(self, condition: ConditionType, state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome else None
+        if isinstance(error, SweRolloutError):
+            self.fail(condition, error)
 
 
 @runtime_checkable
@@ -197,9 +197,8 @@ class EngineMonitor:
         if failure.type != UnavailableError.__name__ or self._patience_s is not None:
             return False  # the call itself has waited, and a run must end
         # Not the failure's own message: it quotes what answered at the job's address.
-        self._conditions.fail(
-            ConditionType.MODEL_READY, UnavailableError("the engine accepts no more work")
-        )
+        busy = UnavailableError("the engine accepts no more work")
+        self._conditions.fail(ConditionType.MODEL_READY, busy)
         await asyncio.sleep(BUSY_S)
         return True
 
