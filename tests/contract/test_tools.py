@@ -1,9 +1,10 @@
-"""The contract of tools in local sandboxes: in namespaces, in a plain directory, with busybox."""
+"""The contract of tools in local sandboxes: with this machine's programs, and with busybox."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import pytest_asyncio
@@ -21,14 +22,16 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def plain(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sandbox]:
-    async with started(tmp_path_factory.mktemp("plain")) as sandbox:
+async def local(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sandbox]:
+    """A sandbox in namespaces, or in a plain directory where this machine has no bubblewrap."""
+    isolation: Literal["bubblewrap", "none"] = "none" if bubblewrap.refusal() else "bubblewrap"
+    async with started(tmp_path_factory.mktemp("local"), isolation) as sandbox:
         yield sandbox
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def isolated(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sandbox]:
-    async with started(tmp_path_factory.mktemp("isolated"), "bubblewrap") as sandbox:
+async def plain(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sandbox]:
+    async with started(tmp_path_factory.mktemp("plain")) as sandbox:
         yield sandbox
 
 
@@ -37,17 +40,10 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return busybox.install(tmp_path_factory.mktemp("busybox") / "bin")
 
 
-@pytest.mark.skipif(bool(bubblewrap.refusal()), reason="needs `apt-get install bubblewrap`")
-class TestIsolated(ToolsInSandbox):
+class TestLocal(ToolsInSandbox):
     @pytest.fixture
-    def sandbox(self, isolated: Sandbox) -> Sandbox:
-        return isolated
-
-
-class TestPlainDirectory(ToolsInSandbox):
-    @pytest.fixture
-    def sandbox(self, plain: Sandbox) -> Sandbox:
-        return plain
+    def sandbox(self, local: Sandbox) -> Sandbox:
+        return local
 
 
 @pytest.mark.skipif(busybox.PROGRAM is None, reason="needs busybox")
