@@ -110,19 +110,18 @@ def row(changes: str) -> str:
     return json.dumps(columns)
 
 
+def frozen(value: Any) -> Any:
+    match value:
+        case dict():
+            return MappingProxyType(value)
+        case list():
+            return tuple(frozen(each) for each in value)
+        case _:
+            return value
+
+
 def step(told: dict[str, Any]) -> Step:
-    return Step(
-        run=told.get("run", ""),
-        shell=told.get("shell", ""),
-        python=told.get("python", ""),
-        edit=tuple((old, new) for old, new in told.get("edit", ())),
-        files=MappingProxyType(dict(told.get("files", {}))),
-        encoding=told.get("encoding", "utf-8"),
-        env=MappingProxyType(dict(told.get("env", {}))),
-        exit=told.get("exit", 0),
-        says=tuple(told.get("says", ())),
-        hides=tuple(told.get("hides", ())),
-    )
+    return Step(**{name: frozen(value) for name, value in told.items()})
 
 
 def cases() -> Iterator[Case]:

@@ -15,7 +15,7 @@ import swe_rollout
 from checkout import ROOT
 from swe_rollout.cli.options import OutputFormat
 from swe_rollout.cli.output import DOCS, documented_class, show_error, write_data, write_table
-from swe_rollout.errors import InternalError, Problem, SpecError, SweRolloutError, UsageError
+from swe_rollout.errors import Problem, SpecError, SweRolloutError, UsageError
 
 
 def test_an_error_says_what_why_fix_and_where_to_read(capsys: pytest.CaptureFixture[str]) -> None:
@@ -36,12 +36,6 @@ def test_problems_come_first_and_are_never_wrapped(capsys: pytest.CaptureFixture
     show_error(SpecError("job.yaml is wrong", [problem]))
 
     assert capsys.readouterr().err.splitlines()[0] == str(problem)
-
-
-def test_a_bug_asks_to_be_reported(capsys: pytest.CaptureFixture[str]) -> None:
-    show_error(InternalError("impossible"))
-
-    assert "bug in swe-rollout" in capsys.readouterr().err
 
 
 def test_every_error_has_a_heading_on_the_troubleshooting_page() -> None:

@@ -17,7 +17,6 @@ import pytest
 import yaml
 
 from checkout import ROOT
-from rollout_dev.codegen.chart import template
 from rollout_dev.helm import find_helm
 from swe_rollout.cli.install import manifests
 
@@ -247,16 +246,3 @@ def test_helm_holds_values_against_the_schema(tmp_path: Path) -> None:
 
 def test_the_schema_knows_every_value_and_no_other() -> None:
     assert DEFAULTS.keys() == SCHEMA["properties"].keys() - {"global"}
-
-
-@pytest.mark.parametrize("before", ["  replicas: 1\n", "          ports:\n"])
-def test_a_line_that_the_chart_expects_and_does_not_find_stops_the_generation(before: str) -> None:
-    text = (ROOT / "manifests" / "operator" / "deployment.yaml").read_text(encoding="utf-8")
-
-    with pytest.raises(SystemExit, match="needs these lines once"):
-        template("operator/deployment.yaml", text.replace(before, ""))
-
-
-def test_what_helm_would_read_as_its_own_stops_the_generation() -> None:
-    with pytest.raises(SystemExit, match="would be read by Helm"):
-        template("rbac/worker.yaml", "message: '{{ x }}'\n")

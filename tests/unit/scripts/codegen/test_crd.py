@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import pytest
 import yaml
-from pydantic import Field
 from pydantic.alias_generators import to_camel
 
 from checkout import ROOT
@@ -18,7 +17,7 @@ from rollout_dev.codegen.crd import (
     job_schema,
     rules,
 )
-from rollout_dev.codegen.structural import Json, Schema, structural
+from rollout_dev.codegen.structural import Json, Schema
 from swe_rollout.cli.install import manifests
 from swe_rollout.grading.rewards import REWARD_TERMS
 from swe_rollout.spec.addresses import CONTROL_PORTS, METADATA_HOSTS, METADATA_IPS
@@ -26,7 +25,6 @@ from swe_rollout.spec.bounds import MAX_AMOUNTS
 from swe_rollout.spec.dataset import Dataset
 from swe_rollout.spec.fields import all_fields, fields_of
 from swe_rollout.spec.load import parse_job
-from swe_rollout.spec.model import Model
 from swe_rollout.spec.pod_template import ANNOTATIONS, KUEUE
 from swe_rollout.spec.policy import Policy
 from swe_rollout.spec.reward_terms import OPTIONS
@@ -45,31 +43,6 @@ MINIMAL: dict[str, Any] = {
 }
 
 
-class Inner(Model):
-    """All about the inner one."""
-
-    size: Annotated[float, Field(gt=0)] = 2.5
-    """Metres."""
-    names: tuple[str, ...] = ()
-    """Who."""
-
-
-class Outer(Model):
-    """All about the outer one."""
-
-    needed: int
-    """Always."""
-    kind: Literal["only"] = "only"
-    inner: Inner = Inner()
-    """It."""
-    other: Inner = Inner(size=9)
-    """It, larger."""
-    perhaps: Annotated[int, Field(ge=3, le=5)] | None = None
-    """Or not."""
-    free: dict[str, Any] = Field(default_factory=dict)
-    labels: dict[str, str] = Field(default_factory=dict)
-
-
 def keys(value: Json) -> set[str]:
     """Every key at any depth, names of fields left out."""
     match value:
@@ -82,40 +55,6 @@ def keys(value: Json) -> set[str]:
             return set().union(*map(keys, value))
         case _:
             return set()
-
-
-def test_bounds_unions_with_null_and_constants_are_written_as_a_cluster_reads_them() -> None:
-    schema = structural(Outer)
-
-    assert schema.required == ("needed",)
-    assert schema.at("kind").keywords == {"enum": ["only"]}
-    assert schema.at("perhaps").to_json() == {
-        "type": "integer",
-        "description": "Or not.",
-        "minimum": 3,
-        "maximum": 5,
-    }
-    assert schema.at("inner.size").keywords == {"minimum": 0, "exclusiveMinimum": True}
-    assert schema.at("free").keywords == {"x-kubernetes-preserve-unknown-fields": True}
-    assert schema.at("labels{}").type == "string"
-    assert schema.at("inner").description == "All about the inner one."
-
-
-def test_a_default_says_only_what_the_fields_inside_do_not() -> None:
-    schema = structural(Outer)
-
-    assert schema.at("inner").default == {}
-    assert schema.at("inner.size").default == 2.5
-    assert schema.at("other").default == {"size": 9}
-    assert schema.at("inner.names").default is None
-
-
-def test_a_union_of_two_kinds_is_refused_because_no_cluster_takes_it() -> None:
-    class Either(Model):
-        both: int | str
-
-    with pytest.raises(TypeError, match="union"):
-        structural(Either)
 
 
 def test_nothing_is_left_that_a_structural_schema_may_not_have() -> None:

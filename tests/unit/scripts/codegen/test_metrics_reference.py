@@ -95,13 +95,6 @@ def test_the_monitors_find_the_pods_and_their_port() -> None:
     assert endpoint["honorLabels"] is True
 
 
-def test_the_installation_needs_none_of_the_monitoring() -> None:
-    """A cluster without the Prometheus operator's kinds must install."""
-    base = yaml.safe_load((ROOT / "manifests" / "kustomization.yaml").read_text())
-    assert not [name for name in base["resources"] if name.startswith("monitoring")]
-    assert "monitoring.coreos.com" not in (ROOT / "swe_rollout/cli/install.yaml").read_text()
-
-
 def test_workers_take_no_connections_but_scrapes() -> None:
     (policy,) = documents("namespace/network-policy.yaml")
     spec = policy["spec"]
