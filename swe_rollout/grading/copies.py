@@ -93,13 +93,9 @@ def _changes(patch: str) -> Iterator[_Change]:
         if old > 0 or new > 0:
             old -= line[:1] in ("-", " ", "")
             new -= line[:1] in ("+", " ", "")
-            match line[:1]:
-                case "+":
-                    change.added.add(line[1:].strip())
-                case "-":
-                    change.removed.add(line[1:].strip())
-                case _:
-                    pass
+            if line[:1] in ("+", "-"):
+                lines = change.added if line[0] == "+" else change.removed
+                lines.add(line[1:].strip())
         elif hunk := _HUNK.match(line):
             old, new = (int(count) if count else 1 for count in hunk.groups())
         elif line.startswith("+++ b/"):

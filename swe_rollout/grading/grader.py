@@ -8,7 +8,7 @@ in the process of the tests, though, so a run that resolves the task has to stan
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -213,14 +213,12 @@ class Grader:
             if seen.status is VerdictStatus.TESTS_TIMED_OUT:
                 return replace(verdict, status=seen.status, log_tail=seen.log_tail)
             found += gold.problems(shown(gold.twin, seen), place.instance.expected)
-        if not found:
-            return verdict
-        strict = self._integrity is Integrity.STRICT
-        return replace(
-            verdict,
-            status=VerdictStatus.TAMPERED if strict else verdict.status,
-            integrity=(*(f"tampered: {each}" for each in found), *verdict.integrity),
-        )
+        return self._accused(verdict, found) if found else verdict
+
+    def _accused(self, verdict: Verdict, found: Sequence[str]) -> Verdict:
+        status = VerdictStatus.TAMPERED if self._integrity is Integrity.STRICT else verdict.status
+        tampered = (f"tampered: {each}" for each in found)
+        return replace(verdict, status=status, integrity=(*tampered, *verdict.integrity))
 
     async def _require_within(self, place: _Place, evidence: str) -> None:
         measure = partial(require_within, place.instance, place.run, evidence)

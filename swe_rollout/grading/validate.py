@@ -44,22 +44,18 @@ async def validate(instance: Instance, grader: Grader, *, diff: str | None = Non
 
     `diff` is a further patch to grade.
     """
-    gold = await grader.grade_reference(
-        instance, episode=EpisodeId("validate", instance.instance_id, 0)
-    )
-    empty = await grader.grade_base(
-        instance, episode=EpisodeId("validate", instance.instance_id, 1)
-    )
-    copies = await grader.find_copies(
-        instance, episode=EpisodeId("validate", instance.instance_id, 2)
-    )
-    proof = await grader.prove(instance, episode=EpisodeId("validate", instance.instance_id, 0))
+
+    def episode(number: int) -> EpisodeId:
+        return EpisodeId("validate", instance.instance_id, number)
+
+    gold = await grader.grade_reference(instance, episode=episode(0))
+    empty = await grader.grade_base(instance, episode=episode(1))
+    copies = await grader.find_copies(instance, episode=episode(2))
+    proof = await grader.prove(instance, episode=episode(0))
     watched = len(proof.telling & frozenset(instance.expected.fail_to_pass))
     patch = None
     if diff is not None:
-        patch = await grader.grade(
-            instance, Patch(diff), episode=EpisodeId("validate", instance.instance_id, 3)
-        )
+        patch = await grader.grade(instance, Patch(diff), episode=episode(3))
     return Validation(instance.instance_id, gold, empty, copies, watched, patch)
 
 

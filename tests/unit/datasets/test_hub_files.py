@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -16,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from huggingface_hub import constants
 
+from e2e.model_hub import Hub, model_hub
 from swe_rollout.datasets import swebench
 from swe_rollout.errors import DatasetError
 from swe_rollout.types.instance import Instance
@@ -39,56 +38,35 @@ FILES = {
 }
 
 
-class Hub(BaseHTTPRequestHandler):
-    """The part of a hub that downloads need."""
+class DatasetHub(Hub):
+    """A hub that has the rows of one dataset."""
 
-    def do_HEAD(self) -> None:
-        self.reply(is_whole=False)
-
-    def do_GET(self) -> None:
-        self.reply(is_whole=True)
-
-    def reply(self, *, is_whole: bool) -> None:
+    def answer(self) -> None:
         path = unquote(urlsplit(self.path).path)
-        resolve = "/datasets/me/rows/resolve/"
+        name = path.removeprefix("/datasets/me/rows/resolve/").partition("/")[2]
         if path.startswith("/api/datasets/me/rows/tree/"):
             tree = [
                 {"type": "file", "path": name, "size": len(data), "oid": COMMIT}
                 for name, data in FILES.items()
             ]
-            self.send(200, json.dumps(tree).encode(), is_whole=is_whole)
-        elif path.startswith(resolve):
-            name = path.removeprefix(resolve).partition("/")[2]
-            self.send(200, FILES[name], is_whole=is_whole)
+            self.respond(200, {}, json.dumps(tree).encode())
+        elif name in FILES:
+            etag = f'"{hashlib.sha256(FILES[name]).hexdigest()}"'
+            self.respond(200, {"X-Repo-Commit": COMMIT, "ETag": etag}, FILES[name])
         else:
-            self.send(404, b'{"error": "Repository not found"}', is_whole=is_whole)
-
-    def send(self, status: int, data: bytes, *, is_whole: bool) -> None:
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(data)))
-        self.send_header("X-Repo-Commit", COMMIT)
-        self.send_header("ETag", f'"{hashlib.sha256(data).hexdigest()}"')
-        self.end_headers()
-        if is_whole:
-            self.wfile.write(data)
-
-    def log_message(self, *_: object) -> None:
-        pass
+            self.respond(404, {}, b'{"error": "Repository not found"}')
 
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
     for name in OTHERS:
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_address[1]}")
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    yield
-    server.shutdown()
-    server.server_close()
+    with model_hub(DatasetHub) as address:
+        monkeypatch.setenv("HF_ENDPOINT", address)
+        yield
 
 
 @pytest.mark.usefixtures("hub")
