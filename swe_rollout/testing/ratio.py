@@ -89,6 +89,16 @@ class RatioReport:
         return self
 
 
+def _distances(
+    log_ratio: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return how far each ratio is from 1, and its k3; infinite where they can't be computed."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        off = np.expm1(log_ratio)
+        k3 = off - log_ratio
+    return np.where(np.isfinite(off), np.abs(off), np.inf), np.where(np.isfinite(k3), k3, np.inf)
+
+
 def check_ratio(samples: Iterable[RatioRow], teacher: Teacher) -> RatioReport:
     """Compare every trained token of `samples` with the teacher's own logprob of it."""
     tokens, largest, total, worst = 0, 0.0, 0.0, None
@@ -99,13 +109,9 @@ def check_ratio(samples: Iterable[RatioRow], teacher: Teacher) -> RatioReport:
         recomputed = np.asarray(teacher(row), dtype=np.float64)
         if recomputed.shape != (len(row.loss_mask),):
             raise ValueError(f"the teacher returned {recomputed.shape} for {len(row.loss_mask)}")
-        log_ratio = (recomputed - np.asarray(row.logprobs, dtype=np.float64))[trained]
-        with np.errstate(over="ignore", invalid="ignore"):
-            off = np.expm1(log_ratio)
-            k3 = off - log_ratio
-        off = np.where(np.isfinite(off), np.abs(off), np.inf)
+        off, k3 = _distances((recomputed - np.asarray(row.logprobs, dtype=np.float64))[trained])
         tokens += len(trained)
-        total += float(np.where(np.isfinite(k3), k3, np.inf).sum())
+        total += float(k3.sum())
         if worst is None or off.max() > largest:
             largest, worst = float(off.max()), (index, int(trained[off.argmax()]))
     return RatioReport(tokens, largest, total / tokens if tokens else 0.0, worst)

@@ -285,13 +285,11 @@ def _advantages(
         return dict.fromkeys(rewards, 0.0)
     mean = math.fsum(rewards.values()) / count
     differences = {name: reward - mean for name, reward in rewards.items()}
-    match scale:
-        case Scale.NONE:
-            divisor = 1.0
-        case Scale.SAMPLE_STD:
-            divisor = _deviation(differences.values(), count - 1) + epsilon
-        case Scale.POPULATION_STD:
-            divisor = _deviation(differences.values(), count) + epsilon
+    if scale is Scale.NONE:
+        divisor = 1.0
+    else:
+        freedom = count - 1 if scale is Scale.SAMPLE_STD else count
+        divisor = _deviation(differences.values(), freedom) + epsilon
     # The mean of the others is further away than the group's by this factor.
     factor = count / (count - 1) if baseline is Baseline.LEAVE_ONE_OUT else 1.0
     return {name: factor * difference / divisor for name, difference in differences.items()}

@@ -118,12 +118,7 @@ class StoredGroups(GroupSource):
     async def _take(self, instance: str) -> Group | None:
         """Claim a group and read it; None if it is not complete, or not this process's."""
         if self._refills:
-            # Only its records tell whether a failed sample will be replaced.
-            group = await self._assemble(instance)
-            claim = None if group is None else await self._handout.claims.claim(instance)
-            return (
-                None if group is None or claim is None else await self._handout.offer(group, claim)
-            )
+            return await self._take_refilled(instance)
         if (claim := await self._handout.claims.claim(instance)) is None:
             return None
         try:
@@ -135,6 +130,13 @@ class StoredGroups(GroupSource):
             await self._handout.claims.finish(claim, ClaimState.RELEASED, note="records gone")
             return None
         return await self._handout.offer(group, claim)
+
+    async def _take_refilled(self, instance: str) -> Group | None:
+        """Read a group before it is claimed: its records tell whether a sample is replaced."""
+        if (group := await self._assemble(instance)) is None:
+            return None
+        claim = await self._handout.claims.claim(instance)
+        return None if claim is None else await self._handout.offer(group, claim)
 
     async def _assemble(self, instance: str) -> Group | None:
         """Read a group; None while samples of it are missing."""

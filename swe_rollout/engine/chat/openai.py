@@ -85,14 +85,13 @@ def encode_request(request: ChatRequest, *, model: str, max_tokens_field: str) -
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
     }
-    if request.tools:
-        body["tools"] = openai_tools(request)
-    if sampling.top_k != -1:
-        body["top_k"] = sampling.top_k
-    if sampling.min_p:
-        body["min_p"] = sampling.min_p
-    if sampling.seed is not None:
-        body["seed"] = sampling.seed
+    set_only = {
+        "tools": openai_tools(request) if request.tools else None,
+        "top_k": sampling.top_k if sampling.top_k != -1 else None,
+        "min_p": sampling.min_p or None,
+        "seed": sampling.seed,
+    }
+    body |= {name: value for name, value in set_only.items() if value is not None}
     return msgspec.json.encode(body)
 
 
@@ -149,20 +148,16 @@ def _written(message: ChatMessage) -> Iterator[dict[str, object]]:
         case UserMessage(text):
             yield {"role": "user", "content": text}
         case AssistantMessage(text, calls):
-            written = [
-                {
-                    "id": call.id,
-                    "type": "function",
-                    "function": {"name": _name(call.name), "arguments": call.arguments},
-                }
-                for call in calls
-            ]
-            yield {"role": "assistant", "content": text} | (
-                {"tool_calls": written} if written else {}
-            )
+            written = {"tool_calls": [_called(call) for call in calls]} if calls else {}
+            yield {"role": "assistant", "content": text, **written}
         case ToolResults(results):
             for result in results:
                 yield {"role": "tool", "tool_call_id": result.call_id, "content": result.text}
+
+
+def _called(call: ChatCall) -> dict[str, object]:
+    function = {"name": _name(call.name), "arguments": call.arguments}
+    return {"id": call.id, "type": "function", "function": function}
 
 
 def _name(name: str) -> str:

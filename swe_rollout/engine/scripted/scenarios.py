@@ -95,10 +95,7 @@ class _ScriptedTurn:
                 call = {"name": self.tool, "parameters": dict(self.arguments)}
                 return f"{self.reason}\nAction: {json.dumps(call, ensure_ascii=False)}"
             case TextFormat.FUNCTION_XML:
-                values = "".join(
-                    f"<parameter={name}>{_xml_value(value)}</parameter>\n"
-                    for name, value in self.arguments.items()
-                )
+                values = "".join(map(_xml_parameter, self.arguments.items()))
                 return f"{self.reason}\n<function={self.tool}>\n{values}</function>"
             case _:
                 raise _unsupported(form)
@@ -118,6 +115,10 @@ def _list(value: Argument) -> object:
 
 def _xml_value(value: Argument) -> str:
     return value if isinstance(value, str) else json.dumps(value)
+
+
+def _xml_parameter(parameter: tuple[str, Argument]) -> str:
+    return f"<parameter={parameter[0]}>{_xml_value(parameter[1])}</parameter>\n"
 
 
 def _bash(reason: str, command: str) -> _ScriptedTurn:

@@ -108,12 +108,7 @@ class _Server:
     async def _run(self, call: _ServedCall) -> Generation | None:
         """Run the call; None when it was aborted."""
         running = self.control.running
-        if self.setup.max_running is not None and len(running) >= self.setup.max_running:
-            full = server_error("503", "The request queue is full.", 503)
-            raise _RejectedError(full, status=503)
-        await self.control.wait_while_paused()
-        if call.rid in running:
-            raise _RejectedError(_message(f"Duplicate request ID detected: {call.rid}"))
+        await self._admit(call.rid)
         task = asyncio.create_task(self.engine.generate(call.request))
         running[call.rid] = task
         try:
@@ -126,6 +121,15 @@ class _Server:
         finally:
             task.cancel()
             await self.control.call_ended(call.rid)
+
+    async def _admit(self, rid: str) -> None:
+        running, most = self.control.running, self.setup.max_running
+        if most is not None and len(running) >= most:
+            full = server_error("503", "The request queue is full.", 503)
+            raise _RejectedError(full, status=503)
+        await self.control.wait_while_paused()
+        if rid in running:
+            raise _RejectedError(_message(f"Duplicate request ID detected: {rid}"))
 
     async def model_info(self, _: web.Request) -> web.Response:
         info = await self.engine.info()

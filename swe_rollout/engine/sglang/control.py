@@ -138,10 +138,13 @@ class EngineControl:
         except EngineLostError as lost:
             fix = "start the server, or name its root: http://HOST:PORT"
             raise self._failed(f"did not respond to {path}", lost.why, fix=fix) from lost
-        if response.status == OK:
-            return response
+        if response.status != OK:
+            raise self._rejected(path, response)
+        return response
+
+    def _rejected(self, path: str, response: EngineResponse) -> EngineControlError:
         text = quoted(ErrorBody.parse(response.body).message)
-        raise self._failed(
+        return self._failed(
             f"rejected POST {path}",
             f"HTTP {response.status}: {text}",
             fix="name the servers themselves: a router does not forward this request"

@@ -116,8 +116,17 @@ def parse_routing_key(value: str) -> EpisodeId:
 
 def encode_request(request: GenerateRequest, *, rid: str, max_new_tokens: int) -> bytes:
     """Encode the body of one call."""
+    # The ids are inserted as text: no list is built, however long the prompt.
+    ids = msgspec.Raw(b"[%b]" % request.input_ids.text)
+    body = GenerateBody(rid, ids, _params(request, max_new_tokens))
+    if request.replay is not None:
+        body = _with_replay(body, request.replay)
+    return msgspec.json.encode(body)
+
+
+def _params(request: GenerateRequest, max_new_tokens: int) -> SamplingParams:
     sampling, seed = request.sampling, request.sampling.seed
-    params = SamplingParams(
+    return SamplingParams(
         max_new_tokens=max_new_tokens,
         temperature=sampling.temperature,
         top_p=sampling.top_p,
@@ -129,11 +138,6 @@ def encode_request(request: GenerateRequest, *, rid: str, max_new_tokens: int) -
         no_stop_trim=True,
         sampling_seed=msgspec.UNSET if seed is None else seed,
     )
-    # The ids are inserted as text: no list is built, however long the prompt.
-    body = GenerateBody(rid, msgspec.Raw(b"[%b]" % request.input_ids.text), params)
-    if request.replay is not None:
-        body = _with_replay(body, request.replay)
-    return msgspec.json.encode(body)
 
 
 def max_response_bytes(request: GenerateRequest) -> int:

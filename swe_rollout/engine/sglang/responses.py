@@ -310,13 +310,19 @@ def _sampling_mask(meta: _Meta, ids: tuple[int, ...], vocab_size: int, top_k: in
         )
     if not len(masks) == len(logprobs) == len(ids):
         raise InvalidAnswerError(f"{len(masks)} sampling masks for {len(ids)} sampled ids")
+    _check_masks(masks, ids, vocab_size, top_k)
+    return _Mask(tuple(map(tuple, masks)), _logprobs(logprobs, of="a sampled id in its mask"))
+
+
+def _check_masks(
+    masks: Sequence[Sequence[int]], ids: tuple[int, ...], vocab_size: int, top_k: int
+) -> None:
     if not all(token_id in mask for token_id, mask in zip(ids, masks, strict=True)):
         raise InvalidAnswerError("a sampled id is not in its sampling mask")
     if top_k > 0 and (longest := max(map(len, masks), default=0)) > top_k:
         raise InvalidAnswerError(f"a sampling mask has {longest} ids, topK is {top_k}")
     if any(min(mask) < 0 or max(mask) >= vocab_size for mask in masks):
         raise InvalidAnswerError("a sampling mask has an id outside the vocabulary")
-    return _Mask(tuple(map(tuple, masks)), _logprobs(logprobs, of="a sampled id in its mask"))
 
 
 def _prompt_logprobs(meta: _Meta, sent: NDArray[np.int32]) -> tuple[float, ...]:

@@ -167,23 +167,29 @@ class Conversation:
             return opened
         rendered = await self._render(given)
         self._check_room(given, len(rendered.ids))
-        if len(self.log):
-            self.log.append_delta(rendered.ids, turn=self.turns)
-        else:
-            self.log.append_prompt(rendered.ids)
+        self._append(rendered.ids)
         builder = TurnBuilder(self.turns, self.log.request())
         self._open = _OpenTurn(given.new, builder, rendered.opens_reasoning)
         return self._open
 
+    def _append(self, ids: Sequence[int]) -> None:
+        if len(self.log):
+            self.log.append_delta(ids, turn=self.turns)
+        else:
+            self.log.append_prompt(ids)
+
+    async def _render_prompt(self, given: TurnInput) -> Rendered:
+        if given.new.results:
+            raise HistoryError("the conversation begins with results of calls nobody made")
+        system = [Message(MessageRole.SYSTEM, given.system)] if given.system else []
+        users = [Message(MessageRole.USER, text) for text in given.new.texts]
+        return await off_loop(self._renderer.prompt, [*system, *users], given.tools)
+
     async def _render(self, given: TurnInput) -> Rendered:
+        if not len(self.log):
+            return await self._render_prompt(given)
         new = given.new
         size = sum(map(len, new.texts)) + sum(map(len, new.results.values()))
-        if not len(self.log):
-            if new.results:
-                raise HistoryError("the conversation begins with results of calls nobody made")
-            system = [Message(MessageRole.SYSTEM, given.system)] if given.system else []
-            users = [Message(MessageRole.USER, text) for text in new.texts]
-            return await off_loop(self._renderer.prompt, [*system, *users], given.tools)
         render = partial(
             self._renderer.delta,
             self.log.last_id(),
