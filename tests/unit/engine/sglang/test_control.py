@@ -61,13 +61,15 @@ async def test_a_running_call_returns_and_the_next_one_has_the_new_weights(
 
 
 async def test_a_frozen_call_continues_and_its_clock_was_stopped() -> None:
-    engine, clock = Echo(seconds=0.05), Deadline(100)
+    engine, clock = Echo(), Deadline(100)
     async with served(engine) as url, pool_of(url) as pool, EngineControl(url) as control:
         await pool.generate(request())
+        engine.may_go.clear()
         call = asyncio.create_task(pool.generate(request(sample=1, clock=clock)))
         await until(lambda: len(engine.requests) == 2)
         await control.pause(PauseMode.IN_PLACE)
         await until(lambda: states(pool) == [ReplicaState.PAUSED])
+        engine.may_go.set()
         await asyncio.sleep(0.3)
         assert not call.done()
         await control.resume()
