@@ -1,7 +1,7 @@
 """A stand-in for an API server with very many pods: exec streams (v5) to scripted supervisors.
 
 It speaks the supervisor's protocol and runs nothing: every command ends at once with 0, so that the
-other side measures the client alone. `many_streams` starts it as a process of its own.
+other side measures the client alone. `sessions` starts it as a process of its own.
 
     python -m rollout_dev.bench.exec_server CERTIFICATE KEY
 

@@ -1,6 +1,6 @@
 """A `/generate` server that costs next to nothing: every response is prepared before the request.
 
-`loop_script` starts it in a process of its own. The number of tool results in a request, found by
+`loops` starts it in a process of its own. The number of tool results in a request, found by
 their closing id in the raw body, is the number of the turn, and that turn's response is a constant.
 The prompt's ids are counted by their commas; nothing is decoded.
 """
@@ -40,7 +40,7 @@ class Script:
 
     @classmethod
     def read(cls, file: Path) -> Script:
-        """Read the script that `loop_script` wrote."""
+        """Read the script that `loops` wrote."""
         written = json.loads(file.read_text("utf-8"))
         parts = [_response(each).split(b"PROMPT") for each in written["responses"]]
         heads, tails = [head for head, _ in parts], [tail for _, tail in parts]

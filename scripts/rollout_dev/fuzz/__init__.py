@@ -1,6 +1,5 @@
 """Fuzzing: every surface that reads what is not trusted, with bounds of time and memory.
 
 `surface` says what a surface is, `surfaces` holds them, `mutate` makes inputs, `child` runs them in
-a process of its own, `campaign` watches it and minimises what it finds, and `cases` are the kept
-inputs of findings that were fixed.
+a process of its own, `campaign` watches it, minimises what it finds and keeps the inputs of it.
 """

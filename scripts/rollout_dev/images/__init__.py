@@ -1,5 +1,5 @@
 """Build the images of this repository without a daemon or a registry.
 
-`__main__` is `scripts/build-images`; `rootfs` makes the base layers, `program` and `python` add
-applications, `release_pairs` adds tasks; `archive` writes the files.
+`__main__` is `scripts/build-images`; `rootfs` makes the base layers, `program` adds applications,
+`release_pairs` adds tasks; `archive` writes the files.
 """

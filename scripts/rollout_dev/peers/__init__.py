@@ -1,4 +1,5 @@
 """Other projects that bench and conformance compare with, each behind an interface of ours.
 
-`tokens` and `parsers` list them; `environment` is where they are installed.
+`tokens`, `parsers` and `strands_loop` have one interface each; `environment` is where
+they are installed.
 """
