@@ -76,7 +76,7 @@ class _Kind:
     ending: str
     """Of the output's name, after that of the job."""
     is_folder: bool = False
-    """Several files, whose folder is a new one. A timeline of one episode is a file."""
+    """Several files, whose folder is a new one."""
     has_patches: bool = False
     has_prompts: bool = False
     """Prompts are made from the job's dataset."""
@@ -166,14 +166,12 @@ def _require_meaning(options: _Options) -> None:
 
 async def _export(address: str, location: JobLocation, options: _Options) -> None:
     target = await find_target(address, location)
-    kind = _KINDS[options.to]
-    path = options.output or Path(target.name + kind.ending)
+    path = options.output or Path(target.name + _KINDS[options.to].ending)
     store = target.open_store()
     plan = await store.plan(target.ref.job)
     if target.episode is None:
         await _require_some(store, target.ref.job, options.sample, planned=plan.episodes)
-    is_timeline = options.to is ExportFormat.TIMELINE and target.episode is not None
-    if not kind.is_folder or is_timeline:
+    if not _is_folder(options.to, target):
         require_new(path, overwrite=options.overwrite)
     damaged: list[DamagedRecord] = []
     records = _chosen(targeted(store, target, damaged), options.sample)
@@ -184,6 +182,12 @@ async def _export(address: str, location: JobLocation, options: _Options) -> Non
     strays = () if target.episode else (await store.listing(target.ref.job)).strays
     write_left_out(damaged, strays)
     write_lines([str(path)])
+
+
+def _is_folder(to: ExportFormat, target: ViewTarget) -> bool:
+    """Whether the export is several files; a timeline of one episode is one."""
+    is_timeline = to is ExportFormat.TIMELINE and target.episode is not None
+    return _KINDS[to].is_folder and not is_timeline
 
 
 async def _require_some(store: Store, job: str, sample: int | None, *, planned: int) -> None:

@@ -110,18 +110,12 @@ async def _regrade(
 
 def _write(report: RegradeReport, path: Path | None, output: OutputFormat) -> None:
     if path is not None:
-        part = path.with_name(f"{path.name}.part")
-        with writing(path):
-            part.write_text(json.dumps(report.to_dict(), indent=2) + "\n", encoding="utf-8")
-            part.replace(path)
+        _keep(report, path)
     if output.is_data:
         write_data(report.to_dict(), output)
     else:
-        write_table(
-            ["EPISODE", "RECORDED", "AGAIN", "UNSTABLE TESTS#", "RESULT"],
-            [_row(each) for each in report.ordered],
-            output,
-        )
+        columns = ["EPISODE", "RECORDED", "AGAIN", "UNSTABLE TESTS#", "RESULT"]
+        write_table(columns, [_row(each) for each in report.ordered], output)
         if path is not None:
             write_lines([str(path)])
     say(
@@ -130,6 +124,13 @@ def _write(report: RegradeReport, path: Path | None, output: OutputFormat) -> No
     )
     if not report.complete:
         say("the report is not complete")
+
+
+def _keep(report: RegradeReport, path: Path) -> None:
+    part = path.with_name(f"{path.name}.part")
+    with writing(path):
+        part.write_text(json.dumps(report.to_dict(), indent=2) + "\n", encoding="utf-8")
+        part.replace(path)
 
 
 def _row(found: Regrading) -> list[str]:

@@ -27,7 +27,7 @@ from swe_rollout.errors import UsageError
 if TYPE_CHECKING:
     from swe_rollout.cli.dataset_argument import NamedDataset
     from swe_rollout.grading.validate import Validation
-    from swe_rollout.spec.sandbox import SandboxSpec
+    from swe_rollout.spec.sandbox import CheckoutSpec, SandboxSpec
     from swe_rollout.types.instance import Instance
     from swe_rollout.types.verdict import Verdict
 
@@ -101,23 +101,29 @@ def validate(
 def _sandbox(
     named: NamedDataset, kind: SandboxKind | None, workdir: Path | None, python: Path | None
 ) -> SandboxSpec:
-    from swe_rollout.spec.sandbox import CheckoutSpec, LocalSandbox, SandboxSpec
+    from swe_rollout.spec.sandbox import LocalSandbox, SandboxSpec
 
     chosen = named.sandbox_of(kind)
     if workdir is None and python is None:
         return chosen
+    checkout = _checkout(workdir, python)
+    if kind not in (None, SandboxKind.LOCAL):
+        raise UsageError(
+            "--workdir needs sandboxes on this machine", fix=f"leave --sandbox {kind} out"
+        )
+    local = chosen.local or LocalSandbox()
+    return SandboxSpec(local=local.model_copy(update={"checkout": checkout}))
+
+
+def _checkout(workdir: Path | None, python: Path | None) -> CheckoutSpec:
+    from swe_rollout.spec.sandbox import CheckoutSpec
+
     if workdir is None or python is None:
         raise UsageError(
             "--workdir and --python go together",
             fix="name both the checked-out repository and the Python that runs its tests",
         )
-    if kind not in (None, SandboxKind.LOCAL):
-        raise UsageError(
-            "--workdir needs sandboxes on this machine", fix=f"leave --sandbox {kind} out"
-        )
-    checkout = CheckoutSpec(workdir=str(workdir.absolute()), python=str(python.absolute()))
-    local = chosen.local or LocalSandbox()
-    return SandboxSpec(local=local.model_copy(update={"checkout": checkout}))
+    return CheckoutSpec(workdir=str(workdir.absolute()), python=str(python.absolute()))
 
 
 def _read_patch(path: Path) -> str:

@@ -82,7 +82,6 @@ def _worded(error: Any, context: Any) -> tuple[str, str]:
     """Return what is wrong, and how to mend it."""
     kinds = _kinds(error)
     message = error.format_message().removesuffix(".")
-    what, fix = message[:1].lower() + message[1:], ""
     if "NoSuchOption" in kinds:
         what = f"there is no option {error.option_name} here"
         fix = "" if context is None else _instead_of(error.option_name, context)
@@ -94,11 +93,17 @@ def _worded(error: Any, context: Any) -> tuple[str, str]:
     elif "BadOptionUsage" in kinds:
         what = f"{error.option_name} has no value"
         fix = f"write one behind it: {error.option_name} VALUE"
-    elif match := re.match(r"No such command '([^']*)'", message):
-        what, fix = f"there is no verb {match[1]}", _verb_instead_of(match[1], context)
-    elif match := re.match(r"Got unexpected extra arguments? ?\(?s?\)? ?\((.*)\)", message):
-        what, fix = f"{match[1]} is one word too many", _one_word(match[1], context)
+    else:
+        what, fix = _words_too_many(message, context)
     return what, fix
+
+
+def _words_too_many(message: str, context: Any) -> tuple[str, str]:
+    if match := re.match(r"No such command '([^']*)'", message):
+        return f"there is no verb {match[1]}", _verb_instead_of(match[1], context)
+    if match := re.match(r"Got unexpected extra arguments? ?\(?s?\)? ?\((.*)\)", message):
+        return f"{match[1]} is one word too many", _one_word(match[1], context)
+    return message[:1].lower() + message[1:], ""
 
 
 def _kinds(error: BaseException) -> set[str]:

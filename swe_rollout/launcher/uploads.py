@@ -40,7 +40,21 @@ class LocalRows:
 
 
 def rows_of(rows: Sequence[Mapping[str, object]], *, store_uri: str) -> LocalRows:
-    """The rows as JSON Lines; raises DatasetError with all their problems."""
+    """Return the rows as JSON Lines; raises DatasetError with all their problems."""
+    _require_rows(rows)
+    found = list(_lines(rows))
+    problems = [line for line in found if isinstance(line, Problem)]
+    if problems:
+        raise DatasetError(
+            f"{len(problems)} of {len(rows)} rows can't be read",
+            problems,
+            fix="correct these rows; docs/how-to/datasets.md has the fields of a row",
+        )
+    data = "".join(line for line in found if isinstance(line, str)).encode()
+    return _object(data, ".jsonl", store_uri)
+
+
+def _require_rows(rows: Sequence[Mapping[str, object]]) -> None:
     if isinstance(rows, Mapping | str):
         raise DatasetError(
             "rows are no list",
@@ -53,16 +67,6 @@ def rows_of(rows: Sequence[Mapping[str, object]], *, store_uri: str) -> LocalRow
             [Problem("rows", "", "the list is empty")],
             fix="give at least one row; a filter may have left none",
         )
-    found = list(_lines(rows))
-    problems = [line for line in found if isinstance(line, Problem)]
-    if problems:
-        raise DatasetError(
-            f"{len(problems)} of {len(rows)} rows can't be read",
-            problems,
-            fix="correct these rows; docs/how-to/datasets.md has the fields of a row",
-        )
-    data = "".join(line for line in found if isinstance(line, str)).encode()
-    return _object(data, ".jsonl", store_uri)
 
 
 async def local_rows(
@@ -219,19 +223,14 @@ def _packed(use: ToolUse, base_dir: Path, packed: dict[str, LocalFile]) -> ToolU
     if not folder.is_dir():
         if "sha256" in use.with_:
             return use
-        raise UsageError(
-            f"there is no bundle of tools at {path}",
-            why=f"{folder} is no folder",
-            fix=f"relative paths start at {base_dir}",
-        )
+        what, fix = f"there is no bundle of tools at {path}", f"relative paths start at {base_dir}"
+        raise UsageError(what, why=f"{folder} is no folder", fix=fix)
     data = pack(folder)
     sha256 = hashlib.sha256(data).hexdigest()
     name = f"{folder.name}{SUFFIX}"
-    if packed.get(name, LocalFile(_entry(name, sha256), data)).entry.sha256 != sha256:
-        raise UsageError(
-            f"two bundles of tools are named {folder.name}", fix="rename one of the folders"
-        )
-    packed[name] = LocalFile(_entry(name, sha256), data)
+    if packed.setdefault(name, LocalFile(_entry(name, sha256), data)).entry.sha256 != sha256:
+        what = f"two bundles of tools are named {folder.name}"
+        raise UsageError(what, fix="rename one of the folders")
     return use.model_copy(update={"with_": {**use.with_, "sha256": sha256}})
 
 
