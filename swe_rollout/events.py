@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 
 import structlog
 
-from swe_rollout.errors import SweRolloutError
+from swe_rollout.errors import SweRolloutError, UsageError
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.types.episode import EpisodeId, Failure
 from swe_rollout.types.trajectory import Trajectory
@@ -226,8 +226,14 @@ class Events:
     """A stream: gives each event to every subscriber, whose own errors end no episode."""
 
     def __init__(self, *subscribers: Subscriber | None) -> None:
-        """None among the subscribers stands for nobody."""
+        """None among the subscribers stands for nobody. Raises UsageError for what is none."""
         self._subscribers = tuple(each for each in subscribers if each is not None)
+        for each in self._subscribers:
+            if not callable(each):
+                raise UsageError(
+                    f"a {type(each).__name__} can't be told of events",
+                    fix="make it a subclass of swe_rollout.observer.Observer, or a function of one",
+                )
         self._has_failed = False
 
     def __call__(self, event: Event) -> None:

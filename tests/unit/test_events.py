@@ -10,6 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from swe_rollout import events
+from swe_rollout.errors import UsageError
 from swe_rollout.events import (
     NO_WAIT_S,
     EngineCall,
@@ -43,6 +44,11 @@ def test_a_subscriber_that_fails_ends_nothing_and_is_reported_once() -> None:
             publish(event)
     assert other.events == told
     assert [(line["event"], line["observer"]) for line in lines] == [("observer_failed", "Breaks")]
+
+
+def test_what_takes_no_events_is_refused() -> None:
+    with pytest.raises(UsageError, match="a dict can't be told of events"):
+        Events({})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", get_args(Event))

@@ -1,11 +1,8 @@
-"""What an observer is told, and one that remembers it."""
+"""What an observer is told."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
-from swe_rollout.events import EngineCall, Execution, SandboxStart, Span, TurnId
-from swe_rollout.observer import Observer
+from swe_rollout.events import EngineCall, Span, TurnId
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.turn import FinishReason
@@ -28,26 +25,3 @@ def engine_call(
         sampled_tokens=0 if error else 5,
         finish_reason=None if error else FinishReason.STOP,
     )
-
-
-@dataclass
-class Remembers(Observer):
-    """Keeps the calls, starts and commands that it is told of."""
-
-    began: list[TurnId] = field(default_factory=list)
-    calls: list[EngineCall] = field(default_factory=list)
-    starts: list[SandboxStart] = field(default_factory=list)
-    executions: list[Execution] = field(default_factory=list)
-    attempts: list[tuple[EpisodeId, int | None]] = field(default_factory=list)
-
-    def engine_call_began(self, turn: TurnId) -> None:
-        self.began.append(turn)
-
-    def engine_called(self, call: EngineCall) -> None:
-        self.calls.append(call)
-
-    def sandbox_started(self, start: SandboxStart) -> None:
-        self.starts.append(start)
-
-    def executed(self, execution: Execution) -> None:
-        self.executions.append(execution)

@@ -20,7 +20,7 @@ from swe_rollout.engine.chat.base import (
     UserMessage,
 )
 from swe_rollout.errors import EngineError, SandboxError
-from swe_rollout.events import TurnId
+from swe_rollout.events import EngineCall, EngineCallBegan, Execution, SandboxStart, TurnId
 from swe_rollout.sandbox.base import (
     Markable,
     Role,
@@ -37,8 +37,9 @@ from swe_rollout.types.deadline import Deadline
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.turn import FinishReason, Generation
 from swe_rollout.worker.publishing import PublishingSandboxes, publishing_engine
-from unit.telemetry.telemetry_parts import EPISODE, Remembers
+from unit.telemetry.telemetry_parts import EPISODE
 from unit.worker.work_parts import OneSandbox, TableSandbox
+from unit.worker.worker_parts import Listener
 
 FOUND = Generation((7, 8), (-0.5, -0.5), FinishReason.STOP, prompt_tokens=3, cached_tokens=2)
 REQUEST = SandboxRequest(EPISODE, Role.GRADER, "image", "/testbed")
@@ -96,18 +97,18 @@ def request(clock: Deadline | None = None) -> GenerateRequest:
     )
 
 
-def observed(engine: TokenEngine, observer: Remembers) -> TokenEngine:
+def observed(engine: TokenEngine, observer: Listener) -> TokenEngine:
     return cast("TokenEngine", publishing_engine(engine, observer, lambda _: "sglang:m"))
 
 
 async def test_a_call_returns_what_the_engine_said_and_is_reported() -> None:
-    observer, engine = Remembers(), Engine()
+    observer, engine = Listener(), Engine()
     wrapped = observed(engine, observer)
     assert isinstance(wrapped, TokenEngine)
     assert not isinstance(wrapped, ChatEngine)
     assert await wrapped.generate(request()) is FOUND
-    assert observer.began == [TurnId(EPISODE, 4, 2)]
-    (call,) = observer.calls
+    assert observer.of(EngineCallBegan) == [EngineCallBegan(TurnId(EPISODE, 4, 2))]
+    (call,) = observer.of(EngineCall)
     assert (call.turn, call.policy, call.max_new_tokens) == (TurnId(EPISODE, 4, 2), "sglang:m", 9)
     assert (call.prompt_tokens, call.cached_tokens, call.sampled_tokens) == (3, 2, 2)
     assert (call.finish_reason, call.span.error, call.waited_s) == (FinishReason.STOP, "", 0)
@@ -119,25 +120,25 @@ async def test_a_call_returns_what_the_engine_said_and_is_reported() -> None:
 
 @pytest.mark.parametrize("error", [EngineError("no"), asyncio.CancelledError()])
 async def test_an_error_passes_and_is_reported_by_its_class_alone(error: BaseException) -> None:
-    observer = Remembers()
+    observer = Listener()
     with pytest.raises(type(error)):
         await observed(Engine(error=error), observer).generate(request())
-    (call,) = observer.calls
+    (call,) = observer.of(EngineCall)
     assert (call.span.error, call.finish_reason) == (type(error).__name__, None)
 
 
 async def test_time_on_which_the_episodes_clock_stood_still_is_a_wait() -> None:
-    observer = Remembers()
+    observer = Listener()
     await observed(Engine(pause_s=0.2), observer).generate(request(Deadline(600)))
     await observed(Engine(), observer).generate(request(Deadline(600)))
-    waited, prompt = observer.calls
+    waited, prompt = observer.of(EngineCall)
     assert 0 < waited.waited_s <= waited.span.seconds
     assert waited.waited_s == pytest.approx(waited.span.seconds, rel=0.5)
     assert prompt.waited_s == 0
 
 
 async def test_a_chat_engine_stays_one_and_its_api_counts_the_tokens() -> None:
-    observer = Remembers()
+    observer = Listener()
     wrapped = publishing_engine(Chat(), observer, lambda _: "openai:m")
     assert isinstance(wrapped, ChatEngine)
     assert not isinstance(wrapped, TokenEngine)
@@ -145,13 +146,13 @@ async def test_a_chat_engine_stays_one_and_its_api_counts_the_tokens() -> None:
     asked = ChatRequest(EPISODE, 1, "", (UserMessage("x"),), (), 5, Sampling())
     assert (await wrapped.respond(asked)).message.text == "hi"
     ACTING.reset(acting)
-    (call,) = observer.calls
+    (call,) = observer.of(EngineCall)
     assert call.turn == TurnId(EPISODE, 1, 3)
     assert (call.prompt_tokens, call.sampled_tokens, call.cached_tokens) == (10, 4, 6)
 
 
 async def test_starts_and_commands_are_reported_with_the_role() -> None:
-    observer, table = Remembers(), TableSandbox({"ls": "a"})
+    observer, table = Listener(), TableSandbox({"ls": "a"})
     sandbox = await PublishingSandboxes(OneSandbox(table), observer).start(REQUEST)
     assert isinstance(sandbox, Sandbox)
     assert not isinstance(sandbox, Snapshots)
@@ -162,24 +163,24 @@ async def test_starts_and_commands_are_reported_with_the_role() -> None:
         await sandbox.exec("lose")
     await sandbox.close()
     assert (table.timeouts, table.closed) == ([3.0, 120.0], 1)
-    (start,) = observer.starts
+    (start,) = observer.of(SandboxStart)
     assert (start.episode, start.role, start.is_warm, start.span.error) == (
         EPISODE,
         "grader",
         False,
         "",
     )
-    ran, lost = observer.executions
+    ran, lost = observer.of(Execution)
     assert (ran.role, ran.exit_code, ran.branch, ran.span.error) == ("grader", 0, 1, "")
     assert (lost.exit_code, lost.branch, lost.span.error) == (None, 0, "SandboxError")
     assert (ran.timed_out, lost.timed_out) == (False, False)
 
 
 async def test_a_start_that_fails_is_reported() -> None:
-    observer = Remembers()
+    observer = Listener()
     with pytest.raises(SandboxError):
         await PublishingSandboxes(OneSandbox(TableSandbox(), refuses=True), observer).start(REQUEST)
-    assert [each.span.error for each in observer.starts] == ["SandboxError"]
+    assert [each.span.error for each in observer.of(SandboxStart)] == ["SandboxError"]
 
 
 @dataclass
@@ -197,13 +198,13 @@ class WarmSandbox(TableSandbox):
 
 
 async def test_a_sandbox_with_snapshots_keeps_them_and_a_warm_one_is_told_apart() -> None:
-    observer, warm = Remembers(), WarmSandbox()
+    observer, warm = Listener(), WarmSandbox()
     sandbox = await PublishingSandboxes(OneSandbox(warm), observer).start(REQUEST)
     assert isinstance(sandbox, Snapshots)
     delta = await sandbox.changes(since=5)
     await sandbox.apply(delta)
     assert (delta.number, warm.applied) == (5, [delta])
-    assert [each.is_warm for each in observer.starts] == [True]
+    assert [each.is_warm for each in observer.of(SandboxStart)] == [True]
 
 
 class Finds(OneSandbox):
@@ -224,17 +225,17 @@ class MarkedSandbox(WarmSandbox):
 
 
 async def test_a_sandbox_that_is_found_again_is_observed_and_keeps_its_mark() -> None:
-    observer, mark = Remembers(), SandboxMark("pod", "uid", 7)
+    observer, mark = Listener(), SandboxMark("pod", "uid", 7)
     wrapped = PublishingSandboxes(Finds(MarkedSandbox()), observer)
     sandbox = await wrapped.attach(REQUEST, mark, life=2, delta=3)
     assert isinstance(sandbox, WrappedSnapshots)
     assert await sandbox.mark() == mark
-    assert observer.starts == []
+    assert observer.of(SandboxStart) == []
     assert await wrapped.attach(REQUEST, SandboxMark("pod", "uid", 0), life=2, delta=3) is None
 
 
 async def test_where_nothing_can_be_found_again_nothing_is() -> None:
-    wrapped = PublishingSandboxes(OneSandbox(WarmSandbox()), Remembers())
+    wrapped = PublishingSandboxes(OneSandbox(WarmSandbox()), Listener())
     assert await wrapped.attach(REQUEST, SandboxMark("pod", "uid", 7), life=2, delta=3) is None
     sandbox = await wrapped.start(REQUEST)
     assert isinstance(sandbox, Markable)

@@ -595,7 +595,7 @@ async def test_turns_of_an_earlier_life_are_not_reported_again(tmp_path: Path) -
     listener = Listener()
     context = replace(second.context(), publish=listener)
     await (await second.episodes()).play(ATTEMPT, context)
-    seen = [each.turn.index for each in listener.events if isinstance(each, TurnEnded)]
+    seen = [each.turn.index for each in listener.of(TurnEnded)]
     assert seen == [1, 2, 3]
 
 

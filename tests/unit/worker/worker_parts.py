@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import cast
+from typing import TypeVar, cast
 
 from swe_rollout.context import Attempt, JobContext
 from swe_rollout.errors import Boundary
@@ -18,6 +18,7 @@ from swe_rollout.types.instance import Instance
 from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.types.verdict import Reward, RewardTerm, TestReport, Verdict, VerdictStatus
 
+_E = TypeVar("_E")
 LOST = Failure(Boundary.SANDBOX, "PodLostError", "gone", retryable=True)
 DENIED = Failure(Boundary.CLUSTER, "ApiError", "401 Unauthorized", retryable=False)
 NO_ROOM = Failure(Boundary.SANDBOX, "UnschedulableError", "full", retryable=True, scarce=True)
@@ -72,15 +73,19 @@ class Listener:
         """Remember an event."""
         self.events.append(event)
 
+    def of(self, kind: type[_E]) -> list[_E]:
+        """Return the events of a kind."""
+        return [each for each in self.events if isinstance(each, kind)]
+
     @property
     def told(self) -> list[Trajectory]:
         """What was committed."""
-        return [each.trajectory for each in self.events if isinstance(each, Committed)]
+        return [each.trajectory for each in self.of(Committed)]
 
     @property
     def again(self) -> list[int]:
         """The attempts that were followed by others."""
-        return [each.attempt for each in self.events if isinstance(each, AttemptRetried)]
+        return [each.attempt for each in self.of(AttemptRetried)]
 
 
 @dataclass
