@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import zstandard
 
 from swe_rollout.agent.parts import AgentParts
 from swe_rollout.agent.program import Agent, loop
@@ -47,6 +48,14 @@ EPISODE = EpisodeId("job", "one", 0)
 TASK = Instance(instance_id="one", problem_statement="fix it", image="image:1")
 ATTEMPT = Attempt(EPISODE, TASK, 1)
 END = "<|im_end|>"
+
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "cut": lambda whole: whole[: len(whole) // 2],
+    "noise": lambda _: bytes(64),
+    "other": lambda _: zstandard.compress(msgspec.msgpack.encode({"writer": 3})),
+    "bomb": lambda _: zstandard.compress(bytes(1 << 20)),
+}
+"""What may become of an object of the store."""
 
 
 class Death:
