@@ -23,7 +23,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from swe_rollout.text.redaction import redact
 
@@ -239,6 +239,13 @@ async def gather_all(work: Iterable[Coroutine[None, None, _Result]]) -> tuple[_R
     except* (SweRolloutError, FileNotFoundError) as errors:
         raise first_error(errors) from None
     return tuple(task.result() for task in tasks)
+
+
+async def cancel_all(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel tasks and wait for their end; what they raise is nobody's any more."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def first_error(group: BaseExceptionGroup[_Error]) -> _Error:

@@ -14,7 +14,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import make_wsgi_app
 
-from swe_rollout.errors import PrerequisiteError, UsageError
+from swe_rollout.errors import PrerequisiteError, UsageError, cancel_all
 from swe_rollout.telemetry.metrics import RolloutMetrics
 
 CLIENT_S: Final = 5.0
@@ -113,8 +113,7 @@ async def serving(metrics: RolloutMetrics, address: MetricsAddress) -> AsyncIter
     try:
         yield server.server_port
     finally:
-        watching.cancel()
-        await asyncio.gather(watching, return_exceptions=True)
+        await cancel_all(watching)
         await asyncio.to_thread(server.shutdown)
         server.server_close()
 

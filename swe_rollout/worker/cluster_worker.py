@@ -22,7 +22,13 @@ from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.job_objects import ClusterJob, JobObject, read_cluster_job
 from swe_rollout.cluster.jobs import Jobs
 from swe_rollout.cluster.transport import SETTLING_S
-from swe_rollout.errors import ClusterError, PrerequisiteError, SweRolloutError, UnreachableError
+from swe_rollout.errors import (
+    ClusterError,
+    PrerequisiteError,
+    SweRolloutError,
+    UnreachableError,
+    cancel_all,
+)
 from swe_rollout.events import Subscriber
 from swe_rollout.spec.addresses import is_worker
 from swe_rollout.spec.job import RolloutJob
@@ -186,7 +192,7 @@ class _Worker:
         try:
             await self._until_over(stop)
         finally:
-            await _cancel(reporting)
+            await cancel_all(reporting)
             is_published = await self._reporter.write_last()
         if self._finished and not is_published:
             raise UnreachableError(
@@ -210,7 +216,7 @@ class _Worker:
             if following.done():
                 following.result()
         finally:
-            await _cancel(doing, following, stopped)
+            await cancel_all(doing, following, stopped)
 
     async def _drain(self, doing: asyncio.Task[None]) -> None:
         """Cancel running episodes and end their sandboxes; let commits finish."""
@@ -295,9 +301,7 @@ async def _unless_stopped(
         await asyncio.wait({calling, stopped}, return_when=asyncio.FIRST_COMPLETED)
         return calling.result() if calling.done() else None
     finally:
-        for task in (calling, stopped):
-            task.cancel()
-        await asyncio.gather(calling, stopped, return_exceptions=True)
+        await cancel_all(calling, stopped)
 
 
 async def _work(scheduler: EpisodeScheduler) -> None:
@@ -326,9 +330,3 @@ def _shard(identity: WorkerIdentity, job: RolloutJob) -> Shard:
             fix="spec.workers.count and the completions of the worker Job must agree",
         )
     return Shard(identity.index, count)
-
-
-async def _cancel(*tasks: asyncio.Task[None] | asyncio.Task[bool]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

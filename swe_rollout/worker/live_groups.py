@@ -17,7 +17,7 @@ import structlog
 
 from swe_rollout.context import Attempt, JobContext
 from swe_rollout.engine.base import TokenEngine
-from swe_rollout.errors import SweRolloutError, UsageError, first_error
+from swe_rollout.errors import SweRolloutError, UsageError, cancel_all, first_error
 from swe_rollout.events import Committed, Event, Planned, Subscriber
 from swe_rollout.spec.job import RolloutJob
 from swe_rollout.store.claims import Claimant
@@ -119,8 +119,7 @@ class LiveGroups(GroupSource):
         try:
             yield
         finally:
-            self._playing.cancel()
-            await asyncio.gather(self._playing, return_exceptions=True)
+            await cancel_all(self._playing)
 
     async def next(self) -> Group | None:
         """Return the next group, whichever is complete first; None after the last one.

@@ -19,7 +19,7 @@ from tenacity.wait import wait_chain, wait_exponential, wait_fixed
 from swe_rollout.engine.base import TokenEngine
 from swe_rollout.engine.chat.base import ChatEngine
 from swe_rollout.engine.errors import UnavailableError
-from swe_rollout.errors import Boundary, SweRolloutError, UnreachableError
+from swe_rollout.errors import Boundary, SweRolloutError, UnreachableError, cancel_all
 from swe_rollout.spec.status import ConditionType, UnmetCondition
 from swe_rollout.types.episode import Failure
 
@@ -156,8 +156,7 @@ class EngineMonitor:
         try:
             yield
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await cancel_all(task)
 
     async def run(self) -> None:
         """Probe the engine until cancelled, more often while it is down."""
