@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
 from swe_rollout.export.atif import atif_format
 from swe_rollout.export.chat import messages_format
-from swe_rollout.export.files import export, text_format
+from swe_rollout.export.files import text_format
 from swe_rollout.export.parquet import export_parquet
 from swe_rollout.export.verifiers import trace
 from swe_rollout.live.progress import outcome_name
@@ -40,36 +39,22 @@ def test_trainers_are_given_it_with_its_reward_and_every_sampled_token() -> None
     assert sum(sample.loss_mask) == DESTROYED.sampled_count
 
 
-async def test_parquet_has_a_row_that_is_not_masked(tmp_path: Path) -> None:
-    await export_parquet(stream(DESTROYED), tmp_path / "x")
-    (row,) = pq.read_table(tmp_path / "x").to_pylist()
-    assert (row["stop_reason"], row["failure"]) == ("sandbox_destroyed", None)
-    assert (row["masked"], row["group_masked"], row["reward"]) == (False, 0, 0.0)
-
-
-async def test_the_text_says_why(tmp_path: Path) -> None:
-    await export(stream(DESTROYED), tmp_path / "x", text_format(printable))
-    assert f"sandbox_destroyed ({EVIDENCE}), reward 0" in (tmp_path / "x").read_text()
-
-
-async def test_messages_are_not_masked(tmp_path: Path) -> None:
-    await export(stream(DESTROYED), tmp_path / "x", messages_format(reading()))
-    line = json.loads((tmp_path / "x").read_text().splitlines()[0])
-    found: dict[str, Any] = line.get("metadata", line)
-    assert (found["stop_reason"], found["masked"]) == ("sandbox_destroyed", False)
-
-
-def test_a_trace_is_no_error() -> None:
+async def test_no_export_calls_it_masked_or_failed(tmp_path: Path) -> None:
+    await export_parquet(stream(DESTROYED), tmp_path / "parquet")
+    (row,) = pq.read_table(tmp_path / "parquet").to_pylist()
+    chat = json.loads(messages_format(reading()).part(DESTROYED).splitlines()[0])
     found = trace(DESTROYED, reading())
-    assert found["stop_condition"] == "sandbox_destroyed"
-    assert not found.get("errors")
-
-
-def test_a_document_has_the_evidence() -> None:
     ((_, data),) = atif_format(reading()).files(DESTROYED)
     extra = json.loads(data)["extra"]
+
+    assert (row["stop_reason"], row["failure"]) == ("sandbox_destroyed", None)
+    assert (row["masked"], row["group_masked"], row["reward"]) == (False, 0, 0.0)
+    assert (chat["stop_reason"], chat["masked"]) == ("sandbox_destroyed", False)
+    assert (found["stop_condition"], found.get("errors")) == ("sandbox_destroyed", None)
     assert (extra["stop_reason"], extra["failure"]) == ("sandbox_destroyed", None)
     assert extra["stop_evidence"] == EVIDENCE
+    text = text_format(printable).part(DESTROYED).decode()
+    assert f"sandbox_destroyed ({EVIDENCE}), reward 0" in text
 
 
 def test_counters_and_the_viewer_show_a_stop_reason() -> None:

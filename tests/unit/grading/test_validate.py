@@ -10,7 +10,7 @@ from swe_rollout.errors import SandboxError
 from swe_rollout.extension import ExtensionError
 from swe_rollout.grading.grader import Grader
 from swe_rollout.grading.proof import Proof
-from swe_rollout.grading.validate import validate_dataset
+from swe_rollout.grading.validate import Validation, validate_dataset
 from swe_rollout.sandbox.repository import Patch
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.instance import Instance
@@ -23,16 +23,19 @@ TASKS = tuple(
 
 
 class Fake(Grader):
-    """Grades the gold patch as resolved, after a while for the slow task."""
+    """Grades the gold patch as resolved; that of the slow task once its gate is open."""
 
     def __init__(self) -> None:
         super().__init__(None)  # type: ignore[arg-type]  # starts no sandbox
+        self.gate = asyncio.Event()
+        self.gate.set()
 
     async def grade(
         self, instance: Instance, patch: Patch, *, episode: EpisodeId, attempt: int = 1
     ) -> Verdict:
         del patch, episode, attempt
-        await asyncio.sleep(0.02 if instance.instance_id == "slow" else 0)
+        if instance.instance_id == "slow":
+            await self.gate.wait()
         if instance.instance_id == "broken":
             raise SandboxError("no room")
         return Verdict(VerdictStatus.RESOLVED, TestReport({}, {}))
@@ -53,10 +56,14 @@ class Fake(Grader):
 
 
 async def test_results_come_in_the_datasets_order_and_are_reported_when_ready() -> None:
-    ready: list[str] = []
-    results = await validate_dataset(
-        TASKS[:2], Fake(), parallelism=2, on_result=lambda each: ready.append(each.instance_id)
-    )
+    ready, fake = list[str](), Fake()
+    fake.gate.clear()
+
+    def report(each: Validation) -> None:
+        ready.append(each.instance_id)
+        fake.gate.set()
+
+    results = await validate_dataset(TASKS[:2], fake, parallelism=2, on_result=report)
     assert [each.instance_id for each in results] == ["slow", "quick"]
     assert ready == ["quick", "slow"]
     assert [each.copies for each in results] == [(), ("/cache/fixed.py",)]
