@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -59,10 +60,9 @@ class LaunchedJob:
 
         async def wait(jobs: Jobs) -> JobObject:
             job = await jobs.get(self.namespace, self.name)
-            if shown is None:
-                return await remote.wait_until_complete(jobs, job, timeout_s=timeout_s)
             watched = WatchedJob(job)
-            async with shown.updating(lambda: job_snapshot(watched)):
+            cell = nullcontext() if shown is None else shown.updating(lambda: job_snapshot(watched))
+            async with cell:
                 return await remote.wait_until_complete(
                     jobs, job, timeout_s=timeout_s, on_state=watched.update
                 )

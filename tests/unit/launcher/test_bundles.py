@@ -46,19 +46,6 @@ async def test_a_bundle_travels_with_the_job_under_its_digest(tmp_path: Path) ->
     assert changed.digest != job.digest
 
 
-async def test_a_bundle_changed_in_the_store_is_refused(tmp_path: Path) -> None:
-    folder(tmp_path, search="#!/bin/sh\n")
-    job = RolloutJob.from_yaml(
-        job_file(tmp_path, "tools"), [f"spec.store.uri=file://{tmp_path}/store"]
-    )
-    await job._put()
-    (stored,) = (tmp_path / "store").rglob("*.bundle")
-    stored.write_bytes(stored.read_bytes().replace(b"search", b"hcraes"))
-
-    with pytest.raises(PrerequisiteError, match="was changed in the store"):
-        await import_extensions(job)
-
-
 def test_a_resolved_job_runs_again_where_the_folder_is_not(tmp_path: Path) -> None:
     folder(tmp_path, search="#!/bin/sh\n")
     job = RolloutJob.from_yaml(job_file(tmp_path, "tools"))

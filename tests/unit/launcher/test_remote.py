@@ -13,7 +13,7 @@ from swe_rollout import RolloutJob
 from swe_rollout.cluster import jobs as jobs_module
 from swe_rollout.cluster.job_objects import JobObject
 from swe_rollout.cluster.jobs import Jobs
-from swe_rollout.errors import SpecError, SweRolloutError, UsageError
+from swe_rollout.errors import SweRolloutError, UsageError
 from swe_rollout.launcher import remote
 from swe_rollout.launcher.job_result import JobFailedError, JobRefusedError, JobTimeoutError
 from swe_rollout.launcher.remote import cancel, wait_until_complete
@@ -131,13 +131,6 @@ def test_on_a_cluster_sandboxes_are_pods_and_the_store_is_not_a_folder(job_file:
     assert sent.digest == there.digest
     with pytest.raises(UsageError, match="file://"):
         remote.for_cluster(here, on_note=notes.append)
-    shared = "spec.sandbox={pod: {template: {spec: {hostNetwork: true}}}}"
-    overrides = ["spec.store.uri=s3://b/p", shared]
-    with pytest.raises(SpecError) as caught:
-        RolloutJob.from_yaml(job_file, overrides)
-    assert [problem.field for problem in caught.value.problems] == [
-        "spec.sandbox.pod.template.spec.hostNetwork"
-    ]
 
 
 async def test_a_local_quarantine_file_is_written_to_the_store_and_named_in_the_job(
