@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from functools import cache
 from typing import Annotated, Final
 
 from pydantic import Field, validate_call
@@ -68,7 +67,6 @@ _CONCISE: Final = Parameter(
 )
 
 
-@cache
 def _spec(name: str, commands: tuple[Command, ...], *, concise: bool) -> ToolSpec:
     edits = len(commands) > 1 or Command.VIEW not in commands
     first = "View, create and edit files." if edits else "View files."
