@@ -66,12 +66,8 @@ class StoredGroups(GroupSource):
         """Return the next group; None when all are done with, or none came for `wait_s`."""
         pause_s, waited_s = _FIRST_POLL_S, 0.0
         while True:
-            if (group := await self._kept_group()) is not None:
+            if (group := await self._group_at_hand()) is not None:
                 return group
-            while self._ready:
-                taking = self._take(self._ready.popleft())
-                if (group := await self._finished(taking)) is not None:
-                    return group
             await self._poll()
             if self._ready:
                 continue
@@ -83,6 +79,15 @@ class StoredGroups(GroupSource):
             await asyncio.sleep(nap_s)
             waited_s += nap_s
             pause_s = min(pause_s * _GROWTH, self._longest_poll_s)
+
+    async def _group_at_hand(self) -> Group | None:
+        if (group := await self._kept_group()) is not None:
+            return group
+        while self._ready:
+            taking = self._take(self._ready.popleft())
+            if (group := await self._finished(taking)) is not None:
+                return group
+        return None
 
     async def _poll(self) -> None:
         """List what is there, and queue the groups that may be complete and are free."""

@@ -42,16 +42,17 @@ class FunctionEngine(ChatEngine):
     async def respond(self, request: ChatRequest) -> ChatResponse:
         async with boundary(EngineError, f"the chat function {self._name}"):
             found: object = await self._function(request)
-        match found:
-            case str(text):
-                response = ChatResponse(AssistantMessage(text), FinishReason.STOP)
-            case ChatResponse():
-                response = found
-            case _:
-                raise InvalidAnswerError(
-                    f"the chat function {self._name} returned {type(found).__name__}",
-                    fix="return a ChatResponse, or the text of a message without calls",
-                )
+        if isinstance(found, str):
+            found = ChatResponse(AssistantMessage(found), FinishReason.STOP)
+        if not isinstance(found, ChatResponse):
+            raise InvalidAnswerError(
+                f"the chat function {self._name} returned {type(found).__name__}",
+                fix="return a ChatResponse, or the text of a message without calls",
+            )
+        self._check(found)
+        return found
+
+    def _check(self, response: ChatResponse) -> None:
         calls = checked_calls(response.message.calls)
         size = len(response.message.text) + sum(len(call.arguments) for call in calls)
         if size > MAX_TEXT_CHARS:
@@ -59,7 +60,6 @@ class FunctionEngine(ChatEngine):
                 f"the chat function {self._name} returned {size} characters",
                 why=f"a message has at most {MAX_TEXT_CHARS}",
             )
-        return response
 
     async def aclose(self) -> None:
         pass

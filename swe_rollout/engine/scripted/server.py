@@ -186,8 +186,7 @@ async def serve(
         site = web.TCPSite(runner, host, port)
         await site.start()
         bound = runner.addresses[0][1]
-        shown = f"[{host}]" if ":" in host else host
-        on_ready(f"http://{shown}:{bound}")
+        on_ready(f"http://[{host}]:{bound}" if ":" in host else f"http://{host}:{bound}")
         await asyncio.Event().wait()
     finally:
         await runner.cleanup()

@@ -229,14 +229,7 @@ class EngineConnection:
 
     async def _read(self, response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
         """Read the whole body; raises EngineLostError for one that is too long or compressed."""
-        if response.headers.get("Content-Encoding", "identity").lower() != "identity":
-            raise OversizedResponseError(
-                f"the engine at {self.url} compresses its responses",
-                why="its size would be unknown until it is in memory, and none was asked to",
-                fix="turn compression off in the proxy in front of it",
-            )
-        if (response.content_length or 0) > max_bytes:
-            raise self._oversized(max_bytes)
+        self._check_head(response, max_bytes)
         protocol = response.connection and response.connection.protocol
         if isinstance(protocol, _CountedResponse):
             # Chunks have heads and ends of their own, which count.
@@ -248,6 +241,16 @@ class EngineConnection:
                 response.close()
                 raise self._oversized(max_bytes)
         return bytes(content)
+
+    def _check_head(self, response: aiohttp.ClientResponse, max_bytes: int) -> None:
+        if response.headers.get("Content-Encoding", "identity").lower() != "identity":
+            raise OversizedResponseError(
+                f"the engine at {self.url} compresses its responses",
+                why="its size would be unknown until it is in memory, and none was asked to",
+                fix="turn compression off in the proxy in front of it",
+            )
+        if (response.content_length or 0) > max_bytes:
+            raise self._oversized(max_bytes)
 
     def _oversized(self, max_bytes: int) -> OversizedResponseError:
         return OversizedResponseError(

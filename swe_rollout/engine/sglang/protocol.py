@@ -157,13 +157,10 @@ def max_response_bytes(request: GenerateRequest) -> int:
 
 
 def _with_replay(body: GenerateBody, replay: ReplayRequest) -> GenerateBody:
-    start = replay.prompt_logprobs_from
-    if start is not None and start <= 1:
-        raise InternalError(
-            f"logprobs are requested from input position {start} on",
-            why="the engine would process the whole prompt again, cached or not",
-        )
-    if start is not None:
+    if (start := replay.prompt_logprobs_from) is not None:
+        if start <= 1:
+            why = "the engine would process the whole prompt again, cached or not"
+            raise InternalError(f"logprobs are requested from input position {start} on", why=why)
         # The first returned position has no logprob: start one position earlier.
         body = msgspec.structs.replace(body, logprob_start_len=start - 1)
     if replay.experts is not None:

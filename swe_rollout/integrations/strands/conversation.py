@@ -278,17 +278,14 @@ def events_of(turn: SaidTurn) -> Iterator[dict[str, object]]:
         start: dict[str, object] = {"toolUse": {"toolUseId": use, "name": name}}
         yield from _block(start, {"toolUse": {"input": _input(call)}})
     yield {"messageStop": {"stopReason": _stop_reason(turn)}}
-    yield {
-        "metadata": {
-            "usage": {
-                "inputTokens": turn.prompt_tokens,
-                "outputTokens": turn.completion_tokens,
-                "totalTokens": turn.prompt_tokens + turn.completion_tokens,
-                "cacheReadInputTokens": turn.cached_tokens,
-            },
-            "metrics": {"latencyMs": round(1e3 * turn.seconds)},
-        }
+    usage = {
+        "inputTokens": turn.prompt_tokens,
+        "outputTokens": turn.completion_tokens,
+        "totalTokens": turn.prompt_tokens + turn.completion_tokens,
+        "cacheReadInputTokens": turn.cached_tokens,
     }
+    metrics = {"latencyMs": round(1e3 * turn.seconds)}
+    yield {"metadata": {"usage": usage, "metrics": metrics}}
 
 
 def _block(start: dict[str, object], delta: dict[str, object]) -> Iterator[dict[str, object]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 
 from swe_rollout.spec.tool_format import ToolFormat
 from swe_rollout.testing.tokens.model import (
@@ -31,7 +32,7 @@ from swe_rollout.testing.tokens.subjects import (
     inject_control_tokens,
 )
 from swe_rollout.testing.tokens.synthetic_policy import SampledTurn
-from swe_rollout.tokens.log import SegmentKind
+from swe_rollout.tokens.log import Segment, SegmentKind
 from swe_rollout.types.turn import CallStatus
 
 
@@ -101,16 +102,22 @@ def _misaligned(recorded: RecordedConversation, name: str) -> list[str]:
         return [f"{name}: columns have different lengths"]
     if len(runs) != len(recorded.sampled):
         return [f"{name}: {len(runs)} runs of sampled tokens in {len(recorded.sampled)} turns"]
-    found: list[str] = []
-    masked = {i for i, each in enumerate(mask) if each}
-    inside = {i for run in runs for i in range(run.start, run.end)}
-    if masked != inside:
-        found.append(f"{name}: the mask is not 1 exactly where tokens were sampled")
+    found = _misplaced(mask, logprobs, runs, name)
     for run, sampled in zip(runs, recorded.sampled, strict=True):
         if ids[run.start : run.end] != list(sampled):
             found.append(f"{name}: sampled ids changed in turn {run.turn}")
         if logprobs[run.start : run.end] != fake_logprobs(sampled):
             found.append(f"{name}: logprobs are not those of turn {run.turn}")
+    return found
+
+
+def _misplaced(
+    mask: Sequence[int], logprobs: Sequence[float], runs: Sequence[Segment], name: str
+) -> list[str]:
+    found: list[str] = []
+    inside = {i for run in runs for i in range(run.start, run.end)}
+    if {i for i, each in enumerate(mask) if each} != inside:
+        found.append(f"{name}: the mask is not 1 exactly where tokens were sampled")
     if any(not math.isnan(each) for i, each in enumerate(logprobs) if i not in inside):
         found.append(f"{name}: a token of the harness has a logprob")
     return found
