@@ -90,15 +90,16 @@ def assistant_message(
     if calls:
         if not dialect.speaks_with_calls:
             message["content"] = dialect.silent_content
-        message["tool_calls"] = [
-            {
-                "id": id_of(call, index, dialect),
-                "type": "function",
-                "function": {"name": name_of(call), "arguments": _arguments(call, dialect)},
-            }
-            for index, call in enumerate(calls)
-        ]
+        message["tool_calls"] = [_tool_call(each, at, dialect) for at, each in enumerate(calls)]
     return message | ({"reasoning_content": reasoning} if reasoning else {})
+
+
+def _tool_call(call: ToolCall, index: int, dialect: Dialect) -> dict[str, object]:
+    return {
+        "id": id_of(call, index, dialect),
+        "type": "function",
+        "function": {"name": name_of(call), "arguments": _arguments(call, dialect)},
+    }
 
 
 def result_messages(
@@ -106,11 +107,8 @@ def result_messages(
 ) -> list[dict[str, object]]:
     """Return the results of calls, in order; one message where they are the user's."""
     if dialect.results_as_user:
-        if stands_in_words(dialect.calls_in_words):
-            texts = [written_result(result) for result in results]
-        else:
-            texts = [f"<tool_response>\n{result}\n</tool_response>" for result in results]
-        return [{"role": "user", "content": "\n".join(texts)}]
+        write = written_result if stands_in_words(dialect.calls_in_words) else _tool_response
+        return [{"role": "user", "content": "\n".join(map(write, results))}]
     return [
         {
             "role": "tool",
@@ -120,6 +118,10 @@ def result_messages(
         }
         for index, (call, result) in enumerate(zip(calls, results, strict=True))
     ]
+
+
+def _tool_response(result: str) -> str:
+    return f"<tool_response>\n{result}\n</tool_response>"
 
 
 def answer_messages(
@@ -177,8 +179,7 @@ def id_of(call: ToolCall, index: int, dialect: Dialect) -> str:
 def named_forms(
     calls: Sequence[ToolCall], tools: Sequence[ToolSpec], dialect: Dialect
 ) -> list[list[ToolCall]]:
-    """Return the calls without arguments: as the policy named them, with ids of ours, with names of
-    tools too.
+    """Return the calls without arguments: as named, with ids of ours, with names of tools too.
 
     The last form has nothing of the policy's own but the number of calls, so a template that passed
     its probe renders it. A form that is equal to a later one is left out.

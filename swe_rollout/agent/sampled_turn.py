@@ -211,12 +211,7 @@ def _calls(
         return parser.parse(sampled, tools=tools, reasoning=reasoning)
     except Exception as error:
         # The turn can't be read, whoever is to blame: nothing in it runs, and the episode goes on.
-        log.warning(
-            "parser_failed",
-            tool_format=form,
-            error=repr(error)[:500],
-            exc_info=True,
-        )
+        log.warning("parser_failed", tool_format=form, error=repr(error)[:500], exc_info=True)
         problem = not_run("the turn could not be read; write one plain call")
         return (ToolCall(CallStatus.MALFORMED, sampled.text, problem=problem),)
 

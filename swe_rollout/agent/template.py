@@ -87,9 +87,8 @@ class ChatTemplate:
         and those that resume it, render the same prompt.
         """
         self._tokenizer = tokenizer
-        pinned = pinned_to(day, tokenizer.chat_template)
-        self._kwargs = {**_RETAIN, **(kwargs or {}), **pinned}
         self._set_by_job = dict(kwargs or {})
+        self._kwargs = _RETAIN | self._set_by_job | pinned_to(day, tokenizer.chat_template)
         self._day = day
         self._shows_tools = True
         self._input = find_input(self._rendered, TEMPLATE_ERRORS)

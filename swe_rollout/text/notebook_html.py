@@ -51,9 +51,7 @@ def card(
         parts.append(_rows("".join(row) for row in rows))
     if table is not None and table.rows:
         parts.append(_table(table))
-    for name, text in (folds or {}).items():
-        if text:
-            parts.append(_fold(name, text))
+    parts += [_fold(name, text) for name, text in (folds or {}).items() if text]
     return "".join((*parts, "</div>"))
 
 

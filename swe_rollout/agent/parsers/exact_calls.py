@@ -8,7 +8,7 @@ no call, or a call that is malformed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from swe_rollout.agent.parsers.base import (
@@ -52,10 +52,7 @@ class LeftOvers:
         turn = list(found)
         first = next((piece.start for piece in turn if piece.calls), len(self.sampled.text))
         turn = [piece for piece in turn if piece.start >= first]
-        span = self.values.widest(first)
-        inside = [span is not None and p.start <= span[1] and span[0] < p.end for p in turn]
-        if any(is_in and self._is_flawed(p) for p, is_in in zip(turn, inside, strict=True)):
-            turn = [_without(p, _BESIDE) if i else p for p, i in zip(turn, inside, strict=True)]
+        turn = self._without_flawed_span(turn, first)
         latest, is_open = 0, False
         for index, piece in enumerate(turn):
             if is_open:
@@ -66,6 +63,14 @@ class LeftOvers:
             elif not piece.is_thought and self._has_closer(piece):
                 turn[latest] = _without(turn[latest], _STRAY)
         return tuple(call for piece in turn for call in piece.calls)
+
+    def _without_flawed_span(self, turn: Sequence[Piece], first: int) -> list[Piece]:
+        """Refuse all calls of the widest span from an opening tag to an end, if one is flawed."""
+        span = self.values.widest(first)
+        inside = [span is not None and p.start <= span[1] and span[0] < p.end for p in turn]
+        pairs = list(zip(turn, inside, strict=True))
+        is_flawed = any(is_in and self._is_flawed(piece) for piece, is_in in pairs)
+        return [_without(p, _BESIDE) if is_flawed and is_in else p for p, is_in in pairs]
 
     def _is_flawed(self, piece: Piece) -> bool:
         if piece.calls:

@@ -129,28 +129,25 @@ class JsonGrammar(ToolCallParser):
         self, sampled: SampledText, *, tools: Sequence[ToolSpec], reasoning: Reasoning
     ) -> tuple[ToolCall, ...]:
         tags = sampled.without_spelled(*self.tokens).text
-        call = Delimiters(self.opener, self.closer)
         start = 0 if self.opener else skip_space(sampled.text, text_start(sampled, reasoning))
 
         def begins(at: int) -> Mark | None:
-            if self.opener:
-                return sampled.first((self.opener,), at)
             is_list = at <= start and sampled.text.startswith("[", start)
             return Mark(start, "") if is_list else None
 
         return calls_between(
             sampled,
-            call,
+            Delimiters(self.opener, self.closer),
             lambda opener: _Call(sampled, tags, self, tools).read(opener),
-            begins=begins,
+            begins=None if self.opener else begins,
             reasoning=reasoning,
         )
 
     def call(
-        self, value: object, head: re.Match[str] | None, raw: str, tools: Sequence[ToolSpec]
+        self, value: object, head: re.Match[str], raw: str, tools: Sequence[ToolSpec]
     ) -> ToolCall:
         """Return the call that a JSON value is, behind its head if the family has one."""
-        if head is not None:
+        if self.head:
             found = call_of_arguments(
                 head["name"], value, key=self.arguments_key, tools=tools, raw=raw
             )
@@ -211,8 +208,7 @@ class _Call:
             problem = f"behind {grammar.opener} there must be a JSON list of calls"
             return self._refused(start, Refusal(CallStatus.MALFORMED, problem, known_to=end))
         raw = self.sampled.text[start:end] if is_one else self.sampled.text[start:end].strip()
-        named = head if grammar.head else None
-        return Found(tuple(grammar.call(each, named, raw, self.tools) for each in values), behind)
+        return Found(tuple(grammar.call(each, head, raw, self.tools) for each in values), behind)
 
     def _values(self, start: int) -> tuple[Sequence[object], int]:
         text = self.sampled.text

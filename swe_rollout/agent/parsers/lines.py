@@ -158,8 +158,7 @@ def _python_call(line: _Line) -> Found:
     if end is None:
         problem = "its parentheses or its quotes are not closed"
         return line.refused(CallStatus.UNCLOSED, problem, named[1])
-    rest = _REST_OF_LINE.match(text, end)
-    if rest is not None and rest["more"].strip():
+    if (rest := _REST_OF_LINE.match(text, end)) and rest["more"].strip():
         problem = "nothing may follow it on its line; write line breaks in a value as \\n"
         return line.refused(CallStatus.MALFORMED, problem, named[1])
     return Found(python_calls(text[start:end], line.tools, is_lines=True), end)

@@ -31,13 +31,13 @@ class GivenTurn:
     """A sampled turn as subjects are given it."""
 
     ids: Sequence[int]
-    """With the id that ends the turn."""
+    """The sampled ids, with the one that ends the turn."""
     logprobs: Sequence[float]
-    """One for each id."""
+    """The logprob of each id."""
     text: str
-    """Without the text of the id that ends the turn, as engines return it."""
+    """The text as engines return it, without that of the id that ends the turn."""
     calls: Sequence[ToolCall]
-    """Those that a parser found in it."""
+    """The calls that a parser found in the turn."""
 
 
 class TokenSubject(Protocol):
@@ -105,9 +105,7 @@ class PrefixStats:
 
 
 def play_conversation(
-    subject: TokenSubject,
-    first: Sequence[Message],
-    turns: Iterable[SampledTurn],
+    subject: TokenSubject, first: Sequence[Message], turns: Iterable[SampledTurn]
 ) -> PrefixStats:
     """Play a conversation to a subject and count which sampled tokens its requests keep."""
     request = list(subject.start(first, TOOLS))
