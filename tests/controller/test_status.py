@@ -138,7 +138,10 @@ def test_the_final_progress_of_a_short_job_is_reported_before_it_is_complete() -
 
 
 def test_without_progress_no_service_has_a_condition() -> None:
-    assert reason(status(job(), reports(None)), ConditionType.MODEL_READY) == ("", "")
+    said = status(job(), reports(None))
+
+    assert reason(said, ConditionType.MODEL_READY) == ("", "")
+    assert said.state is State.RUNNING
 
 
 def waiting(why: str, message: str = "m") -> dict[str, object]:

@@ -10,7 +10,7 @@ import pytest
 
 from rollout_dev.access import ACCOUNTS, BEGIN, END, PAGE, REQUESTS, with_table
 from rollout_dev.bench.__main__ import BENCHES
-from rollout_dev.bench.publish import ROOT, label, main, pages
+from rollout_dev.bench.publish import ROOT, main, pages
 from rollout_dev.conformance.__main__ import CONTRACTS
 from rollout_dev.programs import Programs
 
@@ -88,25 +88,6 @@ def test_a_file_without_a_report_is_an_error_with_a_fix(
     (root / "README.md").write_text("# swe-rollout")
     with pytest.raises(ValueError, match="README"):
         pages(root)
-
-
-@pytest.mark.parametrize(
-    ("key", "expected"),
-    [
-        ("p99_ms_1000", "p99, 1,000 turns, ms"),
-        ("c64_per_s", "turns per second, 64 at once"),
-        ("turns_1000_client_cpu_ms", "client CPU per turn, ms, 1,000 turns"),
-        ("pods_1_per_s", "commands per second, 1 pod"),
-        ("out_20_mb_ms", "20 MB of output, ms"),
-        ("rss_per_session_kib", "memory per session, KiB"),
-        ("ours_to_text_floor_turns_1000", "ours to text floor, 1,000 turns"),
-        ("cpu_ms_turns_281_to_318", "client CPU per turn, ms, turns 281 to 318"),
-        ("trained_share_0_2", "trained share, 0.2 % noise"),
-        ("anything_else", "anything else"),
-    ],
-)
-def test_a_key_becomes_words(key: str, expected: str) -> None:
-    assert label(key) == expected
 
 
 def test_the_page_of_rights_has_a_row_for_each_request_and_a_column_for_each_account() -> None:

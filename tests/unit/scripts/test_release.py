@@ -111,20 +111,3 @@ def test_two_builds_of_this_checkout_are_the_same_bytes(tmp_path: Path) -> None:
 
     for one, two in zip(first, second, strict=True):
         assert one.read_bytes() == two.read_bytes()
-
-
-def test_the_command_names_each_check_and_its_problems(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    checks = (
-        release.Check("good", lambda _: []),
-        release.Check("bad", lambda _: ["one", "two"]),
-    )
-    monkeypatch.setattr(release, "CHECKS", checks)
-
-    assert release.main(["good"]) == 0
-    assert capsys.readouterr().out == "good       ok\n"
-    assert release.main([]) == 1
-    assert capsys.readouterr().out.endswith("bad        FAILED\n  one\n  two\n")
-    with pytest.raises(SystemExit, match="2"):
-        release.main(["other"])

@@ -1,23 +1,17 @@
-"""Parts of the dev cluster that need none: policies, status, and what is said before a build."""
+"""Parts of the dev cluster that need none: what policies leave open, and watches that break."""
 
 from __future__ import annotations
 
 import http.client
 import json
-import os
 import queue
-import signal
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
-from checkout import ROOT
-from rollout_dev.dev_cluster import binaries
 from rollout_dev.dev_cluster.api import Api, ExpiredError, Json
-from rollout_dev.dev_cluster.errors import Progress, ScriptError
+from rollout_dev.dev_cluster.errors import ScriptError
 from rollout_dev.dev_cluster.policy import Mirror, NetworkPolicy, PolicyPod, open_addresses
 
 
@@ -82,44 +76,3 @@ def test_a_watch_that_breaks_in_any_way_is_begun_again(monkeypatch: pytest.Monke
     with pytest.raises(EndOfTestError):
         Mirror(Api("", 0, "", ""), "/pods", queue.Queue()).follow()
     assert next(ends, None) is None
-
-
-def test_a_first_build_says_beforehand_how_long_it_takes_and_a_later_start_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    built: list[str] = []
-
-    def ensure(group: binaries.Group, _: Progress) -> Path:
-        built.append(group.name)
-        group.folder.mkdir(parents=True)
-        return group.folder
-
-    monkeypatch.setattr(binaries, "cache_folder", lambda: tmp_path)
-    monkeypatch.setattr(binaries, "ensure", ensure)
-
-    binaries.ensure_cluster(Progress())
-    first, *lines = capsys.readouterr().err.splitlines()
-    binaries.ensure_cluster(Progress())
-
-    assert "up to 30" in first
-    assert built == [group.name for group in binaries.CLUSTER]
-    assert [line.split()[1:] for line in lines] == [
-        [f"{name}:", str(number), "of", "4"] for number, name in enumerate(built, 1)
-    ]
-    assert capsys.readouterr().err == ""
-
-
-def test_a_reader_of_status_that_leaves_ends_it_without_a_trace() -> None:
-    read, write = os.pipe()
-    os.close(read)
-    try:
-        done = subprocess.run(
-            [ROOT / "scripts" / "dev-cluster", "status"],
-            stdout=write,
-            stderr=subprocess.PIPE,
-            check=False,
-        )
-    finally:
-        os.close(write)
-
-    assert (done.returncode, done.stderr) == (-signal.SIGPIPE, b"")

@@ -63,29 +63,6 @@ def image(folder: Path, text: str = "x = 1\n") -> Image:
     return Image(("team/worker:0123", "team/worker:local"), tuple(layers), CONFIG)
 
 
-def test_a_layer_has_every_file_at_its_prefix(tmp_path: Path) -> None:
-    tree = make_tree(tmp_path / "tree")
-
-    layer = layer_from_trees({"/testbed": tree, "/opt/testbed": tree}, tmp_path / "layer.tar")
-
-    with tarfile.open(layer.path, errors="surrogateescape") as tar:
-        found = {entry.name: entry for entry in tar}
-        file = tar.extractfile("opt/testbed/pkg/mod.py")
-        assert file is not None
-        assert file.read() == b"x = 1\n"
-    names = {str(path.relative_to(tree)) for path in tree.rglob("*")}
-    assert {name for name in found if name.startswith("testbed/")} == {
-        f"testbed/{name}" for name in names
-    }
-    assert found["testbed/empty"].isdir()
-    modes = {name: found[f"testbed/{name}"].mode for name in ("run.sh", "pkg/mod.py", "tmp")}
-    assert modes == {"run.sh": 0o755, "pkg/mod.py": 0o644, "tmp": 0o1777}
-    assert found["testbed/link"].linkname == "./pkg/mod.py"
-    assert found["testbed/dangling"].linkname == "/nowhere/at all"
-    # `/opt` is the base image's: an entry for it would change its owner and mode.
-    assert "opt" not in found
-
-
 def test_times_modes_owners_and_order_do_not_matter_and_content_does(tmp_path: Path) -> None:
     first = make_tree(tmp_path / "first")
     second = tmp_path / "second"
