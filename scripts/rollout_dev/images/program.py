@@ -105,7 +105,7 @@ main()
 
 
 def python_image(one: Application, source: Python, progress: Progress) -> Image:
-    """Build the layers of the python_image, or take them from the cache."""
+    """Build the layers of the image, or take them from the cache."""
     layers = [
         rootfs.layer(one.base, progress),
         _dependencies(one.name, source, progress),
@@ -120,7 +120,7 @@ def _dependencies(name: str, source: Python, progress: Progress) -> Layer:
     key = (_FORMAT, locked, source.python, source.left_out, source.not_compiled, _bytecode(source))
 
     def build(out: Path) -> Layer:
-        progress.say(f"installing {source.requirements.name} for the {name} python_image")
+        progress.say(f"installing {source.requirements.name} for the {name} image")
         with tempfile.TemporaryDirectory(dir=out.parent) as scratch:
             site = Path(scratch) / "site"
             _install(source, site)
@@ -178,7 +178,7 @@ def _datasets(name: str, cache: str, progress: Progress) -> Layer:
     """Pack the files that a worker without network needs to load release pairs."""
     instances = asyncio.run(release_pairs.load(on_progress=progress.say))
     files = sorted((cache_dir() / "release-pairs").glob("*.json"))
-    files += [image_folder(instance.image) / "python_image.json" for instance in instances]
+    files += [image_folder(instance.image) / "image.json" for instance in instances]
     content = [(str(path.relative_to(cache_dir())), path.read_bytes()) for path in files]
 
     def build(out: Path) -> Layer:
@@ -244,7 +244,7 @@ def _bytecode(source: Python) -> bool:
 def _compile(source: Python, site: Path) -> None:
     """Compile the sources: a container cannot write bytecode, and starts in a third of the time.
 
-    Unchecked hashes: an python_image's files all have one time, and never change.
+    Unchecked hashes: an image's files all have one time, and never change.
     """
     if not _bytecode(source):
         return
