@@ -24,7 +24,7 @@ from swe_rollout.agent.prompts import Message, MessageRole
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.tools.base import Parameter, ToolSpec
 from swe_rollout.testing.tiny import tokenizer_path
-from swe_rollout.testing.tokens.segmentation import Segmenter
+from swe_rollout.testing.tokens.model import Segmenter
 from swe_rollout.testing.tokens.subjects import GivenTurn
 from swe_rollout.types.turn import ToolCall
 

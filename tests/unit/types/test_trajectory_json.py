@@ -474,3 +474,12 @@ def test_a_long_record_is_written_and_read_in_little_more_than_its_json() -> Non
     plain = msgspec.json.decode(data)
     assert cpu_ratio(lambda: to_json(record), lambda: msgspec.json.encode(plain)) < 4
     assert cpu_ratio(lambda: from_json(data), lambda: msgspec.json.decode(data)) < 4
+
+
+def test_counts_are_over_all_branches() -> None:
+    alone = replace(BRANCHED, branches=())
+    assert [branch.index for branch in BRANCHED.samples] == [0, 1]
+    assert BRANCHED.main_branch.token_ids == BRANCHED.token_ids
+    assert (BRANCHED.token_count, BRANCHED.sampled_count) == (10, 4)
+    assert (alone.token_count, alone.sampled_count) == (7, 3)
+    assert "10 tokens in 2 branches" in repr(BRANCHED)

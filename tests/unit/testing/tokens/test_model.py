@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.testing.tiny import tokenizer_path
-from swe_rollout.testing.tokens.model import ModelUnderTest
-from swe_rollout.testing.tokens.segmentation import Segmenter
+from swe_rollout.testing.tokens.model import ModelUnderTest, Segmenter
 
 RENDERER = Renderer.load(str(tokenizer_path()))
 MODEL = ModelUnderTest(RENDERER, quick=True)
