@@ -50,7 +50,7 @@ async def exit_codes(scene: Scene) -> Cell:
     """Exit codes arrive unchanged."""
     for code in _CODES:
         trial = await scene.sh(f"exit {code}")
-        if trial.outcome is None or trial.outcome.exit_code != code:
+        if not trial.exited(code):
             return wrong(f"for {code}: {trial}")
     return RIGHT
 
@@ -58,8 +58,7 @@ async def exit_codes(scene: Scene) -> Cell:
 async def missing_program(scene: Scene) -> Cell:
     """127, as a shell exits, or an error with a text; never a success."""
     trial = await scene.run(("/no/such/program",))
-    ended = trial.outcome is not None and trial.outcome.exit_code in (126, 127)
-    return right_if(ended or trial.reported, str(trial))
+    return right_if(trial.exited(126, 127) or trial.reported, str(trial))
 
 
 async def stderr_apart(scene: Scene) -> Cell:
@@ -90,7 +89,7 @@ async def stdin_nobody_reads(scene: Scene) -> Cell:
     trial = await scene.sh("sleep 1; exit 3", stdin=bytes(5_000_000), timeout_s=15.0)
     if isinstance(trial.error, NotImplementedError):
         return none(NO_STDIN)
-    return right_if(trial.outcome and trial.outcome.exit_code == _CODES[2], str(trial))
+    return right_if(trial.exited(_CODES[2]), str(trial))
 
 
 async def background_child(scene: Scene) -> Cell:

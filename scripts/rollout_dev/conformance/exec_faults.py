@@ -21,6 +21,7 @@ from swe_rollout.cluster.objects import PODS
 
 _SECONDS = 15.0
 _KILLED = 137
+_CODE = 3
 _ONCE = 'echo x >>"$1"; sleep 3; echo done'
 """Leaves a trace of each run."""
 
@@ -39,20 +40,13 @@ async def internal_error(scene: Scene) -> Cell:
 
 async def dropped_by_reset(scene: Scene) -> Cell:
     """The connection is reset in the middle of a command."""
-
-    async def cut(proxy: ExecProxy) -> None:
-        proxy.cut(CutMode.RESET)
-
-    return await _survived(scene, await _once(scene, cut))
+    return await _survived(scene, await _once(scene, ExecProxy.cut))
 
 
 async def dropped_in_order(scene: Scene) -> Cell:
     """The connection is closed cleanly in the middle of a command, without a status."""
-
-    async def cut(proxy: ExecProxy) -> None:
-        proxy.cut(CutMode.FIN)
-
-    return await _survived(scene, await _once(scene, cut))
+    trial = await _once(scene, lambda proxy: proxy.cut(CutMode.FIN))
+    return await _survived(scene, trial)
 
 
 async def server_unavailable(scene: Scene) -> Cell:
@@ -89,11 +83,7 @@ async def dropped_in_the_response(scene: Scene) -> Cell:
 
 async def half_open(scene: Scene) -> Cell:
     """The connection stays open, and nothing passes any more."""
-
-    async def silence(proxy: ExecProxy) -> None:
-        proxy.silence()
-
-    trial = await _once(scene, silence, timeout_s=10.0)
+    trial = await _once(scene, ExecProxy.silence, timeout_s=10.0)
     if scene.is_ours:
         return await _survived(scene, trial)
     return right_if(trial.gave_up and trial.took_s < _SECONDS, str(trial))
@@ -102,7 +92,7 @@ async def half_open(scene: Scene) -> Cell:
 async def corrupt_frame(scene: Scene) -> Cell:
     """A frame that no WebSocket may carry."""
 
-    async def corrupt(proxy: ExecProxy) -> None:
+    def corrupt(proxy: ExecProxy) -> None:
         for connection in proxy.execs:
             connection.inject(GARBAGE)
 
@@ -111,20 +101,15 @@ async def corrupt_frame(scene: Scene) -> Cell:
 
 async def no_status(scene: Scene) -> Cell:
     """The stream ends as usual, but without a status."""
-    scene.faults.stream_fault = StreamFault.NO_STATUS
-    trial = await scene.sh("echo done; exit 3", timeout_s=10.0)
-    if scene.is_ours:
-        return right_if(trial.outcome and trial.outcome.exit_code == 3, str(trial))  # noqa: PLR2004
-    return right_if(trial.reported, str(trial))
+    trial = await _ended_with_3(scene, StreamFault.NO_STATUS, timeout_s=10.0)
+    return right_if(trial.exited(_CODE) if scene.is_ours else trial.reported, str(trial))
 
 
 async def no_end(scene: Scene) -> Cell:
     """Neither a status nor the end of the stream arrives."""
-    scene.faults.stream_fault = StreamFault.NO_END
-    trial = await scene.sh("echo done; exit 3", timeout_s=5.0)
-    if scene.is_ours:
-        return right_if(trial.outcome and trial.outcome.exit_code == 3, str(trial))  # noqa: PLR2004
-    return right_if(trial.gave_up and trial.took_s < _SECONDS, str(trial))
+    trial = await _ended_with_3(scene, StreamFault.NO_END, timeout_s=5.0)
+    gave_up = trial.gave_up and trial.took_s < _SECONDS
+    return right_if(trial.exited(_CODE) if scene.is_ours else gave_up, str(trial))
 
 
 async def split_frames(scene: Scene) -> Cell:
@@ -183,7 +168,7 @@ async def delete_pod(scene: Scene) -> None:
 
 
 async def _once(
-    scene: Scene, fault: Callable[[ExecProxy], Awaitable[None]], *, timeout_s: float = 20.0
+    scene: Scene, fault: Callable[[ExecProxy], Awaitable[None] | None], *, timeout_s: float = 20.0
 ) -> Trial:
     return await scene.while_running(
         _ONCE, f"{scene.folder}.count", then=fault, timeout_s=timeout_s
@@ -200,6 +185,11 @@ async def _survived(scene: Scene, trial: Trial) -> Cell:
     return right_if(trial.reported and trial.took_s < _SECONDS, str(trial))
 
 
+async def _ended_with_3(scene: Scene, fault: StreamFault, *, timeout_s: float) -> Trial:
+    scene.faults.stream_fault = fault
+    return await scene.sh(f"echo done; exit {_CODE}", timeout_s=timeout_s)
+
+
 async def _twisted(scene: Scene, twist: StreamFault) -> Cell:
     scene.faults.stream_fault = twist
     trial = await scene.sh(f"{PRINT_EVERY_BYTE}; exit 0")
@@ -207,5 +197,5 @@ async def _twisted(scene: Scene, twist: StreamFault) -> Cell:
 
 
 def _killed(trial: Trial) -> Cell:
-    killed = trial.outcome is not None and trial.outcome.exit_code == _KILLED
-    return right_if((killed or trial.reported) and trial.took_s < 2 * _SECONDS, str(trial))
+    ended = trial.exited(_KILLED) or trial.reported
+    return right_if(ended and trial.took_s < 2 * _SECONDS, str(trial))

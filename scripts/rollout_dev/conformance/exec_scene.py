@@ -103,6 +103,10 @@ class Trial:
         """Whether it stopped waiting, and reported it."""
         return self.reported or (self.outcome is not None and self.outcome.timed_out)
 
+    def exited(self, *codes: int) -> bool:
+        """Whether it ended with one of these codes."""
+        return self.outcome is not None and self.outcome.exit_code in codes
+
     def printed(self, stdout: bytes) -> bool:
         """Whether it succeeded with exactly this output; if capped, with its first bytes."""
         found = self.outcome
@@ -149,14 +153,15 @@ class Scene:
         self,
         script: str,
         *arguments: str,
-        then: Callable[[ExecProxy], Awaitable[None]],
+        then: Callable[[ExecProxy], Awaitable[None] | None],
         timeout_s: float = 30.0,
     ) -> Trial:
         """Run a script, and call `then` a second after its start."""
         task = asyncio.create_task(self.sh(script, *arguments, timeout_s=timeout_s))
         try:
             await asyncio.sleep(1.0)
-            await then(self.faults)
+            if (going_on := then(self.faults)) is not None:
+                await going_on
             return await task
         finally:
             task.cancel()
