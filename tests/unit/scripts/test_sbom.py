@@ -112,6 +112,20 @@ def test_the_same_content_is_the_same_bytes(found: list[sbom.Package]) -> None:
     )
 
 
+def test_dependencies_name_components_and_reach_all_of_them(document: Json) -> None:
+    graph = {each["ref"]: each["dependsOn"] for each in document["dependencies"]}
+    reached, waiting = set(), [document["metadata"]["component"]["bom-ref"]]
+    while waiting:
+        reference = waiting.pop()
+        if reference not in reached:
+            reached.add(reference)
+            waiting += graph[reference]
+
+    names = {each["bom-ref"] for each in document["components"]}
+    pypi = {name for name in names if name.startswith("pkg:pypi/")}
+    assert reached - {document["metadata"]["component"]["bom-ref"]} == pypi
+
+
 @pytest.mark.parametrize(
     ("metadata", "classifiers", "expected"),
     [
