@@ -22,24 +22,24 @@ class ExecResult:
     """The result of one command. Output is bytes; errors of the sandbox are never mixed in."""
 
     exit_code: int
-    """As the shell reports it: 128 + n after signal n; 137 after a deadline kill."""
+    """The exit code as the shell reports it: 128 + n after signal n, 137 after a deadline kill."""
     stdout: bytes
     stderr: bytes
     timed_out: bool = False
-    """Whether the command was killed, with its process group, because its time was over."""
+    """Whether the command ran out of time and was killed with its process group."""
     stdout_bytes: int = 0
-    """Bytes the command wrote; more than `len(stdout)` when the cap cut them."""
+    """Bytes the command wrote; more than `len(stdout)` when the cap cut the output."""
     stderr_bytes: int = 0
     duration_s: float = 0.0
 
     @property
     def truncated(self) -> bool:
-        """Whether a cap cut either stream. The first bytes are kept."""
+        """Whether the cap cut either stream. The first bytes are kept."""
         return self.stdout_bytes > len(self.stdout) or self.stderr_bytes > len(self.stderr)
 
     @property
     def ok(self) -> bool:
-        """Exit code 0 within the time limit."""
+        """Whether the command exited with code 0 within its time limit."""
         return self.exit_code == 0 and not self.timed_out
 
 
@@ -66,11 +66,11 @@ class SandboxRequest:
     deadline_s: float = 7200.0
     """The sandbox ends by itself after this time, even if no process is left to stop it."""
     wants_network: bool = False
-    """Whether the task asks for a network. It has one only where the job gives it."""
+    """Whether the task asks for a network. It gets one only if the job allows it."""
     part: int = 0
-    """Counts the sandboxes of a role that one attempt needs, one after another."""
+    """Numbers the sandboxes that one attempt uses for a role, one after another."""
     snapshots: bool = False
-    """Whether `Snapshots` will be used: what its file system holds is recorded at hand-out."""
+    """Whether `Snapshots` will be used: if so, the file system is recorded at the start."""
 
 
 @runtime_checkable
@@ -107,9 +107,9 @@ class Sandbox(Protocol):
     async def read_file(self, path: str, *, max_bytes: int = 64 << 20) -> bytes:
         """Read a file; FileNotFoundError, IsADirectoryError, PermissionError as usual.
 
-        Relative paths start at `workdir`. A file over `max_bytes` raises OSError (EFBIG), and so
-        does whatever else commands of the sandbox can bring about; SandboxError says that it is
-        lost.
+        Relative paths start at `workdir`. A file over `max_bytes` raises OSError (EFBIG), as does
+        any other failure that commands in the sandbox can cause; SandboxError means that the
+        sandbox is lost.
         """
         ...
 
@@ -118,7 +118,7 @@ class Sandbox(Protocol):
         ...
 
     async def end_processes(self) -> None:
-        """End every process that commands have started, so that nothing changes files any more.
+        """End every process that commands have started, so that files no longer change.
 
         Raises SandboxError when the sandbox is lost or its processes do not end.
         """
@@ -131,23 +131,23 @@ class Sandbox(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SandboxDelta:
-    """What differs in a sandbox's file system since an earlier moment. Untrusted, as its files are.
+    """The changes in a sandbox's file system since an earlier moment. Untrusted, like its files.
 
     True when there is something to apply. `docs/reference/supervisor.md` documents `data`.
     """
 
     number: int
-    """Counts the deltas of a sandbox from 1; a restored sandbox goes on counting."""
+    """Numbers the deltas of a sandbox from 1; a restored sandbox continues the count."""
     data: bytes = b""
-    """A compressed, versioned stream for `Snapshots.apply`; empty when nothing differs."""
+    """A compressed, versioned stream for `Snapshots.apply`; empty when nothing changed."""
     files: int = 0
-    """Paths that are new or differ, of any kind."""
+    """Number of new or changed paths, of any kind."""
     removed: int = 0
-    """Paths that are there no more."""
+    """Number of paths that no longer exist."""
     unsaved: tuple[str, ...] = ()
-    """What this delta lacks, each as `path: why`: such paths are missing where it is applied."""
+    """What the delta leaves out, as `path: why`; these paths are missing after `apply`."""
     processes: tuple[str, ...] = ()
-    """Command lines of processes that outlived their command: no delta brings them back."""
+    """Command lines of processes that outlived their command; no delta restores them."""
 
     def __bool__(self) -> bool:
         return bool(self.data)
@@ -155,79 +155,76 @@ class SandboxDelta:
 
 @runtime_checkable
 class Snapshots(Protocol):
-    """Sandboxes whose file system can be brought to a fresh sandbox of the same image.
+    """A sandbox whose file system can be restored in a fresh sandbox of the same image.
 
-    Start them with `SandboxRequest.snapshots`. Files are carried with kind, mode, owner, content,
-    mtime and hard links; processes are not. Concurrent calls take turns.
+    Start it with `SandboxRequest.snapshots`. Files keep their kind, mode, owner, content, mtime and
+    hard links; processes are not saved. Concurrent calls take turns.
     """
 
     async def changes(self, *, since: int | None = None) -> SandboxDelta:
-        """Return what differs since an earlier delta; the first is since hand-out.
+        """Return what changed since an earlier delta, or since the start for the first one.
 
-        `since` is the number of the last delta that is safe, 0 for none; without it, of the last
-        one that was returned. The sandbox remembers the last two moments, so a delta that was lost
-        on its way is asked for again, also by another process that re-attached.
+        `since` is the number of the last delta that is safe, 0 for none; by default the last one
+        that was returned. The sandbox remembers the last two moments, so a delta lost in transit
+        can be requested again, also by another process that re-attached.
 
-        What can't be carried is in `unsaved`, up to the whole file system (`/: why`); `since` then
-        stays the same. Raises SandboxError when the sandbox is lost, or `since` is older.
+        What can't be saved is listed in `unsaved`, up to the whole file system (`/: why`); `since`
+        then stays the same. Raises SandboxError when the sandbox is lost, or `since` is too old.
         """
         ...
 
     async def apply(self, delta: SandboxDelta) -> None:
         """Bring a fresh sandbox to the state that a delta describes; deltas are applied in order.
 
-        `changes` counts from there. Raises SandboxError, with the path, when an entry can't be
-        restored: use another sandbox then.
+        `changes` then counts from that state. Raises SandboxError, with the path, when an entry
+        can't be restored: use another sandbox then.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SandboxMark:
-    """Where another process finds a sandbox, and how much had been done in it by then."""
+    """Identifies a sandbox for another process, and how much had been done in it by then."""
 
     name: str
     uid: str
-    """No other sandbox ever has it."""
+    """The sandbox's id, which no other sandbox ever has."""
     effects: int
-    """Operations that began and could change something. The same number: none has since."""
+    """Number of operations begun that could change something; if equal, nothing changed."""
 
 
 @runtime_checkable
 class Markable(Protocol):
-    """Sandboxes that outlive the process that started them, for a while."""
+    """A sandbox that outlives, for a while, the process that started it."""
 
     async def mark(self) -> SandboxMark | None:
-        """Return a mark of this moment, or None where no other process could use it.
-
-        Call it while no operation runs. Raises SandboxError when the sandbox is lost.
-        """
+        """Return a mark of this moment, or None if no other process could use it."""
         ...
 
 
 @runtime_checkable
 class Prewarmed(Protocol):
-    """Sandboxes that say whether they had been started before they were requested."""
+    """A sandbox that knows whether it was started before it was requested."""
 
     @property
     def is_warm(self) -> bool:
-        """Whether `start` handed out one that waited."""
+        """Whether `start` returned a sandbox that was already waiting."""
         ...
 
 
 @runtime_checkable
 class Reattaching(Protocol):
-    """Providers that find a sandbox again which a process that died has started."""
+    """A provider that can find a sandbox again after the process that started it died."""
 
     async def attach(
         self, request: SandboxRequest, mark: SandboxMark, *, life: int, delta: int
     ) -> Sandbox | None:
-        """Return the sandbox in exactly the state of the mark, or None where that can't be proved.
+        """Return the sandbox in exactly the state of the mark, or None if that can't be proved.
 
-        Then it may have been ended, and `start` serves the request. `life` is higher than that of
-        any process before that had the sandbox, or tried to have it. `delta` is the number of the
-        last one that was taken there, which `Snapshots` goes on from. Never raises for a sandbox
-        that is lost or a platform that does not respond.
+        In that case it may have been ended, and `start` serves the request. `life` must be higher
+        than that of any earlier process that had the sandbox or tried to attach to it. `delta` is
+        the number of the last delta taken there, from which `Snapshots` continues. Never raises for
+        a lost sandbox or a platform that does not respond.
         """
         ...
 
@@ -250,7 +247,7 @@ class SandboxProvider(Protocol):
         """Start a sandbox and return it when commands can run in `request.workdir`.
 
         The caller closes it. A call that fails or is cancelled leaves nothing running. From here on
-        the sandbox must end by itself after `request.deadline_s`, also when this process is killed.
+        the sandbox must end by itself after `request.deadline_s`, even if this process is killed.
 
         Raises SandboxError, with why and fix, when this sandbox can't be started.
         """
@@ -259,8 +256,8 @@ class SandboxProvider(Protocol):
     def prewarm(self, requests: Iterable[SandboxRequest]) -> None:
         """Learn which sandboxes will be requested next, soonest first.
 
-        Called often, also before the first `start`; each call replaces the requests of the one
-        before. This is a hint: the requests may never be started, and others may be. Return at once
+        Called often, also before the first `start`; each call replaces the requests of the previous
+        one. This is a hint: these requests may never be started, and others may be. Return at once
         and never raise. `requests` may be read only during the call. A provider without warm
         sandboxes does nothing.
         """
@@ -270,9 +267,9 @@ class SandboxProvider(Protocol):
         """End sandboxes of `episodes` that another process started and left running when it died.
 
         Called before the first `start` for these episodes, and after `Reattaching.attach`. No other
-        process works on them any more, so whatever one has left is an orphan; leave sandboxes that
-        this process started or attached to, and those of other episodes, alone. A provider
-        whose sandboxes end with their process, or can't be found again, does nothing.
+        process works on them any more, so anything left behind is an orphan; leave sandboxes that
+        this process started or attached to, and those of other episodes, alone. A provider whose
+        sandboxes end with their process, or can't be found again, does nothing.
 
         Raises the errors of `start`.
         """

@@ -1,9 +1,8 @@
-"""A delta: changed files as text in git's patch form, each one whole. Pure.
+"""A delta: changed files as text in git's patch format, each one whole. Pure.
 
-For work that is no git repository: what was there before is not known, so a changed file is written
-as a new one, and a removed one by its name. Paths are absolute, without their first slash. A delta
-is read by people, viewers and `patch_text` like a diff; `parse` reads nothing but what `write`
-writes.
+For work outside a git repository. The earlier contents are not known, so a changed file is written
+as a new one, and a removed file by its name alone. Paths are absolute, without their leading slash.
+People, viewers and `patch_text` read a delta like a diff; `parse` accepts only what `write` writes.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _MAX_FILE_BYTES = 64 << 20
 
 
 class Kind(StrEnum):
-    """What lies at a path; the values are git's modes."""
+    """The kind of file at a path; the values are git's modes."""
 
     FILE = "100644"
     PROGRAM = "100755"
@@ -41,14 +40,14 @@ class Entry:
     """One path that differs."""
 
     path: str
-    """Without the first slash; bytes that are no UTF-8 are surrogates."""
+    """The path without its leading slash; bytes that are not UTF-8 become surrogates."""
     kind: Kind
     data: bytes = b""
-    """A file's content, or where a link leads."""
+    """The content of a file, or the target of a link."""
 
 
 class DeltaError(ValueError):
-    """A text that is no delta."""
+    """The text is not a delta."""
 
 
 def write(entries: Iterable[Entry]) -> str:
@@ -106,7 +105,7 @@ def _lines(entry: Entry) -> Iterator[str]:
 
 
 def _text(data: bytes) -> str | None:
-    """Decode a file that people can read."""
+    """Decode a file that people can read as text."""
     if b"\0" in data:
         return None
     try:
@@ -125,7 +124,7 @@ class _Reader:
         return self.lines[self.at - 1]
 
     def _take(self, start: str) -> str | None:
-        """Take the next line, if it starts so, and return its rest."""
+        """Take the next line if it has this prefix, and return the rest of it."""
         if self.at < len(self.lines) and self.lines[self.at].startswith(start):
             return self._next().removeprefix(start)
         return None
@@ -167,7 +166,7 @@ class _Reader:
 
 
 def _of_head(line: str) -> str:
-    """Return the path of `diff --git a/P b/P`, which has it twice."""
+    """Return the path of `diff --git a/P b/P`, where both sides are the same."""
     names = line.removeprefix("diff --git ")
     old, new = names[: len(names) // 2], names[len(names) // 2 + 1 :]
     if old.startswith('"'):

@@ -1,7 +1,7 @@
-"""Folders in a sandbox that are no git repository: lay out files, and take what has changed.
+"""Folders in a sandbox without a git repository: write files, and collect what has changed.
 
-The image may have neither git nor Python. Files are listed with their inodes and times of change,
-which no program sets at will, before and after the agent; the first list stays in this process.
+The image may have neither git nor Python. Files are listed with their inodes and change times,
+which no program can set freely, before and after the agent; the first list stays in this process.
 """
 
 from __future__ import annotations
@@ -54,10 +54,7 @@ class FolderState:
 
 
 async def prepare(sandbox: Sandbox, task: FolderTask) -> FolderState:
-    """Lay out the task's files, remove tests and solutions of the image, and list what there is.
-
-    Raises TaskError when the image lacks what is needed, SandboxError when the sandbox is lost.
-    """
+    """Write the task's files, remove the image's tests and solutions, and list what is there."""
     await remove(sandbox, TESTS, SOLUTION, f"{LOGS}/verifier")
     await lay_out(sandbox, task.start)
     listing = await _list(sandbox, task.kept)
@@ -77,17 +74,14 @@ async def prepare(sandbox: Sandbox, task: FolderTask) -> FolderState:
 
 
 async def diff(sandbox: Sandbox, base: FolderState) -> Patch:
-    """Return the changes since `base` as a delta. First every process left running is ended.
-
-    Raises SandboxError only when the sandbox is lost.
-    """
+    """Return the changes since `base` as a delta, after ending every remaining process."""
     await sandbox.end_processes()
     now = _state(base.roots, await _list(sandbox, base.roots))
     if isinstance(now, str):
         return Patch(problem=now)
     changed = {path: file for path, file in now.files.items() if base.files.get(path) != file}
     changed = {path: file for path, file in changed.items() if not _same_folder(base, path, file)}
-    # A folder in the place of a file: the file goes first.
+    # A folder replaces a file: remove the file first.
     replaced = {path for path, file in changed.items() if stat.S_ISDIR(file.mode)}
     gone = [path for path in base.files if path not in now.files or path in replaced]
     size = sum(file.size for file in changed.values() if stat.S_ISREG(file.mode))
@@ -106,22 +100,22 @@ async def diff(sandbox: Sandbox, base: FolderState) -> Patch:
 
 
 async def remove(sandbox: Sandbox, *paths: str) -> None:
-    """Remove what lies at these paths. Mounts stay, empty. Raises SandboxError."""
+    """Remove what is at these paths. Mount points stay, empty. Raises SandboxError."""
     await _run(sandbox, _command("remove_folders", *paths))
 
 
 async def make_empty(sandbox: Sandbox, *paths: str) -> None:
-    """Make these folders, with nothing in them. Raises SandboxError."""
+    """Create these folders, or empty them. Raises SandboxError."""
     await _run(sandbox, _command("clear_folders", *paths))
 
 
 async def make(sandbox: Sandbox, *paths: str) -> None:
-    """Make these folders, where there are none. Raises SandboxError."""
+    """Create these folders where they don't exist. Raises SandboxError."""
     await _run(sandbox, ["mkdir", "-p", "--", *paths])
 
 
 async def lay_out(sandbox: Sandbox, task_files: Iterable[TaskFile]) -> None:
-    """Write files of a task, over those there are. Raises TaskError when one can't be written."""
+    """Write a task's files over existing ones. Raises TaskError when one can't be written."""
     for file in task_files:
         data = base64.b64decode(file.content)
         try:
@@ -133,7 +127,7 @@ async def lay_out(sandbox: Sandbox, task_files: Iterable[TaskFile]) -> None:
 
 
 async def apply(sandbox: Sandbox, entries: Iterable[Entry], task: FolderTask) -> str:
-    """Make the changes of a delta; return why it can't be, or nothing. For clean sandboxes."""
+    """Apply a delta in a clean sandbox; return why that is impossible, or an empty text."""
     entries = tuple(entries)
     for entry in entries:
         if not _is_inside(entry, task.kept):
@@ -170,7 +164,7 @@ async def _write_files(sandbox: Sandbox, entries: Iterable[Entry]) -> str:
 
 
 async def _make_links(sandbox: Sandbox, entries: Iterable[Entry]) -> str:
-    """Make the links after everything else: nothing is written through them."""
+    """Create the links last, so that nothing is written through them."""
     script = 'mkdir -p -- "${1%/*}/" && ln -s -- "$2" "$1"'
     for entry in entries:
         if entry.kind is Kind.LINK:
@@ -182,7 +176,7 @@ async def _make_links(sandbox: Sandbox, entries: Iterable[Entry]) -> str:
 
 
 async def _refused(sandbox: Sandbox, command: list[str], stdin: bytes = b"") -> str:
-    """Run a step whose failure is the delta's fault; return why it failed, or nothing."""
+    """Run a step whose failure is the delta's fault; return why it failed, or an empty text."""
     result = await sandbox.exec(command, cwd="/", stdin=stdin, timeout_s=_LIST_S)
     if result.ok:
         return ""
@@ -197,13 +191,13 @@ def _is_inside(entry: Entry, kept: Iterable[str]) -> bool:
 
 
 def _same_folder(base: FolderState, path: str, file: _File) -> bool:
-    """Whether the path was a folder before, too: changes inside it are listed by themselves."""
+    """Whether the path was a folder before as well: its contents are listed separately."""
     before = base.files.get(path)
     return stat.S_ISDIR(file.mode) and before is not None and stat.S_ISDIR(before.mode)
 
 
 async def _read(sandbox: Sandbox, changed: Mapping[str, _File]) -> list[Entry]:
-    """Read what has changed; pipes, sockets and devices are no work of anyone."""
+    """Read the changed files; pipes, sockets and devices don't count as work."""
     slots = asyncio.Semaphore(_AT_A_TIME)
     holds = {posixpath.dirname(path) for path in changed}
 
@@ -238,7 +232,7 @@ def _command(script: str, *arguments: str) -> list[str]:
 
 
 def _state(roots: tuple[str, ...], result: ExecResult) -> FolderState | str:
-    """Parse a list of files; return why it is none."""
+    """Parse a list of files; return why it is malformed."""
     if not result.ok or result.truncated:
         text = (result.stderr or result.stdout[-200:]).decode(errors="replace").strip()
         why = "there are too many files" if result.truncated or result.timed_out else text
@@ -251,7 +245,7 @@ def _state(roots: tuple[str, ...], result: ExecResult) -> FolderState | str:
         if match is None and not name:
             return "the files can't be listed: what find and stat print is no list"
         if match is None:
-            # The rest of a name with a line break in it.
+            # The rest of a name that contains a line break.
             found.pop(name, None)
             name += "\n" + line.decode(errors="surrogateescape")
         else:

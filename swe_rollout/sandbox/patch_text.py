@@ -1,7 +1,5 @@
-"""Read which files a diff names, without applying it, and write one. Pure; diffs are untrusted.
-
-Used by `repository` (files that are not text), the grader (files a patch touches) and exports
-(files to leave out).
+"""Find the files that a diff names, without applying it, and write diffs. Pure; diffs are
+untrusted.
 """
 
 from __future__ import annotations
@@ -27,15 +25,15 @@ class _Section:
     is_text: bool
     start: int
     end: int
-    """Its bytes in the diff are `[start, end)`."""
+    """The section's bytes in the diff are `[start, end)`."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileDiff:
-    """One file's part of a diff; the parts of all files make up the diff, byte for byte."""
+    """One file's part of a diff; all parts together are the diff, byte for byte."""
 
     paths: tuple[str, ...]
-    """All paths it names, old and new, sorted; empty where the diff names no path."""
+    """All paths that the part names, old and new, sorted; empty if it names none."""
     data: bytes
 
 
@@ -111,7 +109,7 @@ def _paths(section: _Section) -> Iterator[bytes]:
 
 
 def _of_git_line(names: bytes) -> Iterator[bytes]:
-    """Yield the path of `diff --git a/P b/P`: needed only where both are the same."""
+    """Yield the path of `diff --git a/P b/P`; only needed when both sides are the same."""
     if names.startswith(b'"') and (token := _TOKEN.match(names)):
         yield unquoted(token[0]).partition(b"/")[2]
     else:
@@ -145,9 +143,9 @@ def _pattern(path: bytes) -> bytes:
 
 
 def file_diff(path: str, old: str | None, new: str | None) -> str:
-    """Return the diff, in git's form, of a whole text file; None: it is not there.
+    """Return a whole text file's diff in git's format; None stands for a missing file.
 
-    Empty where nothing changes.
+    Empty if nothing changes.
     """
     if old == new:
         return ""
@@ -166,7 +164,7 @@ def file_diff(path: str, old: str | None, new: str | None) -> str:
 
 
 def _git_lines(text: str) -> list[str]:
-    """Return lines as git has them, with their ends."""
+    """Return lines as git splits them, with their line endings."""
     lines = text.split("\n")
     last = lines.pop()
     ended = [f"{line}\n" for line in lines]

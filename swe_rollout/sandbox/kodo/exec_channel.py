@@ -1,9 +1,9 @@
 """A channel for runners without streams, which only run a shell script and return its output.
 
-Beside the supervisor, a pump in the sandbox moves numbered pieces between files and the
-supervisor's two pipes. Each call puts one piece there or takes some, as base64 on a command line
-or in the output. A piece can be taken twice, and put twice (one that was passed on already is
-dropped), so a call that failed is simply repeated. The image needs `base64`, `dd` and `mkfifo`.
+Next to the supervisor, a pump in the sandbox moves numbered pieces between files and the
+supervisor's two pipes. Each call puts one piece there or takes some, as base64 on a command line or
+in the output. Taking or putting a piece twice is harmless (duplicates are dropped), so a failed
+call is simply repeated. The image needs `base64`, `dd` and `mkfifo`.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ from swe_rollout.sandbox.session.channel import StreamLostError
 PIECE_BYTES: Final = 64 << 10
 """As base64 it still fits one argument (128 KiB); also the capacity of a pipe."""
 _AHEAD: Final = 8
-"""Pieces that may lie in the sandbox, each way."""
+"""The most pieces that may wait in the sandbox, in each direction."""
 _TRIES: Final = 5
 _FIRST_PAUSE_S: Final = 0.2
 _WAIT_S: Final = 20
-"""Longest time a call waits in the sandbox."""
+"""The longest time that a call waits in the sandbox."""
 _CALL_S: Final = 30
 """How much longer a call may take than it waits in the sandbox."""
 _FULL: Final = 75
 _GONE: Final = 71
 _QUICK_S: Final = 2
-"""A call polls a hundred times a second for so long, then ten times a second."""
+"""How long a call polls a hundred times a second, before it polls ten times a second."""
 _LOOKS: Final = _QUICK_S * 100 + (_WAIT_S - _QUICK_S) * 10
 _Parsed = TypeVar("_Parsed")
 
 
 @dataclass(frozen=True, slots=True)
 class RunnerResult:
-    """The result of one command of a runner."""
+    """The result of a command that a runner executed."""
 
     exit_code: int
     text: str
-    """Output of both streams."""
+    """The output of both streams."""
 
 
 class Execute(Protocol):
-    """Run one script by the sandbox's shell."""
+    """Runs a script in the sandbox's shell."""
 
     async def __call__(self, script: str, *, timeout_s: float) -> RunnerResult:
         """Return the result.
@@ -63,7 +63,7 @@ class Execute(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """The pieces that one call has taken."""
+    """The pieces that a call has taken."""
 
     pieces: int
     data: bytes
@@ -71,7 +71,7 @@ class _Taken:
 
 
 class ExecChannel:
-    """A `Channel` to a supervisor over single calls of a runner."""
+    """A `Channel` to a supervisor over separate calls to a runner."""
 
     def __init__(
         self, execute: Execute, folder: str, at_end: Callable[[], Awaitable[None]]
@@ -141,7 +141,7 @@ class ExecChannel:
                 return taken.data
 
     async def close(self) -> None:
-        """End the sandbox, to the end even when the caller is cancelled."""
+        """Close the sandbox, and finish even if the caller is cancelled."""
         if self._ending is None:
             self._ending = asyncio.create_task(self._end())
         await asyncio.shield(self._ending)
@@ -170,7 +170,7 @@ class ExecChannel:
 
 
 def _was_put(result: RunnerResult) -> bool:
-    """Return False when the supervisor has not yet read the pieces put before."""
+    """Return False if the supervisor has not yet read the earlier pieces."""
     _check(result, (0, _FULL))
     return result.exit_code == 0
 
@@ -190,7 +190,7 @@ def _taken(result: RunnerResult) -> _Taken:
 
 def _check(result: RunnerResult, good: Sequence[int]) -> None:
     if result.exit_code == _GONE:
-        # This script itself has just run there: the container goes on.
+        # This script itself has just run there, so the container is alive.
         raise SandboxDestroyedError(
             "the sandbox was ended by what ran in it",
             why="its supervisor has ended, or its files were removed, in a container that goes on",

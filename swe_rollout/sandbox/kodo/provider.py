@@ -1,9 +1,9 @@
 """Sandboxes in containers that kodo starts and runs commands in, on Kubernetes or Docker.
 
 For teams whose clusters are set up for kodo. kodo runs one command at a time and returns text, so
-the supervisor's stream goes over `exec_channel`. kodo's own settings of its containers stay as they
-are, and isolate less than our own pods: docs/how-to/kodo.md. kodo is imported when the first
-provider is made.
+the supervisor's stream goes over `exec_channel`. kodo's container settings are left as they are,
+and isolate less than our own pods (docs/how-to/kodo.md). kodo is imported when the first provider
+is made.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ log = structlog.get_logger()
 _Result = TypeVar("_Result")
 INSTALL: Final = "pip install git+https://github.com/baidubce/kodo"
 _THREADS: Final = 512
-"""Two for each sandbox: one waits for the supervisor's output."""
+"""Two per sandbox: one of them waits for the supervisor's output."""
 _CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID")
 _MAX_PROCESSES: Final = 4096
 
 
 class Runner(Protocol):
-    """The part of `kodo.ContainerRunner` that is used here."""
+    """The part of `kodo.ContainerRunner` that we use."""
 
     def start_container(self, image: str, name: str | None = None, **options: object) -> object:
-        """Start a container, or return the one that already has this name."""
+        """Start a container, or return the existing one of this name."""
         ...
 
     def execute_command(self, container_ref: object, command: str, *, timeout: int) -> object:
@@ -60,7 +60,7 @@ class Runner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Container:
-    """A container, and the runner that alone can remove it."""
+    """A container, and the runner that started it; only that runner can remove it."""
 
     runner: Runner
     reference: object
@@ -70,7 +70,7 @@ class KodoProvider:
     """Start one container for each sandbox."""
 
     def __init__(self, spec: KodoSandbox, *, runner: Callable[[], Runner] | None = None) -> None:
-        """`runner` replaces kodo's; without it, raises PrerequisiteError where kodo is missing."""
+        """Use `runner` in place of kodo's, whose absence raises PrerequisiteError."""
         self._spec = spec
         self._make = runner or partial(_kodo_runner(), spec)
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="kodo")
@@ -95,7 +95,7 @@ class KodoProvider:
         """Do nothing: kodo starts containers only on request."""
 
     async def delete_orphans(self, episodes: Collection[EpisodeId]) -> None:
-        """Do nothing: kodo sets no labels to find containers by. They end at their deadline."""
+        """Do nothing: kodo sets no labels to find containers by; they end at their deadline."""
 
     async def aclose(self) -> None:
         """Remove the containers that are still open, and stop the threads."""
@@ -144,7 +144,7 @@ class KodoProvider:
         await self._in_thread(container.runner.stop_container, container.reference)
 
     def _undo(self, starting: asyncio.Task[_Container]) -> None:
-        """Remove the container of an abandoned start once it is up: its thread can't be stopped."""
+        """Remove the container of an abandoned start once it is up; its thread can't be stopped."""
 
         async def undo() -> None:
             (container,) = await asyncio.gather(starting, return_exceptions=True)
@@ -166,16 +166,16 @@ class KodoProvider:
 
 
 class Listener(Protocol):
-    """The setup that sandboxes are opened for."""
+    """The receiver of notes while sandboxes are being opened."""
 
     @property
     def on_note(self) -> Callable[[str], None]:
-        """Called with what the user should know."""
+        """Called with notes for the user."""
         ...
 
 
 def open_kodo(setup: Listener, *, options: KodoSandbox) -> KodoProvider:
-    """Open sandboxes that are containers of kodo: the entry `kodo` of the extension point."""
+    """Open sandboxes in kodo's containers: the entry `kodo` of the extension point."""
     provider = KodoProvider(options)
     if provider.warning:
         setup.on_note(f"warning: {provider.warning}")
@@ -183,7 +183,7 @@ def open_kodo(setup: Listener, *, options: KodoSandbox) -> KodoProvider:
 
 
 def _kodo_runner() -> Callable[[KodoSandbox], Runner]:
-    """Return a function that makes kodo's runners."""
+    """Return a function that creates kodo's runners."""
     try:
         kodo = importlib.import_module("kodo")
     except ImportError as error:
@@ -211,7 +211,7 @@ def _kodo_runner() -> Callable[[KodoSandbox], Runner]:
 
 
 def _options(spec: KodoSandbox, *, deadline_s: float) -> dict[str, object]:
-    """Return the backend's start options beside image and name."""
+    """Return the backend's start options other than image and name."""
     # Process 1 adopts orphaned processes and ends by itself at the deadline.
     idle = f'trap "exit 143" TERM; sleep {math.ceil(deadline_s)} & wait'
     environment = {} if spec.path is None else {"PATH": spec.path}
@@ -239,7 +239,7 @@ def _options(spec: KodoSandbox, *, deadline_s: float) -> dict[str, object]:
 
 
 def _parse_output(output: object) -> RunnerResult:
-    """Parse kodo's pair of texts; StreamLostError for everything that kodo reports as `-1`."""
+    """Parse kodo's pair of texts; raises StreamLostError for anything reported as `-1`."""
     match output:
         case (str(text), str(status)) if found := re.fullmatch(
             r"(?:Error: Exit code )?(\d+)", status

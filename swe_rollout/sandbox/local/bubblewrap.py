@@ -28,14 +28,14 @@ _USERS = (
     ("--unshare-user", "--disable-userns"),
     ("--unshare-user-try",),
 )
-"""Ways to enter a user namespace, the best one first; older versions don't know it."""
+"""Ways to enter a user namespace, the best one first; older versions lack the option."""
 _ISOLATION = (
     *("--uid", "0", "--gid", "0"),
     *("--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
     *("--hostname", "sandbox", "--new-session", "--die-with-parent", "--cap-drop", "ALL"),
     "--as-pid-1",
 )
-# Never whole folders that may hold keys, such as /etc/ssl.
+# Whole folders that may hold keys, such as /etc/ssl, are never shown.
 _CONFIGURATION = ("alternatives", "ssl/certs", "pki/ca-trust", "pki/tls/certs")
 # Small files: a copy in memory costs less than a mount.
 _COPIED_CONFIGURATION = (
@@ -54,13 +54,13 @@ _OWN_CONFIGURATION = {
     "resolv.conf": "",
 }
 _RESOLUTION = ("resolv.conf", "hosts", "nsswitch.conf")
-"""How names are resolved, for sandboxes with a network."""
+"""Files that configure name resolution, for sandboxes with a network."""
 _WRITABLE = {"tmp": "/tmp", "home": "/root", "run": "/run", "vartmp": "/var/tmp"}  # noqa: S108
 
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """A folder, and the path at which the sandbox sees it."""
+    """A folder, and the path at which it appears in the sandbox."""
 
     path: Path
     target: str
@@ -70,9 +70,9 @@ class Bind:
 def arguments(
     binds: Sequence[Bind], env: Mapping[str, str], *, networked: bool = False
 ) -> list[str]:
-    """Return the arguments that run the command appended to them in a sandbox with this `env`.
+    """Return the arguments that run an appended command in a sandbox with this `env`.
 
-    A `networked` one shares the machine's network.
+    A `networked` sandbox shares the machine's network.
     """
     return [
         shutil.which("bwrap") or "bwrap",
@@ -92,7 +92,7 @@ def arguments(
 
 
 def new_namespace() -> tuple[str, ...]:
-    """Return the command that runs another in a mount namespace in which it may mount."""
+    """Return the prefix that runs a command in a mount namespace in which it may mount."""
     is_root = os.geteuid() == 0
     return ("unshare", "--mount", *(() if is_root else ("--user", "--map-root-user")), "--")
 
@@ -110,7 +110,7 @@ def configuration() -> dict[str, bytes]:
 
 @cache
 def refusal() -> str:
-    """Return why bubblewrap can't be used here; empty when a trial run worked."""
+    """Return why bubblewrap can't be used here; empty when a trial run succeeded."""
     if shutil.which("bwrap") is None:
         return "bubblewrap is not installed"
     refusals = [_refusal(users) for users in _USERS]

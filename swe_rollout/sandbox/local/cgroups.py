@@ -1,8 +1,8 @@
-"""Limit the memory and the processes of a sandbox with control groups, of either version.
+"""Limit the memory and the processes of a sandbox with control groups, version 1 or 2.
 
-Groups are made below the group of this process, or with version 2, which allows no processes beside
-groups, next to it. Where this process may make none, the kernel's limits of single processes are
-set: then the memory of many processes is not bounded, nor the number of root's processes.
+Groups are created below this process's group, or with version 2, which allows no processes beside
+groups, next to it. Where that is not permitted, per-process kernel limits are set instead; they
+bound neither the memory of many processes together nor the number of root's processes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COUNTED_IN_NAMESPACE = (5, 14)
 """Linux counts processes for each user namespace from this version on."""
 _PREFIX = "swe-rollout-"
 _CONTROLLERS = ("memory", "pids", "cpu")
-"""With cpu, all processes of a sandbox together have the weight of one group."""
+"""The cpu controller gives all processes of a sandbox together the weight of one group."""
 _PORTION = 4 << 20
 _END_S = 10.0
 _ROUND_S = 0.01
@@ -40,11 +40,11 @@ class Limits:
     """What one sandbox may use in total."""
 
     memory_bytes: int
-    """Memory of all processes, and of the files that they write."""
+    """Memory of all processes and of the files they write."""
     processes: int
     """Processes and threads."""
     disk_bytes: int
-    """Total size of the files that they write, which lie in memory."""
+    """Total size of the files they write, which are held in memory."""
 
     @classmethod
     def of(cls, spec: LocalSandbox) -> Limits:
@@ -53,7 +53,7 @@ class Limits:
 
     @property
     def file_options(self) -> str:
-        """The mount options of the file system that holds all that a sandbox writes."""
+        """Return the mount options of the file system that holds everything a sandbox writes."""
         return f"mode=755,size={self.disk_bytes},nr_inodes={self.disk_bytes // _BYTES_PER_FILE}"
 
 
@@ -74,7 +74,7 @@ class Group:
 
     @classmethod
     def make(cls, parents: tuple[Parent, ...], limits: Limits) -> Group:
-        """Create groups with these limits; raises OSError where that is not allowed."""
+        """Create groups with these limits; raises OSError where that is not permitted."""
         name = f"{_PREFIX}{own_name()}-{secrets.token_hex(4)}"
         made: list[Path] = []
         try:
@@ -91,14 +91,14 @@ class Group:
         return cls(tuple(made))
 
     def evidence(self) -> str:
-        """Say that the kernel killed processes for the groups' own memory; empty if it did not.
+        """Describe the processes killed for exceeding the groups' own memory.
 
-        Memory that ran out on the machine as a whole is none of the sandbox's doing.
+        Empty if none were killed. Memory that ran out on the whole machine is not the sandbox's doing.
         """
         return next(filter(None, map(_killed_for_memory, self.folders)), "")
 
     def remove(self) -> None:
-        """End the processes that are left in the groups, and remove these; blocks a little."""
+        """End the remaining processes in the groups and remove the groups; blocks briefly."""
         over_at = time.monotonic() + _END_S
         left = list(self.folders)
         while left and time.monotonic() < over_at:
@@ -114,23 +114,23 @@ class Group:
 
 @cache
 def find_parents() -> tuple[Parent, ...]:
-    """Return where this process may make groups for its sandboxes; nothing where it may not."""
+    """Return where this process may create groups for sandboxes; empty if nowhere."""
     found = tuple(_parents(Path("/proc/self/cgroup"), Path("/proc/self/mountinfo")))
     return tuple(parent for parent in found if _can_make(parent))
 
 
 def remove_orphans(parents: tuple[Parent, ...]) -> None:
-    """Remove the groups that processes which have ended left behind."""
+    """Remove the groups that ended processes left behind."""
     for folder in orphans(parents):
         with suppress(OSError):  # another process may be faster
             folder.rmdir()
 
 
 def orphans(parents: tuple[Parent, ...]) -> Iterator[Path]:
-    """Yield the groups whose owner has ended, and in which no process is left.
+    """Yield the groups whose owner has ended and in which no process is left.
 
-    One with processes is never an orphan: its owner may live in a container that numbers processes
-    otherwise.
+    A group with processes is never an orphan: its owner may run in a container with another
+    numbering of processes.
     """
     for parent in parents:
         for folder in parent.path.glob(f"{_PREFIX}*-*-*"):
@@ -140,7 +140,7 @@ def orphans(parents: tuple[Parent, ...]) -> Iterator[Path]:
 
 
 def process_limits(limits: Limits, controllers: Collection[str]) -> list[str]:
-    """Return the command that limits single processes where no control group does."""
+    """Return the command that limits single processes where control groups are unavailable."""
     words = []
     if "memory" not in controllers:
         words.append(f"--data={limits.memory_bytes}")
@@ -172,7 +172,7 @@ def _parents(groups: Path, mounts: Path) -> Iterator[Parent]:
 
 
 def _mounted(mounts: list[str], kind: str, controller: str, path: str) -> Path | None:
-    """Find the folder of the group `path` in the file system that has the controller."""
+    """Find the folder of group `path` in the file system of the controller."""
     for line in mounts:
         where, _, what = line.partition(" - ")
         root, point = (re.sub(r"\\(\d{3})", _unescaped, word) for word in where.split()[3:5])
@@ -188,7 +188,7 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 def _unified(own: Path) -> Iterator[Parent]:
-    """Find the nearest group that hands its controllers on; never one outside of a limit."""
+    """Find the nearest group that delegates its controllers, never one outside a limit."""
     for folder in (own, *own.parents):
         controllers = frozenset(_read(folder / "cgroup.subtree_control").split())
         if {"memory", "pids"} <= controllers and os.access(folder / "cgroup.procs", os.W_OK):
@@ -232,7 +232,7 @@ def _set(folder: Path, settings: Mapping[str, int]) -> None:
 
 
 def _killed_for_memory(folder: Path) -> str:
-    """Say what a group of either version counts."""
+    """Describe a group's memory kills, in either version; empty if there were none."""
     counts = _counts(folder / "memory.events.local") or _counts(folder / "memory.events")
     if counts:
         limit = _read(folder / "memory.max").strip()
@@ -255,7 +255,7 @@ def _counts(file: Path) -> dict[str, int]:
 
 def _kill(folder: Path) -> None:
     pids = [int(word) for word in _read(folder / "cgroup.procs").split()]
-    # 0 stands for a process that can't be seen from here; to `kill` it would mean ourselves.
+    # 0 stands for a process that is invisible from here; to `kill` it would mean ourselves.
     for pid in filter(None, pids):
         with suppress(OSError):
             os.kill(pid, signal.SIGKILL)

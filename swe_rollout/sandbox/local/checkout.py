@@ -1,9 +1,9 @@
 """A local image made of a checked-out repository and a Python environment.
 
-It takes the place of a task's own image where there is none. Sandboxes see a copy of the repository
-where the task expects it, and at the path that it has here, which editable installs name; the
-environment at the path that it has here; and a `conda activate` that chooses it. Nothing of either
-is changed: the repository is copied once, and what a sandbox writes stays in it.
+It replaces a task's own image where none exists. Sandboxes see a copy of the repository where the
+task expects it, and also at its path on this machine, which editable installs name. They see the
+environment at its own path, and a `conda activate` that selects it. Neither original is changed:
+the repository is copied once, and what a sandbox writes stays in the sandbox.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from swe_rollout.sandbox.local.images import PATH, LocalImage, Mount
 from swe_rollout.sandbox.local.machine import interpreter_prefix
 
 CONDA: Final = "/opt/miniconda3"
-"""Where scripts of SWE-bench look for conda."""
+"""Where SWE-bench's scripts look for conda."""
 ACTIVATE: Final = f"{CONDA}/bin/activate"
 _TREE: Final = "tree"
 _TOOLS: Final = "conda"
@@ -43,7 +43,7 @@ _GIT: Final = {
     "LC_ALL": "C",
 }
 _ANY_COMMIT: Final = "git -c safe.directory=* -c uploadpack.allowAnySHA1InWant=true upload-pack"
-"""Serves any commit, also one that no branch reaches, of a repository of any owner."""
+"""Serves any commit, even one that no branch reaches, from a repository of any owner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +53,14 @@ class Checkout:
     folder: Path
     environment: Environment
     base_commit: str | None = None
-    """The commit that its task starts from; None for the one that is checked out."""
+    """The commit that the task starts from; None for the one that is checked out."""
     on_note: Callable[[str], None] = lambda _: None
-    """Called with what the user should know of the repository."""
+    """Called with notes about the repository for the user."""
 
     def write(self, image: Path) -> None:
         """Write the image's files into an empty folder; blocks.
 
-        Raises PrerequisiteError when the folder is no working folder, or can't be read.
+        Raises PrerequisiteError when the folder is not a working folder or can't be read.
         """
         if not self.folder.is_dir():
             raise PrerequisiteError(
@@ -82,7 +82,7 @@ class Checkout:
             path.chmod(0o755)
 
     def image(self, name: str, workdir: str) -> LocalImage:
-        """Return the image under which a task asks for it, with its repository at `workdir`."""
+        """Return the image as the task names it, with its repository at `workdir`."""
         mounts = [Mount(_TREE, workdir, writable=True), Mount(_TOOLS, CONDA, writable=False)]
         mounts += [Mount(_TREE, path, writable=True) for path in _names(self.folder)]
         mounts += self._environment()
@@ -108,13 +108,13 @@ class Checkout:
 
     @property
     def is_installed(self) -> bool:
-        """Whether the environment imports the package from the repository's folder."""
+        """Return whether the environment imports the package from the repository's folder."""
         own = {Path(name) for name in _names(self.folder)}
         found = (*self.environment.sources, *self.environment.path)
         return any(
             folder in (source, *source.parents)
             for source in found
-            if "site-packages" not in source.parts  # of an environment inside the folder
+            if "site-packages" not in source.parts  # an environment inside the folder
             for folder in own
         )
 
@@ -133,7 +133,7 @@ class Checkout:
             yield from self._base()
 
     def _base(self) -> Iterator[Mount]:
-        """Show the installation that a virtual environment stands on, without its packages."""
+        """Show the base installation of a virtual environment, without its packages."""
         one = self.environment
         real = one.executable.resolve().parent.parent
         for prefix in dict.fromkeys((one.base, one.base.resolve(), real)):
@@ -145,7 +145,7 @@ class Checkout:
                 yield Mount(_EMPTY, str(prefix / packages), writable=False)
 
     def _write_history(self, tree: Path) -> None:
-        """Make the copy a repository of the base commit and the one that is checked out, alone."""
+        """Turn the copy into a repository with only the base commit and the checked-out one."""
         _git(tree, "init", "--quiet", "--template=", "-b", "main")
         head = head_commit(self.folder)
         top = _try_git(self.folder, "rev-parse", "--show-prefix")
@@ -185,12 +185,12 @@ def head_commit(folder: Path) -> str | None:
 
 
 def _names(folder: Path) -> tuple[str, ...]:
-    """Return the paths by which files may name a folder: as it is given, and without links."""
+    """Return the paths by which files may refer to a folder: as given, and with links resolved."""
     return tuple(dict.fromkeys((str(folder.absolute()), str(folder.resolve()))))
 
 
 def _copy(folder: Path, target: Path, *, leaving_out: Sequence[Path]) -> None:
-    """Copy files, folders and links with their times."""
+    """Copy files, folders and links, keeping their times."""
     gone = {path.absolute() for path in leaving_out} | {path.resolve() for path in leaving_out}
 
     def ignored(parent: str, names: list[str]) -> list[str]:

@@ -1,6 +1,6 @@
-"""A Python environment of this machine: what it is made of, and which test programs it has.
+"""A Python environment of this machine: its folders, and the test programs it has.
 
-Asked from its interpreter itself, which knows about links, version managers and base installations.
+The interpreter itself is asked: it knows about links, version managers and base installations.
 """
 
 from __future__ import annotations
@@ -61,18 +61,18 @@ print(json.dumps({
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """A Python environment: a virtual one, or an installation of its own."""
+    """A Python environment: a virtual one, or an installation."""
 
     executable: Path
     prefix: Path
-    """Its folder. Links are not resolved, because scripts in it name this path."""
+    """The environment's folder. Links are not resolved, because scripts in it name this path."""
     base: Path
-    """The folder of the installation that it stands on; `prefix` itself where it is one."""
+    """The folder of its base installation; equal to `prefix` if it is one itself."""
     version: tuple[int, int]
     path: tuple[Path, ...]
-    """The folders in which it looks for modules."""
+    """The folders that are searched for modules."""
     sources: tuple[Path, ...]
-    """Folders outside of it that it imports from: those of editable installs."""
+    """Folders outside the environment that it imports from: those of editable installs."""
     modules: frozenset[str]
     """The known test programs that can be imported as modules."""
     programs: frozenset[str]
@@ -80,14 +80,14 @@ class Environment:
 
     @property
     def is_virtual(self) -> bool:
-        """Whether it stands on another installation."""
+        """Whether the environment has a base installation."""
         return self.prefix != self.base
 
 
 def read_environment(python: Path) -> Environment:
     """Read the environment of an interpreter, or of the folder of a virtual environment.
 
-    Raises PrerequisiteError when it does not run.
+    Raises PrerequisiteError when the interpreter does not run.
     """
     given = python / "bin" / "python" if python.is_dir() else python
     command = [str(given.absolute()), "-c", _ASK, *_PROGRAMS]

@@ -27,10 +27,10 @@ from swe_rollout.sandbox.session import bootstrap
 
 log = structlog.get_logger()
 FOLDER_NAME = re.compile(r"\d+-\d+-[0-9a-z_]{8}")
-"""Names of providers' folders, and of folders in which overlays are tried out."""
+"""Names of providers' folders, and of folders used to try out overlays."""
 PROGRAM = "supervisor"
 """Name of the supervisor's program, beside the folders of sandboxes."""
-# Owners are not kept: in the sandbox, all files belong to its only user.
+# Owners are not kept: inside the sandbox, all files belong to its only user.
 _COPY = (
     "cp",
     "-a",
@@ -74,7 +74,7 @@ def delete_orphans(root: Path) -> None:
 
 
 def orphans(root: Path) -> Iterator[Path]:
-    """Yield the folders of providers whose process has died, of this user alone."""
+    """Yield this user's provider folders whose process has died."""
     if not root.is_dir():
         return
     for folder in root.iterdir():
@@ -84,10 +84,10 @@ def orphans(root: Path) -> Iterator[Path]:
 
 
 def is_orphan(folder: Path) -> bool:
-    """Whether the provider of a folder, which may be gone, has died.
+    """Return whether the provider of a folder, which may be gone, has died.
 
     A live provider holds its lock, which also works across containers that share a cache. Between
-    creating the folder and locking it, the provider is known by its process id and start time.
+    creating and locking the folder, the provider is identified by its process id and start time.
     """
     return has_ended(folder.name.rpartition("-")[0]) and not _is_locked(folder / "lock")
 
@@ -100,7 +100,7 @@ def remove(folder: Path) -> None:
 
 
 async def copy(source: Path, target: Path) -> None:
-    """Copy a folder's content with modes, times and links; shares blocks where possible."""
+    """Copy a folder's content with modes, times and links; share blocks where possible."""
     process = await asyncio.create_subprocess_exec(
         *_COPY, f"{source}/.", str(target), stderr=asyncio.subprocess.PIPE
     )
@@ -133,18 +133,18 @@ def _is_locked(lock: Path) -> bool:
 
 
 def own_name() -> str:
-    """Return this process's id and start time, for the names of what is its own."""
+    """Return this process's id and start time, as a name for what it owns."""
     return f"{os.getpid()}-{_started(os.getpid()) or 0}"
 
 
 def has_ended(name: str) -> bool:
-    """Whether the process that gave itself this name has ended."""
+    """Return whether the process that made this name has ended."""
     pid, _, started = name.partition("-")
     return not pid.isdecimal() or _started(int(pid)) != started
 
 
 def _started(pid: int) -> str | None:
-    """Return a process's start time in ticks since boot, which differs when an id is reused."""
+    """Return a process's start time in ticks since boot, which tells reused ids apart."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
     except OSError:

@@ -28,7 +28,7 @@ class Mount:
     """A folder of the image and the absolute path it appears at."""
 
     source: str
-    """Relative to the image folder."""
+    """The folder, relative to the image folder."""
     target: str
     writable: bool
     """Writable mounts are copied for each sandbox; the others are shared, read-only."""
@@ -51,14 +51,14 @@ class Prepared:
     command: list[str]
     env: Mapping[str, str]
     workdir: str
-    """The folder where commands start, as the sandbox sees it."""
+    """The folder where commands start, as seen in the sandbox."""
     clean_up: Callable[[], Awaitable[None]]
-    """Removes what was prepared. Called once, when the process has ended or could not start."""
+    """Remove what was prepared. Called once, after the process ended or failed to start."""
     trees: Mapping[str, str] | None = None
-    """The folders that are the sandbox's own, by name; None: every mount it may write to."""
+    """The sandbox's own folders by name; None for every mount that it may write to."""
 
     evidence: Callable[[], str] = str
-    """Returns what proves that the sandbox's own processes ended it; empty without a proof."""
+    """Return the proof that the sandbox's own processes ended it; empty without one."""
 
 
 def cache_dir() -> Path:
@@ -94,9 +94,9 @@ def load_image(name: str, root: Path | None = None) -> tuple[LocalImage, Path]:
 
 
 def find_workdir(workdir: str, mounts: Mapping[str, Path]) -> Path | None:
-    """Return where `workdir` lies, by the folders that are mounted at absolute paths.
+    """Return the location of `workdir` among the folders mounted at absolute paths.
 
-    None where it lies in none of them; SandboxError where that has no such folder.
+    None if it is in none of them; raises SandboxError if its mount has no such folder.
     """
     path = posixpath.normpath(workdir)
     for target, folder in sorted(mounts.items(), key=lambda item: -len(item[0])):
@@ -109,7 +109,7 @@ def find_workdir(workdir: str, mounts: Mapping[str, Path]) -> Path | None:
 
 
 def missing_workdir(workdir: str) -> SandboxError:
-    """Return the error of an image without the folder in which commands are to start."""
+    """Build the error for an image that lacks the folder in which commands start."""
     return SandboxError(
         f"the image has no folder {workdir}",
         why="no mount of it holds one",

@@ -1,9 +1,9 @@
-"""What local sandboxes leave on this machine when their process is killed, and how to remove it.
+"""Find and remove what local sandboxes leave on this machine when their process is killed.
 
-Namespaces and what is mounted in them end with their last process, and a supervisor ends with its
-stream. What can be left are folders, empty control groups, and processes of plain directories that
-have left their session. Each carries the id and the start time of the process that made it; what a
-living one made, or somebody else, is never touched.
+Namespaces and their mounts end with the last process, and a supervisor ends with its stream.
+Folders, empty control groups, and processes of plain directories that left their session can
+remain. Each carries the id and start time of the process that made it. Nothing that a live process
+or another user made is ever touched.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _ROUNDS = 10
 """A process may start others while it is being ended."""
 _GONE_S = 2.0
 _AWAITED = 256
-"""Processes of a round that are waited for; each takes a descriptor."""
+"""The processes to wait for in one round; each takes a descriptor."""
 
 
 class LeftoverKind(StrEnum):
-    """What kind of thing was left."""
+    """The kind of a leftover."""
 
     FOLDER = "folder"
     GROUP = "control group"
@@ -39,20 +39,20 @@ class LeftoverKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """One thing that a dead process has left."""
+    """Something that a dead process left behind."""
 
     kind: LeftoverKind
     place: Path
-    """A process has its folder in /proc."""
+    """The path of the leftover; for a process, its folder in /proc."""
 
 
 def sandboxes_folder() -> Path:
-    """Return where this user's processes keep the folders of their sandboxes."""
+    """Return where this user's processes keep their sandbox folders."""
     return cache_dir() / "sandboxes"
 
 
 def find(root: Path) -> tuple[Leftover, ...]:
-    """Return what dead processes of this user have left; `root` has the folders. Blocks."""
+    """Find what dead processes of this user left; `root` has the folders. Blocks."""
     return (
         *(Leftover(LeftoverKind.PROCESS, each) for each in _processes(root)),
         *(Leftover(LeftoverKind.GROUP, each) for each in cgroups.orphans(cgroups.find_parents())),
@@ -61,7 +61,7 @@ def find(root: Path) -> tuple[Leftover, ...]:
 
 
 def remove(root: Path) -> tuple[Leftover, ...]:
-    """Remove what dead processes have left, processes first, and return it. Blocks."""
+    """Remove what dead processes left, processes first, and return it. Blocks."""
     found = find(root)
     for _ in range(_ROUNDS):
         if not (running := tuple(_processes(root))):
@@ -80,7 +80,7 @@ def remove(root: Path) -> tuple[Leftover, ...]:
 
 
 def _kill(processes: Iterable[Path]) -> None:
-    """Kill processes, and wait until they are gone: that takes a moment, in which they write."""
+    """Kill processes and wait until they are gone; until then they may still write."""
     going: list[int] = []
     try:
         for process in processes:
@@ -101,13 +101,13 @@ def _kill(processes: Iterable[Path]) -> None:
 
 
 def _killed(process: Path) -> int | None:
-    """Kill a process; return a descriptor that is readable when it is gone."""
+    """Kill a process; return a descriptor that becomes readable when it is gone."""
     try:
         descriptor = os.pidfd_open(int(process.name))
     except OSError:
         return None
     with suppress(OSError):
-        # The id may belong to another process by now; the descriptor's never will.
+        # The id may belong to another process by now; the descriptor never will.
         if environment(process):
             signal.pidfd_send_signal(descriptor, signal.SIGKILL)
             return descriptor
@@ -116,7 +116,7 @@ def _killed(process: Path) -> int | None:
 
 
 def _processes(root: Path) -> Iterator[Path]:
-    """Yield processes of plain directories below `root` whose provider has died."""
+    """Yield the processes of plain directories below `root` whose provider has died."""
     own_namespace = _namespace(Path("/proc/self"))
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -131,7 +131,7 @@ def _processes(root: Path) -> Iterator[Path]:
 
 
 def _owner(variables: list[bytes], root: Path) -> Path | None:
-    """Return the provider's folder that a sandbox's process got its home in."""
+    """Return the provider's folder that contains the home of a sandbox's process."""
     values = dict(each.partition(b"=")[::2] for each in variables)
     if MARK.encode() not in values:
         return None
@@ -143,7 +143,7 @@ def _owner(variables: list[bytes], root: Path) -> Path | None:
 
 
 def _namespace(process: Path) -> str | None:
-    """Return the pid namespace of a process; None where it can't be seen."""
+    """Return the pid namespace of a process; None if it can't be read."""
     try:
         return str((process / "ns/pid").readlink())
     except OSError:

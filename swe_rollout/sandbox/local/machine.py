@@ -1,9 +1,9 @@
 """Choose what a sandbox sees of this machine: programs, their libraries, and one Python.
 
-An allow-list, because a task's own package may be anywhere else, in a newer release that holds the
-fix: in the folders of Python's, Node's or Ruby's packages, in other interpreters, in wheels that
-`ensurepip` brings, in tools that vendor their dependencies. A task's dependencies come with its
-image. Used by `bubblewrap`.
+This is an allow-list, because a task's own package may exist anywhere else, in a newer release with
+the fix: among the packages of Python, Node or Ruby, in other interpreters, in `ensurepip`'s wheels,
+in tools that vendor their dependencies. A task's dependencies come with its image. Used by
+`bubblewrap`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SHOWN = re.compile(
     """,
     re.VERBOSE,
 )
-# Wherever else they lie, these hold packages.
+# Anywhere else, these hold packages.
 _PACKAGES = re.compile(
     r"""
     (site|dist)-packages | _bundled | wheeldata | python-wheels
@@ -44,9 +44,9 @@ _PACKAGES = re.compile(
     re.VERBOSE,
 )
 _ARCHIVES = re.compile(r".*\.(whl|egg|conda)")
-"""Package archives: a folder that holds one is covered as a whole."""
+"""Package archives: a folder that contains one is hidden as a whole."""
 _FLAT = 64
-"""More files than this directly in a folder are shared libraries: it is shown, the rest covered."""
+"""More files than this directly in a folder are shared libraries: show it, and hide the rest."""
 _OF_PYTHON = frozenset({"lib-dynload", "__pycache__", "__phello__", "test"})
 
 
@@ -65,7 +65,7 @@ def interpreter_prefix() -> Path:
 
 @cache
 def shown() -> tuple[str, ...]:
-    """Return bubblewrap's arguments that show this machine's programs read-only."""
+    """Return the bubblewrap arguments that show this machine's programs read-only."""
     words = [*_programs(), *_system_libraries(), *_interpreter(interpreter_prefix())]
     return tuple(words)
 
@@ -110,9 +110,9 @@ def _is_shown(entry: Path, folder: Path) -> bool:
 
 
 def _interpreter(prefix: Path) -> Iterator[str]:
-    """Show the programs, libraries and headers of one Python, and nothing that is installed in it.
+    """Show the programs, libraries and headers of one Python, without its installed packages.
 
-    Below /usr, all but its standard library is shown anyway.
+    Below /usr, everything but its standard library is shown anyway.
     """
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     if prefix == Path("/usr"):
@@ -147,7 +147,7 @@ def _without_packages(folder: Path) -> Iterator[str]:
 
 
 def _strangers(standard_library: Path) -> Iterator[str]:
-    """Cover folders that are no part of the standard library."""
+    """Hide folders that are not part of the standard library."""
     for entry in sorted(standard_library.iterdir()):
         is_ours = entry.name in sys.stdlib_module_names | _OF_PYTHON or entry.name.startswith(
             "config-"
@@ -157,7 +157,7 @@ def _strangers(standard_library: Path) -> Iterator[str]:
 
 
 def find_packages(folder: Path) -> Iterator[Cover]:
-    """Find folders and archives of packages, at any depth; links are not followed."""
+    """Find package folders and archives, at any depth; links are not followed."""
     if folder.is_symlink():
         return
     todo = [folder]

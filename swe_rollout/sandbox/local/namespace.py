@@ -1,9 +1,9 @@
-"""The mount namespace of a sandbox, with a small file system for all that is written.
+"""The mount namespace of a sandbox, with a small file system for everything it writes.
 
-That file system lies in memory, has a limited size, and disappears with the last process, whatever
-is in it: nothing has to be removed, and nothing is left after a crash. An image's folders are
-mounted as an overlay, or copied where this machine has no overlays. All is prepared inside the
-namespace by relative names, so that no path of this machine appears in the sandbox's mounts.
+That file system is in memory, limited in size, and disappears with the last process: nothing has to
+be removed, and a crash leaves nothing. An image's folders are mounted as an overlay, or copied on
+machines without overlays. Everything is prepared inside the namespace by relative names, so that no
+path of this machine appears in the sandbox's mounts.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _PROBE_S = 20
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """What the namespaces of a provider's sandboxes start with."""
+    """What the namespaces of a provider's sandboxes share."""
 
     point: Path
-    """An empty folder; in its own namespace, each sandbox has its file system mounted there."""
+    """An empty folder on which each sandbox mounts its file system, in its own namespace."""
     content: Path
-    """Files and folders that each file system starts with."""
+    """The initial files and folders of each file system."""
     limits: Limits
     parents: tuple[Parent, ...] = ()
     """Folders in which control groups can be created."""
@@ -64,14 +64,14 @@ class Namespace:
 
 @dataclass(slots=True)
 class Layout:
-    """The steps that bring an image's folders into a namespace, and where the sandbox sees them."""
+    """The steps that bring an image's folders into a namespace, and their paths in the sandbox."""
 
     steps: list[str] = field(default_factory=list)
     binds: list[Bind] = field(default_factory=list)
 
     @classmethod
     def of(cls, image: LocalImage, source: Path, *, overlaid: bool) -> Layout:
-        """Lay out an image that lies in the folder `source`."""
+        """Lay out the image in the folder `source`."""
         layout, source = cls(), source.resolve()
         own: dict[Path, Path] = {}
         if overlaid:
@@ -91,7 +91,7 @@ class Layout:
 
 
 def fill(content: Path, program: bytes, configuration: dict[str, bytes]) -> None:
-    """Write what each file system starts with: folders, the supervisor's program, and /etc."""
+    """Write each file system's initial content: folders, the supervisor's program, and /etc."""
     for name in (*_FOLDERS, *_OPEN_FOLDERS, "etc", EMPTY_FOLDER):
         (content / name).mkdir(parents=True)
     for name in _OPEN_FOLDERS:
@@ -107,7 +107,7 @@ def fill(content: Path, program: bytes, configuration: dict[str, bytes]) -> None
 
 @cache
 def can_overlay(root: Path) -> bool:
-    """Whether overlays work over folders in `root`; mounts one, and replaces a folder in it."""
+    """Return whether overlays work in `root`; mounts one and replaces a folder in it."""
     with tempfile.TemporaryDirectory(dir=root, prefix=f"{own_name()}-") as name:
         content, point, lower = (Path(name, each) for each in ("content", "point", "lower"))
         for folder in (lower / "folder", point, *(content / each for each in _FOLDERS)):

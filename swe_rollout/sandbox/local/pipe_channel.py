@@ -16,9 +16,9 @@ from swe_rollout.errors import SandboxDestroyedError, SandboxError, boundary
 _READ_BYTES = 1 << 16
 _PIPE_BYTES = 1 << 20
 _RECENT_S = 0.5
-"""Evidence of what ended a supervisor may appear this long before its end is noticed."""
+"""Evidence of why a supervisor ended may appear this long before its end is noticed."""
 _END_S = 5.0
-"""Time for a supervisor to kill its commands and end."""
+"""The time a supervisor has to kill its commands and end."""
 
 
 async def _nothing() -> None:
@@ -26,7 +26,7 @@ async def _nothing() -> None:
 
 
 class PipeChannel:
-    """A `Channel` over stdin and stdout of a supervisor's process."""
+    """A `Channel` over the stdin and stdout of a supervisor process."""
 
     def __init__(
         self,
@@ -57,10 +57,10 @@ class PipeChannel:
         deadline_s: float = 7200.0,
         evidence: Callable[[], str] = str,
     ) -> Self:
-        """Start a process. `at_end` runs once: when it has ended, or could not be started.
+        """Start a process. `at_end` runs once, after it ended or could not be started.
 
-        `evidence` says what shows that the sandbox's own processes have ended it, if anything does;
-        it is asked when the process has ended by itself, and before `at_end`.
+        `evidence` returns the proof, if there is any, that the sandbox's own processes ended it; it
+        is called when the process ended by itself, before `at_end`.
         """
         # What is written there is read once, at the end, and never more than the pipe holds.
         stderr, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -79,7 +79,7 @@ class PipeChannel:
 
     @property
     def ended(self) -> bool:
-        """Whether the process is ending or has ended."""
+        """Whether the process has ended or is ending."""
         return self._ending is not None
 
     async def send(self, data: bytes) -> None:
@@ -93,19 +93,19 @@ class PipeChannel:
             raise await self._loss() from error
 
     async def receive(self) -> bytes:
-        """Return some bytes; SandboxError with the reason when the process has ended."""
+        """Return some bytes; raises SandboxError with the reason when the process has ended."""
         stdout = self._process.stdout
         if stdout is None:
             raise await self._loss()
         self._evidence.look(asyncio.get_running_loop().time())
         data = await stdout.read(_READ_BYTES)
-        # Ending kills commands; their output from then on is not a result.
+        # Ending kills commands; their output from then on is not part of a result.
         if not data or self._why:
             raise await self._loss()
         return data
 
     async def close(self) -> None:
-        """End the process and all it runs, to the end even when the caller is cancelled."""
+        """End the process and its children; finish even if the caller is cancelled."""
         if self._ending is None:
             self._why = "it was closed"
             self._ending = asyncio.create_task(self._end())
@@ -138,7 +138,7 @@ class PipeChannel:
         if self._why:
             return self._lost(self._why)
         how = await self._how_it_ended()
-        # Where this process has ended it meanwhile, what it left says nothing.
+        # If this process ended it in the meantime, the evidence proves nothing.
         now = asyncio.get_running_loop().time()
         if not self._why and (evidence := self._evidence.since_last(now)):
             return SandboxDestroyedError(
@@ -174,17 +174,17 @@ class PipeChannel:
 
 
 class RecentEvidence:
-    """Tells evidence of how a sandbox ended from what was seen long before, such as one command
-    that the kernel had killed for memory.
+    """Distinguish fresh evidence of how a sandbox ended from what was there long before, such as a
+    single command that the kernel killed for its memory.
     """
 
     def __init__(self, evidence: Callable[[], str]) -> None:
         self._evidence = evidence
         self._seen: list[tuple[float, str]] = []
-        """Each change with its time; of changes older than `_RECENT_S`, only the last is kept."""
+        """Each change with its time; of the changes older than `_RECENT_S`, only the last."""
 
     def look(self, now: float) -> None:
-        """Note what there is, while the sandbox lives."""
+        """Record the current evidence while the sandbox lives."""
         found = self._evidence()
         if not self._seen or self._seen[-1][1] != found:
             self._seen.append((now, found))
@@ -192,7 +192,7 @@ class RecentEvidence:
             del self._seen[0]
 
     def since_last(self, now: float) -> str:
-        """Return what there is, if it is new; empty where it was there before."""
+        """Return the current evidence if it is new; empty if it was there before."""
         found = self._evidence()
         before = [text for at, text in self._seen if at <= now - _RECENT_S]
         return found if not before or found != before[-1] else ""
@@ -220,7 +220,7 @@ async def _abandon(spawning: asyncio.Task[asyncio.subprocess.Process]) -> None:
 
 
 async def _kill(process: asyncio.subprocess.Process) -> None:
-    # Kills the process if it still runs, and closes pipes that other processes still hold. There is
-    # no public API for that.
+    # Kills the process if it still runs, and closes pipes that other processes still hold.
+    # There is no public API for that.
     process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001
     await process.wait()

@@ -1,6 +1,6 @@
-"""Local sandboxes that are plain directories: they isolate nothing, and have no `/testbed`.
+"""Local sandboxes in plain directories: no isolation, and no `/testbed`.
 
-For trying things out where bubblewrap can't run.
+For trying things out where bubblewrap does not work.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NAMING: Final = ("*.pth", "*.egg-link", "__editable__*.py", "*.dist-info/direct
 
 
 class Plain:
-    """Prepares plain directories. One for each provider."""
+    """Prepares plain directories for one provider."""
 
     def __init__(self, folder: ProviderFolder) -> None:
         """Keep the directories in the provider's folder."""
@@ -55,7 +55,7 @@ class Plain:
             for number, mount in enumerate(image.mounts):
                 path = source / mount.source
                 if not mount.writable and path == Path(mount.target):
-                    continue  # It is there anyway.
+                    continue  # The folder exists anyway.
                 # Nothing stops a command from writing to shared mounts: all are copied.
                 if path not in copies:
                     copies[path] = folder / f"mount-{number}"
@@ -109,7 +109,7 @@ def _end(mark: str, folder: Path) -> None:
 
 
 def _kill_marked(mark: str) -> None:
-    """Kill processes that a plain directory's commands left behind, in whatever session."""
+    """Kill the processes that a plain directory's commands left behind, in any session."""
     wanted = f"{MARK}={mark}".encode()
     for _ in range(_KILL_ROUNDS):
         found = [path for path in Path("/proc").glob("[0-9]*") if wanted in environment(path)]
@@ -121,7 +121,7 @@ def _kill_marked(mark: str) -> None:
 
 
 def environment(process: Path) -> list[bytes]:
-    """Return the environment of a process, given its folder of /proc; empty if it is gone."""
+    """Return the environment of a process by its folder in /proc; empty if the process is gone."""
     try:
         return (process / "environ").read_bytes().split(b"\0")
     except OSError:
@@ -129,10 +129,7 @@ def environment(process: Path) -> list[bytes]:
 
 
 def relocate(environment: Path, paths: Mapping[str, Path]) -> None:
-    """Replace the keys of `paths` by their values in the files of an environment that name them.
-
-    Does nothing in a folder without a `bin/python`; blocks.
-    """
+    """Replace the keys of `paths` by their values in an environment's files."""
     if not os.path.lexists(environment / "bin" / "python"):
         return
     names = sorted((os.fsencode(name) for name in paths), key=len, reverse=True)

@@ -36,10 +36,10 @@ from swe_rollout.types.episode import EpisodeId
 
 
 class Isolated:
-    """Prepares sandboxes in namespaces. One for each provider."""
+    """Prepares sandboxes in namespaces for one provider."""
 
     def __init__(self, folder: ProviderFolder, limits: cgroups.Limits) -> None:
-        """Write what each sandbox starts with; blocks."""
+        """Write what every sandbox starts with; blocks."""
         content, point = folder.path / "content", folder.path / "point"
         point.mkdir()
         program = (folder.path / PROGRAM).read_bytes()
@@ -47,7 +47,7 @@ class Isolated:
         parents = cgroups.find_parents()
         held = {controller for parent in parents for controller in parent.controllers}
         if missing := {"memory", "pids"} - held:
-            # For each process alone; docs/how-to/isolation.md says what then remains possible.
+            # The limit is per process; docs/how-to/isolation.md says what remains possible.
             log.warning("limits_not_of_the_whole_sandbox", no_control_group_for=sorted(missing))
         cgroups.remove_orphans(parents)
         self._namespace = Namespace(point, content, limits, parents)
@@ -102,12 +102,12 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class _Ground:
-    """What every sandbox of an open provider needs."""
+    """What all sandboxes of an open provider share."""
 
     folder: ProviderFolder
     kind: Isolated | Plain
     checkout: Path | None = None
-    """The folder that takes the place of every image."""
+    """The folder that replaces every image."""
 
 
 class LocalProvider:
@@ -118,8 +118,8 @@ class LocalProvider:
     ) -> None:
         """Raises PrerequisiteError when sandboxes can't be isolated as the spec asks.
 
-        `harmless` says that no model writes the commands: then plain directories will do. A
-        `checkout` takes the place of whatever image is asked for.
+        `harmless` says that no model writes the commands, so plain directories will do. A
+        `checkout` replaces every requested image.
         """
         refusal = "" if spec.isolation == "none" else bubblewrap.refusal()
         if refusal and (spec.isolation == "bubblewrap" or not harmless):
@@ -165,7 +165,7 @@ class LocalProvider:
         return session
 
     def require(self, images: Collection[str]) -> None:
-        """Raise PrerequisiteError that names those of `images` that are not on this machine."""
+        """Raise PrerequisiteError naming the `images` that are not on this machine."""
         absent = [
             image
             for image in sorted(images)
@@ -182,10 +182,10 @@ class LocalProvider:
         """Do nothing: a local sandbox starts in milliseconds."""
 
     async def delete_orphans(self, episodes: Collection[EpisodeId]) -> None:
-        """Do nothing: a sandbox dies with its process, and the first start removes its folder."""
+        """Do nothing: a sandbox ends with its process, and the first start removes its folder."""
 
     async def aclose(self) -> None:
-        """End the sandboxes that are still open, and remove their folders."""
+        """End the sandboxes that are still open and remove their folders."""
         await asyncio.gather(*(channel.close() for channel in tuple(self._channels)))
         opening, self._opening = self._opening, None
         if opening is not None:
@@ -205,7 +205,7 @@ class LocalProvider:
             raise SandboxError(error.what, why=error.why, fix=error.fix, retryable=False) from error
 
     async def _opened(self) -> _Ground:
-        """Open the provider at its first start; no start that is cancelled interrupts that."""
+        """Open the provider on the first start; a cancelled start does not interrupt this."""
         failed = self._opening is not None and self._opening.done() and self._opening.exception()
         if self._opening is None or failed:
             self._opening = asyncio.create_task(asyncio.to_thread(self._open))
