@@ -19,7 +19,7 @@ MAX_PATCH_BYTES = 16 << 20
 _MAX_FILE_BYTES = 64 << 20
 """Size of the largest file that a patch may add or change."""
 STEP_S = 600.0
-"""Time limit of one git step; large repositories repack for minutes."""
+"""Time limit of a git step; repacking a large repository takes minutes."""
 
 _BAD_BASE_PATCH = 65
 _REFUSALS = {
@@ -34,7 +34,7 @@ _REFUSALS = {
 class Patch:
     """The diff of an episode, or why none could be made.
 
-    A missing diff is the policy's doing (it deleted `.git`, for example): data, not a failure.
+    A missing diff is caused by the policy (it deleted `.git`, for example): data, not a failure.
     """
 
     text: str = ""
@@ -51,7 +51,7 @@ async def hide(sandbox: Sandbox, instance: Instance) -> None:
     """Remove the files that an agent must not see, before `prepare`. Raises SandboxError."""
     if not instance.hidden_paths:
         return
-    # A symbolic link is removed, and not what it points to.
+    # Remove a symbolic link itself, not its target.
     command = ["rm", "-rf", "--", *instance.hidden_paths]
     result = await sandbox.exec(command, timeout_s=STEP_S)
     if not result.ok:
@@ -82,7 +82,7 @@ async def prepare(sandbox: Sandbox, instance: Instance) -> str:
 
 
 async def _make_base(sandbox: Sandbox, instance: Instance) -> None:
-    """Apply the base patch, and commit the files as they are then without any history."""
+    """Apply the base patch, and commit the resulting files without any history."""
     result = await sandbox.exec(
         read_script("make_base"),
         env={"BASE": instance.base_commit or ""},
@@ -104,9 +104,8 @@ async def diff(sandbox: Sandbox, base: str) -> Patch:
     """Diff the working tree against `base`: commits, changes, new files that are not ignored.
 
     Includes binary files, modes and renames. The text is always UTF-8, without loss: files in
-    another encoding become binary patches. First every process that the agent has left running is
-    ended, so that nothing changes files meanwhile. Raises SandboxError only when the sandbox is
-    lost.
+    another encoding become binary patches. Every process left by the agent is ended first, so that
+    no files change meanwhile. Raises SandboxError only when the sandbox is lost.
     """
     await sandbox.end_processes()
     result = await _diff(sandbox, base, b"")

@@ -1,4 +1,4 @@
-"""Shell scripts that run in sandboxes, or bring them up: the files of `scripts`."""
+"""Shell scripts that run in sandboxes or start them: the files in `scripts`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib.resources import files
 
 
 def read_script(name: str, **values: object) -> str:
-    """Return the script `scripts/NAME.sh`, with its `@name@`s replaced by the values."""
+    """Return the script `scripts/NAME.sh`, with each `@name@` replaced by its value."""
     text = _text(name)
     for key, value in values.items():
         text = text.replace(f"@{key}@", str(value))

@@ -1,4 +1,4 @@
-"""What an agent works on: a git repository, or folders. Prepare it, and take what has changed."""
+"""An agent's workspace, a git repository or folders: prepare it, and collect what has changed."""
 
 from __future__ import annotations
 
@@ -11,14 +11,11 @@ from swe_rollout.sandbox.repository import Patch
 from swe_rollout.types.instance import Instance
 
 Base: TypeAlias = str | FolderState
-"""A commit, or the files there were."""
+"""A commit, or the state of the files at the start."""
 
 
 async def prepare(sandbox: Sandbox, instance: Instance) -> Base:
-    """Prepare the sandbox for an agent and return what later changes are compared with.
-
-    Raises TaskError when the image does not fit the instance, SandboxError otherwise.
-    """
+    """Prepare the sandbox for an agent; return the base that later changes are compared with."""
     if instance.folder is None:
         await repository.hide(sandbox, instance)
         return await repository.prepare(sandbox, instance)
@@ -26,7 +23,7 @@ async def prepare(sandbox: Sandbox, instance: Instance) -> Base:
 
 
 async def diff(sandbox: Sandbox, base: Base) -> Patch:
-    """Return what has changed since `prepare`; first every process left running is ended.
+    """Return what has changed since `prepare`, after ending every remaining process.
 
     Raises SandboxError only when the sandbox is lost.
     """

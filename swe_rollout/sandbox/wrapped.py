@@ -1,4 +1,4 @@
-"""Sandboxes and providers around others: whoever wraps one says what differs, and nothing more."""
+"""Sandboxes and providers that wrap others: a wrapper defines only what differs."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ class OperationKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation of a sandbox, by what decides its answer."""
+    """An operation of a sandbox, described by what determines its result."""
 
     kind: OperationKind
     parts: tuple[object, ...] = ()
-    """Arguments, without the values of variables, which may be secrets, and without time limits,
+    """The arguments without the values of variables, which may be secrets, and without time limits,
     which depend on how much time is left."""
 
 
 class Around(Protocol):
-    """Surrounds each operation of a sandbox."""
+    """Wraps each operation of a sandbox."""
 
     async def __call__(self, operation: Operation, call: Callable[[], Awaitable[_T]]) -> _T:
-        """Return the answer to an operation, which `call` carries out."""
+        """Return the result of an operation, which `call` carries out."""
         ...
 
 
 class WrappedSandbox(Sandbox):
-    """A sandbox each of whose operations goes through an `Around`."""
+    """A sandbox whose operations all go through an `Around`."""
 
     def __init__(self, sandbox: Sandbox, around: Around) -> None:
         self._sandbox = sandbox
@@ -104,7 +104,7 @@ class WrappedSandbox(Sandbox):
 
 
 class WrappedSnapshots(WrappedSandbox, Snapshots):
-    """A wrapped sandbox that has snapshots, which are taken of it directly."""
+    """A wrapped sandbox with snapshots, which are taken directly from it."""
 
     def __init__(self, sandbox: Sandbox, around: Around) -> None:
         super().__init__(sandbox, around)
@@ -119,7 +119,7 @@ class WrappedSnapshots(WrappedSandbox, Snapshots):
         await self._snapshots.apply(delta)
 
     async def mark(self) -> SandboxMark | None:
-        """Return the mark of the sandbox; None where it has none."""
+        """Return the mark of the sandbox; None if it has none."""
         return await self._sandbox.mark() if isinstance(self._sandbox, Markable) else None
 
 
@@ -150,10 +150,10 @@ class WrappedSandboxes:
 
 
 class AbsentSandbox(Sandbox):
-    """Stands where there is no sandbox: each operation raises an error."""
+    """A placeholder without a sandbox: each operation raises an error."""
 
     def __init__(self, workdir: str, error: Callable[[], Exception]) -> None:
-        """`error` makes what an operation raises."""
+        """`error` creates the error that an operation raises."""
         self._workdir = workdir
         self._error = error
 
@@ -177,4 +177,4 @@ class AbsentSandbox(Sandbox):
         raise self._error()
 
     async def close(self) -> None:
-        """Do nothing: there is nothing."""
+        """Do nothing: there is nothing to close."""

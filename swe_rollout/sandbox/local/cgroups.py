@@ -91,9 +91,9 @@ class Group:
         return cls(tuple(made))
 
     def evidence(self) -> str:
-        """Describe the processes killed for exceeding the groups' own memory.
+        """Describe the kills for exceeding the groups' own memory.
 
-        Empty if none were killed. Memory that ran out on the whole machine is not the sandbox's doing.
+        Empty without any. Memory that ran out on the whole machine is not the sandbox's doing.
         """
         return next(filter(None, map(_killed_for_memory, self.folders)), "")
 

@@ -1,9 +1,9 @@
-"""Attach to a pod that a process which died has left: the very sandbox, or none.
+"""Attach to the pod of a process that died: return that very sandbox, or none.
 
-Its supervisor waits for two minutes. It is asked, under the key that only processes of the job can
-derive, how much was done in it: the same number as in the mark, with nothing running, means that no
-operation has begun since. Whoever attaches makes the pod its own first, by the run's label: another
-process that still has it then sees its pod as deleted.
+Its supervisor waits for two minutes. It is asked, under a key that only processes of the job can
+derive, how much was done in it: the number in the mark, with nothing running, proves that no
+operation has begun since. Whoever attaches first claims the pod with the run's label; another
+process that still uses the pod then sees it as deleted.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from swe_rollout.sandbox.session.session import Session
 log = structlog.get_logger()
 
 ATTACH_S: Final = 20.0
-"""Time limit of the whole attempt; a fresh pod with the same files takes seconds."""
+"""Time limit of the whole attempt; starting a fresh pod with the same files takes seconds."""
 _GREETING_S: Final = 5.0
 _STREAMS_S: Final = 8.0
-"""How long to reopen streams that the network lost."""
+"""How long to keep reopening streams that the network lost."""
 _POLL_S: Final = 0.1
 _NOT_THE_SAME: Final = "the sandbox is not as it was"
 
 
 @dataclass(frozen=True, slots=True)
 class PodAttachment:
-    """One try to attach to the sandbox of a mark."""
+    """One attempt to attach to the sandbox of a mark."""
 
     runtime: PodRuntime
     owner: pod_spec.RunIdentity
@@ -76,13 +76,13 @@ class PodAttachment:
         return pod_spec.pod_name(self.request, self.owner)
 
     async def _taken(self, cleanup: AsyncExitStack) -> Pod:
-        """Make the pod one of this run; `cleanup` deletes it from then on."""
+        """Claim the pod for this run; `cleanup` deletes it from then on."""
         client, namespace = self.runtime.client, self.runtime.namespace
         found = await client.get(PODS, namespace, self.mark.name)
         if why := self._why_not(found):
             raise SandboxError(_NOT_THE_SAME, why=why)
         self.runtime.attached.add(found.metadata.uid)
-        # Where another process was faster, this is refused, and the pod is that one's.
+        # If another process was faster, this is refused, and the pod belongs to that process.
         patch = pod_spec.take_patch(found, self.owner)
         taken = await client.patch(PODS, namespace, self.mark.name, patch)
         cleanup.push_async_callback(self.runtime.reaper.delete, taken)
@@ -105,7 +105,7 @@ class PodAttachment:
         return "" if error is None else str(error)
 
     async def _session(self, pod: Pod) -> Session:
-        """Open a session that goes on with the one before. StreamLostError is tried again."""
+        """Open a session that continues the earlier one. A StreamLostError is retried."""
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(StreamLostError),
             stop=stop_after_delay(_STREAMS_S),
@@ -122,7 +122,7 @@ class PodAttachment:
         )
 
     async def _check(self, session: Session) -> None:
-        """Return once nothing runs, where nothing was begun since the mark."""
+        """Return once nothing runs, if nothing was begun since the mark."""
         while True:
             state = await session.state()
             if state is None or state.effects != self.mark.effects:

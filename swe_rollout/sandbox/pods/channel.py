@@ -1,8 +1,8 @@
 """PodStreamOpener: open channels to the supervisor of one pod, and explain why they are lost.
 
-While it is open it follows the pod's watch: a pod that is deleted, evicted or killed ends the
-stream at once, even where the connection itself would hang. A stream that is lost while the pod is
-healthy is reported as just that: another stream finds the supervisor again.
+While open, it follows the pod's watch: a pod that is deleted, evicted or killed ends the stream at
+once, even where the connection itself would hang. If a stream is lost while the pod is healthy,
+only that is reported: another stream can reach the supervisor again.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _NOT_OPENED = "can't run a command in pod {}"
 
 
 class PodStreamOpener:
-    """A `StreamOpener` to one pod: this one, and no other that may get its name."""
+    """A `StreamOpener` to this very pod, not to a later one of the same name."""
 
     def __init__(self, pod: Pod, *, client: ClusterClient, watch: PodWatch) -> None:
         self._pod = pod
@@ -73,7 +73,7 @@ class PodStreamOpener:
         return PodChannel(self._stream, self)
 
     async def close(self) -> None:
-        """Stop following the pod: from now on its end is no loss."""
+        """Stop following the pod: its end no longer counts as a loss."""
         self._pod_loss.cancel()
         self._aborting.cancel()
         await asyncio.gather(self._pod_loss, self._aborting, return_exceptions=True)
@@ -89,7 +89,7 @@ class PodStreamOpener:
         return self._explanation
 
     async def classify(self, error: SandboxError) -> SandboxError:
-        """Classify the end of a stream: only the stream is lost, the supervisor, or the pod."""
+        """Classify the end of a stream: what was lost is the stream alone, its supervisor, or the pod."""
         if self._pod_loss.cancelled():
             return error
         lost = _stream_loss(error, is_first=self._is_first)
@@ -115,9 +115,9 @@ class PodStreamOpener:
         return opened
 
     async def _open_error(self, error: ClusterError) -> SweRolloutError:
-        """Build the error for a stream that was not opened, because of the pod or on the way.
+        """Build the error for a stream that could not be opened, because of the pod or the network.
 
-        A first one without the right to it concerns the whole job: no other would open either.
+        If the first one is forbidden, this concerns the whole job: no other would open either.
         """
         cause = await self._await_known_loss()
         name = self._pod.metadata.name
@@ -190,7 +190,7 @@ class PodChannel:
             raise await self._opener.classify(error) from error
         if not data:
             # When a container runtime dies, the node reports success for the streams it held.
-            # Whether the supervisor has really ended is found out by the next stream.
+            # The next stream finds out whether the supervisor has really ended.
             end = ExecLostError(
                 "the stream to the sandbox ended",
                 why="the node reports that the supervisor exited, which is no proof that it did",
@@ -203,7 +203,7 @@ class PodChannel:
 
 
 async def _abandon(opening: asyncio.Task[ExecStream]) -> None:
-    """Cancel the opening of a stream and close it if it was opened at this moment."""
+    """Cancel the opening of a stream, and close the stream if it has just opened."""
     opening.cancel()
     for opened in await asyncio.gather(opening, return_exceptions=True):
         if isinstance(opened, ExecStream):

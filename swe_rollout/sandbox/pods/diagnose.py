@@ -1,7 +1,7 @@
-"""Diagnose why a sandbox pod does not start or was lost: from its status to a typed error.
+"""Diagnose why a sandbox pod does not start or was lost: turn its status into a typed error.
 
-Pure functions of the objects that Kubernetes reports; `launch` and `channel` watch and raise.
-The outcome of a command in the sandbox is never diagnosed here: it is a result.
+Pure functions of the objects that Kubernetes reports; `launch` and `channel` watch and raise. The
+outcome of a command in the sandbox is never diagnosed here: it is a result.
 """
 
 from __future__ import annotations
@@ -73,11 +73,11 @@ class StartProblem:
     error: SandboxError
     settle_s: float = 0.0
     warn_s: float = 1.0
-    """How long it persists before a warning is given, whether or not it is raised later."""
+    """How long it persists before a warning is issued, whether or not it is raised later."""
 
 
 _CERTAIN_S = 1.0
-"""How long a reason must persist that the kubelet may retract a moment later."""
+"""How long a reason must persist if the kubelet may retract it a moment later."""
 _PULL_S = 15.0
 """Registries fail temporarily: the kubelet's first retry, after 10 s, may succeed."""
 _SCHEDULE_S = 10.0
@@ -148,7 +148,7 @@ def deleted_error(name: str) -> SandboxError:
 def creation_error(error: ApiError, name: str) -> SweRolloutError:
     """Convert the API server's refusal to create a pod to a specific error.
 
-    A PrerequisiteError concerns the whole job: every other episode would meet it too.
+    A PrerequisiteError concerns the whole job: every other episode would fail the same way.
     """
     if error.forbidden and "exceeded quota" in error.message:
         return QuotaExceededError(
@@ -188,7 +188,7 @@ def is_scaling_up(events: Sequence[KubernetesEvent]) -> bool:
 
 
 def with_events(error: SandboxError, events: Sequence[KubernetesEvent]) -> SandboxError:
-    """Append to the error's why the last warnings that add information, and return it."""
+    """Append the last warnings that add information to the error's why, and return it."""
     for event in [event for event in events if event.type == "Warning"][-_MAX_EVENTS:]:
         # The kubelet repeats a container's reason in events, with a different prefix.
         if event.message[-_COMPARED_CHARS:].removeprefix("Error: ") not in error.why:

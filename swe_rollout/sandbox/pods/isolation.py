@@ -154,5 +154,5 @@ def _network(facts: _Facts) -> ClusterCheck:
 
 
 def _one(facts: _Facts, name: str) -> str:
-    """Return the only value of the name; an empty string when the kernel reports none."""
+    """Return the only value of a name; an empty string if the kernel reports none."""
     return next(iter(facts[name]), "")

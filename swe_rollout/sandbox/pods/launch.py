@@ -27,11 +27,11 @@ _NAME_POLL_S = 0.3
 _CREATE_ATTEMPTS = 3
 _UNDO_S = 10.0
 _SCALING_S = 30.0
-"""Pause between two checks whether a node is still being added."""
+"""The pause between two checks whether a node is still being added."""
 
 
 class PodLaunch:
-    """Brings up one pod. `undo` deletes it again, however far it came."""
+    """Starts one pod. `undo` deletes it again, however far the start came."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class PodLaunch:
         on_start_warning: Callable[[SandboxError], None],
         request_name: str = "",
     ) -> None:
-        """`on_start_warning` is called with a reason not to start that may still pass.
+        """Call `on_start_warning` with a start problem that may still resolve itself.
 
         `request_name` becomes free again when the sandbox is closed.
         """
@@ -69,7 +69,7 @@ class PodLaunch:
                 if pod is not None and self._is_ours(pod):
                     await self._delete(pod)
         except (ClusterError, UnreachableError, TimeoutError):
-            return  # left to the provider's end and the pod's own deadline
+            return  # The provider's end and the pod's own deadline take care of it.
 
     async def _create(self) -> Pod:
         creating = AsyncRetrying(retry=retry_never, stop=stop_after_attempt(_CREATE_ATTEMPTS))
@@ -83,7 +83,7 @@ class PodLaunch:
             ) from error
 
     async def _create_or_adopt(self) -> Pod:
-        """Create the pod, or adopt it if we did already; TryAgain once the name is free."""
+        """Create the pod, or adopt it if we already did; raises TryAgain once the name is free."""
         try:
             return await self.runtime.client.create(
                 PODS, self.runtime.namespace, self._manifest, strict=True
@@ -128,8 +128,8 @@ class PodLaunch:
         )
 
     def _is_ours(self, pod: Pod) -> bool:
-        """Whether this run has created the pod. One that it attached to is never taken for fresh:
-        its session would begin with a key that commands there could read.
+        """Whether this run created the pod. An attached pod never counts as fresh: its session
+        would begin with a key that commands there could read.
         """
         wanted = self._manifest["metadata"]["labels"][RUN_LABEL]
         is_ours: bool = pod.metadata.labels.get(RUN_LABEL) == wanted
@@ -147,7 +147,7 @@ class PodLaunch:
             while not diagnose.is_ready(self._pod):
                 problem = diagnose.start_problem(self._pod)
                 at_most_s = await self._judge(problem, persistence.measure_s(problem))
-                with suppress(TimeoutError):  # nothing changed: the problem is judged again
+                with suppress(TimeoutError):  # Nothing changed: the problem is judged again.
                     async with asyncio.timeout(at_most_s):
                         await follower.changed()
                 if follower.gone:
@@ -156,7 +156,7 @@ class PodLaunch:
         return self._pod
 
     async def _judge(self, problem: StartProblem | None, persisted_s: float) -> float | None:
-        """Raise a settled problem, warn of a lasting one; return when to check again at latest."""
+        """Raise a settled problem, warn of a lasting one; return the latest time to check again."""
         if problem is None:
             return None
         if persisted_s >= problem.settle_s:
@@ -167,7 +167,7 @@ class PodLaunch:
         return problem.settle_s - persisted_s
 
     async def _raise_unless_scaling(self, error: SandboxError) -> float:
-        """Raise `error`, or return how long to wait on while a node is being added for the pod."""
+        """Raise `error`, or return how long to keep waiting while a node is being added."""
         events = await self._events()
         if isinstance(error, diagnose.UnschedulableError) and diagnose.is_scaling_up(events):
             return _SCALING_S
@@ -178,11 +178,11 @@ class PodLaunch:
         try:
             return await runtime.client.pod_events(runtime.namespace, self._pod.metadata.uid)
         except (ClusterError, UnreachableError):
-            return ()  # they only add detail to a reason that is already known
+            return ()  # Events only add detail to a reason that is already known.
 
 
 class _Persistence:
-    """Measures for how long a problem of the same kind has persisted."""
+    """Measures how long a problem of the same kind has persisted."""
 
     def __init__(self) -> None:
         self._kind: type[SandboxError] | None = None
@@ -204,7 +204,7 @@ async def start_pod(
     workdir: str,
     ready: Callable[[RunningPod], Awaitable[None]],
 ) -> RunningPod:
-    """Bring up the pod and open its session; a start that does not get `ready` leaves nothing."""
+    """Start the pod and open its session; leave nothing behind if `ready` is not reached."""
     runtime = launch.runtime
     async with AsyncExitStack() as cleanup:
         cleanup.push_async_callback(launch.undo)

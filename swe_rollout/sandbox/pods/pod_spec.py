@@ -1,9 +1,9 @@
 """The manifest of a sandbox pod: a pure function of the request, hardened by default.
 
 No service-account token, no DNS, no privileges beyond what root in a task's image needs, memory
-reserved in full, and a deadline. It holds nothing of an episode but names: environment and files
-travel over the session. A job's own template (`swe_rollout.spec.pod_template`) has few fields: it
-adds labels, annotations and tolerations, replaces amounts of resources, and removes nothing.
+reserved in full, and a deadline. Of the episode it holds only names: environment and files travel
+over the session. A job's own template (`swe_rollout.spec.pod_template`) has few fields: it adds
+labels, annotations and tolerations, replaces amounts of resources, and removes nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _LOST_NODE_S: Final = 30
 """How long a pod stays on a node that does not respond."""
 _NAME_LENGTH: Final = 63
 _MERGED: Final = ("containers", "tolerations")
-"""Fields whose defaults stay beside what the template adds."""
+"""Fields to which the template's entries are added; the defaults stay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class RunIdentity:
     """The process that owns the sandboxes."""
 
     run: str
-    """Random for each process; a valid label value."""
+    """A random label value for each process."""
     started: str
     """When it started, for humans."""
     job: OwnerReference | None = None
@@ -142,7 +142,7 @@ def pod_name(request: SandboxRequest, owner: RunIdentity) -> str:
 
 
 def name_suffix(owner: RunIdentity) -> str:
-    """Build the end of the names of a RolloutJob's sandboxes, by which it may exec into them."""
+    """Build the suffix of the names of a RolloutJob's sandboxes, which limits where it may exec."""
     return "" if owner.job is None else f"-{owner.job.uid[:8]}"
 
 
@@ -165,7 +165,7 @@ def episode_labels(request: SandboxRequest) -> dict[str, str]:
 
 
 def is_networked(request: SandboxRequest, sandbox: PodSandbox) -> bool:
-    """Whether the task asks for a network and the job gives one to tasks that do."""
+    """Whether the task asks for a network and the job allows networks."""
     return request.wants_network and sandbox.network == "requested"
 
 
@@ -183,7 +183,7 @@ def label_value(text: str) -> str:
 
 
 def take_patch(pod: Pod, owner: RunIdentity) -> tuple[Json, ...]:
-    """Build the patch that makes a pod of an earlier run one of this run, unless another did."""
+    """Build the patch that moves a pod of an earlier run to this one, unless another run did."""
     path = label_path(RUN_LABEL)
     return (
         {"op": "test", "path": "/metadata/uid", "value": pod.metadata.uid},
@@ -198,7 +198,7 @@ def label_path(name: str, *, kind: str = "labels") -> str:
 
 
 def _patience(taint: str) -> Json:
-    """Stay on a node that does not respond, but not for long."""
+    """Tolerate an unresponsive node, but not for long."""
     return {
         "key": f"node.kubernetes.io/{taint}",
         "operator": "Exists",
@@ -222,7 +222,7 @@ def _container(image: str, sandbox: PodSandbox) -> Json:
 
 
 def reserved(wanted: Resources) -> Json:
-    """Reserve memory and disk in full: a sandbox is never evicted for the usage of others."""
+    """Reserve memory and disk in full, so that a sandbox is never evicted for others' usage."""
     both = {"memory": wanted.memory, "ephemeral-storage": wanted.ephemeral_storage}
     limits = both if wanted.cpu_limit is None else {**both, "cpu": wanted.cpu_limit}
     return {"requests": {**both, "cpu": wanted.cpu}, "limits": limits}

@@ -1,4 +1,4 @@
-"""Pull images on the nodes before a job needs them, by a pod on every node that sandboxes may use.
+"""Pull images before a job needs them, with a pod on every node that sandboxes may use.
 
 A DaemonSet handles a few images at a time, with one container each: nodes that are added meanwhile
 are served too, and the job's template applies with its node selectors and pull secrets. Its pods
@@ -45,7 +45,7 @@ class PrefetchedImage:
     nodes: int
     """How many nodes have it now."""
     problem: str = ""
-    """Why another node does not have it; one of the reasons."""
+    """Why another node lacks it; one reason of possibly several."""
 
 
 async def prefetch(
@@ -136,12 +136,12 @@ class _DaemonSetProgress:
         return [pod for pod in listed.items if pod.metadata.deletion_timestamp is None]
 
     async def _nodes(self) -> int | None:
-        """Return how many nodes should have a pod; None while the controller has not counted."""
+        """Return how many nodes should have a pod; None until the controller has counted them."""
         status = (await self.client.get(DAEMON_SETS, self.namespace, self.name)).status
         return status.desired_number_scheduled if status.observed_generation else None
 
     def _count(self, number: int, pods: Sequence[Pod]) -> tuple[int, list[str], list[str]]:
-        """Count the nodes with the image; list why others failed, and why others still wait."""
+        """Count the nodes with the image; list why others failed and why others still wait."""
         done, bad, waiting = 0, list[str](), list[str]()
         for pod in pods:
             found = next((c for c in pod.status.container_statuses if _number(c) == number), None)
@@ -159,7 +159,7 @@ class _DaemonSetProgress:
         return done, bad, waiting
 
     def _has_failed(self, pod: Pod, container: ContainerStatus) -> bool:
-        """Whether a failure to pull has persisted for long enough to be reported."""
+        """Whether a pull failure has persisted long enough to be reported."""
         waiting = container.state.waiting
         if waiting is None or waiting.reason not in _FAILURE_REASONS:
             return False

@@ -42,7 +42,7 @@ from swe_rollout.types.episode import EpisodeId
 log = structlog.get_logger()
 
 SCARCE_RETRY_S = 10.0
-"""How long a start is retried after waiting pods gave way to it."""
+"""How long a start is retried after waiting pods made room for it."""
 SCARCE_POLL_S = 0.5
 
 
@@ -51,7 +51,7 @@ def _log_start_warning(error: SandboxError) -> None:
 
 
 class PodProvider:
-    """Starts one pod for each sandbox. Safe for concurrent calls."""
+    """Starts a pod for each sandbox. Safe for concurrent calls."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class PodProvider:
         on_start_warning: Callable[[SandboxError], None] | None = None,
         keys: SessionKeys | None = None,
     ) -> None:
-        """Send no request before the first `start`. With `keys`, `attach` finds pods again.
+        """Send no request before the first `start`. With `keys`, `attach` can find pods again.
 
         The pods are deleted with their `owner`. `on_start_warning` is called with the error that a
         pod is about to fail with; by default it is logged.
@@ -83,10 +83,10 @@ class PodProvider:
         self._expected: Sequence[SandboxRequest] = ()
 
     async def start(self, request: SandboxRequest) -> RunningPod:
-        """Start a sandbox; SandboxError or ClusterError, with why and fix, when that fails.
+        """Start a sandbox; raises SandboxError or ClusterError, with why and fix.
 
-        PrerequisiteError and UnreachableError concern the whole job: every other episode would meet
-        them too.
+        PrerequisiteError and UnreachableError concern the whole job: every other episode would fail
+        the same way.
         """
         runtime = await self._open()
         async with AsyncExitStack() as cleanup:
@@ -110,7 +110,7 @@ class PodProvider:
         try:
             runtime = await self._open()
         except (ClusterError, PrerequisiteError, UnreachableError):
-            return None  # `start` says so
+            return None  # The docstring of `start` says so.
         session = SessionLife(self._keys.of(mark.uid), life)
         attachment = PodAttachment(runtime, self._owner, request, mark, session)
         async with AsyncExitStack() as cleanup:
@@ -129,11 +129,11 @@ class PodProvider:
 
     @property
     def warm(self) -> int:
-        """The number of waiting pods that could be claimed now."""
+        """Number of waiting pods that could be claimed now."""
         return 0 if self._pool is None else self._pool.ready
 
     async def delete_orphans(self, episodes: Collection[EpisodeId]) -> None:
-        """Delete the pods that earlier runs of the job left for `episodes`.
+        """Delete the pods that the job's earlier runs left for `episodes`.
 
         Their waiting pods are deleted too if they have ended.
         """
@@ -162,7 +162,7 @@ class PodProvider:
     def _reserve_name(
         self, runtime: PodRuntime, request: SandboxRequest, cleanup: AsyncExitStack
     ) -> None:
-        """Keep the name of a sandbox that begins; `cleanup` frees it."""
+        """Reserve the name of a starting sandbox; `cleanup` frees it."""
         name = pod_spec.pod_name(request, self._owner)
         if name in runtime.names:
             raise SandboxError(
@@ -213,7 +213,7 @@ class PodProvider:
         return PodRuntime(client, watch, reaper, namespace, names, self._keys)
 
     async def _claim_or_launch(self, runtime: PodRuntime, request: SandboxRequest) -> RunningPod:
-        """Claim a waiting pod or launch a new one, to which waiting pods give way."""
+        """Claim a waiting pod, or launch a new one and let waiting pods make room for it."""
         # Waiting pods have no network.
         if self._pool is not None and not pod_spec.is_networked(request, self._spec):
             pod = await self._pool.claim(request)
@@ -224,7 +224,7 @@ class PodProvider:
         except SandboxError as error:
             if self._pool is None or not error.scarce or not await self._pool.release_all():
                 raise
-        # A quota counts a pod for a moment longer than the pod lives.
+        # A quota counts a pod for a moment after the pod is gone.
         retrying = AsyncRetrying(
             retry=retry_if_exception(lambda e: isinstance(e, SandboxError) and e.scarce),
             stop=stop_after_delay(SCARCE_RETRY_S),

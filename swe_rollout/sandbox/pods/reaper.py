@@ -1,7 +1,7 @@
 """PodReaper: delete the pods of closed sandboxes, many at a time.
 
 A closed sandbox has ended by itself and occupies nothing but its name; one request for many of them
-saves the API server one request for each. A pod that did not end as expected is deleted alone.
+saves the API server one request for each. A pod that did not end as expected is deleted separately.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from swe_rollout.text.logs import shared_context
 log = structlog.get_logger()
 
 POLL_S = 1.0
-"""Pause between two checks of the closed pods."""
+"""The pause between two checks of the closed pods."""
 BATCH_PODS = 16
 BATCH_AFTER_S = 30.0
 """How long an ended pod waits to be deleted together with others."""
 IDLE_S = 3.0
-"""How long it waits when no other sandbox is running that could end and join it."""
+"""How long it waits if no other running sandbox could end and join it."""
 END_S = 10.0
 """How long a closed pod may take to end by itself."""
 _ENDED = "Succeeded"
@@ -77,7 +77,7 @@ class PodReaper:
         return pod.metadata.uid in self._closed
 
     async def delete(self, pod: Pod) -> bool:
-        """Delete one pod at once and return whether it is gone or going. Never raises."""
+        """Delete one pod at once and return whether it is gone or terminating. Never raises."""
         name, uid = pod.metadata.name, pod.metadata.uid
         try:
             await self._client.delete(PODS, self._namespace, name, uid=uid, grace_s=1)
@@ -128,7 +128,7 @@ class PodReaper:
                 self._drop([closed])
 
     def _is_batch_due(self, ended: Sequence[_ClosedPod]) -> bool:
-        """Whether to delete the pods, sorted by the time they were closed, now."""
+        """Whether the pods, sorted by the time they were closed, should be deleted now."""
         if not ended or len(ended) >= BATCH_PODS:
             return bool(ended)
         is_idle = not self._in_use and ended[-1].age_s >= IDLE_S

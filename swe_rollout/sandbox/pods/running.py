@@ -21,7 +21,7 @@ from swe_rollout.sandbox.session.keys import SessionKeys, SessionLife
 from swe_rollout.sandbox.session.session import Session
 
 KEEPALIVE_S = 30.0
-"""Pause between two pings on a stream; kubelets and load balancers end idle streams."""
+"""The pause between two pings on a stream; kubelets and load balancers end idle streams."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,11 @@ class PodRuntime:
     reaper: PodReaper
     namespace: str
     names: set[str]
-    """Names of the sandboxes that are starting or running: each belongs to one request."""
+    """Names of the sandboxes that are starting or running; each belongs to one request."""
     keys: SessionKeys | None = None
     """Keys by which another process of the job can attach to the pods; None if none can."""
     attached: set[str] = field(default_factory=set)
-    """Uids of the pods that another process created and this one took."""
+    """Uids of the pods that another process created and this one attached to."""
     running: set[RunningPod] = field(default_factory=set)
     """Every pod with a session, including those that wait for a request."""
 
@@ -50,7 +50,7 @@ class RunningPod:
     ) -> None:
         """Use `PodProvider.start`; `request_name` becomes free again when this is closed."""
         self.pod = pod
-        """The pod as it was when the sandbox was handed out."""
+        """The pod as it was when the sandbox was returned."""
         self._session = session
         self.exec = session.exec
         self.read_file = session.read_file
@@ -121,8 +121,8 @@ async def open_session(
 ) -> Session:
     """Open a session in the pod; commands start in `workdir`.
 
-    The first one starts a supervisor, which becomes process 1, so the pod ends with it, also when
-    this process is killed. One with a `life` continues the session of another process.
+    The first session starts a supervisor, which becomes process 1, so the pod ends with it, even if
+    this process is killed. A session with a `life` continues that of another process.
     """
     is_first = life is None
     if life is None:
@@ -139,7 +139,7 @@ async def open_session(
 
 
 async def _keep_alive(session: Session) -> None:
-    """Ping until the session is lost, which its callers learn from their own calls."""
+    """Ping until the session is lost; callers learn of that from their own calls."""
     while True:
         await asyncio.sleep(KEEPALIVE_S)
         try:

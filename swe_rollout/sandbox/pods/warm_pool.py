@@ -1,7 +1,7 @@
-"""WarmPool: pods that wait, with a running supervisor, for the episodes that come next.
+"""WarmPool: pods that wait, with a running supervisor, for the next episodes.
 
-`prewarm` announces the next requests, soonest first; the pool keeps pods ready for the first of
-them, within the limits of the spec, and retires pods that no request needs. A claim is one patch of
+`prewarm` announces the next requests, soonest first; the pool keeps pods ready for the first ones,
+within the limits of the spec, and retires pods that no request needs. A claim is one patch of
 labels that only one claimer can make. A failure here costs a head start, never an episode:
 `provider` then starts a pod as if there were no pool.
 """
@@ -32,11 +32,11 @@ from swe_rollout.text.logs import shared_context
 log = structlog.get_logger()
 
 POLL_S = 1.0
-"""Pause between two checks of the waiting pods."""
+"""The pause between two checks of the waiting pods."""
 CLAIM_S = 10.0
 """Time limit of a claim and its first command; a slower pod is no faster than a new one."""
 COOLDOWN_S = 30.0
-"""How long no pod is started after a start that failed, or after pods gave way to an episode."""
+"""How long no pod is started after a failed start, or after pods made room for an episode."""
 _FAILURES = (SandboxError, ClusterError, UnreachableError, PrerequisiteError)
 
 
@@ -49,10 +49,10 @@ class _WarmPod:
     created_s: float
     ready_s: float
     lifetime_s: float
-    """Time from its creation until it ends by itself."""
+    """Time from the pod's creation until it ends by itself."""
 
     def outlives(self, request: SandboxRequest) -> bool:
-        """Whether it lives as long as the request requires."""
+        """Whether the pod lives as long as the request requires."""
         return time.monotonic() - self.created_s + request.deadline_s <= self.lifetime_s
 
 
@@ -90,7 +90,7 @@ class WarmPool:
         )
 
     async def aclose(self) -> None:
-        """Start no more pods, and end every pod that was not claimed. Idempotent."""
+        """Start no more pods, and end every unclaimed pod. Idempotent."""
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()
@@ -111,8 +111,8 @@ class WarmPool:
     async def claim(self, request: SandboxRequest) -> RunningPod | None:
         """Assign a pod to the request and return it; None when there is none to claim.
 
-        A pod that is being started is awaited: it has a head start. SandboxError when the image
-        has no such workdir.
+        A pod that is starting is awaited: it has a head start. Raises SandboxError if the image has
+        no such workdir.
         """
         self._demand.fulfil(request)
         self._changed.set()
@@ -125,7 +125,7 @@ class WarmPool:
         return None
 
     async def release_all(self) -> bool:
-        """End all waiting and starting pods to free their capacity; whether there were any."""
+        """End all waiting and starting pods to free capacity; return whether there were any."""
         self._resume_at_s = time.monotonic() + COOLDOWN_S
         starts, self._starts = self._starts, []
         for start in starts:
@@ -148,7 +148,7 @@ class WarmPool:
         return None
 
     async def _started(self, start: _WarmStart) -> _WarmPod | None:
-        """Take the start out of the pool and wait for its pod."""
+        """Take a start out of the pool and wait for its pod."""
         self._starts.remove(start)
         try:
             await asyncio.wait({start.task})
@@ -181,7 +181,7 @@ class WarmPool:
         return True
 
     async def _patch(self, pod: Pod, request: SandboxRequest, age_s: float) -> Pod | None:
-        """Label the pod as the request's; None when another claimer was first."""
+        """Label the pod as the request's; return None if another claimer was first."""
         namespace = self._runtime.namespace
         try:
             return await self._runtime.client.patch(
@@ -193,7 +193,7 @@ class WarmPool:
         except ApiError as error:
             if not error.invalid:
                 raise
-        # The patch was made already, perhaps by us: a response may have been lost.
+        # The patch was already made, perhaps by us: a response may have been lost.
         current = await self._runtime.client.get(PODS, namespace, pod.metadata.name)
         return current if warm_spec.is_claimed_by(current, request, self._owner) else None
 
@@ -233,7 +233,7 @@ class WarmPool:
         self._tasks.add(start.task)
 
     def _collect(self, start: _WarmStart) -> None:
-        """Add a started pod to the ready ones, unless a claim has awaited it."""
+        """Add a started pod to the ready ones, unless a claim is awaiting it."""
         if start.task.done():
             self._tasks.discard(start.task)
             if start in self._starts:

@@ -1,6 +1,6 @@
 """Which pods should wait, the manifest of one, and the patch that assigns it to an episode.
 
-Pure bookkeeping of `warm_pool`, beside `pod_spec`. A waiting pod is a sandbox pod without an
+Pure bookkeeping for `warm_pool`, like `pod_spec`. A waiting pod is a sandbox pod without an
 episode. It has an agent's role from the start, so that the NetworkPolicy isolates it before
 anything runs in it.
 """
@@ -28,7 +28,7 @@ _NAME_CHARS: Final = 30
 
 
 class WarmDemand:
-    """The requests that are expected and have not been made yet, soonest first."""
+    """The requests that are expected but have not been made yet, soonest first."""
 
     def __init__(self) -> None:
         self._expected: list[SandboxRequest] = []
@@ -46,18 +46,18 @@ class WarmDemand:
         self._drop_requested()
 
     def fulfil(self, request: SandboxRequest) -> None:
-        """Record that a sandbox was requested: no pod needs to be kept for it any more."""
+        """Record that a sandbox was requested, so that no pod is kept for it."""
         self._requested.add(_key(request))
         self._drop_requested()
 
     @property
     def images(self) -> Counter[str]:
-        """How many of the expected requests need each image."""
+        """Return how many of the expected requests need each image."""
         return Counter(request.image for request in self._expected)
 
     @property
     def longest_deadline_s(self) -> float:
-        """The longest deadline among the expected requests, of which there must be one."""
+        """Return the longest deadline among the expected requests; there must be at least one."""
         return max(request.deadline_s for request in self._expected)
 
     def missing(self, existing: Mapping[str, int], limits: WarmPods) -> Iterator[str]:
@@ -132,5 +132,5 @@ def _name(image: str, job: str) -> str:
 
 
 def _key(request: SandboxRequest) -> tuple[EpisodeId, Role]:
-    """Identify one of the two sandboxes of an episode, of whichever attempt."""
+    """Identify one of the two sandboxes of an episode, in any attempt."""
     return request.episode, request.role

@@ -1,6 +1,6 @@
 """Bring the supervisor into a sandbox, and connect streams to it.
 
-The supervisor is one static program (`sandbox/supervisor`), built for two machines. In a pod,
+The supervisor is one static program (`sandbox/supervisor`), built for two architectures. In a pod,
 process 1 waits as a shell until the first stream has brought the program, and then becomes it.
 """
 
@@ -17,9 +17,9 @@ PROTOCOL: Final = "3"
 ORPHAN_S = 120.0
 """How long a supervisor waits for its session to reconnect, where sessions can."""
 GONE: Final = 71
-"""Exit code of a relay that finds no supervisor."""
+"""Exit code of a relay that found no supervisor."""
 BROKEN: Final = 75
-"""Exit code of a relay whose stream has broken, or was replaced by a newer one."""
+"""Exit code of a relay whose stream broke or was replaced by a newer one."""
 MACHINES: Final = ("x86_64", "aarch64")
 _ALIASES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
 _SOCKET: Final = "swe-rollout"
@@ -28,7 +28,7 @@ _FOLDERS: Final = "/run /var/tmp /tmp /dev/shm"
 
 
 def idle_command() -> list[str]:
-    """Return what process 1 of a pod runs: nothing, until it becomes the supervisor."""
+    """Return the idle command of a pod's process 1, which later becomes the supervisor."""
     # Commands may signal it before it is the supervisor: warm pods wait long. Every `sleep` accepts
     # this number, but not `infinity`, and ignores the signals that the shell ignores.
     orphan_ms = round(ORPHAN_S * 1000)
@@ -39,8 +39,8 @@ def idle_command() -> list[str]:
 def attach_command(*, first: bool) -> list[str]:
     """Return the command that connects a new stream to the supervisor that is process 1.
 
-    Each brings the program anew: commands may have removed or replaced the file. Exits with `GONE`
-    when there is no supervisor, and with `BROKEN` when the stream breaks.
+    Each stream brings the program again: commands may have removed or replaced the file. Exits with
+    `GONE` when there is no supervisor, and with `BROKEN` when the stream breaks.
     """
     wait_ms = _BECOMES_SUPERVISOR_MS if first else 0
     return [*_install(), "", "attach", _SOCKET, str(wait_ms)]
@@ -56,7 +56,7 @@ def install_command(*, folder: str = "") -> list[str]:
 
 
 def serve_arguments(*, orphan_s: float = 0.0, socket: str = "") -> list[str]:
-    """Return the arguments with which the program is the supervisor, on its stdin and stdout.
+    """Return the program's arguments for serving as the supervisor on its stdin and stdout.
 
     It ends with its stream, unless later streams can reach it at an abstract `socket`.
     """
@@ -64,13 +64,13 @@ def serve_arguments(*, orphan_s: float = 0.0, socket: str = "") -> list[str]:
 
 
 def relay_arguments(socket: str) -> list[str]:
-    """Return the arguments with which the program connects its own streams to a supervisor."""
+    """Return the program's arguments for relaying its own streams to a supervisor."""
     return ["attach", socket, "0"]
 
 
 @cache
 def program(machine: str) -> bytes:
-    """Return the supervisor for a machine, named as `uname -m` does; SandboxError if none is."""
+    """Return the supervisor for a machine, as `uname -m` names it; SandboxError if none exists."""
     name = _ALIASES.get(machine, machine)
     if name not in MACHINES:
         raise SandboxError(
@@ -83,6 +83,6 @@ def program(machine: str) -> bytes:
 
 
 def _install() -> list[str]:
-    # It reads a size and that many bytes. busybox head reads ahead and would take what follows.
+    # The shell reads a size and that many bytes. busybox head would read ahead and swallow more.
     script = read_script("install", folders=_FOLDERS, protocol=PROTOCOL)
     return ["/bin/sh", "-c", script, "sh"]

@@ -1,4 +1,4 @@
-"""The byte stream between a session and the supervisor in a sandbox, and how streams are opened."""
+"""The byte stream between a session and the supervisor in a sandbox, and how to open one."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from swe_rollout.errors import SandboxDestroyedError, SandboxError
 
 
 class StreamLostError(SandboxError):
-    """The stream broke. What runs in the sandbox may go on, and a new stream may reach it."""
+    """The stream broke. Processes in the sandbox may go on, and a new stream may reach them."""
 
 
 class RelayEndedError(StreamLostError):
     """The sandbox's end of the stream ended by itself, while the sandbox goes on.
 
-    Commands can bring that about, and once the platform can; each time it can't.
+    Commands can cause this. The platform can cause it once, but not every time.
     """
 
 
 class SupervisorGoneError(SandboxDestroyedError):
-    """The sandbox is healthy but has no supervisor any more: something in it has ended that."""
+    """The sandbox is healthy but has no supervisor any more: something inside has ended it."""
 
 
 class Channel(Protocol):
-    """A duplex byte stream. One reader, one writer at a time."""
+    """A duplex byte stream. One reader and one writer at a time."""
 
     async def send(self, data: bytes) -> None:
         """Write all of `data`, waiting while the other side does not read (backpressure).
@@ -35,7 +35,7 @@ class Channel(Protocol):
     async def receive(self) -> bytes:
         """Return some bytes of the program's stdout; b"" once it has ended in an orderly way.
 
-        Raises StreamLostError when only the stream is lost, SandboxError when the sandbox is.
+        Raises StreamLostError if only the stream is lost, SandboxError if the sandbox is lost.
         """
         ...
 
@@ -45,15 +45,15 @@ class Channel(Protocol):
 
 
 class StreamOpener(Protocol):
-    """Open channels to one sandbox, for as long as it lives."""
+    """Opens channels to one sandbox for as long as it lives."""
 
     async def open(self) -> Channel:
         """Open a channel to a new process that connects it to the supervisor.
 
-        Raises StreamLostError when another try may succeed, SandboxError when none can.
+        Raises StreamLostError if another attempt may succeed, SandboxError if none can.
         """
         ...
 
     async def close(self) -> None:
-        """Release everything; no more channels are opened. Idempotent."""
+        """Release everything; no more channels can be opened. Idempotent."""
         ...

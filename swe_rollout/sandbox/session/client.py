@@ -1,8 +1,8 @@
-"""The supervisor client: requests and their results, over a stream that may break and come back.
+"""The supervisor client: requests and their results, over a stream that may break and reconnect.
 
 Every request has a number, by which it is repeated after its stream was lost: the supervisor lists
-the requests it knows, sends results that did not arrive once more, and is sent again only what it
-never began. `reader` reads responses, `sender` writes requests.
+the requests it knows, sends missing results again, and is sent again only what it never began.
+`reader` reads responses, `sender` writes requests.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ log = structlog.get_logger()
 
 
 class SupervisorClient:
-    """Send requests to a supervisor and return their results. Many at a time."""
+    """Sends requests to a supervisor and returns their results, many at a time."""
 
     def __init__(
         self,
@@ -125,8 +125,8 @@ class SupervisorClient:
     async def request_within(self, request: Request, *, timeout_s: float) -> ExecResult:
         """Send a request whose process commands of the sandbox may stop, and return its result.
 
-        One that is not there after `timeout_s`, while the supervisor answers, is ended, and its
-        result says so. Raises SandboxError when the sandbox is lost.
+        A process that has not finished after `timeout_s`, while the supervisor responds, is ended,
+        and the result says so. Raises SandboxError when the sandbox is lost.
         """
         try:
             async with asyncio.timeout(timeout_s) as clock:
@@ -151,7 +151,7 @@ class SupervisorClient:
             await self._opener.close()
 
     async def _result(self, pending: PendingRequest, timeout_s: float) -> ExecResult:
-        """Wait for a result; a silent stream is replaced once, where there is an opener."""
+        """Wait for a result; replace a silent stream once, if there is an opener."""
         for may_replace in (self._opener is not None, False):
             try:
                 async with asyncio.timeout(timeout_s):
@@ -169,7 +169,7 @@ class SupervisorClient:
             self._tasks.start(self._sender.send_frame(acknowledge_frame(numbers)))
 
     async def _serve(self) -> None:
-        """Read responses for as long as the sandbox lives, from one stream after the other."""
+        """Read responses as long as the sandbox lives, from one stream after another."""
         try:
             while True:
                 connection = self._current.connection
@@ -189,7 +189,7 @@ class SupervisorClient:
     ) -> None:
         """Replace the stream that was lost with `error`; SandboxError when that is impossible.
 
-        A background task then repeats what did not arrive.
+        A background task then repeats the requests that did not arrive.
         """
         log.warning("stream_lost", why=str(error))
         began = asyncio.get_running_loop().time()
@@ -197,7 +197,7 @@ class SupervisorClient:
         before.states.cancel()
         with suppress(SandboxError):
             await before.channel.close()
-        # What ended in the sandbox may have been ended there: that is the episode's time.
+        # If something in the sandbox ended the stream, the time is charged to the episode.
         is_own = isinstance(error, RelayEndedError)
         with nullcontext() if is_own else self._current.clocks.stopped():
             connection = await replace_connection(opener, self._handshake, error)
@@ -233,10 +233,7 @@ class SupervisorClient:
     async def _repeat(
         self, connection: SupervisorConnection, pending: PendingRequest, *, has_ended: bool | None
     ) -> bool:
-        """Send what a request needs; False when the stream did not take it.
-
-        `has_ended` is None where the supervisor does not know the request.
-        """
+        """Send what a request needs; return False if the stream did not accept it."""
         match has_ended:
             case False:
                 return True

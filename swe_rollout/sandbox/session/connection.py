@@ -1,8 +1,8 @@
 """The stream of a session to its supervisor: how it is opened, watched and replaced.
 
-Every stream begins with a handshake: the first brings the supervisor into the sandbox, if it is not
-there yet, and the key of the session; later ones prove that they know the key. So does every stream
-of a process that continues the session of another one.
+Every stream begins with a handshake. The first brings the supervisor into the sandbox, if
+necessary, and the key of the session; later ones prove that they know the key, as does every stream
+of a process that continues another's session.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ _GREETING_S = 10.0
 _FIRST_PAUSE_S = 0.05
 _MAX_PAUSE_S = 5.0
 _LEAST_ENDED = 3
-"""How many streams in a row must have been ended in the sandbox to blame the sandbox for it."""
+"""How many streams in a row must be ended from inside before the sandbox is blamed."""
 MOST_S: Final = 600.0
 """Total time for which one sandbox may stop clocks: commands can disturb streams, and must not
-gain unlimited time by that."""
+gain unlimited time."""
 
 
 @dataclass(slots=True)
 class SupervisorConnection:
-    """One stream to a supervisor, from its greeting to its loss."""
+    """A stream to a supervisor, from its greeting to its loss."""
 
     channel: Channel
     reader: FrameReader
@@ -55,20 +55,20 @@ class SupervisorConnection:
     states: asyncio.Future[dict[int, bool]] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
-    """Requests the supervisor knows, with whether each has ended; once it has answered `LIST`."""
+    """Known requests, and whether each has ended; set by the supervisor's reply to `LIST`."""
     list_number: int = -1
-    """Number of the `LIST` request sent over this stream; -1 when none was."""
+    """Number of the `LIST` request sent over this stream; -1 if none was sent."""
 
 
 class CurrentConnection:
-    """The stream in use, whether it is trusted, and whether the sandbox is lost."""
+    """The current stream, whether it is trusted, and whether the sandbox is lost."""
 
     def __init__(self, connection: SupervisorConnection, pending: PendingRequests) -> None:
         self.connection = connection
         self.lost: SandboxError | None = None
-        """Why there will be no stream any more; None while there can be one."""
+        """Why there can be no further stream; None while there can be one."""
         self.settled = asyncio.Event()
-        """Set while there is a stream, and once there will be none any more."""
+        """Set while there is a stream, and once there can be no further one."""
         self.settled.set()
         self.clocks = OutageClocks()
         """The episode clocks of the callers that wait for a result."""
@@ -90,7 +90,7 @@ class CurrentConnection:
             self._reading = self._suspicion = None
 
     def suspect(self, why: str, connection: SupervisorConnection | None = None) -> None:
-        """Give up a stream that still looks open; nothing where `connection` is no longer used."""
+        """Give up a stream that still looks open; ignore a `connection` that is no longer used."""
         if self._reading is not None and connection in (None, self.connection):
             self._suspicion = StreamLostError("the stream to the sandbox is silent", why=why)
             self.settled.clear()
@@ -105,7 +105,7 @@ class CurrentConnection:
 
 
 class Handshake:
-    """Begin the streams of one session, or of one life of it."""
+    """Starts the streams of one session, or of one life of a session."""
 
     def __init__(self, life: SessionLife | None = None) -> None:
         self._life = life or SessionLife()
@@ -113,9 +113,9 @@ class Handshake:
         self._streams = self._life.first
 
     async def connect(self, channel: Channel, *, timeout_s: float) -> SupervisorConnection:
-        """Bring the supervisor, if it is wanted, and begin a stream. Closes the channel on failure.
+        """Bring the supervisor, if wanted, and start a stream. Closes the channel on failure.
 
-        StreamLostError when another stream may succeed, SandboxError when none can.
+        Raises StreamLostError if another stream may succeed, SandboxError if none can.
         """
         async with AsyncExitStack() as stack:
             stack.push_async_callback(channel.close)
@@ -139,7 +139,7 @@ class Handshake:
             program = bootstrap.program(machine)
             await channel.send(b"%d\n" % len(program) + program)
         seal = FrameSeal(self._key, self._streams)
-        # The first stream begins before anything untrusted runs in the sandbox.
+        # The first stream starts before anything untrusted runs in the sandbox.
         key = self._key if self._brings_key else b""
         await channel.send(seal.seal(Frame(self._streams, RequestKind.HELLO, key)))
         return SupervisorConnection(channel, reader, seal, await reader.greeting(seal))
@@ -152,10 +152,10 @@ class Handshake:
 async def replace_connection(
     opener: StreamOpener, handshake: Handshake, why: StreamLostError
 ) -> SupervisorConnection:
-    """Open the stream that follows one lost for `why`, retrying for `REATTACH_S`.
+    """Open a new stream after one was lost for `why`, retrying for `REATTACH_S`.
 
-    Raises SandboxError when there can be no stream; SandboxDestroyedError when each one was ended
-    in the sandbox, which itself goes on.
+    Raises SandboxError if no stream is possible, SandboxDestroyedError if each one was ended from
+    inside the sandbox while the sandbox itself goes on.
     """
     losses: list[StreamLostError] = [why]
 
@@ -186,7 +186,7 @@ async def replace_connection(
 
 
 class OutageClocks:
-    """The clocks of the callers that wait for one sandbox."""
+    """The clocks of the callers that wait for a sandbox."""
 
     def __init__(self) -> None:
         self._waiting: dict[ExitStack, Deadline] = {}
@@ -195,7 +195,7 @@ class OutageClocks:
 
     @contextmanager
     def waiting(self, clock: Deadline | None) -> Iterator[None]:
-        """Stop a clock inside the block for as long as there is no stream."""
+        """Inside the block, stop a clock whenever there is no stream."""
         if clock is None:
             yield
             return
@@ -210,7 +210,7 @@ class OutageClocks:
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """Stop all clocks inside the block: there is no stream."""
+        """Stop all clocks inside the block, since there is no stream."""
         if self._left_s <= 0:
             yield
             return

@@ -1,4 +1,4 @@
-"""Wire form of the supervisor's protocol: requests as frames, frames as responses.
+"""The supervisor's protocol: requests and responses as frames.
 
 `docs/reference/supervisor.md` documents the frames.
 """
@@ -18,7 +18,7 @@ from swe_rollout.sandbox.session.channel import Channel, StreamLostError
 from swe_rollout.sandbox.session.seal import HEADER_BYTES, Frame, FrameSeal, parse_header
 
 CHUNK_BYTES: Final = 1 << 20
-"""Longest body of a response, and of a part of an input."""
+"""The longest body of a response, and of a part of an input."""
 _SCRIPT_BYTES: Final = 100_000
 """Linux refuses a single argument above 128 KiB; longer scripts are run from a file."""
 _LINE_BYTES: Final = 4096
@@ -29,7 +29,7 @@ _MOST_MS: Final = (1 << 32) - 1
 
 
 class RequestKind(IntEnum):
-    """What the session asks for."""
+    """The kinds of frames that the session sends."""
 
     HELLO = 1
     PUT = 2
@@ -50,7 +50,7 @@ class RequestKind(IntEnum):
 
 
 class ResponseKind(IntEnum):
-    """What the supervisor sends."""
+    """The kinds of frames that the supervisor sends."""
 
     READY = 64
     OUTPUT = 65
@@ -64,9 +64,9 @@ class SupervisorState:
     """How much a supervisor has done for its session."""
 
     effects: int
-    """Requests that began and could change something: all but walks over files, and pings."""
+    """Number of requests begun that could change something: all but pings and walks over files."""
     running: int
-    """Requests that have no result yet."""
+    """Number of requests that have no result yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Request:
     inputs: tuple[tuple[RequestKind, bytes], ...] = ()
     """Data that is sent before the request itself, in parts."""
     max_stream_bytes: int = 4096
-    """Largest number of bytes that one output stream of the result can have."""
+    """The most bytes that one output stream of the result can have."""
 
     def frames(self, number: int) -> Iterator[Frame]:
         """Yield the frames to send, in order."""
@@ -98,7 +98,7 @@ def run_request(
     timeout_s: float,
     max_output: int,
 ) -> Request:
-    """Ask for a command; `shell` runs scripts. ValueError when it can't be encoded."""
+    """Build the request for a command; `shell` runs scripts. ValueError if it can't be encoded."""
     script = b""
     if not isinstance(command, str):
         arguments = [word(each) for each in command]
@@ -120,19 +120,19 @@ def run_request(
 
 
 def read_request(path: str, max_bytes: int) -> Request:
-    """Ask for at most `max_bytes` bytes of a file."""
+    """Build the request for at most `max_bytes` bytes of a file."""
     body = struct.pack("<Q", max_bytes) + word(path)
     return Request(RequestKind.READ, body, max_stream_bytes=max_bytes)
 
 
 def write_request(path: str, data: bytes, mode: int) -> Request:
-    """Ask that a file is created or replaced."""
+    """Build the request to create or replace a file."""
     body = struct.pack("<I", mode & 0o7777) + word(path)
     return Request(RequestKind.WRITE, body, ((RequestKind.PUT, data),), CHUNK_BYTES)
 
 
 BYE: Final = Frame(0, RequestKind.BYE)
-"""The orderly end: the supervisor does not wait for another stream."""
+"""Ends the session: the supervisor does not wait for another stream."""
 
 
 def acknowledge_frame(numbers: Iterable[int]) -> Frame:
@@ -141,14 +141,14 @@ def acknowledge_frame(numbers: Iterable[int]) -> Frame:
 
 
 def word(text: str) -> bytes:
-    """Encode a word of a request, which ends with NUL."""
+    """Encode a word of a request; it is terminated by NUL."""
     if "\0" in text:
         raise ValueError("arguments, paths and environment can't contain NUL")
     return encoded(text) + b"\0"
 
 
 def encoded(text: str) -> bytes:
-    """Encode as UTF-8; undecodable bytes stay as they were, lone surrogates become `?`."""
+    """Encode as UTF-8; surrogates for undecodable bytes become these bytes, others become `?`."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -156,14 +156,14 @@ def encoded(text: str) -> bytes:
 
 
 def parse_states(body: bytes) -> dict[int, bool]:
-    """Read the requests that the supervisor knows, with whether each has ended."""
+    """Parse the list of requests that the supervisor knows, and whether each has ended."""
     if len(body) % _STATE.size:
         raise protocol_error(f"a list of requests has {len(body)} bytes")
     return {number: bool(ended) for number, ended in _STATE.iter_unpack(body)}
 
 
 def parse_pong(body: bytes) -> SupervisorState | None:
-    """Parse a pong; None for one of an earlier version, which has no content."""
+    """Parse a pong; None for the empty pong of an earlier version."""
     if not body:
         return None
     if len(body) != _DONE.size:
@@ -172,14 +172,14 @@ def parse_pong(body: bytes) -> SupervisorState | None:
 
 
 class FrameReader:
-    """Read the first lines, and then the frames, of a channel."""
+    """Reads the first lines of a channel, and then its frames."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._buffer = bytearray()
 
     async def start(self) -> str | None:
-        """Return the machine whose program is wanted; None once a supervisor is ready."""
+        """Return the machine that needs a program; None once a supervisor is ready."""
         line = await self._line()
         match = re.fullmatch(rf"swe-rollout {PROTOCOL} (?:wants (\S+)|ready)".encode(), line)
         if match is None:
@@ -187,7 +187,7 @@ class FrameReader:
         return None if match[1] is None else match[1].decode("utf-8", "replace")
 
     async def frame(self, seal: FrameSeal) -> Frame:
-        """Return the next frame; StreamLostError when something else wrote it."""
+        """Return the next frame; raises StreamLostError if something else wrote to the stream."""
         header = parse_header(await self._exactly(HEADER_BYTES))
         if header.length > CHUNK_BYTES:
             raise forged_error(f"it begins with a frame of {header.length} bytes")
@@ -199,7 +199,7 @@ class FrameReader:
     async def greeting(self, seal: FrameSeal) -> str:
         """Return the program that runs scripts, once the supervisor has accepted the stream.
 
-        It is bash where the image has it.
+        It is bash if the image has it.
         """
         frame = await self.frame(seal)
         if frame.kind != ResponseKind.READY:
@@ -234,14 +234,14 @@ class FrameReader:
 
 
 def protocol_error(why: str) -> SandboxError:
-    """Build the error for a supervisor that sends what the protocol does not allow."""
+    """Build the error for a supervisor that violates the protocol."""
     return SandboxError(
         "the sandbox broke its protocol", why=why, fix="report this: the supervisor is at fault"
     )
 
 
 def forged_error(why: str) -> StreamLostError:
-    """Build the error for a stream on which something else than the supervisor has written."""
+    """Build the error for a stream to which something other than the supervisor has written."""
     return StreamLostError(
         "the stream to the sandbox was tampered with",
         why=why,

@@ -1,9 +1,9 @@
-"""Keys of sessions, which another process of the same job can derive again.
+"""Session keys, which another process of the same job can derive again.
 
-A session's key is random, and dies with its process. Where a job has a secret of its own, the key
-is derived from that and the sandbox's identity instead: a process that follows a killed one can
-prove to the supervisor who it is, and be sure that it talks to the supervisor. No pod's spec, no
-journal and no record has anything of it. Who has the key of one sandbox learns of no other one.
+By default a session's key is random, and dies with its process. If a job has a secret, the key is
+derived from it and the sandbox's identity instead: a process that replaces a killed one can prove
+its identity to the supervisor, and verify the supervisor's. No pod's spec, journal or record
+contains any of it. The key of one sandbox reveals nothing about any other.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final, Self
 from swe_rollout.errors import PrerequisiteError
 
 VARIABLE: Final = "SWE_ROLLOUT_SANDBOX_KEY"
-"""Holds the secret of a job. Its name is one of those whose values are redacted everywhere."""
+"""Holds a job's secret. Its name is among those whose values are redacted everywhere."""
 _FORM: Final = re.compile(r"[0-9a-f]{64}")
 _USE: Final = b"swe-rollout session key 1\0"
 
@@ -28,11 +28,11 @@ class SessionKeys:
     """The keys of a job's sandboxes."""
 
     secret: bytes = field(repr=False)
-    """32 random bytes: a key that can be guessed could be tried on frames that a command saw."""
+    """32 random bytes: a guessable key could be tried on frames that a command saw."""
 
     @classmethod
     def from_environment(cls) -> Self | None:
-        """Read the job's secret; None where it is not set. PrerequisiteError if it is malformed."""
+        """Read the job's secret; None if it is not set. PrerequisiteError if it is malformed."""
         text = os.environ.get(VARIABLE, "").strip().lower()
         if not text:
             return None
@@ -45,13 +45,13 @@ class SessionKeys:
         return cls(bytes.fromhex(text))
 
     def of(self, sandbox: str) -> bytes:
-        """Return the key of the session of a sandbox, by an identity that no other one ever has."""
+        """Return the session key of a sandbox, by an identity that no other sandbox ever has."""
         return hmac.digest(self.secret, _USE + sandbox.encode(), hashlib.sha256)
 
 
 @dataclass(frozen=True, slots=True)
 class SessionLife:
-    """The part of a session that one process has; later ones continue it."""
+    """The part of a session that belongs to one process; later processes continue the session."""
 
     key: bytes | None = field(default=None, repr=False)
     """The key; None for a random one, with which no other process can continue the session."""
@@ -60,9 +60,9 @@ class SessionLife:
 
     @property
     def first(self) -> int:
-        """The number before those of its streams and requests, which no other life uses.
+        """Return the number before its streams and requests, which no other life uses.
 
         A supervisor prefers the stream with the higher number, and a frame is sealed for its
-        stream: neither an earlier process nor what a command has recorded fits into a later life.
+        stream: neither an earlier process nor a recorded frame fits into a later life.
         """
         return self.number << 32

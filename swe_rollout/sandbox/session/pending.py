@@ -1,4 +1,4 @@
-"""Requests that wait for their results, and the errors for results that will never come."""
+"""Requests that wait for their results, and the errors for results that will never arrive."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ class PendingRequest:
 
 
 class PendingRequests(dict[int, PendingRequest]):
-    """The requests of one session that have no result yet, by number; numbers are never reused."""
+    """A session's requests without a result, by number; numbers are never reused."""
 
     def __init__(self, last_number: int = 0) -> None:
-        """`last_number` is the one before that of the first request."""
+        """Start numbering after `last_number`."""
         super().__init__()
         self._last_number = last_number
 
     def next_number(self) -> int:
-        """Return a number that no request of this session has had."""
+        """Return a number that no earlier request of this session used."""
         self._last_number += 1
         return self._last_number
 
@@ -53,9 +53,9 @@ class PendingRequests(dict[int, PendingRequest]):
 
 
 def copy_of(error: SandboxError) -> SandboxError:
-    """Copy an error, with its class, which says how the sandbox was lost.
+    """Copy an error, keeping its class, which says how the sandbox was lost.
 
-    One exception object raised in several tasks would mix their tracebacks.
+    Raising one exception object in several tasks would mix their tracebacks.
     """
     copied = type(error).__new__(type(error), *error.args)
     copied.__dict__.update(error.__dict__)
@@ -63,7 +63,7 @@ def copy_of(error: SandboxError) -> SandboxError:
 
 
 def unresponsive_error(timeout_s: float) -> SandboxError:
-    """Build the error for a supervisor that did not answer in all the time it was given."""
+    """Build the error for a supervisor that did not respond in time."""
     return SandboxError(
         "the sandbox does not answer",
         why=f"no response within {timeout_s:.0f} s, long after the command's own time",

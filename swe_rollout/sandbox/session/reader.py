@@ -21,11 +21,11 @@ from swe_rollout.sandbox.session.seal import Frame
 _RESULT = struct.Struct("<IIQQQQ")
 _BATCH = 16
 _WITHIN_S = 1.0
-"""Longest time an arrived result stays unacknowledged."""
+"""The longest time for which an arrived result stays unacknowledged."""
 
 
 class Acknowledgements:
-    """Collect the numbers of results that have arrived and send them in batches.
+    """Collects the numbers of arrived results and acknowledges them in batches.
 
     A batch is sent at 16 results, at 1 MiB of results, or one second after its first.
     """
@@ -60,7 +60,7 @@ class Acknowledgements:
 async def read_results(
     connection: SupervisorConnection, pending: PendingRequests, acknowledgements: Acknowledgements
 ) -> SandboxError:
-    """Deliver responses to the requests they belong to until the stream ends; return why it did."""
+    """Deliver responses to their requests until the stream ends; return why it ended."""
     output = _Output()
     try:
         async with boundary(SandboxError, "reading from the sandbox"):
@@ -80,20 +80,20 @@ async def read_results(
                         request.resolve(ExecResult(exit_code=0, stdout=frame.body, stderr=b""))
                         del pending[frame.number]
                     case kind, _:
-                        # Also a second result: a request has one, and it is never skipped.
+                        # A second result too: a request has exactly one, which is never skipped.
                         raise protocol_error(f"kind {kind} of request {frame.number} is unexpected")
     except SandboxError as error:
         return error
 
 
 class _Output:
-    """The output of the result that is arriving; the supervisor sends one after the other."""
+    """The output of the result that is arriving; the supervisor sends one result after another."""
 
     def __init__(self) -> None:
         self._chunks: list[bytes] = []
         self._number = 0
         self.size = 0
-        """Bytes of output of the result that arrives, or has arrived last."""
+        """Output bytes of the current result, or of the last one."""
 
     def add(self, frame: Frame, request: PendingRequest) -> None:
         if not self._chunks:

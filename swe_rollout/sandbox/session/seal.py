@@ -1,7 +1,7 @@
-"""Authentication of frames: nothing but the supervisor and the session can speak on their stream.
+"""Authentication of frames: only the supervisor and the session can speak on their stream.
 
-What runs in a sandbox has the supervisor's user, and may get hold of its pipes. So each frame
-carries a keyed hash over the stream's number, its position, its direction, and its content; the key
+Processes in a sandbox run as the supervisor's user, and may get hold of its pipes. So each frame
+carries a keyed hash over the stream's number, its position, its direction and its content. The key
 is in this process and in the supervisor's memory, which no other process there can read.
 """
 
@@ -23,7 +23,7 @@ HEADER_BYTES: Final = _HEADER.size + _CODE_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The number of a request, what the frame is, and its content."""
+    """The number of a request, the kind of the frame, and its content."""
 
     number: int
     kind: int
@@ -32,7 +32,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class SealedHeader:
-    """The header of a sealed frame: its plain values, and the code that authenticates the frame."""
+    """The header of a sealed frame: its plain values and its authentication code."""
 
     number: int
     kind: int
@@ -47,7 +47,7 @@ def parse_header(data: bytes) -> SealedHeader:
 
 
 class Side(Enum):
-    """The two ends of a stream, by what their frames are: requests or responses."""
+    """The two ends of a stream, by the frames they send: requests or responses."""
 
     SESSION = b"q"
     SUPERVISOR = b"r"
@@ -57,7 +57,7 @@ class FrameSeal:
     """Seals the frames that one side of a stream sends, in order, and checks those it receives."""
 
     def __init__(self, key: bytes, stream: int, *, side: Side = Side.SESSION) -> None:
-        """`stream` is higher for each later stream of a session."""
+        """Create a seal; later streams of a session have higher `stream` numbers."""
         self._key = key
         self._stream = stream
         self._own = side
@@ -73,7 +73,7 @@ class FrameSeal:
         return b"".join([header, code, frame.body])
 
     def is_genuine(self, header: SealedHeader, body: bytes) -> bool:
-        """Whether the next frame received comes from the other side, unchanged and in its place."""
+        """Whether the next received frame comes from the other side, unchanged and in sequence."""
         plain = _HEADER.pack(header.number, header.kind, header.length)
         code = self._code(self._other, self._received, plain, body)
         self._received += 1

@@ -17,19 +17,19 @@ _GOODBYE_S = 1.0
 
 
 class BackgroundTasks:
-    """Run coroutines that no caller awaits, and keep them from being garbage-collected."""
+    """Runs coroutines that no caller awaits, and keeps them from being garbage-collected."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, work: Coroutine[None, None, None]) -> None:
-        """Run `work` in a task of its own."""
+        """Run `work` in its own task."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def stop(self) -> None:
-        """Cancel every task that still runs and wait until all have ended."""
+        """Cancel the tasks that still run and wait until all have ended."""
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()
@@ -37,9 +37,9 @@ class BackgroundTasks:
 
 
 class RequestSender:
-    """Send frames in order; a stream that can't be written to is suspected or lost.
+    """Sends frames in order; suspects or loses a stream that can't be written to.
 
-    Run `send` and `send_frame` in tasks of their own: half a frame, cut by a cancellation, would
+    Run `send` and `send_frame` in their own tasks: a cancellation in the middle of a frame would
     break the stream.
     """
 
@@ -49,7 +49,7 @@ class RequestSender:
         """Held while frames that belong together are written."""
 
     async def send(self, pending: PendingRequest) -> None:
-        """Send a request, until its caller gives up."""
+        """Send a request unless its caller gives up."""
         async with self.lock:
             connection, pending.sent = self._current.connection, True
             waiting: list[Frame] = []
@@ -86,7 +86,7 @@ class RequestSender:
         return False
 
     async def say_goodbye(self) -> None:
-        """Tell the supervisor to end, if the stream takes it within a second."""
+        """Ask the supervisor to end, if the stream accepts that within a second."""
         with suppress(TimeoutError, SandboxError):
             async with asyncio.timeout(_GOODBYE_S), self.lock:
                 connection = self._current.connection

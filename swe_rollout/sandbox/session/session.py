@@ -38,9 +38,9 @@ _SLOWEST_BYTES_PER_S = 1 << 20
 _FILE_S = 120.0
 _KILLED_CODES = (137, 143)
 _SIGNALLED = 128
-"""Exit codes above this are those of a process that a signal has ended."""
+"""Exit codes above this belong to processes ended by a signal."""
 _OF_CONNECTIONS = (errno.ETIMEDOUT, errno.EPIPE, errno.ECONNREFUSED, errno.ECONNRESET)
-"""Python has classes of their own for these, which mean a connection of this process."""
+"""Python maps these to classes that mean a connection of this process."""
 
 
 class Session(SessionSnapshots):
@@ -73,10 +73,10 @@ class Session(SessionSnapshots):
     ) -> Self:
         """Start a session over a channel that runs one of the commands of `bootstrap`.
 
-        `env` is added to every command. Deltas are of the folders `trees`, by name; without them,
-        of every mount that the sandbox may write to. A lost stream is replaced by one that `opener`
-        opens; without an opener, the sandbox is lost too. `life` is for sessions that processes
-        continue. Closes the channel and the opener on failure.
+        `env` is added to every command. Deltas cover the folders `trees`, by name; by default,
+        every mount that the sandbox may write to. A lost stream is replaced by one that `opener`
+        opens; without an opener, the sandbox is lost too. `life` is for sessions that other
+        processes continue. Closes the channel and the opener on failure.
         """
         client = await SupervisorClient.open(
             channel, opener=opener, timeout_s=timeout_s, life=life or SessionLife()
@@ -132,11 +132,11 @@ class Session(SessionSnapshots):
         _check_file(result, full)
 
     async def ping(self, *, timeout_s: float = _PING_S) -> None:
-        """Return when the supervisor has answered; keeps an idle stream alive."""
+        """Return once the supervisor has responded; keeps an idle stream alive."""
         await self._client.request(Request(RequestKind.PING), timeout_s=timeout_s)
 
     async def state(self) -> SupervisorState | None:
-        """Return how much the supervisor has done; None where an earlier version runs there."""
+        """Return how much the supervisor has done; None if an earlier version runs there."""
         result = await self._client.request(Request(RequestKind.PING), timeout_s=_PING_S)
         return parse_pong(result.stdout)
 
@@ -150,7 +150,7 @@ class Session(SessionSnapshots):
             )
 
     async def check_workdir(self, why: str) -> None:
-        """Check that the workdir exists; SandboxError, with `why`, when the image has none."""
+        """Check that the workdir exists; raises SandboxError, with `why`, if the image has none."""
         if not (await self.exec(["test", "-d", self.workdir], cwd="/")).ok:
             raise SandboxError(
                 f"the image has no folder {self.workdir}",
@@ -169,9 +169,9 @@ class Session(SessionSnapshots):
 def _check_file(result: ExecResult, path: str) -> None:
     """Raise what the system call would raise, if the request failed.
 
-    Files are read and written by processes of the sandbox, which its commands may stop, kill, or
-    leave no room for, and its paths lead to whatever the kernel shows there. So no such failure is
-    one of the sandbox: it would let a policy break off its episode as it likes.
+    Files are read and written by processes in the sandbox. Its commands may stop or kill these,
+    leave no room for them, or point paths at anything. So no such failure counts against the
+    sandbox: otherwise a policy could break off its episode at will.
     """
     if result.exit_code == 0 and not result.timed_out:
         return

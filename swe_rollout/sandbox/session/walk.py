@@ -1,7 +1,7 @@
 """Snapshots of a session: requests for a sandbox's files as deltas, and their results.
 
-The supervisor walks and restores; nothing here reads a delta's records, and nothing is written to
-this machine by their names. `docs/reference/supervisor.md` documents them.
+The supervisor walks and restores. Nothing here reads a delta's records, or writes to this machine
+under their names. `docs/reference/supervisor.md` documents them.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from swe_rollout.sandbox.session.client import SupervisorClient
 from swe_rollout.sandbox.session.frames import Request, RequestKind, word
 
 MAX_FILE_BYTES: Final = 16 << 20
-"""Size of the largest file that a delta carries; a larger one is reported as unsaved."""
+"""Size of the largest file in a delta; larger files are reported as unsaved."""
 MAX_DELTA_BYTES: Final = 32 << 20
-"""Size of one delta before compression; files that exceed it are reported as unsaved."""
+"""Size of a delta before compression; files that exceed it are reported as unsaved."""
 WHOLE: Final = "/"
-"""The path in `SandboxDelta.unsaved` that stands for all there is."""
+"""The path in `SandboxDelta.unsaved` that stands for the whole file system."""
 
 _MAX_STREAM_BYTES: Final = 2 * MAX_DELTA_BYTES + (1 << 20)
 """Largest stream of records, names included; the supervisor has the same limit."""
 _MAGIC: Final = b"swe-delta\x01"
-"""A delta's `data` begins so; the last byte is the version. A zstd frame of the records follows."""
+"""The start of a delta's `data`, ending in the version. A zstd frame of the records follows."""
 _LEVEL: Final = 3
 _WALK: Final = struct.Struct("<QQQI")
 _REPORT: Final = struct.Struct("<QQQQQ")
 _END: Final = b"E"
 _WALK_S: Final = 180.0
-"""How long a walk over all files may take; the supervisor itself ends it after two minutes."""
+"""Time limit of a walk over all files; the supervisor itself ends it after two minutes."""
 _TRIES: Final = 3
-"""Commands can kill the process that walks."""
+"""Commands can kill the walking process, so walks are retried."""
 _KILLED: Final = 128
 _SMALL_BYTES: Final = 64 << 10
 _RECORDED: Final = ExecResult(exit_code=0, stdout=b"", stderr=b"")
@@ -47,10 +47,10 @@ _RECORDED: Final = ExecResult(exit_code=0, stdout=b"", stderr=b"")
 def walk_request(
     kind: RequestKind, trees: Mapping[str, str] | None, number: int = 0, records: bytes = b""
 ) -> Request:
-    """Ask about the files of the sandbox.
+    """Build a request about the files of the sandbox.
 
-    `trees` are folders by the names that deltas have for them; None stands for every mount that
-    can be written to. `number` is that of the moment that is recorded; `records` are restored.
+    `trees` are folders by their names in deltas; None stands for every writable mount. `number`
+    identifies the moment to record; `records` are restored.
     """
     pairs = [word(text) for pair in (trees or {}).items() for text in pair]
     head = _WALK.pack(number, MAX_FILE_BYTES, MAX_DELTA_BYTES, len(pairs))
@@ -73,26 +73,26 @@ class SessionSnapshots:
         self._recording: asyncio.Future[ExecResult] | None = None
 
     def track(self) -> None:
-        """Let what is there be recorded before the first change, unless that was done before.
+        """Have the current files recorded before the first change, unless that was done before.
 
-        Not at once: a delta may be applied first, and takes its place.
+        Not at once: a delta may be applied first, and take the place of this.
         """
         if self._number < 0:
             self._number, self._is_outdated = 0, True
 
     async def record(self) -> None:
-        """Record what is there now, while nobody waits for a command."""
+        """Record the current files while nobody waits for a command."""
         self.track()
         await self.ready()
 
     def follow(self, number: int) -> None:
-        """Continue after this delta, which the supervisor has recorded for another process."""
+        """Continue after this delta, which the supervisor recorded for another process."""
         recorded = asyncio.get_running_loop().create_future()
         recorded.set_result(_RECORDED)
         self._number, self._is_outdated, self._recording = number, False, recorded
 
     async def ready(self) -> None:
-        """Return when files may change: what was there before is recorded, or can't be."""
+        """Return once files may change: their previous state is recorded, or can't be."""
         if self._is_outdated:
             self._record()
         if self._recording is not None and not self._recording.done():
@@ -116,7 +116,7 @@ class SessionSnapshots:
                     fix="ask for what follows the delta that was returned last",
                 )
             make = partial(delta_of, result, since + 1)
-            # A small one is compressed before a thread would begin.
+            # A small delta is compressed in less time than a thread takes to start.
             is_small = len(result.stdout) <= _SMALL_BYTES
             delta = make() if is_small else await asyncio.to_thread(make)
             self._number = delta.number
@@ -133,7 +133,7 @@ class SessionSnapshots:
     def _record(self) -> None:
         self._is_outdated = False
         self._recording = asyncio.create_task(self._request(RequestKind.TRACK, self._number))
-        # Its error, of a lost sandbox, is that of the next request as well.
+        # If the sandbox is lost, the next request raises the same error.
         self._recording.add_done_callback(lambda task: task.cancelled() or task.exception())
 
     def _tracked(self) -> int:
@@ -163,7 +163,7 @@ def delta_of(result: ExecResult, number: int) -> SandboxDelta:
     files, removed, _, lost, named = _REPORT.unpack_from(result.stderr)
     words = result.stderr[_REPORT.size :].split(b"\0")[:-1]
     texts = [_printable(each) for each in words]
-    # A name of the policy's is never taken for all there is.
+    # A file name from the policy never stands for the whole file system.
     unsaved = [f"/.{each}" if each.startswith(f"{WHOLE}: ") else each for each in texts[:named]]
     if lost > named:
         unsaved.append(f"{WHOLE}: {lost - named} more paths are not saved")
@@ -172,12 +172,12 @@ def delta_of(result: ExecResult, number: int) -> SandboxDelta:
 
 
 def refused(number: int, why: str) -> SandboxDelta:
-    """Return what stands for a delta that could not be made after delta `number - 1`."""
+    """Return the stand-in for a delta that could not be made after delta `number - 1`."""
     return SandboxDelta(number - 1, unsaved=(f"{WHOLE}: {why}",))
 
 
 def records_of(delta: SandboxDelta) -> bytes:
-    """Return the records of a delta. SandboxError for data that is none, or too large. Blocks."""
+    """Return the records of a delta; SandboxError if it is malformed or too large. Blocks."""
     if not delta.data:
         return _END
     if not delta.data.startswith(_MAGIC):
@@ -213,7 +213,7 @@ def _why(result: ExecResult) -> str:
 
 
 def _printable(said: bytes) -> str:
-    """Decode what names of the policy are part of; a terminal may show it."""
+    """Decode a text that contains names from the policy; a terminal may show it."""
     text = said.decode("utf-8", "backslashreplace")
     return "".join(
         each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
