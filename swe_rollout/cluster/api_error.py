@@ -31,7 +31,7 @@ _DENIED: Final = re.compile(
 )
 _ACCOUNT: Final = re.compile(r"system:serviceaccount:(?P<namespace>[^:]+):(?P<name>[^:]+)")
 _OURS: Final = re.compile(r"swe-rollout-(operator|worker-.+)")
-"""Accounts whose rights come with the installation."""
+"""Accounts whose rights are part of the installation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,11 @@ class MissingRight:
     resource: str
     """The resource with its API group and subresource, as kubectl writes it: `pods/exec`."""
     namespace: str
-    """The namespace; empty for a right in the whole cluster."""
+    """The namespace; empty for a cluster-wide right."""
 
     @classmethod
     def named_in(cls, message: str) -> Self | None:
-        """Read the message of a 403; return None where something else than RBAC refused."""
+        """Parse the message of a 403; return None if something other than RBAC refused."""
         found = _DENIED.search(message)
         if found is None:
             return None
@@ -59,7 +59,7 @@ class MissingRight:
 
     @property
     def fix(self) -> str:
-        """Tell somebody who may grant rights how to grant this one."""
+        """Return advice for whoever may grant the right."""
         account = _ACCOUNT.fullmatch(self.user)
         if account is not None and _OURS.fullmatch(account["name"]):
             return (
@@ -83,7 +83,7 @@ class MissingRight:
 
 
 class ApiError(ClusterError):
-    """A failed response of the API server: its HTTP code and the Status's reason."""
+    """An error response of the API server: its HTTP code and the Status's reason."""
 
     def __init__(self, doing: str, status: Status, *, retry_after_s: float = 0.0) -> None:
         is_refusal = status.code == HTTPStatus.FORBIDDEN
@@ -98,7 +98,7 @@ class ApiError(ClusterError):
         self.reason = status.reason
         self.message = status.message
         self.retry_after_s = retry_after_s
-        """How long the server asks clients to wait before the next attempt."""
+        """How long the server asks clients to wait before another attempt."""
 
     @property
     def not_found(self) -> bool:
@@ -112,17 +112,17 @@ class ApiError(ClusterError):
 
     @property
     def conflict(self) -> bool:
-        """Whether the object is not the expected one: another uid or a newer version."""
+        """Whether the object differs from the expected one: another uid or a newer version."""
         return self.code == HTTPStatus.CONFLICT and self.reason == "Conflict"
 
     @property
     def is_absence(self) -> bool:
-        """Whether the object that is meant does not exist: it is gone, or another one is there."""
+        """Whether the intended object does not exist: it is gone, or another one took its place."""
         return self.not_found or self.conflict
 
     @property
     def gone(self) -> bool:
-        """Whether the resource version is too old to resume from: list again."""
+        """Whether the resource version is too old to resume from, so that a new list is needed."""
         return self.code == HTTPStatus.GONE
 
     @property
@@ -137,21 +137,21 @@ class ApiError(ClusterError):
 
     @property
     def may_be_premature(self) -> bool:
-        """Whether a server that has just started may say so: it knows neither roles nor CRDs yet.
+        """Whether it may come from a server that just started and doesn't know roles or CRDs.
 
-        Refusals by a quota or by admission are not meant: a server that makes them knows enough.
+        Refusals by a quota or by admission don't count: a server that makes them is ready.
         """
         is_unknown = self.not_found and "could not find the requested resource" in self.message
         return self.unauthorized or self.lacks_right or is_unknown
 
     @property
     def invalid(self) -> bool:
-        """Whether the object itself breaks a rule."""
+        """Whether the object itself violates a rule."""
         return self.code in {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY}
 
     @property
     def is_unexplained(self) -> bool:
-        """Whether it is a refusal without a reason, as of a WebSocket: aiohttp drops the body."""
+        """Whether it is a refusal without a reason, as for a WebSocket: aiohttp drops the body."""
         refusals = {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND}
         return self.code in refusals and not self.reason
 
@@ -162,7 +162,7 @@ class ApiError(ClusterError):
 
 
 def api_error(doing: str, code: int, body: bytes, *, retry_after_s: float = 0.0) -> ApiError:
-    """Build the error of a failed response, whether its body is a Status or a proxy's page."""
+    """Build the error of a failed response, whose body may be a Status or a proxy's page."""
     try:
         status = msgspec.json.decode(body, type=Status)
     except UNDECODABLE:

@@ -1,7 +1,7 @@
 """ClusterClient: the requests of this package to a Kubernetes API server, typed by the kind.
 
-Everybody uses it: sandboxes, workers, the launcher, the command line and the operator. A `Kind`
-says where objects are and how they are decoded. Exec streams are in `exec`.
+Sandboxes, workers, the launcher, the command line and the operator use it. A `Kind` says where
+objects are and how to decode them. Exec streams are in `exec`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _REQUESTS: Final = {
     "replace": ("PUT", JSON),
     "patch": ("PATCH", "application/json-patch+json"),
     "change": ("PATCH", "application/merge-patch+json"),
-    # A server-side apply; JSON is YAML too.
+    # The content type of a server-side apply; JSON is YAML too.
     "apply": ("PATCH", "application/apply-patch+yaml"),
 }
 """The method and the content type of each request for one object."""
@@ -45,7 +45,7 @@ _DRY_RUN: Final = {"dryRun": "All"}
 class ClusterClient:
     """One Kubernetes API server. Safe for concurrent calls.
 
-    Every method raises ApiError for a refusal, and UnreachableError without a response.
+    Every method raises ApiError if the server refuses, and UnreachableError if it does not respond.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class ClusterClient:
         """Open no connection yet; `retry_timeout_s` and `settling_s` as in `Transport`."""
         self.namespace = access.namespace
         self.cluster = access.fingerprint
-        """Tells this cluster from others."""
+        """Identifies this cluster among others."""
         self.transport = Transport(access, retry_timeout_s=retry_timeout_s, settling_s=settling_s)
 
     @classmethod
@@ -74,7 +74,7 @@ class ClusterClient:
         return await self._send("read", kind, namespace, name)
 
     async def find(self, kind: Kind[T], namespace: str, name: str) -> T | None:
-        """Read the object of that name, or return None when there is none."""
+        """Read the object of that name, or return None if there is none."""
         try:
             return await self.get(kind, namespace, name)
         except ApiError as error:
@@ -91,7 +91,7 @@ class ClusterClient:
         fields: str = "",
         limit: int = 0,
     ) -> Listed[T]:
-        """List the objects that match both selectors, of one namespace or of all."""
+        """List the objects that match both selectors, in one namespace or in all."""
         query = _selection(labels, fields) | ({"limit": str(limit)} if limit else {})
         path, doing = kind.path(namespace, query=query), f"list {kind.plural}{_in(namespace)}"
         return read_list(await self.transport.request("GET", path, doing=doing), kind, doing=doing)
@@ -105,7 +105,7 @@ class ClusterClient:
         strict: bool = False,
         dry_run: bool = False,
     ) -> T:
-        """Create the object; ApiError with `already_exists` where the name is taken.
+        """Create the object; ApiError with `already_exists` if the name is taken.
 
         With `strict`, unknown fields are refused. A dry run is validated in full but creates
         nothing.
@@ -114,7 +114,7 @@ class ClusterClient:
         return await self._send("create", kind, namespace, query=query, body=manifest)
 
     async def ensure(self, kind: Kind[T], namespace: str, name: str, manifest: object) -> T:
-        """Return the object of that name, after creating it where there is none."""
+        """Return the object of that name, creating it if there is none."""
         found = await self.find(kind, namespace, name)
         if found is not None:
             return found
@@ -139,14 +139,14 @@ class ClusterClient:
     async def merge(
         self, kind: Kind[T], namespace: str, name: str, patch: object, *, manager: str = ""
     ) -> T:
-        """Merge `patch` into the object; ApiError with `conflict` where it names another uid."""
+        """Merge `patch` into the object; ApiError with `conflict` if it names another uid."""
         query = {"fieldManager": manager} if manager else {}
         return await self._send("change", kind, namespace, name, query=query, body=patch)
 
     async def patch(
         self, kind: Kind[T], namespace: str, name: str, operations: Sequence[Json]
     ) -> T:
-        """Apply a JSON patch, all or none of it; ApiError with `invalid` where a `test` fails."""
+        """Apply a JSON patch atomically; ApiError with `invalid` if a `test` fails."""
         return await self._send("patch", kind, namespace, name, body=operations)
 
     async def replace(self, kind: Kind[T], namespace: str, name: str, manifest: object) -> T:
@@ -164,9 +164,9 @@ class ClusterClient:
         grace_s: int | None = None,
         propagation: Literal["Foreground", "Background"] = "Background",
     ) -> bool:
-        """Delete the object and return True; False when it is gone, or not the one that is meant.
+        """Delete the object and return True; False if it is gone, or not the intended one.
 
-        It must have this uid and this version, where they are given.
+        It must have this uid and this version, if they are given.
         """
         wanted = {"uid": uid, "resourceVersion": version}
         options: dict[str, object] = {
@@ -188,7 +188,7 @@ class ClusterClient:
     async def delete_all(
         self, kind: Kind[T], namespace: str, *, labels: str, fields: str = "", grace_s: int
     ) -> None:
-        """Delete all objects that match both selectors, in one request; no match is no error."""
+        """Delete all objects that match both selectors in one request; there may be none."""
         path = kind.path(namespace, query=_selection(labels, fields))
         body = msgspec.json.encode({"gracePeriodSeconds": grace_s})
         doing = f"delete {kind.plural}{_in(namespace)}"
@@ -197,7 +197,7 @@ class ClusterClient:
     async def watch(
         self, kind: Kind[T], namespace: str, *, version: str, labels: str = "", fields: str = ""
     ) -> AsyncGenerator[Change[T], None]:
-        """Yield the changes after `version` until the server ends the watch, as `read_changes`."""
+        """Yield the changes after `version` until the server ends the watch; see `read_changes`."""
         query = _selection(labels, fields) | {
             "watch": "1",
             "resourceVersion": version,

@@ -1,7 +1,7 @@
-"""Address and credentials of the cluster: of a kubeconfig, or of the pod that this runs in.
+"""Address and credentials of the cluster, from a kubeconfig or from this process's pod.
 
-The official package reads kubeconfigs: contexts, exec plugins, tokens and their renewal. It takes a
-fifth of a worker's start to import, and a pod's own account needs none of it. Requests are made by
+The official package reads kubeconfigs: contexts, exec plugins, tokens and their renewal. Its import
+takes a fifth of a worker's start-up, and a pod's own account does not need it. Requests are made by
 `transport`.
 """
 
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
     from kubernetes import client as official
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where a pod has the token, the authority and the namespace of its service account."""
+"""Where a pod finds its service account's token, certificate authority and namespace."""
 _HEADER_TTL_S = 30.0
-"""Renewal hooks read files or run programs: call them this often, not for each request."""
+"""Renewal hooks read files or run programs, so they are called this often, not per request."""
 
 
 class Authentication(Protocol):
-    """What a configuration authenticates by: the official client's, or a pod's account."""
+    """The source of the credentials: the official client's configuration, or a pod's account."""
 
     def auth_settings(self) -> Mapping[str, object]:
-        """Return the value of the header under `BearerToken`, if there is one."""
+        """Return the header's value under `BearerToken`, if there is one."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PodAccount:
-    """The service account of the pod that this runs in; the kubelet renews its token."""
+    """The service account of this process's pod; the kubelet renews its token."""
 
     folder: Path
 
@@ -62,14 +62,14 @@ class Credentials:
         self._lock = asyncio.Lock()
 
     async def headers(self) -> dict[str, str]:
-        """Return the headers to send; none where a client certificate authenticates."""
+        """Return the headers to send; empty if a client certificate authenticates."""
         async with self._lock:
             if time.monotonic() - self._read_at >= _HEADER_TTL_S:
                 await self._renew()
         return self._header
 
     async def renewed(self, refused: dict[str, str]) -> bool:
-        """Renew the headers the server refused; whether they differ now."""
+        """Renew the headers that the server refused; return whether they have changed."""
         async with self._lock:
             if self._header == refused:
                 await self._renew()
@@ -93,7 +93,7 @@ class Access:
     """How this process reaches a cluster."""
 
     server: str
-    """Its URL, without a trailing slash."""
+    """The server's URL, without a trailing slash."""
     namespace: str
     """The namespace of the context or the service account; `default` otherwise."""
     credentials: Credentials
@@ -104,9 +104,9 @@ class Access:
 
     @property
     def fingerprint(self) -> str:
-        """12 hex characters that tell the cluster from others, in every pod of it the same.
+        """Return 12 hex characters that identify the cluster, the same in each of its pods.
 
-        Of the authorities that its API server is verified by: every cluster makes its own.
+        They are a digest of the authorities that verify its API server: every cluster has its own.
         """
         authorities = self.tls.get_ca_certs(binary_form=True) if self.tls else []
         known = b"".join(sorted(authorities)) or self.server.encode()
@@ -114,9 +114,9 @@ class Access:
 
 
 async def load_access(context: str | None = None) -> Access:
-    """Load the cluster of `context`, of the current context, or the one this process runs in.
+    """Load the access to the cluster of `context`, the current context, or this process's pod.
 
-    Raises UsageError for an unknown context, PrerequisiteError where no configuration is found.
+    Raises UsageError for an unknown context, PrerequisiteError if no configuration is found.
     """
     return await asyncio.to_thread(_load, context)
 
@@ -136,7 +136,7 @@ def _load(context: str | None) -> Access:
 
 
 def _kubeconfig() -> str | None:
-    """Look up the files as kubectl does: `$KUBECONFIG` (a list), else `~/.kube/config`."""
+    """Find kubeconfig files as kubectl does: `$KUBECONFIG` (a list), else `~/.kube/config`."""
     named = os.environ.get("KUBECONFIG")
     paths = (named or "~/.kube/config").split(os.pathsep)
     if any(path and Path(path).expanduser().exists() for path in paths):
@@ -242,7 +242,7 @@ def _tls(configuration: official.Configuration) -> ssl.SSLContext:
 
 
 def _proxy(proxy: str | None, no_proxy: str | None, server: str) -> str | None:
-    """Return the proxy to use; some versions of the official client leave `no_proxy` to us."""
+    """Return the proxy to use; some versions of the official client ignore `no_proxy`."""
     if not proxy or proxy_bypass(urlsplit(server).netloc, {"no": no_proxy or ""}):
         return None
     return proxy

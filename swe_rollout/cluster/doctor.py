@@ -31,10 +31,10 @@ _NEEDED = (
     ("get", "networking.k8s.io", "networkpolicies", ""),
     ("create", "networking.k8s.io", "networkpolicies", ""),
 )
-"""verb, group, resource, subresource. Exec by WebSocket is a get, and a create since 1.35."""
+"""Verb, group, resource, subresource. Exec by WebSocket is a get, and since 1.35 also a create."""
 
 SETTLED_S: Final = 600.0
-"""A living process deletes a pod long before, once that has ended."""
+"""A living process deletes an ended pod long before this."""
 _SANDBOXES: Final = f"app.kubernetes.io/managed-by=swe-rollout,{ROLE_LABEL} in (agent,grader)"
 _ENDED: Final = ("Succeeded", "Failed")
 
@@ -44,7 +44,7 @@ class CheckLevel(StrEnum):
 
     OK = "ok"
     WARN = "warn"
-    """Works, with reduced isolation or diagnosis."""
+    """It works, but with reduced isolation or diagnosis."""
     FAIL = "fail"
 
 
@@ -147,13 +147,12 @@ async def _pod_security(client: ClusterClient, namespace: str) -> ClusterCheck:
 async def find_left_pods(client: ClusterClient, namespace: str) -> tuple[Pod, ...]:
     """Return the sandbox pods that nobody will delete. Raises ClusterError, UnreachableError.
 
-    Kubernetes deletes what a RolloutJob owns together with it, and a sandbox ends by itself two
-    minutes after its process. What can be left are pods that have ended, with nobody to delete
-    them, and pods of a job that is gone where the garbage collector stands still. The NetworkPolicy
-    that isolates a namespace's sandboxes stays: a process may rely on it that is about to start
-    some.
+    Kubernetes deletes a RolloutJob together with what it owns, and a sandbox ends by itself two
+    minutes after its process. What can remain are ended pods with nobody to delete them, and pods
+    of deleted jobs if the garbage collector does not run. The NetworkPolicy that isolates a
+    namespace's sandboxes stays: a process that is about to start some may rely on it.
     """
-    # Pods first: a job that is created meanwhile has none of these.
+    # List pods first: a job that is created meanwhile has none of these.
     pods = (await client.list(PODS, namespace, labels=_SANDBOXES)).items
     jobs = {job.uid for job in await list_job_heads(client, namespace)}
     now = client.transport.now()
@@ -161,7 +160,7 @@ async def find_left_pods(client: ClusterClient, namespace: str) -> tuple[Pod, ..
 
 
 async def delete_left_pods(client: ClusterClient, namespace: str) -> tuple[Pod, ...]:
-    """Delete the pods that nobody else will delete, and return them. Raises as the search."""
+    """Delete the pods that nobody else will delete, and return them. Raises the same errors."""
     found = await find_left_pods(client, namespace)
     for pod in found:
         await client.delete(PODS, namespace, pod.metadata.name, uid=pod.metadata.uid, grace_s=1)
@@ -180,5 +179,5 @@ def _is_left(pod: Pod, jobs: set[str], now: datetime) -> bool:
     try:
         finished = datetime.fromisoformat(ended.finished_at or "")
         return (now - finished).total_seconds() > SETTLED_S
-    except (ValueError, TypeError):  # no time, or one without a zone
+    except (ValueError, TypeError):  # a missing time, or one without a zone
         return False

@@ -43,7 +43,7 @@ _CLOSE_STDIN = bytes([_Channel.CLOSE, _Channel.STDIN])
 CHUNK_BYTES = 1 << 20
 """The largest frame to send: single frames of tens of MiB reset the connection."""
 STDERR_BYTES = 4096
-"""How much of the end of the program's own stderr is kept, for diagnosis."""
+"""How much of the end of the program's stderr is kept for diagnosis."""
 _CLOSE_S = 2.0
 _EXIT_CODE = re.compile(r"[0-9]{1,3}")
 _DATA_TYPES = (aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT)
@@ -63,7 +63,7 @@ async def open_exec(
 ) -> ExecStream:
     """Start `command` in the container and connect its streams.
 
-    Raises ApiError when the server refuses, ClusterError when there is no response.
+    Raises ApiError if the server refuses, ClusterError if it does not respond.
     """
     query = [("command", argument) for argument in command]
     # stdin is always open: some runtimes end the stream after the first output without it.
@@ -89,9 +89,9 @@ async def open_exec(
 async def _explained(
     error: ApiError, client: ClusterClient, target: ExecTarget, doing: str
 ) -> ApiError:
-    """Name the right that is missing, where the server does not.
+    """Name the missing right if the server does not.
 
-    It has no reason to give for the second verb that it asks for.
+    The server gives no reason when it refuses the second verb.
     """
     if not error.forbidden or error.lacks_right:
         return error
@@ -156,19 +156,19 @@ class ExecStream:
         return b""
 
     async def abort(self, error: SandboxError) -> None:
-        """End the stream at once; pending and later reads and writes raise `error`."""
+        """End the stream at once; current and later reads and writes raise `error`."""
         self._finish(error)
         self._shut_down()
         await self._close_socket()
 
     async def close(self) -> None:
-        """Close stdin where the protocol allows it, so that the program ends, then the stream."""
+        """Close stdin, if the protocol allows, so that the program ends; then close the stream."""
         close_stdin = not self._ended and self._socket.protocol == V5
         self._finish(None)
         await self._close_socket(close_stdin=close_stdin)
 
     async def _close_socket(self, *, close_stdin: bool = False) -> None:
-        """Close the socket, by force where the server no longer reads."""
+        """Close the socket, by force if the server no longer reads."""
         try:
             async with asyncio.timeout(_CLOSE_S):
                 if close_stdin and not self._socket.closed:
@@ -179,10 +179,10 @@ class ExecStream:
         except TimeoutError:
             self._shut_down()
         except (aiohttp.ClientError, ConnectionError):
-            return  # the server has closed it
+            return  # The server has already closed it.
 
     def _shut_down(self) -> None:
-        """Shut down the connection below WebSocket, TLS and all buffers, whose closing waits."""
+        """Shut down the connection beneath WebSocket, TLS and all buffers, which would wait."""
         connection = self._socket.get_extra_info("socket")
         if connection is not None:
             with suppress(OSError):
@@ -204,7 +204,7 @@ class ExecStream:
             self._error = error
 
     def _process(self, frame: bytes) -> bytes:
-        """Return a frame's stdout, if any; keep its stderr; end the stream by its Status."""
+        """Return a frame's stdout, if any; keep its stderr; end the stream on its Status."""
         if not frame:
             return b""
         match frame[0]:
@@ -242,7 +242,7 @@ class ExecStream:
 
 
 def _close_reason(message: aiohttp.WSMessage, code: int | None) -> str:
-    """Describe why the socket closed without our doing."""
+    """Describe why the socket closed without our asking."""
     match message.type:
         case aiohttp.WSMsgType.ERROR:
             return f"{type(message.data).__name__}: {message.data}"

@@ -1,8 +1,8 @@
 """RolloutJobs as they are read from a cluster.
 
-Only the spec fields that readers need are decoded: a cluster may hold jobs that another version
-wrote, and jobs that are not valid; those must be readable too. A worker alone reads its job's whole
-spec, once, when it starts; it follows later changes by `jobs`.
+Only the spec fields that readers need are decoded: jobs that another version wrote, and invalid
+jobs, must be readable too. Only a worker reads its job's whole spec, once, when it starts; it
+follows later changes through `jobs`.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ ROLLOUT_JOBS: Final = Kind(f"/apis/{API_VERSION}", "rolloutjobs", "RolloutJob", 
 
 
 async def list_job_heads(client: ClusterClient, namespace: str = "") -> tuple[Metadata, ...]:
-    """List the metadata of jobs; empty only where the cluster knows no such kind."""
+    """List the metadata of all jobs; empty only if the cluster does not know the kind."""
     try:
         found = await client.list(ROLLOUT_JOBS.heads, namespace)
     except ApiError as error:
@@ -130,11 +130,11 @@ class ClusterJob:
 
     job: RolloutJob
     owner: OwnerReference
-    """Reference for objects that are to be deleted with the job."""
+    """A reference for objects that are to be deleted with the job."""
 
 
 async def read_cluster_job(client: ClusterClient, namespace: str, name: str) -> ClusterJob:
-    """Read the job of that name; SpecError for an invalid spec, ApiError when there is no job."""
+    """Read the job of that name; SpecError for an invalid spec, ApiError if there is no job."""
     raw = await client.get(_WHOLE_JOBS, namespace, name)
     document = {
         "apiVersion": API_VERSION,

@@ -1,7 +1,7 @@
-"""Jobs: read, apply, change, delete and follow the RolloutJobs of a cluster on a user's behalf.
+"""Read, apply, change, delete and follow the RolloutJobs of a cluster on a user's behalf.
 
-Refusals become errors with a fix, since they are shown at a terminal or in a notebook. The
-launcher, the command line and workers use it.
+Refusals become errors with a fix, since they are shown in a terminal or a notebook. The launcher,
+the command line and workers use this module.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ log = structlog.get_logger()
 RETRY_TIMEOUT_S = 15.0
 """Short, because users wait for the response."""
 _PAUSE_S = 1.0
-"""At most, before an interrupted watch is resumed."""
+"""The longest pause before an interrupted watch is resumed."""
 
 
 class Jobs:
@@ -51,7 +51,7 @@ class Jobs:
 
     @property
     def namespace(self) -> str:
-        """The context's own namespace."""
+        """The namespace of the context."""
         return self._client.namespace
 
     async def aclose(self) -> None:
@@ -59,12 +59,12 @@ class Jobs:
         await self._client.aclose()
 
     async def get(self, namespace: str, name: str) -> JobObject:
-        """Read the job of that name; UsageError when there is none."""
+        """Read the job of that name; raises UsageError if there is none."""
         with _user_errors(namespace, name):
             return await self._client.get(ROLLOUT_JOBS, namespace, name)
 
     async def find(self, namespace: str, name: str) -> JobObject | None:
-        """Read the job of that name, or return None when there is no such job."""
+        """Read the job of that name, or return None if there is none."""
         with _user_errors(namespace, name):
             try:
                 return await self._client.get(ROLLOUT_JOBS, namespace, name)
@@ -74,7 +74,7 @@ class Jobs:
                 raise
 
     async def list_jobs(self, namespace: str) -> tuple[JobObject, ...]:
-        """List all jobs of a namespace, by name."""
+        """List all jobs of a namespace, sorted by name."""
         with _user_errors(namespace, ""):
             found = await self._client.list(ROLLOUT_JOBS, namespace)
         return tuple(sorted(found.items, key=lambda job: job.name))
@@ -83,7 +83,7 @@ class Jobs:
         """Create the job or change it to match `job`, and return the stored object.
 
         A dry run is validated by the API server in full but changes nothing. Fields that the job's
-        file does not set stay the server's, so that the object reads like the file.
+        file does not set are left to the server, so that the object reads like the file.
         """
         name = job.metadata.name
         body = {
@@ -104,7 +104,7 @@ class Jobs:
             )
 
     async def delete(self, namespace: str, name: str, *, uid: str) -> None:
-        """Request deletion of the job with this uid; a job that is gone already is no error.
+        """Request the deletion of the job with this uid; a job that is already gone is no error.
 
         The object disappears after its workers.
         """
@@ -116,7 +116,7 @@ class Jobs:
     async def follow(self, namespace: str, name: str) -> AsyncGenerator[JobObject, None]:
         """Yield the job now and after each change, until it is deleted; UsageError if not found.
 
-        Once it was found, a temporarily unavailable API server only delays changes.
+        Once it has been found, an API server that is unavailable for a while only delays changes.
         """
         found: JobObject | None = await self.get(namespace, name)
         while found is not None:
@@ -137,7 +137,7 @@ class Jobs:
             found = await self._find_after_pause(namespace, name)
 
     async def events(self, job: JobObject) -> tuple[KubernetesEvent, ...]:
-        """List the events about the job, its worker Job and its workers; oldest first."""
+        """List the events about the job, its worker Job and its workers, oldest first."""
         pods = await self.workers(job.namespace, job.name)
         selectors = [
             f"involvedObject.uid={job.metadata.uid}",
@@ -151,7 +151,7 @@ class Jobs:
         return tuple(sorted(together, key=lambda event: event.time))
 
     async def workers(self, namespace: str, name: str) -> tuple[Pod, ...]:
-        """List the job's worker pods, by name."""
+        """List the job's worker pods, sorted by name."""
         with _user_errors(namespace, name):
             labels = f"{JOB_LABEL}={name},{ROLE_LABEL}=worker"
             found = await self._client.list(PODS, namespace, labels=labels)
@@ -173,7 +173,7 @@ class Jobs:
         return await retrying(self.find, namespace, name)
 
     def _changes(self, job: JobObject) -> AsyncGenerator[Change[JobObject], None]:
-        """Watch the job from the version at hand."""
+        """Watch the job from the current version."""
         return self._client.watch(
             ROLLOUT_JOBS,
             job.namespace,
@@ -183,7 +183,7 @@ class Jobs:
 
 
 def _is_missing_object(error: ApiError) -> bool:
-    """Whether one object is missing, and not its whole kind, for which the body is no Status."""
+    """Whether a single object is missing, not its whole kind, whose 404 has no Status."""
     return error.not_found and error.reason == "NotFound"
 
 

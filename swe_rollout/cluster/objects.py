@@ -1,6 +1,6 @@
-"""Kubernetes objects as they are read, and their kinds: what `client` needs to address them.
+"""Kubernetes objects as read from the API, and their kinds, by which `client` addresses them.
 
-A struct has only the fields in use. Objects to write are plain JSON, as their API documents them.
+A struct has only the fields in use. Objects to write are plain JSON, as the API documents them.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ class Kind(Generic[T]):
     """Path of the API group and version: `/api/v1`, `/apis/GROUP/VERSION`."""
     plural: str
     noun: str
-    """Name of the kind in messages."""
+    """The name of the kind in messages."""
     decode: Callable[[bytes], T]
     """Decode an object from JSON; raises one of `api_error.UNDECODABLE`, or a ClusterError."""
 
     @property
     def heads(self) -> Kind[Head]:
-        """The same kind, of which only the metadata is decoded."""
+        """Return the same kind with only the metadata decoded."""
         return self.decoded_by(msgspec.json.Decoder(Head).decode)
 
     def decoded_by(self, decode: Callable[[bytes], U]) -> Kind[U]:
-        """Return the same kind, with another way to decode its objects."""
+        """Return the same kind with another decoder for its objects."""
         return Kind(self.root, self.plural, self.noun, decode)
 
     def path(self, namespace: str = "", name: str = "", query: Query = ()) -> str:
-        """Return the path of one object, or of all in a namespace, or of all in the cluster."""
+        """Return the path of one object, or of all in a namespace or in the cluster."""
         scope = f"/namespaces/{quote(namespace)}" if namespace else ""
         path = f"{self.root}{scope}/{self.plural}" + (f"/{quote(name)}" if name else "")
         return f"{path}?{urlencode(query, quote_via=quote)}" if query else path
 
 
 class Decoded(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """The base: camelCase in JSON, unknown fields skipped."""
+    """The base class: camelCase in JSON; unknown fields are ignored."""
 
 
 class Metadata(Decoded, frozen=True):
@@ -75,7 +75,7 @@ class OwnerReference(Decoded, frozen=True):
 
 
 class Head(Decoded, frozen=True):
-    """Any object, of which only the metadata is read."""
+    """Any object, with only its metadata decoded."""
 
     metadata: Metadata = Metadata()
 
@@ -88,7 +88,7 @@ class Waiting(Decoded, frozen=True):
 
 
 class Running(Decoded, frozen=True):
-    """The state of a container that runs."""
+    """The state of a running container."""
 
     started_at: str | None = None
 
@@ -98,11 +98,11 @@ class Terminated(Decoded, frozen=True):
     reason: str = ""
     message: str = ""
     finished_at: str | None = None
-    """RFC 3339; None where the kubelet lost track of the container, as after an eviction."""
+    """RFC 3339; None if the kubelet lost track of the container, as after an eviction."""
 
 
 class ContainerState(Decoded, frozen=True):
-    """One of three states; if none is set, the container waits without a reason."""
+    """One of three states; if none is set, the container waits for an unknown reason."""
 
     waiting: Waiting | None = None
     running: Running | None = None
@@ -119,7 +119,7 @@ class ContainerStatus(Decoded, frozen=True):
     restart_count: int = 0
     state: ContainerState = ContainerState()
     last_state: ContainerState = ContainerState()
-    """How it ended before it was last restarted."""
+    """How the container ended before it was last restarted."""
 
 
 class KubernetesCondition(Decoded, frozen=True):
@@ -142,7 +142,7 @@ class PodStatus(Decoded, frozen=True):
 
 
 class PodPlacement(Decoded, frozen=True):
-    """The node that a pod was scheduled to."""
+    """The node to which a pod was scheduled."""
 
     node_name: str = ""
 
@@ -154,12 +154,12 @@ class Pod(Decoded, frozen=True):
 
     @property
     def container(self) -> ContainerStatus | None:
-        """The status of its first container: sandboxes have one."""
+        """The status of the first container: sandboxes have only one."""
         return self.status.container_statuses[0] if self.status.container_statuses else None
 
 
 class DaemonSetStatus(Decoded, frozen=True):
-    """On how many nodes a DaemonSet's pods should run."""
+    """The number of nodes on which a DaemonSet's pods should run."""
 
     observed_generation: int = 0
     desired_number_scheduled: int = 0
@@ -190,7 +190,7 @@ class KubernetesEvent(Decoded, frozen=True):
 
     @property
     def time(self) -> str:
-        """When the event was last reported: RFC 3339, to the second."""
+        """When the event was last reported, as RFC 3339 to the second."""
         reported = self.last_timestamp or self.event_time or self.metadata.creation_timestamp
         return (reported or "").partition(".")[0].removesuffix("Z")
 
@@ -206,7 +206,7 @@ class StatusCause(Decoded, frozen=True):
 
 
 class StatusDetails(Decoded, frozen=True):
-    """The causes that a Status lists beside its message."""
+    """The causes that a Status lists in addition to its message."""
 
     causes: list[StatusCause] | None = None
 

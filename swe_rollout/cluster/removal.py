@@ -1,7 +1,7 @@
 """Removal: delete every RolloutJob of a cluster and wait until nothing of them is left.
 
 `swe_rollout.cli.install` uses it before it prints what `kubectl delete` removes. kubectl alone
-would not ask, nor say which job waits for whose finalizer, and leaves the NetworkPolicies of
+would not ask, nor say which job waits for whose finalizer, and keeps the NetworkPolicies of
 namespaces that had jobs. Kubernetes itself deletes what jobs own, so no operator has to run.
 """
 
@@ -30,11 +30,11 @@ _SHOWN: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """What is left of the jobs of a cluster."""
+    """What remains of a cluster's jobs."""
 
     jobs: tuple[Metadata, ...]
     pods: tuple[Metadata, ...]
-    """Workers, and the sandboxes of jobs."""
+    """The workers, and the sandboxes of jobs."""
 
     def __str__(self) -> str:
         return f"{_count(len(self.jobs), 'job')}, {_count(len(self.pods), 'pod')}"
@@ -48,8 +48,8 @@ async def find_remains(client: ClusterClient) -> Remains:
 async def delete_jobs(
     client: ClusterClient, *, timeout_s: float, on_note: Callable[[str], None]
 ) -> None:
-    """Delete all jobs, new ones included, and wait for their pods; PrerequisiteError if some
-    are left after `timeout_s`.
+    """Delete all jobs, new ones included, and wait for their pods; raises PrerequisiteError if some
+    remain after `timeout_s`.
     """
     end, shown = time.monotonic() + timeout_s, ""
     while (left := await find_remains(client)).jobs or left.pods:
@@ -64,7 +64,7 @@ async def delete_jobs(
 
 
 async def delete_policies(client: ClusterClient) -> tuple[str, ...]:
-    """Delete the operator's NetworkPolicies where no sandbox is left; return where."""
+    """Delete the operator's NetworkPolicies in namespaces without sandboxes; return which."""
     found = await _heads(client, NETWORK_POLICIES, _OWN_POLICIES)
     sandboxes = await _heads(client, PODS, f"{ROLE_LABEL} in (agent,grader)")
     used = {pod.namespace for pod in sandboxes}

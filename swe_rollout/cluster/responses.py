@@ -22,7 +22,7 @@ class Listed(Generic[T]):
 
     items: tuple[T, ...]
     version: str
-    """Resource version from which a watch continues."""
+    """The resource version from which a watch continues."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Change(Generic[T]):
     """One event of a watch."""
 
     version: str
-    """Resource version from which an interrupted watch continues."""
+    """The resource version from which an interrupted watch continues."""
     object: T | None = None
     """The object after the change; None for a bookmark, which only moves the version."""
     deleted: bool = False
@@ -47,11 +47,11 @@ class _Event(Decoded, frozen=True):
 
 
 class UnreadableWatchError(UnreachableError):
-    """Something else than an API server wrote into a watch."""
+    """Something other than an API server wrote into a watch."""
 
 
 def read_list(data: bytes, kind: Kind[T], *, doing: str) -> Listed[T]:
-    """Decode a list; raises ClusterError when it is none."""
+    """Decode a list; raises ClusterError if the response is not a list."""
     found = decode_response(data, _List, doing=doing)
     items = tuple(decode(kind, each, doing=doing) for each in found.items or ())
     return Listed(items, found.metadata.resource_version)
@@ -62,7 +62,7 @@ async def read_changes(
 ) -> AsyncIterator[Change[T]]:
     """Decode a watch; raises the ApiError that the server sends in its stream.
 
-    Raises UnreadableWatchError for a line that is no event, such as a proxy's page.
+    Raises UnreadableWatchError for a line that is not an event, such as a proxy's page.
     """
     try:
         async for line in read_lines(stream):
@@ -100,7 +100,7 @@ def _version(data: msgspec.Raw) -> str:
 
 
 def decode(kind: Kind[T], data: bytes, *, doing: str) -> T:
-    """Decode an object; raises ClusterError when it is none of that kind."""
+    """Decode an object; raises ClusterError if the response is not of that kind."""
     try:
         return kind.decode(data)
     except UNDECODABLE as error:

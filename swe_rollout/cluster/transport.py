@@ -1,12 +1,12 @@
 """HTTP to the API server: one connection pool, credentials on each request, retries, typed errors.
 
-Requests are in `client`, watches in `watch`, exec streams in `exec`. A request that fails for load
-or for the network is repeated for up to `retry_timeout_s`, so every request must be repeatable:
-creates are by their fixed names, deletes by the uid they name.
+Requests are in `client`, watches in `watch`, exec streams in `exec`. A request that fails because
+of load or the network is repeated for up to `retry_timeout_s`, so every request must be repeatable:
+creates have fixed names, deletes name a uid.
 
 An API server that restarts listens before it has read its roles and CRDs, and refuses for a moment
-what it allowed before. For `SETTLING_S` after a connection has failed, a request that is refused so
-is repeated as well.
+what it allowed before. For `SETTLING_S` after a connection has failed, such refusals are retried as
+well.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ WATCH_SILENCE_S = 75.0
 HANDSHAKE_S = 20.0
 REQUESTS_AT_ONCE = 32
 HANDSHAKES_AT_ONCE = 64
-"""Exec bypasses the API server's own flow control: nothing else protects it and the kubelets."""
+"""Exec bypasses the API server's flow control: nothing else protects it and the kubelets."""
 MAX_BACKOFF_S = 15.0
 SETTLING_S = 30.0
-"""An API server needs seconds; the mass of its clients reconnects in that time."""
+"""An API server needs seconds to start; most of its clients reconnect in that time."""
 MAX_RETRY_AFTER_S = 60
-"""A server, or a proxy before it, that asks for more is asked again after this time."""
+"""If a server, or its proxy, asks for a longer pause, the request is repeated after this one."""
 
 SPREAD = random.SystemRandom()
-"""Chooses pauses, so that clients don't all come back at once."""
+"""Randomises pauses, so that clients don't all come back at once."""
 JSON = "application/json"
 _MOST_DIGITS = 10
 _OUT_OF_DATE = frozenset({9, 10})
-"""OpenSSL's codes of certificates that are not valid yet, or no more."""
+"""OpenSSL's codes for certificates that are not valid yet, or no longer."""
 _NETWORK_ERRORS = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError)
 
 
@@ -76,7 +76,7 @@ class Transport:
     ) -> None:
         """Retry a request for `retry_timeout_s` before its failure is raised.
 
-        `settling_s`: how long the server is taken for one that has just started, from now on.
+        For `settling_s` from now, the server is treated as one that has just started.
         """
         self.access = access
         self._settles_until = time.monotonic() + settling_s
@@ -122,7 +122,7 @@ class Transport:
     ) -> aiohttp.ClientWebSocketResponse:
         """Open a WebSocket without a limit on message size.
 
-        Silence is a ClusterError: the node behind the server may be what does not respond.
+        Silence is a ClusterError: the node behind the server may be the one not responding.
         """
         timeout_s = min(self._retry_timeout_s, HANDSHAKE_S)
         try:
@@ -135,11 +135,11 @@ class Transport:
             raise ClusterError(f"got no answer to {doing} to rely on", why=error.why) from error
 
     def now(self) -> datetime:
-        """Return when the last response was sent, by the server's clock: ours may be off."""
+        """Return when the last response was sent, by the server's clock: ours may be wrong."""
         try:
             found = parsedate_to_datetime(self._date[:64])
         except ValueError:
-            return datetime.now(UTC)  # a proxy may have taken the header away
+            return datetime.now(UTC)  # A proxy may have removed the header.
         return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
     async def aclose(self) -> None:
@@ -152,7 +152,7 @@ class Transport:
     async def _with_retries(
         self, timeout_s: float, call: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Make the call until it succeeds, fails permanently, or `timeout_s` is over."""
+        """Repeat the call until it succeeds, fails permanently, or `timeout_s` is over."""
         retrying = AsyncRetrying(
             retry=retry_if_exception(lambda e: _is_transient(e) or self._is_premature(e)),
             stop=stop_after_delay(timeout_s),
@@ -217,7 +217,7 @@ class Transport:
     async def _refused_handshake(
         self, path: str, doing: str, error: aiohttp.WSServerHandshakeError
     ) -> ApiError:
-        """Build the error of a refused handshake, whose reason a client of WebSockets drops.
+        """Build the error of a refused handshake, whose reason WebSocket clients drop.
 
         A plain request of the path is refused for the same reason, and starts nothing.
         """
@@ -231,11 +231,11 @@ class Transport:
         return api_error(doing, error.status, error.message.encode())
 
     def _has_broken(self) -> None:
-        """Note that a connection failed: the server may have been started again."""
+        """Record a failed connection: the server may have been restarted."""
         self._settles_until = max(self._settles_until, time.monotonic() + SETTLING_S)
 
     def _is_premature(self, error: BaseException) -> bool:
-        """Whether the refusal may be due to a server that has just started and knows too little."""
+        """Whether the refusal may come from a server that just started and is not ready."""
         is_settling = time.monotonic() < self._settles_until
         if not (is_settling and isinstance(error, ApiError)):
             return False
@@ -250,14 +250,14 @@ class Transport:
                 retryable=False,
             )
         if self._session is None:
-            # Watches and exec streams hold a connection each: the pool itself must not be bounded.
+            # Each watch and exec stream holds a connection: the pool itself must not be bounded.
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0), trace_configs=[self._tracing()]
             )
         return self._session
 
     def _tracing(self) -> aiohttp.TraceConfig:
-        """Notice connections that fail unseen: aiohttp repeats a request once by itself."""
+        """Detect connections that fail silently: aiohttp itself repeats a request once."""
 
         async def connected(
             _: aiohttp.ClientSession, seen: SimpleNamespace, *_more: object
@@ -294,7 +294,7 @@ class Transport:
 
 
 def _abort(response: aiohttp.ClientResponse) -> None:
-    """Abort an unfinished stream: closing it would wait for the server to close its side."""
+    """Abort an unfinished stream: closing it would wait for the server's side."""
     transport = response.connection.transport if response.connection is not None else None
     if transport is not None:
         transport.abort()
@@ -310,7 +310,7 @@ def _is_transient(error: BaseException) -> bool:
 
 
 def _is_of_the_clock(error: BaseException) -> bool:
-    """Whether a certificate is not valid at this time: the clock may be set meanwhile."""
+    """Whether a certificate is not valid at this time; the clock may yet be corrected."""
     if not isinstance(error, aiohttp.ClientConnectorCertificateError):
         return False
     found = error.certificate_error
@@ -318,7 +318,7 @@ def _is_of_the_clock(error: BaseException) -> bool:
 
 
 def _backoff_s(state: RetryCallState) -> float:
-    """Wait for the server's Retry-After plus a random share of a doubling bound."""
+    """Return the server's Retry-After plus a random share of a doubling bound."""
     error = state.outcome.exception() if state.outcome else None
     retry_after_s = error.retry_after_s if isinstance(error, ApiError) else 0.0
     bound = min(MAX_BACKOFF_S, 0.25 * 2.0**state.attempt_number)

@@ -1,7 +1,7 @@
 """PodWatch: one watch for all pods of a run, which notifies the followers of single pods.
 
-It recovers from every way a watch ends: bookmarks keep the resource version fresh, a version that
-is too old lists again, and a socket that is silent for longer than the bookmark interval counts as
+It recovers from every end of a watch: bookmarks keep the resource version fresh, a version that is
+too old lists again, and a socket that is silent for longer than the bookmark interval counts as
 dead.
 """
 
@@ -25,7 +25,7 @@ from swe_rollout.text.logs import shared_context
 log = structlog.get_logger()
 
 _PAUSE_S = 1.0
-"""At most, before an interrupted watch is resumed; doubled per failure, up to `_MAX_PAUSE_S`."""
+"""The longest pause before resuming a watch; doubled per failure, up to `_MAX_PAUSE_S`."""
 _MAX_PAUSE_S = 15.0
 
 
@@ -36,12 +36,12 @@ class PodFollower:
         self.pod = pod
         """Its newest state; None until the watch has seen it."""
         self.gone = False
-        """Whether it was deleted for good."""
+        """Whether the pod was deleted for good."""
         self._changed = asyncio.Event()
         self._error: ClusterError | None = None
 
     async def changed(self) -> None:
-        """Wait for the next change; raises ClusterError when the watch can't continue."""
+        """Wait for the next change; raises ClusterError if the watch can't continue."""
         if self._error is None:
             await self._changed.wait()
             self._changed.clear()
@@ -55,7 +55,7 @@ class PodFollower:
         self._changed.set()
 
     def fail(self, error: ClusterError) -> None:
-        """Make this and every later `changed` raise `error`."""
+        """Make current and later calls of `changed` raise `error`."""
         self._error = error
         self._changed.set()
 
@@ -81,7 +81,7 @@ class PodWatch:
         )
 
     def pod(self, uid: str) -> Pod | None:
-        """Return the newest state of the pod; None when the watch does not know it (any more)."""
+        """Return the newest state of the pod; None if the watch does not know it (any more)."""
         return self._pods.get(uid)
 
     @contextmanager
@@ -117,7 +117,7 @@ class PodWatch:
                 return
 
     async def _list_and_watch(self) -> None:
-        """Watch until the server ends the watch in an orderly way; list first where necessary."""
+        """Watch until the server ends the watch in an orderly way; list first if necessary."""
         while True:
             try:
                 if not self._version:
@@ -151,7 +151,7 @@ class PodWatch:
                 async for change in changes:
                     self._process(change)
         except UnreadableWatchError:
-            # What it said is lost: list, to see what there is now.
+            # What the line said is lost: list again to see the current state.
             self._version = ""
             raise
 

@@ -1,7 +1,7 @@
 """Logs of a job's workers: everything so far, or line by line as it is written.
 
-Lines carry the kubelet's timestamps, so that a lost connection resumes without losing or repeating
-one. The command line filters the lines.
+Lines carry the kubelet's timestamps, so that after a lost connection no line is missed or repeated.
+The command line filters the lines.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from swe_rollout.cluster.responses import read_lines
 
 CONTAINER = "worker"
 _RESUME_S = 1.0
-"""Pause between two requests for the log of a pod that still runs."""
+"""The pause between two requests for the log of a running pod."""
 _DISCOVERY_S = 2.0
-"""Pause between two searches for new worker pods."""
+"""The pause between two searches for new worker pods."""
 _AT_ONCE = 16
 _FINISHED_PHASES = ("Succeeded", "Failed")
 
@@ -37,7 +37,7 @@ class LogLine:
 
 
 async def read_logs(jobs: Jobs, namespace: str, name: str) -> tuple[LogLine, ...]:
-    """Read what the job's workers have logged so far, in chronological order."""
+    """Read everything that the job's workers have logged, in chronological order."""
     pods = await jobs.workers(namespace, name)
     limit = asyncio.Semaphore(_AT_ONCE)
     found = await asyncio.gather(*(_collect(_Tail(jobs, namespace, pod), limit) for pod in pods))
@@ -47,7 +47,7 @@ async def read_logs(jobs: Jobs, namespace: str, name: str) -> tuple[LogLine, ...
 async def follow_logs(
     jobs: Jobs, namespace: str, name: str, *, on_line: Callable[[LogLine], None]
 ) -> None:
-    """Pass on every line as it is written, also of workers that start later, until the job ends."""
+    """Pass on each line as it is written, also by later workers, until the job ends."""
     tails: dict[str, asyncio.Task[None]] = {}
     try:
         while True:
@@ -68,7 +68,7 @@ async def follow_logs(
 
 
 class _Tail:
-    """The log of one worker pod, read from the last line that was seen."""
+    """The log of one worker pod, read from the last line seen."""
 
     def __init__(self, jobs: Jobs, namespace: str, pod: Pod) -> None:
         self._client = jobs.client

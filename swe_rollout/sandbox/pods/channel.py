@@ -89,7 +89,7 @@ class PodStreamOpener:
         return self._explanation
 
     async def classify(self, error: SandboxError) -> SandboxError:
-        """Classify the end of a stream: what was lost is the stream alone, its supervisor, or the pod."""
+        """Classify a stream's end: the loss of the stream, the supervisor or the pod."""
         if self._pod_loss.cancelled():
             return error
         lost = _stream_loss(error, is_first=self._is_first)
