@@ -1,6 +1,6 @@
-"""Dataset sources by name: `DATASETS` has the built-in ones and those that users bring.
+"""Dataset sources by name: `DATASETS` has the built-in sources and those of users.
 
-`base.load` makes the tasks of a job out of any of them.
+`base.load` makes the tasks of a job from any of them.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from swe_rollout.extension import ExtensionPoint
 from swe_rollout.types.instance import Instance
 
 Tasks: TypeAlias = Iterable[Instance | Problem]
-"""Instances in a fixed order, and a problem in the place of each that can't be made."""
+"""Instances in a fixed order, with a problem in place of each one that can't be made."""
 DatasetSource: TypeAlias = Callable[
     ..., Tasks | AsyncIterable[Instance | Problem] | Awaitable[Tasks]
 ]
-"""Returns the tasks. Gets `base_dir` (where relative paths start) and `on_progress` (shows a line
-to people) if it has parameters of these names."""
+"""Returns the tasks. If it has parameters with these names, it gets `base_dir`, where relative
+paths start, and `on_progress`, which shows a line to people."""
 
 DATASETS: ExtensionPoint[DatasetSource] = ExtensionPoint(
     "dataset source",

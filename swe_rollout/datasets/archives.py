@@ -1,6 +1,6 @@
-"""Unpack source distributions and wheels into plain folders. Archives are not trusted.
+"""Unpack source distributions and wheels into plain folders. Archives are untrusted.
 
-Used by `release_pairs`. Nothing from an archive is run.
+Nothing from an archive is run. Used by `release_pairs`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Final
 from swe_rollout.errors import DatasetError, Problem
 
 MAX_BYTES: Final = 2 << 30
-"""The most bytes that all members of an archive may have together."""
+"""The most bytes that the members of an archive may have in total."""
 DAMAGE: Final = (EOFError, OSError, ValueError, zlib.error, lzma.LZMAError)
-"""What the standard library raises for archives that are damaged, or have names that are none."""
+"""What the standard library raises for damaged archives and invalid names."""
 
 
 def unpack_sdist(archive: Path, into: Path, *, folder: str = "") -> None:
-    """Copy the content of the archive's one top folder (or of `folder` in it) into `into`."""
+    """Copy the content of the archive's only top folder (or of `folder` in it) into `into`."""
     into.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=into.parent, prefix=".unpack-") as scratch:
         try:
@@ -43,7 +43,7 @@ def unpack_sdist(archive: Path, into: Path, *, folder: str = "") -> None:
 
 
 def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, into: Path, archive: Path) -> None:
-    """Write one folder or plain file, with the modes git knows; refuse everything else.
+    """Write one folder or plain file with a mode that git knows; refuse everything else.
 
     `extractall` has a safe filter only from Python 3.11.4 on.
     """
@@ -73,7 +73,7 @@ def _check_room(archive: Path, left: int) -> None:
 
 
 def unpack_wheel(archive: Path, into: Path) -> None:
-    """Unpack a pure-Python wheel into `into`, which becomes importable."""
+    """Unpack a pure-Python wheel into `into`, from which it can be imported."""
     try:
         with zipfile.ZipFile(archive) as wheel:
             for name in wheel.namelist():
@@ -81,12 +81,12 @@ def unpack_wheel(archive: Path, into: Path) -> None:
             _check_room(archive, MAX_BYTES - sum(each.file_size for each in wheel.infolist()))
             wheel.extractall(into)  # noqa: S202 - the members were checked above
     except (zipfile.BadZipFile, *DAMAGE, NotImplementedError, RuntimeError) as error:
-        # Also a compression that is not known, and a file that is encrypted.
+        # These also cover unknown compression methods and encrypted files.
         raise _unreadable(archive, str(error)) from error
 
 
 def unpack_dependency(archive: Path, into: Path, *, folder: str = "") -> None:
-    """Unpack a wheel, or the pure-Python `folder` of a source distribution, to import it."""
+    """Unpack a wheel, or the pure-Python `folder` of a source distribution, for import."""
     if archive.suffix == ".whl":
         unpack_wheel(archive, into)
     else:

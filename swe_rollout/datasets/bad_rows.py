@@ -15,21 +15,21 @@ from swe_rollout.types.instance import Instance
 
 _NAMED = 5
 _MOST_PROBLEMS = 20
-"""A file of another kind has as many as lines."""
+"""The most problems reported for a file; a file of another kind has one in each line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sorted:
-    """Tasks, without those in quarantine."""
+    """The tasks that are not in quarantine, and what was left out."""
 
     kept: tuple[Instance, ...]
     left_out: Mapping[str, str]
-    """The checks that each row failed, by its id."""
+    """The checks that each row failed, by the id of the row."""
     changed: tuple[str, ...] = ()
-    """Ids of tasks that are kept because they are not the rows that were found to be bad."""
+    """Ids of tasks that are kept because their rows have changed since the audit."""
 
     def notes(self, name: str) -> Iterator[str]:
-        """Say what became of the tasks, for people; `name` is the file's."""
+        """Describe for people what was left out; `name` is the name of the file."""
         if self.left_out:
             reasons = Counter(self.left_out.values())
             listed = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common(_NAMED))
@@ -50,17 +50,17 @@ class Quarantine:
     """The content of a quarantine file."""
 
     reasons: Mapping[tuple[str, str], str]
-    """The checks that each row failed, by its id and digest."""
+    """The checks that each row failed, by the id and digest of the row."""
 
     @classmethod
     async def load(cls, uri: str, *, base_dir: Path) -> Quarantine:
-        """Read the file. Raises DatasetError, with the first lines that are none."""
+        """Read the file. Raises DatasetError, which shows the first invalid lines."""
         data = await read_bytes(uri, base_dir, field="dataset.quarantine")
         return await asyncio.to_thread(cls.of, data, uri.rsplit("/", 1)[-1])
 
     @classmethod
     def of(cls, data: bytes, name: str) -> Quarantine:
-        """Read the content of a file. Raises DatasetError, with the first lines that are none."""
+        """Parse the content of a file. Raises DatasetError, which shows the first invalid lines."""
         reasons, problems = dict[tuple[str, str], str](), list[Problem]()
         for number, line in enumerate(data.split(b"\n"), start=1):
             if not line.strip():
@@ -83,7 +83,7 @@ class Quarantine:
         kept, left_out, changed = list[Instance](), dict[str, str](), list[str]()
         for each in instances:
             name = each.instance_id
-            # A digest takes a moment: only where there is a finding.
+            # A digest takes a moment, so it is computed only for ids with a finding.
             reason = self.reasons.get((name, each.digest)) if name in known else None
             if reason is not None:
                 left_out[name] = reason

@@ -1,6 +1,6 @@
-"""Load a dataset: from a spec's `dataset` to the job's instances.
+"""Load the instances of a job, given the `dataset` of its spec.
 
-A source says which tasks there are; which of them a job takes is decided here.
+A source lists all tasks; this module chooses those that the job takes.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from swe_rollout.types.instance import Instance
 
 @dataclass(frozen=True, slots=True)
 class LoadedDataset:
-    """The tasks of a job, and the problems of those that were left out."""
+    """The tasks of a job, and the problems of tasks that were left out."""
 
     instances: tuple[Instance, ...]
     problems: tuple[Problem, ...] = ()
-    """Empty unless the dataset has `skipBadRows`."""
+    """Problems of skipped rows; empty unless the dataset has `skipBadRows`."""
     quarantined: Mapping[str, str] = field(default_factory=dict)
-    """Ids of tasks that are in quarantine, and the checks they failed."""
+    """The ids of quarantined tasks, with the checks that they failed."""
     notes: tuple[str, ...] = ()
-    """For people: what the quarantine left out."""
+    """Messages about what the quarantine left out."""
 
 
 async def load(
@@ -41,8 +41,8 @@ async def load(
 ) -> LoadedDataset:
     """Load the tasks that the spec asks for, in the source's order.
 
-    `base_dir` is where relative paths start: the job file's folder. Raises ExtensionError when
-    there is no such source, DatasetError with every problem at once, and when no task is left.
+    Relative paths start at `base_dir`, the job file's folder. Raises ExtensionError when there is
+    no such source, and DatasetError, with every problem at once, or when no task is left.
     """
     source = _source(dataset)
     results = await source.read(base_dir=base_dir, on_progress=on_progress)
@@ -73,7 +73,7 @@ async def load(
 
 
 def _source(dataset: Dataset) -> NamedSource:
-    """Load the source of the variant that is set."""
+    """Load the source whose variant is set."""
     parameters: Mapping[str, object]
     match dataset.swebench, dataset.release_pairs, dataset.source:
         case SwebenchDataset() as rows, None, None:

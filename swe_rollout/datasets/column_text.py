@@ -1,4 +1,4 @@
-"""Read lists and objects that rows hold as text: JSON, and lists as Python writes them.
+"""Read lists and objects that rows contain as text: JSON, and lists as Python writes them.
 
 Rows are untrusted; nothing in them is evaluated. Used by `row_fields` and the row formats.
 """
@@ -14,11 +14,11 @@ MAX_TESTS = 100_000
 _ITEM = re.compile(
     r"""\s*+('(?:[^'\\\n]|\\.)*+'|"(?:[^"\\\n]|\\.)*+")\s*+(?:,|(?=[\])]\Z))""", re.DOTALL
 )
-"""One text of a Python list, and the comma after it."""
+"""Matches one string of a Python list, and the comma after it."""
 
 
 def json_value(value: object) -> object:
-    """Return what a column holds as JSON text, as some files have objects; else the value."""
+    """Decode a column that some files hold as JSON text; return any other value as it is."""
     if not isinstance(value, str):
         return value
     try:
@@ -28,7 +28,7 @@ def json_value(value: object) -> object:
 
 
 def list_value(text: str) -> object:
-    """The value of JSON or, as some datasets have it, a Python list of texts; never evaluated."""
+    """Read JSON or, as in some datasets, a Python list of strings; nothing is evaluated."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -40,7 +40,7 @@ def list_value(text: str) -> object:
 
 
 def _python_list(text: str) -> list[str] | None:
-    """The texts of a list or tuple as Python writes it, the first too many included; else none."""
+    """Read a list or tuple of strings as Python writes it, up to one too many; else None."""
     if text[:1] + text[-1:] not in ("[]", "()"):
         return None
     found: list[str] = []
@@ -56,6 +56,6 @@ def _python_text(quoted: str) -> str:
     if "\\" not in quoted:
         return quoted[1:-1]
     with warnings.catch_warnings():
-        # An odd escape in untrusted text is not ours to warn about.
+        # An invalid escape in untrusted text deserves no warning of ours.
         warnings.simplefilter("ignore")
         return str(ast.literal_eval(quoted))

@@ -1,4 +1,4 @@
-"""Choose where the images of tasks are pulled from: another registry, other names, by digest."""
+"""Choose where task images are pulled from: another registry, other names, or by digest."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class ImageRules:
-    """How the images that rows name become those that are pulled."""
+    """Rules that turn the images named by rows into the images to pull."""
 
     rewrite: Mapping[str, str] = field(default_factory=dict)
     registry: str = ""
     digests: Mapping[str, str] | None = None
-    """The digest of each image, by its full name; None if images are pulled by tag."""
+    """The digest of each image by full name; None if images are pulled by tag."""
 
     @classmethod
     async def load(cls, images: Images, *, base_dir: Path) -> ImageRules:
@@ -35,7 +35,7 @@ class ImageRules:
         return cls(images.rewrite, images.registry, _digests(images.digests, data))
 
     def applied(self, instance: Instance) -> Instance | Problem:
-        """Return the instance with its image to pull, or why it has none."""
+        """Return the instance with the image to pull, or the reason why there is none."""
         image = self._moved(instance.image)
         if self.digests is not None and "@" not in instance.image:
             digest = self.digests.get(full_name(instance.image))

@@ -1,6 +1,6 @@
-"""Names of log parsers in rows, and the parsers here that read the same logs.
+"""Map the names of log parsers in rows to the parsers here that read the same logs.
 
-Rows are untrusted, so they can only choose among these; a job names a parser of its own in
+Rows are untrusted, so they can only choose among these; a job names its own parser in
 `grading.logParser`. Used by the row formats and `rows`.
 """
 
@@ -31,12 +31,12 @@ _BY_INSTANCE = {
     **{("jekyll", f"jekyll__jekyll-{each}"): "minitest" for each in (8047, 8167, 9141)},
     **{("jekyll", f"jekyll__jekyll-{each}"): "cucumber" for each in (8761, 8771)},
 }
-"""Official parsers that are another one for each instance."""
+"""Official parsers that differ from instance to instance."""
 _LIGHTHOUSE_MOCHA = ("9.5", "10.0", "10.2")
 
 
 def parser_of(name: str, *, instance_id: str = "", version: str = "") -> str | None:
-    """The parser for an official name (`parse_log_flask`) or for its own; none if unknown.
+    """Return the parser for an official name (`parse_log_flask`) or its own; None if unknown.
 
     Some official parsers depend on the instance or its version.
     """
@@ -67,5 +67,5 @@ def _lighthouse(version: str) -> str | None:
 
 
 def official_name(parser: str) -> str | None:
-    """The name of a parser in rows, such as `parse_log_pytest`; none when rows can't name it."""
+    """Return a parser's name in rows, such as `parse_log_pytest`; None if rows can't name it."""
     return _OFFICIAL + parser if parser in BUILTIN_LOG_PARSERS else None

@@ -1,9 +1,9 @@
-"""The dataset source `release_pairs`: tasks made of two releases of a project.
+"""The dataset source `release_pairs`: tasks made from two releases of a project.
 
-No account, no image registry, real tests.
+It needs no account and no image registry, and the tests are real.
 
-The agent gets release N as it was published, tests included. The reference fix is the difference
-of the package's folder to release N+1, the hidden tests are the difference of its tests' folder.
+The agent gets release N as it was published, tests included. The reference fix is what release N+1
+changes in the package's folder; the hidden tests are what it changes in the tests' folder.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _TEST_TIMEOUT_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class _Built:
-    """The commit and the patches of a built image; kept beside the images, never in one."""
+    """The commit and patches of a built image; kept beside the images, never inside one."""
 
     base_commit: str
     gold_patch: str
@@ -49,9 +49,9 @@ class _Built:
 async def load(
     names: Sequence[str] = (), *, on_progress: Callable[[str], None]
 ) -> tuple[Instance, ...]:
-    """Return the instances of these projects (none named: all), with their images on this machine.
+    """Return the instances of these projects, or of all, with their images on this machine.
 
-    Downloads and builds what is not there yet; afterwards neither network nor uv is needed.
+    Downloads and builds what is missing; afterwards neither a network nor uv is needed.
     """
     return await prepare_pairs(_choose(names), on_progress=on_progress)
 
@@ -87,7 +87,7 @@ def _record(pair: Pair) -> Path:
 
 
 def _kept(pair: Pair) -> _Built | None:
-    """Find an earlier build, if all of it is still there."""
+    """Find an earlier build, if it is still complete."""
     try:
         load_image(pair.image)
         return msgspec.json.decode(_record(pair).read_bytes(), type=_Built)
@@ -119,7 +119,7 @@ def _instance(pair: Pair) -> Instance:
 
 
 def _build(pair: Pair) -> None:
-    """Build the image in a scratch folder and move it into place; of two builders, one wins."""
+    """Build the image in a scratch folder and move it into place; of concurrent builds one wins."""
     folder = image_folder(pair.image)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".building-") as scratch_name:
@@ -141,11 +141,11 @@ def _build(pair: Pair) -> None:
 
 
 def _compile(site: Path) -> None:
-    """Add the bytecode of the dependencies, which a sandbox reads and can't write.
+    """Add the bytecode of the dependencies, which a sandbox can read but not write.
 
-    It is bound to its sources by their hashes: a copy of the image may give files another time.
+    It refers to its sources by hash, because a copy of the image may change the files' times.
     """
-    # Some packages hold templates that are not valid Python; those stay as they are.
+    # Some packages contain templates that are not valid Python; they stay as they are.
     compileall.compile_dir(
         site,
         quiet=2,
@@ -174,7 +174,7 @@ def _move(image: Path, folder: Path) -> None:
     try:
         image.rename(folder)
     except OSError:
-        # Another process was first (its image is the same), or an incomplete folder is in place.
+        # Another process was first (its image is the same), or an incomplete folder is there.
         if not (folder / "image.json").is_file():
             shutil.rmtree(folder)
             image.rename(folder)

@@ -1,6 +1,7 @@
-"""Read a dataset source: call it, check what it gives, bring its lists into one form.
+"""Read a dataset source: call it, check what it returns, normalise its lists.
 
-A source may be anyone's code: whatever it raises or returns ends in an error that names it.
+A source may be anyone's code: anything wrong that it raises or returns becomes an error that names
+it.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ from swe_rollout.errors import DatasetError, Problem, SweRolloutError
 from swe_rollout.types.instance import Instance
 
 MAX_TASKS = 1_000_000
-"""A source that returns more probably never ends."""
+"""The most tasks of a source; one that returns more probably never ends."""
 _AT_A_TIME = 100
 ItemT = TypeVar("ItemT")
 _WORDS = {"array": "a list", "str": "text", "null": "nothing", "object": "an object"}
-"""JSON's names of types, as msgspec's messages have them, in words for Python's."""
+"""Words for the type names in msgspec's messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamedSource:
-    """A dataset source and the name it was asked for by."""
+    """A dataset source and the name under which it was requested."""
 
     name: str
     tasks: DatasetSource
@@ -48,19 +49,19 @@ class NamedSource:
     async def read(
         self, *, base_dir: Path, on_progress: Callable[[str], None]
     ) -> tuple[Instance | Problem, ...]:
-        """Return the source's tasks, with a problem in the place of each that can't be used.
+        """Return the source's tasks, with a problem in place of each one that can't be used.
 
         Raises DatasetError when the source breaks.
         """
         offered: dict[str, object] = {"base_dir": base_dir, "on_progress": on_progress}
         call = partial(self.tasks, **{k: v for k, v in offered.items() if self._takes(k)})
         with self._broken():
-            # A plain function may read files or a network, so it gets a thread.
+            # A plain function may read files or use a network, so it runs in a thread.
             found = await _listed(await asyncio.to_thread(self._called, call))
         return tuple([each async for each in self._checked(found)])
 
     def _takes(self, parameter: str) -> bool:
-        """Whether the source has such a parameter, and `with` did not fill it."""
+        """Return whether the source has this parameter and `with` does not set it."""
         try:
             signature = inspect.signature(self.tasks)
         except (TypeError, ValueError):  # callables written in C may have none
@@ -103,7 +104,7 @@ class NamedSource:
 
 
 async def paced(items: Iterable[ItemT]) -> AsyncIterator[ItemT]:
-    """Yield items, and let others run in between, such as the handling of ^C."""
+    """Yield items and let other code run in between, such as the handler of ^C."""
     for number, item in enumerate(items):
         if number % _AT_A_TIME == 0:
             await asyncio.sleep(0)
@@ -136,12 +137,12 @@ def _check_count(items: Sequence[object]) -> None:
 
 
 def is_instance_id(text: str) -> bool:
-    """Whether the text can name a task, which names folders and pods."""
+    """Return whether a text can be a task's id, which names folders and pods."""
     return bool(re.fullmatch(r"[A-Za-z0-9_+-][A-Za-z0-9._+-]{0,199}", text)) and ".." not in text
 
 
 def _checked(value: object, place: str) -> Instance | Problem:
-    """Return the instance with its lists as tuples, or the first thing wrong with it."""
+    """Return the instance with its lists as tuples, or the first problem with it."""
     if not isinstance(value, Instance):
         return Problem(place, "", f"expected an Instance; found a {type(value).__name__}")
     known = {field.name: getattr(value, field.name) for field in fields(Instance)}

@@ -1,7 +1,7 @@
-"""Rows of SWE-bench in both generations, of SWE-gym, and users' own in the same form.
+"""Read rows of both generations of SWE-bench, of SWE-Gym, and users' own in the same form.
 
-First generation: image, test command and parser follow from the repository (`projects`). Second
-generation: the row names them (`image, eval_script, log_parser, eval_type`).
+In the first generation, image, test command and parser follow from the repository (`projects`); in
+the second, the row names them (`image, eval_script, log_parser, eval_type`).
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from swe_rollout.types.instance import Instance, Rule
 
 
 class SwebenchRow(TaskRow):
-    """A row of either generation, and the columns that users' own rows may add."""
+    """A row of either generation, with the columns that users' own rows may add."""
 
     version: Version = ""
 
-    # The second generation.
+    # Columns of the second generation.
     image: Image | None = None
     eval_script: Text | None = None
     log_parser: Text | None = None
     eval_type: Literal["pass_and_fail", "fail_only"] = "pass_and_fail"
 
-    # Own rows.
+    # Columns of users' own rows.
     test_cmd: Commands | None = None
     workdir: Workdir = "/testbed"
     allow_internet: bool | None = None
@@ -47,7 +47,7 @@ class SwebenchRow(TaskRow):
 def instance(columns: Columns) -> Instance:
     """Make the instance of a row. Raises WrongRowError, which names every wrong field."""
     record = checked(SwebenchRow, columns)
-    # One official row has tests to keep passing alone.
+    # One official row has only tests to keep passing.
     if not (record.fail_to_pass or record.pass_to_pass):
         raise wrong("FAIL_TO_PASS", "expected at least one test id; found none")
     parser = projects.project_of(record.repo).log_parser
@@ -71,7 +71,7 @@ def instance(columns: Columns) -> Instance:
 
 
 def _commands(record: SwebenchRow) -> tuple[str, ...]:
-    """Choose the commands that run the tests of a row without a script."""
+    """Choose the commands that run the tests of a row that has no script."""
     if record.test_cmd is not None:
         return record.test_cmd
     command = projects.test_command(record.repo, record.test_patch)
@@ -81,7 +81,7 @@ def _commands(record: SwebenchRow) -> tuple[str, ...]:
 
 
 def to_row(instance: Instance) -> dict[str, object]:
-    """Return the instance as a row that the source `swebench` reads back as the same task.
+    """Return the instance as a row, which the source `swebench` reads back as the same task.
 
     Raises UsageError for a log parser that rows can't name.
     """

@@ -1,8 +1,8 @@
-"""Find rows that lie: the gold patch must resolve a task each time, and nothing that is wrong may.
+"""Find bad rows: the gold patch must resolve a task every time, and no wrong patch may.
 
-Needs no model. Each row gets several runs of its gold patch, one of its untouched base, and one of
-each wrong patch that can be made for it. What breaks beside the row is no finding: such a row was
-not audited. Used by the command line; `audit_journal` keeps the results.
+No model is needed. Each row gets several runs of its gold patch, one of its untouched base, and one
+of each wrong patch that can be made for it. A breakage that is not the row's fault is no finding:
+the row counts as not audited. Used by the command line; `audit_journal` keeps the results.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ GOLD: Final = "gold"
 BASE: Final = "base"
 EMPTY: Final = "empty"
 TASK: Final = "task"
-"""The check of a row that can't be used as it describes itself."""
+"""The check that a row fails if it can't be used as it is."""
 _TRIES: Final = 3
 _BACKOFF_S: Final = 1.0
 _STATUSES_KEPT: Final = 20
@@ -48,16 +48,16 @@ _MESSAGE_CHARS: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What the audit of a row showed. Bounded, whatever the row holds."""
+    """The result of a row's audit. Its size is bounded, whatever the row contains."""
 
     instance_id: str
     digest: str
     runs: int
     """How often the gold patch was run."""
     verdicts: dict[str, tuple[VerdictStatus, ...]] = field(default_factory=dict)
-    """The verdicts by check, in the order in which they were made."""
+    """The verdicts of each check, in the order in which they were reached."""
     not_applicable: dict[str, str] = field(default_factory=dict)
-    """Checks that could not be made, and why."""
+    """Checks that could not be made, each with the reason."""
     findings: tuple[Finding, ...] = ()
     flaky: tuple[str, ...] = ()
     """Expected tests whose status differed among the runs of the gold patch."""
@@ -82,7 +82,7 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class NotAudited:
-    """A row about which nothing is known, because something else broke."""
+    """A row about which nothing is known because something else broke."""
 
     instance_id: str
     why: str
@@ -96,14 +96,14 @@ async def audit_dataset(
     parallelism: int,
     on_result: Callable[[Audit | NotAudited], None],
 ) -> None:
-    """Audit rows, `parallelism` at a time; each result is given to `on_result` as it is ready.
+    """Audit rows, `parallelism` at a time; pass each result to `on_result` when it is ready.
 
-    Raises ExtensionError when a log parser is missing, and what concerns all rows alike:
-    PrerequisiteError, UnreachableError.
+    Raises ExtensionError when a log parser is missing, and errors that concern all rows alike:
+    PrerequisiteError and UnreachableError.
     """
     grader.require(instances)
     waiting = iter(instances)
-    # Names sandboxes: two audits at a time leave each other's alone.
+    # The names of sandboxes differ, so two audits at a time do not disturb each other.
     name = f"audit-{secrets.token_hex(3)}"
 
     async def work() -> None:
@@ -116,7 +116,7 @@ async def audit_dataset(
 async def audit(
     instance: Instance, grader: Grader, *, runs: int, name: str = "audit"
 ) -> Audit | NotAudited:
-    """Audit one row; `name` stands for the job in the names of sandboxes."""
+    """Audit one row; `name` is used in place of a job in the names of sandboxes."""
     try:
         return await _RowAudit(instance, grader, runs, name).result()
     except EpisodeError as error:
@@ -125,7 +125,7 @@ async def audit(
 
 
 class _RowAudit:
-    """The audit of one row: each check in turn, each run in a sandbox of its own."""
+    """Audits one row: makes each check in turn, each run in a sandbox of its own."""
 
     def __init__(self, instance: Instance, grader: Grader, runs: int, name: str) -> None:
         self._instance = instance
@@ -165,7 +165,7 @@ class _RowAudit:
             found.append(await self._tried(self._reference))
             self._verdicts[GOLD] = tuple(verdict.status for verdict in found)
             if found[-1].status is VerdictStatus.TESTS_TIMED_OUT:
-                break  # Nobody waits for that as often as asked.
+                break  # A run that timed out is not worth repeating.
         if failed := [verdict for verdict in found if not verdict.resolved]:
             self._findings.append(self._failed_gold(failed, len(found)))
         return tuple(found)
@@ -179,7 +179,7 @@ class _RowAudit:
 
     async def _wrong_patches(self, gold: Sequence[Verdict]) -> None:
         if not any(verdict.resolved for verdict in gold):
-            return  # Then a wrong patch that resolves nothing says nothing.
+            return  # Without it, a wrong patch that resolves nothing is no evidence.
         for patch in await self._tried(self._made):
             if patch.text:
                 grade = partial(self._grade, Patch(patch.text))
@@ -188,9 +188,9 @@ class _RowAudit:
                 self._not_applicable[patch.kind.value] = patch.why_none
 
     async def _wrong(self, check: str, grade: Callable[[EpisodeId], Awaitable[Verdict]]) -> None:
-        """Make a check that must not resolve the task.
+        """Make a check whose patch must not resolve the task.
 
-        Tests that accept a wrong patch are bad also where the grader sees through it.
+        Tests that accept a wrong patch are bad even if the grader sees through it.
         """
         verdict = await self._tried(grade)
         self._verdicts[check] = (verdict.status,)
@@ -201,7 +201,7 @@ class _RowAudit:
             self._findings.append(Finding(check, message, _few(statuses), _tail(verdict)))
 
     async def _tried(self, work: Callable[[EpisodeId], Awaitable[T]]) -> T:
-        """Do the work in sandboxes of a new name; again where something beside the row broke."""
+        """Do the work in newly named sandboxes; retry it if something other than the row broke."""
         for tries in range(1, _TRIES + 1):
             self._sandboxes += 1
             try:
@@ -259,7 +259,7 @@ def _times(runs: Sequence[Verdict]) -> GoldTimes | None:
 
 
 def flaky_tests(runs: Sequence[Verdict]) -> tuple[str, ...]:
-    """Return the expected tests whose status differed among runs of one patch; the first ones."""
+    """Return the first expected tests whose status differed between runs of one patch."""
     ran = [verdict for verdict in runs if _has_tests(verdict)]
     return tuple(_differing(ran))[:_FLAKY_KEPT]
 
@@ -272,7 +272,7 @@ def _differing(runs: Sequence[Verdict]) -> Iterator[str]:
 
 
 def _has_tests(verdict: Verdict) -> bool:
-    """Whether the verdict rests on a run of the tests that has ended."""
+    """Return whether the verdict rests on a completed run of the tests."""
     ran = (VerdictStatus.RESOLVED, VerdictStatus.UNRESOLVED, VerdictStatus.TAMPERED)
     return verdict.status in ran
 
@@ -297,5 +297,5 @@ def _cut(text: str) -> str:
 
 
 def _sound(text: str) -> str:
-    """Return text that can be written: a row may hold half of a character, and a log a key."""
+    """Return text that is safe to write: rows may hold lone surrogates, and logs may hold keys."""
     return redact(text.encode(errors="replace").decode())

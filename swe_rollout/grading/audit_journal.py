@@ -1,7 +1,7 @@
-"""Keep the results of an audit, so that one that was interrupted goes on where it was.
+"""Keep the results of an audit, so that an interrupted audit resumes where it stopped.
 
-The journal has a line for each row that was audited, appended when the row is done. The quarantine
-file is written from it: the rows that failed a check, all at once.
+The journal has one line per audited row, appended when the row is done. The quarantine file, which
+lists the rows that failed a check, is written from it in one go.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from swe_rollout.types.bad_rows import MAX_LINE_BYTES, BadRow
 from swe_rollout.types.instance import Instance
 
 Key = tuple[str, str]
-"""The id and the digest of a row."""
+"""The id and digest of a row."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditJournal:
-    """The results of audits beside the quarantine file that is made of them."""
+    """The results of audits, kept beside the quarantine file that is made from them."""
 
     quarantine: Path
     runs: int
-    """How often the gold patch is run; results of audits with another number do not count."""
+    """How often the gold patch is run; results of audits with another number are ignored."""
 
     @property
     def path(self) -> Path:
-        """The journal's own file."""
+        """The path of the journal."""
         return self.quarantine.with_name(f"{self.quarantine.name}.audited")
 
     def open(self) -> frozenset[Key]:
-        """Make the journal ready and return the rows that are in it.
+        """Open the journal for appending and return the rows that are in it.
 
-        A line that was not written to its end is cut off. Raises UsageError when the place of the
-        quarantine file has another file, and OSError when the journal can't be written.
+        An incomplete last line is cut off. Raises UsageError when a file of another kind is in the
+        place of the quarantine file, and OSError when the journal can't be written.
         """
         self._require_own()
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -55,11 +55,11 @@ class AuditJournal:
             file.write(line)
 
     def results(self) -> Iterator[Audit]:
-        """Yield each result once, the last one of each row; damaged lines are passed over."""
+        """Yield the last result of each row; skip damaged lines."""
         yield from self._newest().values()
 
     def write_quarantine(self, rows: Collection[Key]) -> int:
-        """Write the bad ones of these rows, in place of the file that is there; return how many."""
+        """Replace the quarantine file with the bad rows among these; return how many there are."""
         count, part = 0, self.quarantine.with_name(f"{self.quarantine.name}.part")
         with part.open("wb") as file:
             for each in self.results():
@@ -80,7 +80,7 @@ class AuditJournal:
         return found
 
     def _require_own(self) -> None:
-        """Never write over a file of another kind, such as the rows themselves."""
+        """Refuse to overwrite a file of another kind, such as the rows themselves."""
         try:
             with self.quarantine.open("rb") as file:
                 line = file.readline(MAX_LINE_BYTES + 1)
@@ -98,7 +98,7 @@ class AuditJournal:
 
 
 def keys_of(instances: Collection[Instance]) -> frozenset[Key]:
-    """Return what names the rows in a journal."""
+    """Return the keys of the rows in a journal."""
     return frozenset((each.instance_id, each.digest) for each in instances)
 
 

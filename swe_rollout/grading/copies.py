@@ -1,8 +1,8 @@
-"""Look for copies of a task's fix in its image, from which an agent could take it.
+"""Look for copies of a task's fix in its image that an agent could use.
 
 A newer release of the package may be installed beside the working tree, lie in a cache, or be part
-of another tool. Copies are found by path and compared with the fix line by line, because versions
-are written in too many places. Used by `validate`; works in a sandbox of any kind.
+of another tool. Copies are found by path and compared with the fix line by line, because version
+numbers are kept in too many places. Used by `validate`; works in a sandbox of any kind.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ log = structlog.get_logger()
 _NOT_FOUND = 127
 _SEARCH_S = 300.0
 _MOST_FILES = 500
-"""Files that are compared with one file of the fix."""
+"""The most files that are compared with one file of the fix."""
 _ALIKE = 0.3
-"""A copy has at least this share of the base's lines."""
+"""The least share of the base's lines that a copy has."""
 _MUCH = 0.5
-"""A copy has at least this share of the lines that the fix adds."""
+"""The least share of the lines added by the fix that a copy has."""
 _KERNEL = ("/proc", "/sys", "/dev")
 _ARCHIVES = ("whl", "egg", "tar.gz", "tgz", "zip", "conda", "tar.bz2")
 _NOT_PROJECTS = frozenset({"", "src", "lib", "libs", "tests", "test", "python", "docs", "packages"})
@@ -35,7 +35,7 @@ _HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 
 @dataclass(slots=True)
 class _Change:
-    """What the fix changes in one file."""
+    """The changes of the fix to one file."""
 
     path: str
     added: set[str] = field(default_factory=set)
@@ -47,10 +47,10 @@ async def find_copies(
 ) -> tuple[str, ...]:
     """Return the paths of files, beside the fixed ones themselves, that may hold the fix.
 
-    `base_commit` has the files that belong to the task.
+    The files of the commit `base_commit` belong to the task.
     """
     if sandbox.workdir != instance.workdir:
-        return ()  # A plain directory on this machine: there, everything can be reached anyway.
+        return ()  # In a plain directory on this machine, everything is within reach anyway.
     found: set[str] = set()
     changes = list(_changes(instance.gold_patch))
     added, known = set[str](), set[str]()
@@ -82,12 +82,12 @@ async def find_copies(
 
 
 def _plain(extensions: set[str]) -> set[str]:
-    """Return the extensions that can stand in a shell command."""
+    """Return the extensions that are safe in a shell command."""
     return {each for each in extensions if re.fullmatch(r"[A-Za-z0-9_+-]+", each)}
 
 
 def _changes(patch: str) -> Iterator[_Change]:
-    """Read what a patch adds and removes; hunks are followed by their line counts."""
+    """Read what a patch adds and removes; the line counts of hunks say where they end."""
     change, old, new = _Change(""), 0, 0
     for line in patch.splitlines():
         if old > 0 or new > 0:
@@ -113,17 +113,17 @@ def _if_any(change: _Change) -> Iterator[_Change]:
 
 
 def _holds(lines: set[str], change: _Change, base: set[str]) -> bool:
-    """Whether a file with these lines is a copy of the fixed file."""
+    """Return whether a file with these lines is a copy of the fixed file."""
     if len(base & lines) < _ALIKE * len(base):
         return False
     if added := change.added - base:
         return len(added & lines) >= _MUCH * len(added)
-    # The fix only takes away.
+    # The fix only removes lines.
     return bool(base) and not change.removed & lines
 
 
 def _same_names(path: str) -> list[str]:
-    """Return patterns of paths that end like this one, which may lie in another package folder."""
+    """Return patterns for paths that end like this one, in whatever package folder."""
     folder, name = posixpath.split(path)
     near = posixpath.basename(folder)
     patterns = [f"*/{near}/{name}" if near else f"*/{name}"]
@@ -140,13 +140,13 @@ def _source(compiled: str) -> str:
 
 
 def _archives(instance: Instance, changes: list[_Change]) -> list[str]:
-    """Return patterns of archives of the project, whatever their versions."""
+    """Return patterns for archives of the project in any version."""
     spelled = _spelled(instance, changes)
     return [f"*/{name}-[0-9]*.{ending}" for name in sorted(spelled) for ending in _ARCHIVES]
 
 
 def _spelled(instance: Instance, changes: list[_Change]) -> set[str]:
-    """Return patterns of the names that the project's packages may have."""
+    """Return patterns for the names that the project's packages may have."""
     names = {posixpath.basename(instance.repo or "")}
     for change in changes:
         names |= {part for part in change.path.split("/")[:2] if "." not in part}
@@ -154,7 +154,7 @@ def _spelled(instance: Instance, changes: list[_Change]) -> set[str]:
 
 
 async def _search(sandbox: Sandbox, patterns: list[str], *, test: str = "-path") -> list[str]:
-    """Find files by patterns of their whole paths."""
+    """Find files whose whole paths match the patterns."""
     if not patterns:
         return []
     command = ["find", "/", "(", *_either(_KERNEL), ")", "-prune", "-o", "-type", "f"]
@@ -172,6 +172,6 @@ def _either(patterns: Iterable[str], test: str = "-path") -> list[str]:
 
 
 async def _lines(sandbox: Sandbox, path: str) -> set[str]:
-    """Read a file's lines, without indentation; none when it can't be read."""
+    """Read a file's lines without indentation; return none when it can't be read."""
     data = await leftovers.read(sandbox, path)
     return {line.strip() for line in data.decode("utf-8", "replace").splitlines()} - {""}

@@ -1,9 +1,9 @@
 """Grade patches: apply one in a clean sandbox, add the hidden tests, run them, judge the log.
 
-Whatever the patch does ends in a verdict; whatever else breaks (the sandbox, the task's own test
-patch) raises, so that lost infrastructure never becomes a reward. Used by the episode and by
-`validate`. The policy's sandbox is out of reach here: only its diff gets in. Code of the diff runs
-in the process of the tests, though, so a run that resolves the task has to stand further checks.
+Whatever the patch does ends in a verdict; any other breakage (the sandbox, the task's own test
+patch) raises, so lost infrastructure never becomes a reward. Nothing of the policy's sandbox but
+its diff gets here. Code from the diff runs in the tests' process, though, so a run that resolves
+the task must pass further checks. Used by the episode and by `validate`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from swe_rollout.types.instance import Instance
 from swe_rollout.types.verdict import Verdict, VerdictStatus
 
 _BASE_ATTEMPT = 1000
-"""Added to an attempt's number for a second sandbox beside the first."""
+"""Added to the attempt number to name a second sandbox beside the first."""
 _PROBLEM_CHARS = 500
 
 log = structlog.get_logger()
@@ -67,9 +67,9 @@ class Grader:
         integrity: Integrity = Integrity.STRICT,
         logs: LogKeeper | None = None,
     ) -> None:
-        """`timeout_s` and `log_parser` replace each instance's own; `logs` keeps what tests print.
+        """Configure grading; `timeout_s` and `log_parser` override each instance's own.
 
-        Raises ExtensionError when there is no such parser.
+        `logs` keeps the test output. Raises ExtensionError when there is no such parser.
         """
         self._provider = provider
         self._timeout_s = timeout_s
@@ -104,8 +104,8 @@ class Grader:
     ) -> Verdict:
         """Grade `patch`. Raises SandboxError, GraderError or TaskError when there is no verdict.
 
-        The first patch that resolves an instance costs three runs of its gold patch, and each such
-        patch costs two further runs.
+        The first patch that resolves an instance costs three runs of its gold patch, and every
+        patch that resolves it costs two further runs.
         """
         if not patch.usable:
             return _verdict(without_tests(instance, VerdictStatus.PATCH_FAILED, patch.problem))
@@ -119,7 +119,7 @@ class Grader:
     async def grade_reference(self, instance: Instance, *, episode: EpisodeId) -> Verdict:
         """Grade the reference fix: the gold patch, or what the task's own solution changes.
 
-        Raises TaskError when a solution does not end in its time.
+        Raises TaskError when a solution exceeds its time limit.
         """
         if instance.folder is None:
             patch = repository.Patch(instance.gold_patch)
@@ -134,11 +134,11 @@ class Grader:
     async def grade_base(
         self, instance: Instance, *, episode: EpisodeId, attempt: int = 1
     ) -> Verdict:
-        """Grade the untouched base; unlike for an empty patch, the tests are run."""
+        """Grade the untouched base; unlike with an empty patch, the tests are run."""
         return await self._graded(_Place(self, instance, episode, attempt), "")
 
     async def prove(self, instance: Instance, *, episode: EpisodeId) -> Proof:
-        """Measure what the gold patch of an instance shows, or return what was measured before."""
+        """Measure what the gold patch of an instance shows, or return the earlier measurement."""
         return await self._proof(_Place(self, instance, episode, 1))
 
     async def find_copies(self, instance: Instance, *, episode: EpisodeId) -> tuple[str, ...]:
@@ -149,7 +149,7 @@ class Grader:
             await repository.hide(sandbox, instance)
             base = await repository.prepare(sandbox, instance)
             if instance.base_commit and not instance.base_patch:
-                # What the image adds to it, such as untracked files, is searched.
+                # This also searches what the image adds to the commit, such as untracked files.
                 named = f"{instance.base_commit}^{{commit}}"
                 found = await sandbox.exec(["git", "rev-parse", "--verify", "--quiet", named])
                 base = found.stdout.decode(errors="replace").strip() or base
@@ -182,7 +182,7 @@ class Grader:
         return verdict
 
     async def _judged(self, place: _Place, patch: str) -> tuple[Verdict, bytes]:
-        """Return the verdict over a patch, and what its tests printed."""
+        """Return the verdict on a patch, and what its tests printed."""
         result = await place.run(patch)
         if result.broke_off:
             await self._require_within(place, result.broke_off)
@@ -192,9 +192,9 @@ class Grader:
         return verdict, result.output
 
     async def _blamed(self, place: _Place, error: SandboxDestroyedError) -> Verdict:
-        """Return the verdict over a patch whose tests ended the sandbox.
+        """Return the verdict on a patch whose tests brought the sandbox down.
 
-        Raises GraderError where the tests do so without the patch, too.
+        Raises GraderError if the tests do so without the patch, too.
         """
         await self._require_within(place, str(error))
         verdict = _verdict(without_tests(place.instance, VerdictStatus.UNRESOLVED, str(error)))
@@ -202,7 +202,7 @@ class Grader:
         return replace(verdict, integrity=(finding[:_PROBLEM_CHARS],))
 
     async def _checked(self, place: _Place, patch: str, result: RunResult) -> Verdict:
-        """Believe a run that resolves the task, or say why not."""
+        """Accept a run that resolves the task, or say why it is not believed."""
         verdict = _verdict(result)
         proof = await self._proof(place)
         found = list(suspicions(result, proof))
@@ -243,7 +243,7 @@ class Grader:
     async def _blamed_in_folders(
         self, place: _Place, delta: str, error: SandboxDestroyedError
     ) -> Verdict:
-        """Do as `_blamed` for a task of folders, whose control is the untouched base."""
+        """Do what `_blamed` does, for a folder task, whose control is the untouched base."""
         instance = place.instance
         if not delta:
             raise too_large(instance, f"with the untouched base: {error}")
@@ -258,7 +258,7 @@ class Grader:
     ) -> None:
         """Raise TaskError when the tests write no reward for the untouched base either.
 
-        Then it is not the agent's doing: a network is missing, for example.
+        In that case the agent is not to blame: the network may be missing, for example.
         """
         place = _Place(self, instance, episode, attempt + _BASE_ATTEMPT)
         base = await self._in_folders(place, "")
@@ -296,7 +296,7 @@ class Grader:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The episode for which runs are made, each in a sandbox of its own."""
+    """An episode and its grader; each run of its tests gets a sandbox of its own."""
 
     grader: Grader
     instance: Instance
@@ -306,7 +306,7 @@ class _Place:
     async def run(
         self, patch: str, *, part: int = 0, twin: Twin | None = None, reads_tests: bool = False
     ) -> RunResult:
-        """Run the tests once. No run sees what another one has left."""
+        """Run the tests once. No run sees anything that another run left behind."""
         run = Run(
             self.instance,
             patch,

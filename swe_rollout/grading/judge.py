@@ -1,9 +1,9 @@
-"""The reward term `judge`: a model reads the issue and the diff, and answers with a number.
+"""The reward term `judge`: a model reads the issue and the diff, and replies with a number.
 
-Both texts come from people and models that are not trusted. Each stands between markers that nobody
-could know before, and the judge is told what that means; whether it listens is up to the judge
-(docs/reference/rewards.md says what remains possible). An answer counts if its last line has a
-number of the range, and nothing else does: no answer is guessed at, and none is a 0.
+Both texts come from untrusted people and models. Each is put between unpredictable markers, and the
+prompt explains them; whether the judge complies is up to the judge (docs/reference/rewards.md says
+what remains possible). A reply counts only if its last line is a number in the range: no reply is
+guessed at, and an unreadable one is never a 0.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ That answer can't be read. Write only one line: Score: NUMBER, with a number fro
 _SCORE: Final = re.compile(r"score:[ \t]*(-?[0-9]{1,9}(?:\.[0-9]{1,9})?)", re.IGNORECASE | re.ASCII)
 _NAME: Final = re.compile(r"\{(problem_statement|patch)\}")
 _REPEATED_CHARS: Final = 2000
-"""Characters of an unreadable answer that are sent back to the judge."""
+"""How many characters of an unreadable reply are sent back to the judge."""
 _SHOWN_CHARS: Final = 200
 
 
@@ -57,14 +57,14 @@ class Judge:
     """Scores an episode by a model's opinion of its diff. Safe for concurrent use."""
 
     def __init__(self, **options: object) -> None:
-        """Raises ValueError for options that are none, PrerequisiteError when a key is not set."""
+        """Raises ValueError for unknown options, PrerequisiteError when a key is not set."""
         self._options = read_options(JudgeOptions, options)
         self._engine, self._model = _engine(self._options)
         self._numbers = itertools.count()
         self._limits = {"lowest": self._options.lowest, "highest": self._options.highest}
 
     async def check(self) -> None:
-        """Raise UnreachableError when the judge is not there, or refuses the key."""
+        """Raise UnreachableError when the judge does not respond or refuses the key."""
         await self._engine.info()
 
     async def aclose(self) -> None:
@@ -72,10 +72,10 @@ class Judge:
         await self._engine.aclose()
 
     async def __call__(self, given: RewardInput) -> Score:
-        """Score an episode; an empty diff has the least score, and nobody is asked.
+        """Score an episode; an empty diff gets the lowest score without asking the judge.
 
-        Raises EngineError when the judge does not answer in its time, or not in the form asked for.
-        It can't be retried: the episode would be sampled again for the judge's sake.
+        Raises EngineError when the judge does not reply in time, or not in the required form. The
+        error is not retryable: the episode would be sampled again just because of the judge.
         """
         if not given.patch.strip():
             return Score(self._options.lowest)
@@ -128,11 +128,11 @@ class Judge:
             f"----- {title} ends: {marker} -----"
             for name, (title, text) in texts.items()
         }
-        # In one pass: names in an issue or a diff are not filled in.
+        # All are replaced in one pass, so placeholders in an issue or a diff are not filled in.
         return _NAME.sub(lambda found: blocks[found[1]], self._options.prompt)
 
     def _score(self, response: ChatResponse) -> float | None:
-        """Return the score of an answer; none when it can't be read."""
+        """Return the score in a reply, or None when it can't be read."""
         lines = response.message.text.strip().splitlines()
         found = _SCORE.fullmatch(lines[-1].strip()) if lines else None
         if found is None or response.finish_reason is not FinishReason.STOP:
@@ -142,7 +142,7 @@ class Judge:
 
 
 def _engine(options: JudgeOptions) -> tuple[ChatEngine, str]:
-    """Return the judge's engine, and what to call the model where an answer does not say."""
+    """Return the judge's engine, and the model's name for replies that do not give one."""
     if options.chat is not None:
         return chat_engine(options.chat.use, options.chat.with_), options.chat.use
     api = options.openai or options.anthropic
@@ -152,7 +152,7 @@ def _engine(options: JudgeOptions) -> tuple[ChatEngine, str]:
 
 
 def _bounded(text: str, most: int) -> str:
-    """Return text that can be sent, without the middle of a long one."""
+    """Return a text that can be sent, with the middle of a long one cut out."""
     sound = text.encode(errors="replace").decode()
     if len(sound) <= most:
         return sound

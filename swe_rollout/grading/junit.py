@@ -1,7 +1,7 @@
-"""The report that pytest writes for machines, beside its log. Pure.
+"""Read the JUnit report that pytest writes beside its log. Pure.
 
-It goes to a path outside of the repository that nobody could know before. A log that was printed by
-somebody else has no report that agrees with it.
+It goes to an unpredictable path outside the repository, so a log printed by anything but pytest has
+no report that agrees with it.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ class Case:
     """One test in the report."""
 
     status: TestStatus
-    """The status; an expected failure counts as skipped."""
+    """The status of the test; an expected failure counts as skipped."""
     text: str = ""
-    """The message and the text of its failure."""
+    """The message and text of its failure."""
 
 
 def with_report(commands: str, path: str) -> str | None:
-    """Return the commands with pytest's report at `path`; none if they don't start pytest once."""
+    """Return commands that write pytest's report to `path`; None unless they run pytest once."""
     if "junit" in commands or len(_PYTEST.findall(commands)) != 1:
         return None
     return _PYTEST.sub(lambda match: f"{match[1]} --junitxml={path}", commands)
 
 
 def read_report(data: bytes) -> Mapping[str, Case]:
-    """Read a report: cases by `key_of` their ids. Empty when it is none."""
+    """Read a report: cases by `key_of` their ids. Empty when the data is no report."""
     if not data or b"<!DOCTYPE" in data or b"<!ENTITY" in data:
         return {}
     try:
@@ -84,7 +84,7 @@ def key_of(test: str) -> str:
 def disagreements(
     statuses: Mapping[str, TestStatus], report: Mapping[str, Case], tests: Iterable[str]
 ) -> tuple[str, ...]:
-    """Return the tests that pass in the log and not in the report."""
+    """Return the tests that pass in the log but not in the report."""
     return tuple(
         test
         for test in tests
@@ -97,7 +97,7 @@ _MISSING: Final = Case(TestStatus.MISSING)
 
 
 def failure_texts(log: str, report: Mapping[str, Case], tests: Iterable[str]) -> dict[str, str]:
-    """Return what is said about the failure of each test: by the report, else by the log."""
+    """Return the text about each test's failure, from the report or else from the log."""
     sections = {} if report else _sections(log)
     found = {}
     for test in tests:
@@ -111,7 +111,7 @@ def failure_texts(log: str, report: Mapping[str, Case], tests: Iterable[str]) ->
 
 
 def _sections(log: str) -> dict[str, str]:
-    """Split a log at its headings of failures."""
+    """Split a log at the headings of its failures."""
     headings = list(_HEADING.finditer(log))
     found: dict[str, str] = {}
     for heading, following in zip_longest(headings, headings[1:]):

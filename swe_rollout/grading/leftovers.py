@@ -1,9 +1,9 @@
-"""Look for what a build or an author left in an image that holds a task's fix.
+"""Look for traces of a task's fix that a build or an author left in the image.
 
-By content: files outside of the repository's tracked tree that hold lines which only the fix has,
-in whatever form (`build/`, `.orig`, a patch, a cache), bytecode compiled from the fixed source,
-clones and bundles of the repository, unreachable git objects. By name: a second, newer version of
-the package. All is bounded in files, bytes and time. Used by `copies`.
+Found by content: untracked files with lines that only the fix has, in whatever form (`build/`,
+`.orig`, a patch, a cache), bytecode compiled from the fixed source, clones and bundles of the
+repository, and unreachable git objects. Found by name: a second, newer version of the package. The
+search is bounded in files, bytes and time. Used by `copies`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ log = structlog.get_logger()
 _SEARCH_S: Final = 300.0
 _MOST_LINES: Final = 40
 _SHORTEST_LINE: Final = 16
-"""Shorter lines are anyone's."""
+"""The shortest line that identifies a fix; shorter ones may occur anywhere."""
 _LONGEST_LINE: Final = 400
 _LEAST_CHARS: Final = 40
-"""The fewest characters of matching lines that make a file a copy."""
+"""How many characters of matching lines at least make a file a copy."""
 _MOST_FILES: Final = 200
 _LARGEST_BYTES: Final = 4 << 20
 _MUCH: Final = 0.5
@@ -45,7 +45,7 @@ _VERSION: Final = re.compile(rb"^Version:\s*(\S+)", re.MULTILINE)
 
 
 def distinctive(added: Iterable[str], known: Collection[str]) -> tuple[str, ...]:
-    """Return the lines of a fix by which a copy of it is known: long ones that the base lacks."""
+    """Return the lines that identify copies of a fix: long ones that the base lacks."""
     found = (
         line
         for line in sorted(added, key=lambda line: (-len(line), line))
@@ -57,7 +57,7 @@ def distinctive(added: Iterable[str], known: Collection[str]) -> tuple[str, ...]
 
 
 def holds(text: str, lines: Collection[str]) -> bool:
-    """Whether a text, such as a patch, has more of the distinctive lines than by chance."""
+    """Return whether a text, such as a patch, has too many of the lines for coincidence."""
     own = {line.lstrip("+-<> \t").rstrip() for line in text.splitlines()}
     matched = [line for line in lines if line in own or line.lstrip("+-<> \t") in own]
     needed = max(_MUCH * len(lines), min(_ENOUGH, len(lines)))
@@ -65,12 +65,12 @@ def holds(text: str, lines: Collection[str]) -> bool:
 
 
 def new_words(added: Iterable[str], base: str) -> frozenset[str]:
-    """Return names and words that a fix brings into a file."""
+    """Return the names and words that a fix adds to a file."""
     return frozenset(word for line in added for word in _WORD.findall(line) if word not in base)
 
 
 def is_compiled_from_fix(data: bytes, words: Collection[str]) -> bool:
-    """Whether bytecode has the names that the fix brings, and so was compiled after it."""
+    """Return whether bytecode has the names that the fix adds, so was compiled from fixed code."""
     found = sum(word.encode() in data for word in words)
     return bool(words) and found >= max(_MUCH * len(words), min(2, len(words)))
 
@@ -78,7 +78,7 @@ def is_compiled_from_fix(data: bytes, words: Collection[str]) -> bool:
 async def find_lines(
     sandbox: Sandbox, base: str, lines: tuple[str, ...], extensions: Collection[str]
 ) -> tuple[str, ...]:
-    """Return files that are not in the commit `base` and hold the lines of a fix."""
+    """Return the files that are not in the commit `base` and contain lines of the fix."""
     if sum(map(len, lines)) < _LEAST_CHARS:
         return ()
     path = f"/tmp/{secrets.token_hex(8)}"  # noqa: S108 (in the sandbox)
@@ -106,7 +106,7 @@ async def find_lines(
 
 
 async def find_history(sandbox: Sandbox, base: str, lines: tuple[str, ...]) -> tuple[str, ...]:
-    """Return clones and bundles of the repository, and unreachable objects that hold the fix."""
+    """Return clones and bundles of the repository, and unreachable objects with the fix."""
     done = await sandbox.exec(
         _script().read_text(),
         env={"BASE": base},
@@ -117,7 +117,7 @@ async def find_history(sandbox: Sandbox, base: str, lines: tuple[str, ...]) -> t
 
 
 async def newer_versions(sandbox: Sandbox, metadata: Iterable[str]) -> tuple[str, ...]:
-    """Return those of the metadata files that name a later version than another one does."""
+    """Return the metadata files that name a later version than another of them."""
     versions: dict[str, tuple[int, ...]] = {}
     for path in metadata:
         if match := _VERSION.search(await read(sandbox, path)):
@@ -127,7 +127,7 @@ async def newer_versions(sandbox: Sandbox, metadata: Iterable[str]) -> tuple[str
 
 
 def metadata_patterns(names: Iterable[str]) -> Iterator[str]:
-    """Yield patterns of the paths of installed packages' metadata."""
+    """Yield path patterns for the metadata of installed packages."""
     for name in names:
         yield f"*/{name}-[0-9]*.dist-info/METADATA"
         yield f"*/{name}-[0-9]*.egg-info/PKG-INFO"
@@ -135,7 +135,7 @@ def metadata_patterns(names: Iterable[str]) -> Iterator[str]:
 
 
 def _numbers(version: str) -> list[int]:
-    """Return the numbers of a release; what comes after them, such as `.dev1`, does not count."""
+    """Return the numbers of a release, without a suffix such as `.dev1`."""
     match = re.match(r"(?:\d+!)?v?(\d+(?:\.\d+){0,5})", version)
     return [int(part[:9]) for part in match[1].split(".")] if match else []
 
@@ -151,7 +151,7 @@ async def _tracked(sandbox: Sandbox, base: str) -> frozenset[str]:
 
 
 async def read(sandbox: Sandbox, path: str) -> bytes:
-    """Read a file; empty when it can't be read, or is too large."""
+    """Read a file; return nothing when it can't be read or is too large."""
     try:
         return await sandbox.read_file(path, max_bytes=_LARGEST_BYTES)
     except (OSError, SandboxError):

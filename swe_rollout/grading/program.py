@@ -1,9 +1,9 @@
-"""The shell program that runs the tests, and safe rewrites of the official scripts. Pure.
+"""Make the shell program that runs the tests, and safe rewrites of the official scripts. Pure.
 
-The log is all that one command writes to its stdout; no text in it marks where it begins or ends.
-What an official script does before its tests goes to stderr: it installs the package again, checks
-out files of the base commit by its id, and names the folder of the image it was written for. A
-sandbox may be another place. The test patch in a script is never touched. Used by `run`.
+The log is everything that one command writes to stdout; no text in it marks its start or end. The
+output of an official script's steps before the tests goes to stderr. These steps reinstall the
+package, check out files of the base commit by id and name the folder of the original image, from
+which a sandbox may differ. The test patch in a script is never changed. Used by `run`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _BUILD_FILES: Final = (
 _BEGIN: Final = re.compile(r"^\s*(?::|echo) '>>>>> Start Test Output'\s*$", re.MULTILINE)
 _END: Final = re.compile(r"^\s*(?::|echo) '>>>>> End Test Output'\s*$", re.MULTILINE)
 _NO_INPUT: Final = "exec </dev/null\n"
-# A higher exit code than 128 then says that this shell was killed, not a test command.
+# An exit code above 128 then means that this shell was killed, not a test command.
 _TESTS: Final = """\
 exec 2>&1
 (
@@ -48,13 +48,13 @@ class Program:
     """The shell program that runs the tests, in two parts."""
 
     setup: str
-    """What an official script does before its tests; its output belongs to no log."""
+    """The steps of an official script before its tests; their output is in no log."""
     tests: str
-    """The test commands; all they write is the log."""
+    """The test commands; all of their output is the log."""
 
     @property
     def text(self) -> str:
-        """The whole program. Its exit code is that of the last test command, at most 128."""
+        """The whole program. Its exit code is that of the last test command, but at most 128."""
         setup = f"{{\n:\n{self.setup}\n}} >&2\n" if self.setup else ""
         return _NO_INPUT + setup + _TESTS.format(self.tests)
 
@@ -75,25 +75,25 @@ def program(evaluation: Evaluation) -> Program:
             fix="give it commands (`test_cmd` in rows) or a script of SWE-bench's form",
             retryable=False,
         )
-    # What follows the tests only tidies up a sandbox that is thrown away.
+    # Commands after the tests only tidy up a sandbox that is thrown away.
     return Program(script[: begin.start()], script[begin.end() : end.start()])
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """How a sandbox differs from the image that a script was written for."""
+    """The differences between a sandbox and the image that a script was written for."""
 
     workdir: str
     """The folder that the script names."""
     own_workdir: str
     """The folder in the sandbox."""
     commit: str = ""
-    """The base commit that the script names, where the sandbox has none of this id; or empty."""
+    """The base commit that the script names, if the sandbox lacks it; else empty."""
     own_commit: str = ""
-    """The commit that stands for it."""
+    """The sandbox's commit that stands for it."""
 
     def adapt(self, commands: str) -> str:
-        """Return commands with the sandbox's own folder and commit."""
+        """Return the commands with the sandbox's own folder and commit."""
         if self.commit:
             commands = commands.replace(self.commit, self.own_commit)
         if self.own_workdir != self.workdir:
@@ -110,15 +110,15 @@ class Setup:
     text: str
     findings: tuple[str, ...] = ()
     installs: bool = False
-    """Whether it installs the package again, and writes how that ended to the path it was given."""
+    """Whether they reinstall the package and write the exit code to the given path."""
 
 
 def rewrite(setup: str, *, patch: str, place: Place, changed: Collection[str], path: str) -> Setup:
-    """Return the steps before the tests, which hold the test patch `patch`.
+    """Rewrite the steps before the tests, which contain the test patch `patch`.
 
-    Where no file of `changed` is one that a build reads, an editable install is as good as a new
-    one. Otherwise the package is installed again, at last without a network; the exit code goes to
-    the file `path`.
+    If a build reads no file in `changed`, the present editable install is as good as a new one.
+    Otherwise the package is reinstalled, as a last resort without a network, and the exit code goes
+    to the file `path`.
     """
     before, found, after = setup.partition(patch) if patch.strip() else (setup, "", "")
     findings: list[str] = []
@@ -145,13 +145,13 @@ def rewrite(setup: str, *, patch: str, place: Place, changed: Collection[str], p
 
 
 def is_build_file(path: str) -> bool:
-    """Whether a build of a package may read this file, other than to copy it."""
+    """Return whether a package's build may read this file rather than just copy it."""
     name = posixpath.basename(path)
     return any(fnmatchcase(name, pattern) for pattern in _BUILD_FILES)
 
 
 def of_install(code: bytes) -> tuple[str, ...]:
-    """Find that the package could not be installed again, from what was written about it."""
+    """Describe a failed reinstallation, given the exit code that was written about it."""
     if code.strip() == b"0":
         return ()
     found = (

@@ -1,6 +1,6 @@
-"""What the gold patch of a task shows when it is graded, and what a patch has to show alike.
+"""Measure what a task's gold patch shows when it is graded; other patches must show the same.
 
-Measured once for each task and process. Used by `grader` and, through it, by `validate`.
+Measurements are made once per task and process. Used by `grader` and, through it, by `validate`.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from swe_rollout.types.verdict import TestStatus, VerdictStatus
 T = TypeVar("T")
 _FIRST_PART: Final = 1
 TWIN_PARTS: Final = 4
-"""Sandboxes before these are the patch's own, and those of the gold patch."""
+"""The number of a twin's first sandbox; lower ones belong to the patch and the gold patch."""
 CONTROL_PART: Final = 100
-"""Numbers the sandbox of the control run, beyond those of proofs."""
+"""The number of the control run's sandbox, above those of proofs."""
 _SHOWN: Final = 3
 
 
 class RunTests(Protocol):
-    """Runs an instance's tests over a patch in a sandbox of its own."""
+    """Runs an instance's tests against a patch in a sandbox of its own."""
 
     async def __call__(
         self, patch: str, *, part: int, twin: Twin | None = None, reads_tests: bool = False
@@ -42,35 +42,35 @@ class Proof:
     """What the gold patch showed."""
 
     problem: str = ""
-    """Why nothing is known; empty when the gold patch resolves the task."""
+    """Why the gold patch proves nothing; empty when it resolves the task."""
     statuses: Mapping[str, TestStatus] = field(default_factory=dict)
     """The status of each expected test."""
     contradictions: frozenset[str] = frozenset()
     reported: frozenset[str] = frozenset()
-    """Tests whose passing the runner's own report confirms."""
+    """Tests that pass according to the runner's own report, too."""
     twins: tuple[Gold, ...] = ()
-    """The twins in which some test fails under the gold patch; others say nothing of a patch."""
+    """The twins in which a test fails under the gold patch; other twins are no evidence."""
 
     @property
     def telling(self) -> frozenset[str]:
-        """Tests that some twin watches."""
+        """Tests that at least one twin watches."""
         return frozenset[str]().union(*(twin.telling for twin in self.twins))
 
 
 class OncePerInstance(Generic[T]):
-    """Values that are measured when they are first asked for. Safe for concurrent use.
+    """Cache one measured value per instance. Safe for concurrent use.
 
-    Those of the last instances are kept; a measurement that raises is made again.
+    Only the newest values are kept; a measurement that raises is repeated when next needed.
     """
 
     def __init__(self, *, most_kept: int = 1000) -> None:
-        """Know none."""
+        """Start empty."""
         self._known: OrderedDict[str, T] = OrderedDict()
         self._locks: dict[str, asyncio.Lock] = {}
         self._most_kept = most_kept
 
     async def of(self, instance: Instance, measure: Callable[[], Awaitable[T]]) -> T:
-        """Return the value of an instance, measured where it is not known yet."""
+        """Return the value of an instance; measure it if it is not known yet."""
         key = f"{instance.instance_id}-{instance.digest}"
         lock = self._locks.setdefault(key, asyncio.Lock())
         try:
@@ -122,7 +122,7 @@ def shown(twin: Twin, result: RunResult) -> dict[str, Shown]:
 
 
 def suspicions(result: RunResult, proof: Proof) -> Iterator[str]:
-    """Yield how a run that resolves the task differs from what the gold patch shows."""
+    """Yield each way in which a run that resolves the task differs from the gold patch's run."""
     statuses = result.report.fail_to_pass | result.report.pass_to_pass
     yield from _unlike(statuses, proof)
     for test in sorted(result.contradictions - proof.contradictions):
@@ -135,7 +135,7 @@ def suspicions(result: RunResult, proof: Proof) -> Iterator[str]:
 
 
 def _unlike(statuses: Mapping[str, TestStatus], proof: Proof) -> Iterator[str]:
-    """Yield tests that fail as somebody expects; the fix makes them pass."""
+    """Yield tests that fail as expected (xfail) although the gold patch makes them pass."""
     for test, status in statuses.items():
         was = proof.statuses.get(test)
         if status is TestStatus.XFAIL and was is not TestStatus.XFAIL:
@@ -147,11 +147,11 @@ def _expected(status: TestStatus | None) -> str:
 
 
 async def require_within(instance: Instance, run: RunTests, evidence: str) -> None:
-    """Return if an instance's tests stay within a sandbox's limits without a patch.
+    """Check that an instance's tests stay within a sandbox's limits without the patch.
 
-    A patch's tests that exceed the sandbox's memory say something about the patch only then. The
-    tests are run over the gold patch, or over the untouched base where the task has none.
-    `evidence` says how they exceeded the limits with the patch. Raises GraderError.
+    Only then can a patch be blamed for tests that exceed the sandbox's memory. The tests are run
+    against the gold patch, or against the untouched base if the task has none.
+    `evidence` says how they exceeded the limits with the patch. Raises GraderError otherwise.
     """
     try:
         why = (await run(instance.gold_patch, part=CONTROL_PART)).broke_off

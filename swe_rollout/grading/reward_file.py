@@ -1,7 +1,7 @@
 """Grade by the rule `reward_file`: the task's tests write their reward into a file, as Harbor's do.
 
-The delta of the agent's sandbox is made in a clean one; only then the tests are laid out and run.
-The file is read when no process is left, and believed only if it holds finite numbers.
+The agent's changes are repeated in a clean sandbox; only then are the tests added and run. The file
+is read when no process is left, and believed only if it holds finite numbers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ REWARD = "reward"
 RESOLVED_AT = 1.0
 _FOLDER = f"{folders.LOGS}/verifier"
 _FILES = (f"{_FOLDER}/reward.json", f"{_FOLDER}/reward.txt")
-"""The files that may hold the reward, in Harbor's order: the first that exists counts."""
+"""The files that may hold the reward, in Harbor's order; the first one that exists counts."""
 _MAX_BYTES = 1 << 16
 _MOST_NAMES = 100
 _MAX_LOG_BYTES = 32 << 20
@@ -38,8 +38,8 @@ _READ = 'test -f "$1" && test ! -L "$1" && head -c "$2" <"$1"'
 def score(given: RewardInput) -> float:
     """Score what the tests wrote as `reward`, or as their only number; 0 when they wrote nothing.
 
-    The reward term `reward_file`, for partial credit. Several numbers without a `reward` have no
-    score of their own: then it is 1 or 0, as the task is resolved or not.
+    This is the reward term `reward_file`, for partial credit. Several numbers without a `reward`
+    have no score of their own: it is then 1 if the task is resolved, else 0.
     """
     scores = given.verdict.scores
     if REWARD in scores:
@@ -50,7 +50,7 @@ def score(given: RewardInput) -> float:
 
 
 def parse(name: str, data: bytes) -> dict[str, float]:
-    """Read the numbers of `reward.json` or `reward.txt`. Raises ValueError, with what is wrong."""
+    """Read the numbers in `reward.json` or `reward.txt`. Raises ValueError for a bad file."""
     if len(data) > _MAX_BYTES:
         raise ValueError(f"it is longer than {_MAX_BYTES >> 10} KiB")
     text = data.decode()
@@ -67,7 +67,7 @@ def parse(name: str, data: bytes) -> dict[str, float]:
 
 
 def _number(value: object) -> float:
-    """Check a reward. A number that is too large for a float is none."""
+    """Check a reward. A number too large for a float is refused."""
     if isinstance(value, bool | int | float):
         try:
             number = float(value)
@@ -90,7 +90,7 @@ class FolderRun:
     """Called with the log of the tests."""
 
     async def verdict(self, sandbox: Sandbox) -> Verdict:
-        """Make the changes, run the tests, judge. Raises what breaks aside from the changes."""
+        """Make the changes, run the tests and judge. Raises if anything but the changes breaks."""
         task = self.instance.folder
         if task is None:
             raise TaskError(f"{self.instance.instance_id} is no folder task", retryable=False)
@@ -121,7 +121,7 @@ class FolderRun:
         return self._judged(status, _tail(result), result.duration_s, scores, problem)
 
     async def _lay_out_tests(self, sandbox: Sandbox) -> None:
-        """Add the tests to what the agent left, in folders that are not the agent's."""
+        """Add the tests to what the agent left, in folders that the agent did not make."""
         task = self.instance.folder
         assert task is not None  # noqa: S101 - checked by the caller
         await folders.remove(sandbox, folders.SOLUTION)
@@ -130,7 +130,7 @@ class FolderRun:
         await folders.lay_out(sandbox, task.tests)
 
     async def _rewards(self, sandbox: Sandbox) -> tuple[dict[str, float], str]:
-        """Return the rewards; or none, and what is wrong with their file."""
+        """Return the rewards, or no rewards and what is wrong with their file."""
         for path in _FILES:
             command = ["/bin/sh", "-c", _READ, "sh", path, str(_MAX_BYTES + 1)]
             result = await sandbox.exec(command, cwd="/")
@@ -150,7 +150,7 @@ class FolderRun:
         scores: dict[str, float],
         problem: str = "",
     ) -> Verdict:
-        # Such files stay here: a task in folders has no gold patch that says which belong to it.
+        # Such files are kept here: a folder task has no gold patch that says which ones it needs.
         steering = Task(frozenset(), frozenset(), "").undone(touched_paths(self.delta))
         findings = rules.shown(each.why for each in steering)
         statuses = {

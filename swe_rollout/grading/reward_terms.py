@@ -23,21 +23,21 @@ OptionsT = TypeVar("OptionsT", bound=Model)
 
 
 class _Term(Generic[OptionsT]):
-    """A term with options of the type `options`."""
+    """A term with options of a declared type."""
 
     options: type[OptionsT]
 
     def __init__(self, **options: object) -> None:
-        """Raises ValueError for options that are none."""
+        """Check the options. Raises ValueError for unknown ones."""
         self._options = read_options(self.options, options)
 
 
 class Fraction(_Term[FractionOptions]):
     """Scores the share of the expected tests that end as the task's rule asks, from 0 to 1.
 
-    1 only where the task is resolved, and 0 without a run that can be believed: a diff that does
-    not apply, tests that did not end, a verdict that was tampered with. A task without such tests,
-    or without any in the chosen list, scores as `resolved` does.
+    The score is 1 only if the task is resolved, and 0 without a run that can be believed: a diff
+    that does not apply, unfinished tests, a verdict that was tampered with. A task without such
+    tests, or without any in the chosen list, scores as `resolved` does.
     """
 
     options = FractionOptions
@@ -49,7 +49,7 @@ class Fraction(_Term[FractionOptions]):
         if given.verdict.status is not VerdictStatus.UNRESOLVED:
             return 0.0
         met = [each for tests in self._lists(given) for each in tests]
-        # An unresolved run whose tests are all as they should be was not believed.
+        # A run whose tests all meet the rule and which is still unresolved was not believed.
         everything = [each for tests in _met(given) for each in tests]
         return sum(met) / len(met) if met and not all(everything) else 0.0
 
@@ -65,7 +65,7 @@ class Fraction(_Term[FractionOptions]):
 
 
 def _met(given: RewardInput) -> tuple[list[bool], list[bool], list[bool]]:
-    """Return for each expected test of each list whether it ended as asked."""
+    """Return for each expected test of each list whether it meets the rule."""
     report, rule = given.verdict.report, given.instance.rule
     asked = given.instance.expected.others
     return (
@@ -110,7 +110,7 @@ def _falling(options: BudgetOptions, used: int) -> float:
 class Format(_Term[FormatOptions]):
     """Scores the share of the tool calls that could be run as sampled, from 0 to 1.
 
-    A call that does not parse counts, and so does one of an unknown tool or with bad arguments.
+    Calls that do not parse, name an unknown tool or have bad arguments count as calls, too.
     """
 
     options = FormatOptions

@@ -1,7 +1,7 @@
 """Score graded episodes: a reward is the weighted sum of named terms.
 
-`REWARD_TERMS` has the built-in terms and those that users bring. A term that breaks is a failure of
-grading and never a score: the episode is recorded without a reward.
+`REWARD_TERMS` has the built-in terms and those of users. A term that breaks is a grading failure,
+never a score: the episode is recorded without a reward.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ class RewardInput:
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
-        """All attempts at tool calls, also those that did not parse."""
+        """All attempted tool calls, including those that did not parse."""
         return tuple(call for turn in self.turns for call in turn.tool_calls)
 
     @property
     def sampled_tokens(self) -> int:
-        """Tokens that the policy sampled in all turns."""
+        """Number of tokens that the policy sampled in all turns."""
         return sum(turn.completion_tokens for turn in self.turns)
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A score that a model gave, with what makes it auditable in the record."""
+    """A score given by a model, with what is needed to audit it later."""
 
     value: float
     model: str = ""
-    """Who gave it, as its API names it."""
+    """The model's name in its API."""
     answer: str = ""
-    """What it said; of a long answer, the record keeps the end."""
+    """What the model said; the record keeps only the end of a long text."""
 
 
 ScoreFunction = Callable[[RewardInput], float | Score | Awaitable[float | Score]]
@@ -66,11 +66,11 @@ class ServedTerm(Protocol):
     """A reward term that needs a service, such as a model as judge."""
 
     async def check(self) -> None:
-        """Raise UnreachableError when the service is not there. Called before any episode."""
+        """Raise UnreachableError when the service does not respond. Called before any episode."""
         ...
 
     async def aclose(self) -> None:
-        """Close connections. Nothing is called afterwards."""
+        """Close connections. No other method is called afterwards."""
         ...
 
 
@@ -99,7 +99,7 @@ def resolved(given: RewardInput) -> float:
 
 @dataclass(frozen=True, slots=True)
 class NamedTerm:
-    """A reward term, the name it was asked for by, and its weight."""
+    """A reward term, the name under which it was requested, and its weight."""
 
     name: str
     weight: float
@@ -107,7 +107,7 @@ class NamedTerm:
 
     @classmethod
     def load(cls, use: RewardUse) -> NamedTerm:
-        """Load the term that a spec names. Raises ExtensionError, which says what exists."""
+        """Load the term that a spec names. Raises ExtensionError, which lists what exists."""
         return cls(use.use, use.weight, REWARD_TERMS.load(use.use, use.with_))
 
     async def score(self, given: RewardInput) -> RewardTerm:
@@ -137,12 +137,12 @@ class Rewards:
         self._terms = tuple(NamedTerm.load(use) for use in terms)
 
     async def check(self) -> None:
-        """Raise UnreachableError when a service that a term needs is not there."""
+        """Raise UnreachableError when a service that a term needs does not respond."""
         for term in self._served():
             await term.check()
 
     async def aclose(self) -> None:
-        """Close what the terms have opened."""
+        """Close whatever the terms have opened."""
         for term in self._served():
             await term.aclose()
 

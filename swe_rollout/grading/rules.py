@@ -1,7 +1,7 @@
-"""Judge test statuses: from the log's claims to the verdict on the task. Pure.
+"""Judge test statuses: turn the log's claims into the verdict on the task. Pure.
 
-Also finds signs that a log does not describe the run that happened. These findings inform people
-and policies; the grader says which of them decide.
+This module also finds signs that a log does not describe the run that happened. The findings inform
+people and policies; the grader decides which of them count.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from swe_rollout.types.instance import Expected, Rule
 from swe_rollout.types.verdict import TestReport, TestStatus, VerdictStatus
 
 FIXED = frozenset({TestStatus.PASSED, TestStatus.XFAIL})
-"""Statuses that count as fixed: the test passes, or fails as its authors expect."""
+"""Statuses that count as fixed: the test passes, or fails as its authors expect (xfail)."""
 KEPT = FIXED | {TestStatus.SKIPPED}
 """Statuses that count as kept: a test that must go on passing may also be skipped."""
 _FAILURES = frozenset({TestStatus.FAILED, TestStatus.ERROR, TestStatus.XFAIL})
-"""An expected failure is one, too, where lists hold passes alone."""
+"""Statuses that count as failed in lists of plain passes: an expected failure is one, too."""
 _BAD = frozenset({TestStatus.FAILED, TestStatus.ERROR})
 _SHOWN = 10
 _DURATION = re.compile(r"(?<!\s)\s++in\s++\d{1,12}(?:\.\d{1,12})?\s++m?sec\b")
@@ -29,12 +29,12 @@ _RAN = re.compile(
     r"|Tests: +[1-9]|Test Suites: +(?:\d+ \w+, )*[1-9]\d* total|TOTAL: [1-9]|^# tests [1-9]",
     re.MULTILINE,
 )
-"""Matches the summaries of test runners that ran at least one test."""
+"""Matches the summary of a test runner that ran at least one test."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The verdict's status and the tests it rests on."""
+    """The status of a verdict and the tests it rests on."""
 
     status: VerdictStatus
     report: TestReport
@@ -43,10 +43,10 @@ class Judgement:
 def judge(
     statuses: Mapping[str, TestStatus], expected: Expected, rule: Rule, *, log: str = ""
 ) -> Judgement:
-    """Decide between resolved and unresolved; without any status, no tests ran.
+    """Decide between resolved, unresolved and, if there are no statuses, no tests run.
 
-    Suites that print failures only may succeed without naming a test: then the summary in `log`
-    must show that the suite ran.
+    A suite that prints only failures may succeed without naming a test; then the summary in
+    `log` must show that the suite ran.
     """
     report = report_of(statuses, expected, rule)
     if not statuses and not (rule is Rule.FAIL_ONLY and _RAN.search(log)):
@@ -62,15 +62,15 @@ def judge(
 def report_of(
     statuses: Mapping[str, TestStatus], expected: Expected, rule: Rule = Rule.F2P_P2P
 ) -> TestReport:
-    """Report the status of every expected test; `missing` where the log does not name it.
+    """Report the status of every expected test, `missing` for a test that the log does not name.
 
-    Under rules that look at other tests as well, those are reported too.
+    If the rule looks at other tests as well, they are reported too.
     """
     fixed, kept = expected.fail_to_pass, expected.pass_to_pass
     if rule is Rule.PASS_SET_EQUAL:
         statuses = {_timeless(test): status for test, status in statuses.items()}
         fixed, kept = tuple(map(_timeless, fixed)), tuple(map(_timeless, kept))
-    # Ids that are cut off are a flaw of the first datasets' lists.
+    # Only the lists of the first datasets contain truncated ids.
     find = _status if rule in (Rule.F2P_P2P, Rule.FAIL_ONLY) else _exact
     return TestReport(
         {test: find(test, statuses) for test in fixed},
@@ -82,7 +82,7 @@ def report_of(
 def _others(
     statuses: Mapping[str, TestStatus], expected: Expected, rule: Rule
 ) -> dict[str, TestStatus]:
-    """Choose the tests of neither list that the rule looks at."""
+    """Choose the tests in neither list that the rule looks at."""
     listed = {*expected.fail_to_pass, *expected.pass_to_pass}
     match rule:
         case Rule.EXACT_MATCH:
@@ -96,7 +96,7 @@ def _others(
 
 
 def _timeless(test: str) -> str:
-    """Cut durations, which some runners print as part of names and which differ each time."""
+    """Cut durations, which some runners print as part of a name and which differ in each run."""
     return untimed(_DURATION.sub("", test)).strip()
 
 
@@ -105,9 +105,9 @@ def _exact(test: str, statuses: Mapping[str, TestStatus]) -> TestStatus:
 
 
 def _status(test: str, statuses: Mapping[str, TestStatus]) -> TestStatus:
-    """Look a test up; an expected id that is cut inside a parameter counts as its completions.
+    """Look a test up; an id that is truncated inside a parameter stands for its completions.
 
-    These must agree on passing or not. Some of the official lists have such ids.
+    The completions must agree on passing or not. Some official lists contain such ids.
     """
     if test in statuses:
         return statuses[test]
@@ -155,14 +155,14 @@ def of_contradictions(tests: Iterable[str]) -> tuple[str, ...]:
 
 
 def of_exit(statuses: Mapping[str, TestStatus], exit_code: int) -> tuple[str, ...]:
-    """Find an exit code that reports a failed test while the log names none."""
+    """Describe an exit code that reports a failed test although the log names none."""
     if statuses and exit_code and not any(status in _BAD for status in statuses.values()):
         return (f"the tests ended with exit code {exit_code}, yet none is reported as failed",)
     return ()
 
 
 def shown(findings: Iterable[str]) -> tuple[str, ...]:
-    """Return the first findings, and the number of the others."""
+    """Return the first findings, and how many more there are."""
     known = tuple(findings)
     more = len(known) - _SHOWN
     return (*known[:_SHOWN], f"and {more} more like the last one") if more > 0 else known

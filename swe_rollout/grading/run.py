@@ -1,6 +1,6 @@
-"""One run of a task's tests, over one patch, in one sandbox: its steps in order, and what it shows.
+"""Run a task's tests once, against one patch in one sandbox, and return what the run shows.
 
-Whatever the patch does ends in a result; whatever else breaks raises. Used by `grader`.
+Whatever the patch does ends in a result; any other breakage raises. Used by `grader`.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ TAIL_CHARS = 4000
 
 _PROBLEM_CHARS = 500
 _KILLED = 128
-"""Exit codes above this are those of a shell that a signal has ended."""
+"""A shell killed by a signal has an exit code above this."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What a run showed."""
+    """The outcome of a run."""
 
     status: VerdictStatus
-    """The status that the log alone shows."""
+    """The status according to the log alone."""
     report: TestReport
     statuses: Mapping[str, TestStatus] = field(default_factory=dict)
     """The status of every test that the log names."""
@@ -51,20 +51,20 @@ class RunResult:
     contradictions: frozenset[str] = frozenset()
     """Expected tests that the log reports both as passed and as failed."""
     cases: Mapping[str, Case] | None = None
-    """The tests in the runner's own report; None where no report was asked for."""
+    """The tests in the runner's own report; None if no report was requested."""
     log: str = field(default="", repr=False)
     output: bytes = field(default=b"", repr=False)
-    """The log as it was written, also of a run that broke off."""
+    """The log as written, even if the run broke off."""
     log_tail: str = ""
     duration_s: float = 0.0
     test_files: tuple[TestFile, ...] = ()
-    """The files of the hidden tests, where they were asked for."""
+    """The files of the hidden tests, if they were requested."""
     broke_off: str = ""
-    """How the run ended where it may have been by a signal, as the kernel's for memory; empty
-    where it did not, or resolves the task all the same."""
+    """How the run ended, if a signal may have ended it, such as the kernel's out-of-memory kill;
+    empty if none did, or if the run resolves the task all the same."""
 
     def failures(self, tests: Iterable[str]) -> Mapping[str, str]:
-        """Return what the run says about the failure of each test."""
+        """Return the text that the run gives for the failure of each test."""
         return junit.failure_texts(self.log, self.cases or {}, tests)
 
 
@@ -77,16 +77,16 @@ class Run:
     timeout_s: float
     parser: NamedLogParser
     twin: Twin | None = None
-    """Takes the place of the hidden tests."""
+    """The twin that replaces the hidden tests, if any."""
     reads_tests: bool = False
-    """Whether to read the hidden tests' files, before anything runs."""
+    """Whether to read the hidden tests' files before anything runs."""
 
     def check(self) -> None:
-        """Raise TaskError when the instance does not say how its tests are run."""
+        """Raise TaskError if the instance does not say how to run its tests."""
         program(self.instance.evaluation)
 
     async def result(self, sandbox: Sandbox) -> RunResult:
-        """Carry it out in a new sandbox. Raises SandboxError, GraderError or TaskError."""
+        """Run the tests in a new sandbox. Raises SandboxError, GraderError or TaskError."""
         base = await repository.prepare(sandbox, self.instance)
         tree, applied = WorkingTree(sandbox, self.instance, base), AppliedPatch()
         if self.patch:
@@ -134,13 +134,13 @@ class Run:
         report: bytes | None = None
         if reported is not None:
             report = await _read(sandbox, path)
-        # A log of many megabytes takes seconds to read.
+        # A log of many megabytes takes seconds to parse.
         return await asyncio.to_thread(self._judge, result, report, findings, test_files)
 
     def _setup(
         self, setup: str, place: programs.Place, changed: frozenset[str], path: str
     ) -> programs.Setup:
-        """Return what an official script does before the tests, for this run."""
+        """Return the steps of an official script before the tests, adapted to this run."""
         tests = self.instance.test_patch
         if self.twin is not None:
             mutated = mutated_patch(tests, self.twin)
@@ -149,7 +149,7 @@ class Run:
         return programs.rewrite(setup, patch=tests, place=place, changed=changed, path=path)
 
     async def _place(self, sandbox: Sandbox, base: str) -> programs.Place:
-        """Find out whether the sandbox has the commit and the folder that the script names."""
+        """Find out whether the sandbox has the commit and folder that the script names."""
         named = self.instance.base_commit or base
         found = await sandbox.exec(
             ["git", "cat-file", "-e", f"{named}^{{commit}}"], timeout_s=repository.STEP_S
@@ -179,7 +179,7 @@ class Run:
         if problem:
             findings += (problem,)
         elif found := rules.of_exit(statuses, result.exit_code):
-            # As in the official harness: such a log does not describe the run that happened.
+            # As the official harness does: such a log does not describe the run that happened.
             status = VerdictStatus.UNRESOLVED
             findings += found
         return RunResult(
@@ -201,7 +201,7 @@ class Run:
 def without_tests(
     instance: Instance, status: VerdictStatus, why: str, duration_s: float = 0.0
 ) -> RunResult:
-    """Make a result that rests on no test."""
+    """Make the result of a run without tests."""
     return RunResult(
         status,
         rules.report_of({}, instance.expected, instance.rule),
@@ -211,7 +211,7 @@ def without_tests(
 
 
 def _problem(result: ExecResult) -> str:
-    """Return why the log does not describe a whole run; empty when it does."""
+    """Return why the log does not describe a complete run; empty when it does."""
     if result.exit_code > _KILLED:
         return f"the test run broke off with exit code {result.exit_code}"
     if result.stdout_bytes > len(result.stdout):
@@ -226,7 +226,7 @@ def _end_by_signal(result: ExecResult, status: VerdictStatus) -> str:
 
 
 async def _read(sandbox: Sandbox, path: str) -> bytes:
-    """Read a report that a run may have written; empty where it has not."""
+    """Read a report that a run may have written; return nothing if it has not."""
     try:
         return await sandbox.read_file(path, max_bytes=junit.MAX_BYTES)
     except OSError:
@@ -239,7 +239,7 @@ def _tail(result: ExecResult) -> str:
 
 
 class LogKeeper(Protocol):
-    """Keeps what tests print: a store."""
+    """Keeps test output; stores implement this."""
 
     async def keep_log(self, episode: EpisodeId, data: bytes) -> TestLog:
         """Write the log of an episode's test run. Raises SweRolloutError."""
@@ -249,7 +249,7 @@ class LogKeeper(Protocol):
 async def with_log(
     logs: LogKeeper | None, verdict: Verdict, episode: EpisodeId, output: bytes
 ) -> Verdict:
-    """Return the verdict with its log kept. A store that refuses it costs no episode."""
+    """Keep a verdict's log and return the verdict. A store that refuses it fails no episode."""
     if logs is None or not output:
         return verdict
     try:

@@ -1,8 +1,8 @@
-"""Decide which changes of a patch don't take part in its grading. Pure.
+"""Decide which changes of a patch are undone before it is graded. Pure.
 
 Files that steer how tests run, the graded tests' folders, modules that would be imported in place
-of others, and compiled code go back to the base's state, unless the gold patch changes them. A
-patch that solves its task does not need them: with the gold patch, the hidden tests pass without.
+of others, and compiled code are reset to the base, unless the gold patch changes them. A patch
+that solves its task does not need such changes: the gold patch passes the tests without them.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _RUNNERS: Final = frozenset(
     sitecustomize usercustomize mock six""".split()  # noqa: SIM905
 )
 IMPORTED: Final = _RUNNERS | sys.stdlib_module_names
-"""Names that tests import from elsewhere, wherever they run; an image may have more."""
+"""Modules that tests import from outside the repository; an image may have more of them."""
 MOST: Final = 5000
-"""Changes that are undone; a patch with more can't be graded."""
+"""The most changes that are undone; a patch with more can't be graded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Undone:
     """A change that is undone."""
 
     path: str
-    """What goes back to the base's state: a file, or a whole folder."""
+    """The file or whole folder that is reset to the base."""
     why: str
 
     def __str__(self) -> str:
@@ -48,18 +48,18 @@ class Undone:
 
 @dataclass(frozen=True, slots=True)
 class Shadow:
-    """A module outside of packages, which may be imported in place of another."""
+    """A module outside any package, which may be imported in place of another."""
 
     folder: str
     """The folder that holds it; empty for the root of the repository."""
     name: str
     path: str
-    """The path that is removed when the module is: its file, or its package."""
+    """The path to remove with the module: its file, or its package."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """The paths of a task, by which changes are judged."""
+    """The paths and commands of a task that decide which changes are undone."""
 
     gold: frozenset[str]
     """Paths that the gold patch changes."""
@@ -69,7 +69,7 @@ class Task:
     """The test commands."""
 
     def undone(self, touched: Collection[str]) -> tuple[Undone, ...]:
-        """Return the changes to undo, of the paths that a patch has changed in fact."""
+        """Return the changes to undo, given the paths that a patch has actually changed."""
         return tuple(undone for path in sorted(touched) if (undone := self._undone(path)))
 
     def _undone(self, path: str) -> Undone | None:
@@ -91,7 +91,7 @@ class Task:
         return None
 
     def shadows(self, touched: Collection[str]) -> tuple[Shadow, ...]:
-        """Return changed modules and packages that may stand in for others, by their paths."""
+        """Return the changed modules and packages that may shadow others, by their paths."""
         found: dict[str, Shadow] = {}
         for path in touched:
             if path in self.gold or not (path.endswith(".py") or _MODULE.search(path)):
@@ -102,12 +102,12 @@ class Task:
         return tuple(found.values())
 
     def _words(self) -> frozenset[str]:
-        """Return the words of the commands that may be paths, such as `bin/test`."""
+        """Return the words in the commands that may be paths, such as `bin/test`."""
         found = re.findall(r"[\w./-]+", self.commands)
         return frozenset(word.removeprefix("./") for word in found)
 
     def _folders(self) -> Iterator[str]:
-        """Yield the folders of the hidden tests, the widest that have no file of the gold patch."""
+        """Yield the widest folders of the hidden tests that contain no file of the gold patch."""
         for file in self.hidden:
             parts = file.split("/")[:-1]
             for depth, part in enumerate(parts, start=1):

@@ -1,7 +1,7 @@
-"""Edit test files for twins, place by place: all else keeps its bytes and its lines. Pure.
+"""Edit test files for twins in place; all other bytes and lines stay as they are. Pure.
 
-Test files come from datasets and are only parsed. What can't be parsed, or is too large or too
-deep, gets no edit.
+Test files come from datasets and are only parsed. A file that can't be parsed, or is too large or
+too deeply nested, is not edited.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LONGEST_WITNESS = 60
 _TRIES = 20
 _LETTERS = string.ascii_lowercase
 _INNER = re.compile(r"(?<![\"'\\])(?<!\\.)(?<!\\..)(?<!\\...)[0-9A-Za-z](?![\"'])", re.ASCII)
-"""Matches letters of a literal that are in no escape and in no prefix or end."""
+"""Matches the letters of a literal outside its escapes, prefix and quotes."""
 _UNLIKELY_ERROR = "BufferError"
 _OPPOSITES = {
     "assertTrue": "assertFalse",
@@ -51,27 +51,27 @@ TestFunction = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Bytes `[start, end)` of a file, and what stands there in the twin."""
+    """Bytes `[start, end)` of a file, and what replaces them in the twin."""
 
     start: int
     end: int
     text: str
     witness: str = ""
-    """A text that the test's failure shows only if the code under test gave the right value."""
+    """A text that the test's failure shows only if the code under test returned the right value."""
     line: int = 0
-    """Of the edited place, from 1."""
+    """The line number of the edit, from 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A test file: its text, and the tests in it."""
+    """The text of a test file, and the tests in it."""
 
     text: str
     functions: tuple[TestFunction, ...]
 
     @classmethod
     def of(cls, text: str) -> Source:
-        """Parse a file; it has no tests where that fails."""
+        """Parse a file; if that fails, it has no tests."""
         if len(text) > _LARGEST_CHARS or "\r" in text:
             return cls(text, ())
         try:
@@ -80,13 +80,13 @@ class Source:
             return cls(text, ())
 
     def part(self, function: TestFunction) -> str:
-        """Return the text of a function, decorators aside."""
+        """Return the text of a function without its decorators."""
         return ast.get_source_segment(self.text, function) or ""
 
     def edited(self, edits: Collection[Edit]) -> str:
-        """Return the text with these edits, of which none overlap."""
+        """Return the text with these edits applied, which must not overlap."""
         data = self.text.encode()
-        # Of insertions at one place, the one that was made last goes in first.
+        # Of several insertions at one place, the last one made is applied first.
         for edit in sorted(edits, key=lambda each: each.start)[::-1]:
             data = data[: edit.start] + edit.text.encode() + data[edit.end :]
         return data.decode()
@@ -101,7 +101,7 @@ class Source:
 
 
 def failing(source: Source, function: TestFunction, token: str) -> Edit:
-    """Return the edit that fails the test at the end of its body, with `token` as the message."""
+    """Return the edit that makes the test fail at the end of its body with the message `token`."""
     last = function.body[-1]
     end = source.offsets()[(last.end_lineno or last.lineno) - 1] + (last.end_col_offset or 0)
     statement = f'raise AssertionError("{token}")'
@@ -112,9 +112,9 @@ def failing(source: Source, function: TestFunction, token: str) -> Edit:
 
 
 def changed(source: Source, function: TestFunction, chance: random.Random) -> list[Edit]:
-    """Return edits after which no expectation of the test holds, as its author could have written.
+    """Return plausible edits after which none of the test's expectations holds.
 
-    Only what must hold in a test that passes is changed, so that a right result can't pass.
+    Only conditions that a passing test must meet are changed, so a right result can't pass.
     """
     places = _Places(source, source.offsets(), chance)
     edits = [edit for node in ast.walk(function) for edit in places.of(node)]
@@ -138,7 +138,7 @@ def _tests(body: list[ast.stmt]) -> Iterator[TestFunction]:
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """Where a file's bytes are, and the choices of one twin."""
+    """Locates nodes in a file's bytes, and makes the choices of one twin."""
 
     source: Source
     offsets: list[int]
@@ -158,7 +158,7 @@ class _Places:
             case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
                 yield from self._unequal(left, right)
             case ast.Compare(left=ast.Constant(value=str() as text) as left, ops=[ast.In()]):
-                # A text that is searched for must not be there by accident.
+                # The text to search for must not occur by accident.
                 yield from self._letter(left, text, "".join(self.chance.choices(_LETTERS, k=6)))
             case ast.BoolOp(op=ast.And(), values=[first, *_]):
                 yield from self._condition(first)
@@ -175,7 +175,7 @@ class _Places:
             yield Edit(end - len(name), end, _OPPOSITES[name])
 
     def _unequal(self, left: ast.expr, right: ast.expr) -> Iterator[Edit]:
-        """Change a constant on one side; where there is none, pair that side with another value."""
+        """Change a constant on one side; without one, pair a side with another value."""
         for side in (right, left):
             for constant in _literals(side):
                 if edits := list(self._constant(constant, is_whole=constant is side)):
@@ -200,7 +200,7 @@ class _Places:
     def _letter(
         self, node: ast.Constant, value: str | bytes, more: str, witness: str = ""
     ) -> Iterator[Edit]:
-        """Change one letter of a text where it stands, or put `more` before it."""
+        """Change one letter of a text in place, or put `more` before it."""
         start, end = self._span(node)
         literal = self.source.text.encode()[start:end].decode()
         places = [place.start() for place in _INNER.finditer(literal)]
@@ -226,7 +226,7 @@ class _Places:
 
 
 def _shows(text: str) -> bool:
-    """Whether a failure that shows this text shows it whole."""
+    """Return whether a failure that shows this text shows all of it."""
     return _SHORTEST_WITNESS <= len(text) <= _LONGEST_WITNESS and text.isprintable()
 
 
@@ -238,7 +238,7 @@ def _value(literal: str) -> object:
 
 
 def _literals(value: ast.expr) -> Iterator[ast.Constant]:
-    """Yield the constants of a literal, the plainest place first; none for other expressions."""
+    """Yield the constants of a literal, the plainest first; none for other expressions."""
     match value:
         case ast.Constant():
             yield value

@@ -1,10 +1,10 @@
 """Twins of a task's tests: the same ids, bodies that must fail. Pure.
 
 A run that resolves a task is believed only if its twins fail. In one twin, each test fails at the
-end of its body: who forges reports, or ends the process early, passes it. The other twin expects
-other constants: who forges values, or knows the first twin when it sees it, passes that. What each
-shows under the gold patch is measured, and asked of every patch: the status of each test, and of
-its failure the line, and the value that only working code has.
+end of its body: a patch that forges reports, or ends the process early, passes it. The other twin
+expects other constants: a patch that forges values, or recognises the first twin, passes that. What
+each twin shows under the gold patch is measured and required of every patch: the status of each
+test, the line of its failure, and the value there that only working code computes.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from swe_rollout.types.instance import Expected
 from swe_rollout.types.verdict import TestStatus
 
 _MOST_KEPT: Final = 50
-"""Tests to keep passing whose twins fail as well; tests to fix have twins in any number."""
+"""The most tests to keep passing that get twins; all tests to fix get them."""
 _MOST_FILES: Final = 20
-"""Files of tests to keep passing, beside those of the hidden tests."""
+"""The most files of tests to keep passing, beside the files of the hidden tests."""
 _FAILED: Final = frozenset({TestStatus.FAILED, TestStatus.ERROR})
 _SHOWN: Final = 3
 _ASSERTION: Final = re.compile(r"^(?:E .*|\w*Error: .*)$", re.MULTILINE)
@@ -34,39 +34,39 @@ class TwinKind(StrEnum):
     """What makes a twin fail."""
 
     ENDING = "ending"
-    """A failure at the end of each test's body."""
+    """Each test fails at the end of its body."""
     CONSTANTS = "constants"
-    """Other constants in what each test expects."""
+    """Each test expects other constants."""
 
 
 @dataclass(frozen=True, slots=True)
 class TestFile:
-    """A file of the hidden tests, and the same file in the base."""
+    """The text of a hidden test file, and of the same file in the base."""
 
     __test__ = False
 
     path: str
     text: str
     base: str = ""
-    """Empty where the base has no such file."""
+    """The text in the base; empty where the base has no such file."""
 
     @property
     def is_new(self) -> bool:
-        """Whether it is not the base's, so that nobody could compare it."""
+        """Whether it differs from the base, so the agent could not compare it."""
         return self.text != self.base
 
 
 @dataclass(frozen=True, slots=True)
 class Twin:
-    """Test files that take the place of the true ones."""
+    """Test files that replace the real ones."""
 
     kind: TwinKind
     files: Mapping[str, str]
-    """Text by path."""
+    """The text of each file by path."""
     token: str
-    """The message of the failures at the ends of bodies."""
+    """The message with which tests fail at the end of their bodies."""
     witnesses: Mapping[tuple[str, int], frozenset[str]] = field(default_factory=dict)
-    """By path and line, the texts that only a right result shows there."""
+    """The texts that only a right result shows, by path and line."""
     bases: Mapping[str, str] = field(default_factory=dict)
     """The text of each file in the base."""
 
@@ -97,7 +97,7 @@ class Shown:
 
 
 def make_twins(files: Iterable[TestFile], expected: Expected, seed: str) -> tuple[Twin, ...]:
-    """Make both twins of these test files; none of a kind that would change nothing."""
+    """Make the twins of these test files; leave out a kind that would change nothing."""
     chance = _chance(seed)
     token = f"{chance.getrandbits(40):010x}"
     fixed, kept = _names(expected.fail_to_pass), _names(_watched(expected, seed))
@@ -126,7 +126,7 @@ def make_twins(files: Iterable[TestFile], expected: Expected, seed: str) -> tupl
 
 
 def other_files(expected: Expected, seed: str) -> tuple[str, ...]:
-    """Return files, by the ids of tests to keep passing, whose tests should have a twin too."""
+    """Return further files to twin, taken from the ids of tests to keep passing."""
     paths = dict.fromkeys(
         test.partition("::")[0] for test in _watched(expected, seed) if ".py::" in test
     )
@@ -134,7 +134,7 @@ def other_files(expected: Expected, seed: str) -> tuple[str, ...]:
 
 
 def _watched(expected: Expected, seed: str) -> list[str]:
-    """Return the tests to keep passing that have twins: not too many, chosen by `seed`."""
+    """Choose the tests to keep passing that get twins, at most `_MOST_KEPT`, by `seed`."""
     kept = list(expected.pass_to_pass)
     return _chance(seed).sample(kept, min(len(kept), _MOST_KEPT))
 
@@ -152,11 +152,11 @@ class Gold:
 
     @property
     def telling(self) -> frozenset[str]:
-        """Tests that fail in the twin under the gold patch; the others tell nothing."""
+        """Tests that fail in the twin under the gold patch; other tests are no evidence."""
         return frozenset(test for test, shown in self.shown.items() if shown.status in _FAILED)
 
     def problems(self, seen: Mapping[str, Shown], expected: Expected) -> tuple[str, ...]:
-        """Return how a patch's run of the twin differs from what working code shows."""
+        """Return each way in which a patch's run of the twin differs from that of working code."""
         return tuple(self._problems(seen, expected))
 
     def _problems(self, seen: Mapping[str, Shown], expected: Expected) -> Iterator[str]:
@@ -190,7 +190,7 @@ _WORDS: Final = {TwinKind.ENDING: "the ends of tests", TwinKind.CONSTANTS: "what
 
 
 def _names(tests: Iterable[str]) -> frozenset[str]:
-    """Return what may name the functions of these ids: their own names, or docstring titles."""
+    """Return what these ids may call their functions: by name, or by docstring title."""
     found = set()
     for test in tests:
         found.add(test)
@@ -209,7 +209,7 @@ def _is_named(function: TestFunction, names: frozenset[str]) -> bool:
 
 
 def _new(source: Source, base: str, names: frozenset[str]) -> list[TestFunction]:
-    """Return the tests to fix; those that the base has as well could be compared with it."""
+    """Return the tests that the base lacks; a patch could compare the others with the base."""
     named = [each for each in source.functions if _is_named(each, names)]
     return [each for each in named if source.part(each) not in base] or named
 

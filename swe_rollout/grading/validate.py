@@ -27,15 +27,15 @@ class Validation:
     empty: Verdict
     """The verdict on the untouched base, whose tests were run."""
     copies: tuple[str, ...] = ()
-    """Files of the image from which an agent could copy the fix."""
+    """Files in the image from which an agent could copy the fix."""
     watched: int = 0
-    """Tests to fix that a twin watches; of the others, forged results are found less often."""
+    """Number of tests to fix that a twin watches; forgeries of the others are caught less often."""
     patch: Verdict | None = None
-    """The verdict on a further patch, if one was to be graded."""
+    """The verdict on a further patch, if one was given."""
 
     @property
     def valid(self) -> bool:
-        """Whether the gold patch resolves the task, the base does not, and the fix is not there."""
+        """Whether the gold patch resolves the task, the base does not, and no copy was found."""
         return self.gold.resolved and not self.empty.resolved and not self.copies
 
 
@@ -69,9 +69,9 @@ async def validate_dataset(
 ) -> tuple[Validation, ...]:
     """Validate instances, `parallelism` at a time; return results in their order.
 
-    `on_result` is called with each as it is ready; `diff` is graded as well. Raises ExtensionError
-    when a log parser is missing, and the first EpisodeError: a sandbox that breaks says nothing
-    about the task.
+    `on_result` is called with each result when it is ready; `diff` is graded as well. Raises
+    ExtensionError when a log parser is missing, and the first EpisodeError: a sandbox that breaks
+    says nothing about the task.
     """
     grader.require(instances)
     slots = asyncio.Semaphore(parallelism)

@@ -1,6 +1,6 @@
-"""The working tree of a sandbox that grades: the patch in it, and the hidden tests.
+"""Prepare the working tree of a grading sandbox: apply the patch, add the hidden tests.
 
-What a patch does to keep them out, or to steer them, is refused or undone. Used by `run`.
+Changes that keep the tests out, or steer them, are refused or undone. Used by `run`.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class AppliedPatch:
     refusal: str | None = None
     findings: tuple[str, ...] = ()
     changed: frozenset[str] = frozenset()
-    """Paths that it has changed in the end."""
+    """The paths that it has changed, after the undoing."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkingTree:
-    """The repository of an instance in a sandbox, prepared at its base commit."""
+    """The repository of an instance in a sandbox, checked out at its base commit."""
 
     sandbox: Sandbox
     instance: Instance
@@ -49,8 +49,8 @@ class WorkingTree:
     """The commit that is recorded as the base."""
 
     async def apply(self, patch: str) -> AppliedPatch:
-        """Apply a patch, and undo what must not take part."""
-        # Seconds, for a patch of many megabytes.
+        """Apply a patch, and undo the changes that must not take part."""
+        # This takes seconds for a patch of many megabytes.
         named = await asyncio.to_thread(touched_paths, patch)
         strict = any(_is_unsafe(path) for path in named)
         result = await self.sandbox.exec(
@@ -138,7 +138,7 @@ class WorkingTree:
         ]
 
     async def read_tests(self) -> tuple[TestFile, ...]:
-        """Add the hidden tests and read their files; none where the patch prevents it."""
+        """Add the hidden tests and read their files; return none if the patch prevents it."""
         if await self.add_hidden_tests(only_try=False) is not None:
             return ()
         hidden = touched_paths(self.instance.test_patch)
@@ -147,7 +147,7 @@ class WorkingTree:
         return await read_test_files(self.sandbox, self.base, tuple(paths))
 
     async def add_hidden_tests(self, *, only_try: bool) -> str | None:
-        """Restore the graded test files; return why the patch prevents it, or none.
+        """Restore the graded test files; return why the patch prevents it, or None.
 
         With `only_try` the test patch is not applied: an official script does that itself.
         """
@@ -174,7 +174,7 @@ class WorkingTree:
 
 
 def _is_unsafe(path: str) -> bool:
-    """Whether a path leaves the repository or enters its git directory."""
+    """Return whether a path leaves the repository or enters its git directory."""
     parts = path.split("/")
     return path.startswith("/") or ".." in parts or ".git" in parts or "\n" in path
 
@@ -193,10 +193,10 @@ def _script(name: str) -> str:
 
 
 async def solve(sandbox: Sandbox, task: FolderTask) -> Patch:
-    """Return the changes of the task's solution in a fresh sandbox; empty without a solution.
+    """Run the task's solution in a fresh sandbox and return its changes; empty without a solution.
 
-    A solution that fails has changed what it has changed: the tests judge that. Raises TaskError
-    when it does not end in its time.
+    The changes of a solution that fails count as they are; the tests judge them. Raises TaskError
+    when the solution exceeds its time limit.
     """
     base = await folders.prepare(sandbox, task)
     if not task.solve:
@@ -217,7 +217,7 @@ async def solve(sandbox: Sandbox, task: FolderTask) -> Patch:
 async def read_test_files(
     sandbox: Sandbox, base: str, paths: Sequence[str]
 ) -> tuple[TestFile, ...]:
-    """Read the Python files among `paths`, and what `base` has there; large ones are left out."""
+    """Read the Python files among `paths`, and their text in `base`; leave out large ones."""
     found = []
     chosen = [path for path in paths if path.endswith(".py")][:_MOST_FILES]
     was = await read_base(sandbox, base, chosen)
@@ -231,7 +231,7 @@ async def read_test_files(
 
 
 async def read_base(sandbox: Sandbox, base: str, paths: Iterable[str]) -> dict[str, str]:
-    """Return the text of the files that the commit `base` has; without large and binary ones."""
+    """Return the text of files in the commit `base`, except large and binary ones."""
     found: dict[str, str] = {}
     for path in dict.fromkeys(paths):
         result = await sandbox.exec(

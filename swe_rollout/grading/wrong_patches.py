@@ -1,7 +1,7 @@
-"""Patches that resolve nothing, made for one task: a row whose tests accept one of them is bad.
+"""Make patches for a task that resolve nothing: if its tests accept one, the row is bad.
 
-Made of the base's own files, which come from a dataset: they are only read and parsed. What can't
-be parsed, or is too large, is left alone.
+They are made from the base's own files, which come from a dataset and so are only read and parsed.
+Files that can't be parsed, or are too large, are left alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from swe_rollout.types.instance import Instance
 
 _MOST_FILES: Final = 50
 _PLAIN_PATH: Final = re.compile(r'(?!/)[^\x00-\x1f\x7f"\\]{1,500}')
-"""Paths that stand in a diff as they are."""
+"""Matches paths that need no quoting in a diff."""
 _HUNK: Final = re.compile(rb"@@ -(\d{1,9})(?:,(\d{1,9}))? \+\d{1,9}(?:,(\d{1,9}))? @@")
 _CONFTEST: Final = "conftest.py"
 _SKIP_ALL: Final = """
@@ -49,7 +49,7 @@ if "unittest" in sys.modules:
 """
 _RETURN: Final = "return None"
 _SKIP: Final = 'raise __import__("unittest").SkipTest("skipped by an audit")'
-"""pytest takes this as a skip, too."""
+"""A statement that skips a test; pytest accepts it, too."""
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -68,7 +68,7 @@ class Wrong(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WrongPatch:
-    """A patch, or why none can be made for the task."""
+    """A patch, or the reason why none can be made for the task."""
 
     kind: Wrong
     text: str = ""
@@ -76,7 +76,7 @@ class WrongPatch:
 
 
 async def make_wrong_patches(sandbox: Sandbox, instance: Instance) -> tuple[WrongPatch, ...]:
-    """Make the task's wrong patches of the files in a new sandbox. Raises as `prepare` does."""
+    """Make a task's wrong patches from the files in a new sandbox. Raises what `prepare` raises."""
     if instance.folder is not None:
         why = "the task has folders, and no repository"
         return tuple(WrongPatch(kind, why_none=why) for kind in Wrong)
@@ -111,7 +111,7 @@ def _patch(kind: Wrong, text: str, why_none: str) -> WrongPatch:
 
 
 def _test_paths(instance: Instance) -> tuple[str, ...]:
-    """Return the files of the graded tests: of the test patch, and those that ids name."""
+    """Return the files of the graded tests: those in the test patch and those named by ids."""
     listed = (*instance.expected.fail_to_pass, *instance.expected.pass_to_pass)
     named = (test.partition("::")[0] for test in listed if "::" in test)
     return _plain((*touched_paths(instance.test_patch), *instance.test_files, *named))
@@ -122,7 +122,7 @@ def _source_paths(instance: Instance) -> tuple[str, ...]:
 
 
 def _plain(paths: Iterable[str]) -> tuple[str, ...]:
-    """Return paths that stay in the repository and need no quotes; a few of them."""
+    """Return the first paths that stay in the repository and need no quotes."""
     kept = (
         path
         for path in dict.fromkeys(paths)
@@ -144,7 +144,7 @@ def _skips(files: Mapping[str, str], sources: Collection[str]) -> str:
 
 
 def _with_bodies(gold_patch: str, files: Mapping[str, str], body: str) -> Iterator[str]:
-    """Yield the diff of each file in which the functions that gold changes have this body."""
+    """Yield, for each file, the diff that gives this body to the functions that gold changes."""
     for part in file_diffs(gold_patch.encode(errors="replace")):
         for path in part.paths:
             old = files.get(path) if path.endswith(".py") else None
@@ -155,13 +155,13 @@ def _with_bodies(gold_patch: str, files: Mapping[str, str], body: str) -> Iterat
 
 
 def changed_lines(diff: bytes) -> frozenset[int]:
-    """Return the lines of the old file that the diff of one file removes or adds lines after."""
+    """Return the lines of the old file that a diff of one file removes or inserts after."""
     found, at, old, new = set[int](), 0, 0, 0
     for line in diff.split(b"\n"):
         if old <= 0 and new <= 0:
             if match := _HUNK.match(line):
                 at, old, new = (int(1 if each is None else each) for each in match.groups())
-                # The hunk of a mere insertion names the line before it.
+                # The hunk of a pure insertion names the line before it.
                 at += old == 0
             continue
         kind = line[:1]
@@ -176,9 +176,9 @@ def changed_lines(diff: bytes) -> frozenset[int]:
 
 
 def with_bodies(text: str, lines: Collection[int], body: str) -> str:
-    """Return the source with this statement as the body of each function around these lines.
+    """Return the source with this statement as the body of each function that has these lines.
 
-    Empty when there is none, or when the source can't be parsed.
+    Return an empty text when there is no such function or the source can't be parsed.
     """
     try:
         tree = ast.parse(text)
@@ -190,7 +190,7 @@ def with_bodies(text: str, lines: Collection[int], body: str) -> str:
     data, starts = text.encode(), _line_starts(text)
     kept, at = list[bytes](), 0
     for start, end in sorted(_body(each, starts) for each in chosen.values()):
-        if start >= at:  # Of functions inside each other, the outer one counts.
+        if start >= at:  # Of nested functions, the outer one counts.
             kept += (data[at:start], body.encode())
             at = end
     new = b"".join((*kept, data[at:])).decode(errors="replace")
@@ -198,7 +198,7 @@ def with_bodies(text: str, lines: Collection[int], body: str) -> str:
 
 
 def _innermost(functions: Iterable[_Function]) -> dict[int, _Function]:
-    """Return the innermost function around each line. Python bounds how deep they nest."""
+    """Return the innermost function that contains each line. Python limits their nesting."""
     found: dict[int, _Function] = {}
     for each in sorted(functions, key=_first_line):
         found.update(dict.fromkeys(range(_first_line(each), (each.end_lineno or 0) + 1), each))
@@ -213,7 +213,7 @@ def _first_line(node: ast.stmt) -> int:
 def _body(function: _Function, starts: list[int]) -> tuple[int, int]:
     """Return the bytes `[start, end)` of a function's body."""
     first, last = function.body[0], function.body[-1]
-    # A decorator's `@` stands where its function's `def` does.
+    # The `@` of a decorator has the indentation of the `def`.
     start = starts[_first_line(first) - 1] + first.col_offset
     end = starts[(last.end_lineno or last.lineno) - 1] + (last.end_col_offset or 0)
     return start, end

@@ -1,4 +1,4 @@
-"""Log parsers by name: `LOG_PARSERS` has the built-in ones and those that users bring."""
+"""Log parsers by name: `LOG_PARSERS` has the built-in parsers and those of users."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ LOG_PARSERS: ExtensionPoint[LogParser] = ExtensionPoint(
 
 
 def load_parser(use: str, parameters: Mapping[str, object] | None = None) -> NamedLogParser:
-    """Load a log parser by name. Raises ExtensionError, which says what exists."""
+    """Load a log parser by name. Raises ExtensionError, which lists what exists."""
     return NamedLogParser(use, LOG_PARSERS.load(use, parameters))

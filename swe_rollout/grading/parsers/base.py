@@ -1,8 +1,8 @@
-"""Log parsers: from the text of a test log to the status of each test, in the order printed.
+"""Turn the text of a test log into the status of each test, in the order printed.
 
-The datasets' lists of expected tests are themselves products of text parsers, with truncated ids
-and docstring titles, so the parsers here keep the official quirks. The log is untrusted: every
-parser takes time linear in its length and ignores what it does not understand.
+The datasets' lists of expected tests were themselves made by text parsers, with truncated ids and
+docstring titles, so the parsers here keep the official quirks. The log is untrusted: every parser
+runs in time linear in its length and ignores what it does not understand.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LogParser = Callable[[str], Iterable[Result] | Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class NamedLogParser:
-    """A log parser and the name it was asked for by."""
+    """A log parser and the name under which it was requested."""
 
     name: str
     parse: LogParser
@@ -65,6 +65,6 @@ def _checked(result: object) -> Result:
 
 
 def word(line: str, index: int) -> str | None:
-    """Return the word at `index` of a line; none when it has fewer."""
+    """Return the word at `index` of a line, or None when the line has fewer words."""
     words = line.split(maxsplit=index + 1)
     return words[index] if len(words) > index else None

@@ -1,6 +1,6 @@
 """Parse logs of SWE-bench Multimodal's projects, most of which report failures only.
 
-Names are exactly as in the expected lists, with their spaces: where silence is success, a name that
+Names match the expected lists exactly, spaces included: where silence means success, a name that
 differs would let a failure pass.
 """
 
@@ -71,7 +71,7 @@ def eslint(log: str) -> Iterator[Result]:
     """Read Mocha's list of failures: `  1) suite`, `name:`, and a line with an error."""
     plain = "\n".join(lines(log))
     for found in _until(plain, _ESLINT_CASE, "Error"):
-        # What stands before the line of the error.
+        # The text before the line with the error.
         head, newline, _ = found.rpartition("\n")
         yield from _failed(head if newline else found.split(" ", 1)[0])
 
@@ -177,7 +177,7 @@ def _failed(text: str) -> Iterator[Result]:
 
 
 def _until(text: str, opening: re.Pattern[str], closing: str) -> Iterator[str]:
-    """Yield what stands between each opening and the closing after it, without overlaps."""
+    """Yield the text between each opening and the next closing, without overlaps."""
     position = 0
     while (match := opening.search(text, position)) is not None:
         end = text.find(closing, match.end())

@@ -68,7 +68,7 @@ def _checked(part: Element) -> TestStatus:
 
 
 def _redis_name(shown: str) -> str:
-    """Cut the duration, and the file that stands behind a failed test's name."""
+    """Cut the duration, and the file that follows a failed test's name."""
     name = untimed(shown)
     head, found, last = name.rpartition(" in ")
     return head if found and last.endswith(".tcl") and " " not in last else name

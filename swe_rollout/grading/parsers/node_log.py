@@ -27,9 +27,9 @@ _NUMBERED = re.compile(r"\d{1,9}\) ")
 _PASSING = re.compile(r"^[ \t]{0,20}\d{1,9} passing\b")
 _REPORT = re.compile(r'^\{\s{0,8}"stats"', re.MULTILINE)
 _DEEPEST = 100
-"""White space before a line of Mocha's report."""
+"""The most indentation of a line in Mocha's report."""
 _MOST_REPORTS = 20
-"""Each may be as long as the log."""
+"""A bound on the work: each report may be as long as the log."""
 
 
 def _vitest_name(shown: str) -> str:
@@ -63,8 +63,8 @@ vitest = each_line(
     words(passed="✓", failed="×", skipped="↓"),
     named=_vitest_name,
 )
-# A directive such as `# SKIP` stays in the name, as in the expected lists: a test that is skipped
-# is not the test that was to pass.
+# A directive such as `# SKIP` stays in the name, as in the expected lists: a skipped test is then
+# not the test that should pass.
 tap = each_line(
     "Read the Test Anything Protocol: `ok 1 name`, `not ok 2 name`.",
     r"\s*+(?P<word>ok|not ok) \d{1,12} (?P<name>.+)",

@@ -73,13 +73,13 @@ def swesmith(log: str) -> Iterator[Result]:
 
 
 def _result(status: str, words: Sequence[str]) -> Iterator[Result]:
-    """Yield a result, unless the line only looked like one."""
+    """Yield a result, unless the line only looks like one."""
     if words and status in STATUSES:
         yield Result(" ".join(words), TestStatus(status))
 
 
 def _counts_skips(status: str, words: Sequence[str]) -> bool:
-    """Whether it is `SKIPPED [3] path:12: reason`. `PASSED [100%]` is an id of two real lists."""
+    """Match `SKIPPED [3] path:12: reason`, not `PASSED [100%]`, an id in two real lists."""
     return status == TestStatus.SKIPPED and bool(words and _SKIP_COUNT.fullmatch(words[0]))
 
 
@@ -132,7 +132,7 @@ def _id(line: str) -> str:
 
 
 def _ending(line: str) -> TestStatus | None:
-    """Read the status at a line's end; a line of its own may be only that."""
+    """Read the status at the end of a line, which may hold nothing else."""
     last = line.rpartition(" ... ")[2]
     if last.startswith("skipped ") or last == "skipped":
         return TestStatus.SKIPPED
@@ -158,7 +158,7 @@ def django(log: str) -> Iterator[Result]:
         if " ... " in line:
             pending = line.partition(" ... ")[0]
         yield from _line(line)
-        # The test passed, but its output came between its name and its status.
+        # The test passed, but its output is between its name and its status.
         if line.startswith("ok") and pending is not None:
             yield Result(pending, TestStatus.PASSED)
     yield from _interrupted(lines)
@@ -185,7 +185,7 @@ def _bad(line: str, suffix: str, prefix: str, status: TestStatus) -> Iterator[Re
 
 
 def _interrupted(lines: Sequence[str]) -> Iterator[Result]:
-    """Read tests at whose status the runner printed a message, and `ok` on a line of its own."""
+    """Read tests whose status is `ok` on a line of its own, after a message of the runner."""
     testing: str | None = None
     for line, following in pairwise(lines):
         if testing is None and _TESTING in line:

@@ -1,6 +1,6 @@
-"""Parse reports that a log holds: JUnit's XML, and JSON as parsers in the sandbox print it.
+"""Parse reports inside a log: JUnit's XML, and JSON as parsers in the sandbox print it.
 
-XML is read without entities or text, bounded in size and depth.
+XML is read without entities and text, and within limits of size and depth.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from swe_rollout.types.verdict import TestStatus
 
 MOST_DOCUMENTS = 10_000
 MOST_ELEMENTS = 500_000
-"""The most elements that are read of one document; more would take gigabytes."""
+"""The most elements read from one document; more would take gigabytes."""
 MOST_LEVELS = 200
 _FIRST_CHUNK = 1 << 10
 _LARGEST_CHUNK = 1 << 20
 
 
 def documents(log: str, *roots: str) -> Iterator[Element]:
-    """Yield the outermost elements of these names, in order.
+    """Yield the outermost elements with these names, in order.
 
-    What is not well-formed, has too many elements or declares entities is skipped.
+    Documents that are malformed, have too many elements or declare entities are skipped.
     """
     data = "\n".join(lines(log)).encode(errors="replace")
     opening = re.compile(rb"<(?:%s)[\s/>]" % b"|".join(root.encode() for root in roots))
@@ -42,12 +42,12 @@ def documents(log: str, *roots: str) -> Iterator[Element]:
 
 
 class _EndError(Exception):
-    """The document's end, or what is refused in it."""
+    """Signals the end of the document, or something refused in it."""
 
 
 @dataclass(slots=True)
 class _Document:
-    """One document being read."""
+    """A document while it is read."""
 
     root: Element | None = None
     _builder: TreeBuilder = field(default_factory=TreeBuilder)
@@ -55,7 +55,7 @@ class _Document:
     _elements: int = 0
 
     def read(self, data: memoryview) -> int:
-        """Read the document that `data` begins with; return where to go on."""
+        """Read the document at the start of `data`; return the offset at which to continue."""
         parser = expat.ParserCreate("utf-8")
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._end

@@ -1,6 +1,6 @@
-"""What log parsers share: lines without terminal codes, failures that stick, nested headings.
+"""Helpers of log parsers: lines without terminal codes, sticky failures, nested headings.
 
-Everything here takes time linear in the log, one endless line included.
+Everything here runs in time linear in the log, even if the log is one huge line.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*+[ -/]*+[@-~]|[@-Z\\-_])")
 _CONTROL = dict.fromkeys([*range(9), *range(11, 32), 127])
 _TIMING = re.compile(r"[(\[] ?[\d.]{1,12} ?m?s ?[)\]]\Z")
 _TIMING_CHARS = 40
-"""More than the longest timing has."""
+"""An upper bound on the length of a timing."""
 _RANK = {
     TestStatus.SKIPPED: 0,
     TestStatus.XFAIL: 1,
@@ -27,7 +27,7 @@ _RANK = {
     TestStatus.ERROR: 4,
 }
 _MOST_LEVELS = 100
-"""Headings inside one another; deeper ones are ignored."""
+"""How deep headings may nest; deeper ones are ignored."""
 
 
 def lines(log: str) -> list[str]:
@@ -41,8 +41,8 @@ def worst_wins(
 ) -> Callable[[str], Iterator[Result]]:
     """Make the worst claim about a test its last one: a later pass never hides a failure.
 
-    A skip is the weakest claim, because suites skip one of several tests of a name. All claims are
-    still yielded, in order, for those who look for contradictions.
+    A skip is the weakest claim, because suites skip one of several tests with the same name. All
+    claims are still yielded, in order, for callers that look for contradictions.
     """
 
     @wraps(parse)
@@ -72,7 +72,7 @@ def words(**statuses: str) -> dict[str, TestStatus]:
 
 
 def claim(test: str, word: str, statuses: Mapping[str, TestStatus]) -> Iterator[Result]:
-    """Yield the result that a runner's word stands for, if it is one and the test has a name."""
+    """Yield the result that a runner's word stands for, if it is known and the test has a name."""
     status = statuses.get(word)
     if status is not None and (name := test.strip()):
         yield Result(name, status)
@@ -94,10 +94,10 @@ def each_line(
     *,
     named: Callable[[str], str] = str,
 ) -> Callable[[str], Iterator[Result]]:
-    """Make the parser of a runner that prints one result on a line: a row of a family's table.
+    """Make the parser of a runner that prints one result per line: a row of a family's table.
 
-    `pattern` has the groups `name` and `word`, and matches from a line's beginning in linear time;
-    `named` takes from a name what does not belong to it, such as a duration.
+    `pattern` has the groups `name` and `word`, and matches at the start of a line in linear time;
+    `named` strips what does not belong to a name, such as a duration.
     """
     compiled = re.compile(pattern)
 
@@ -111,23 +111,23 @@ def each_line(
 
 @dataclass(slots=True)
 class Headings:
-    """The suites around a line, by indentation."""
+    """The suites that enclose a line, judging by indentation."""
 
     stack: list[tuple[int, str]] = field(default_factory=list)
 
     def enter(self, line: str) -> None:
-        """Take a line as a heading, which ends those that are as deep or deeper."""
+        """Treat a line as a heading; it ends the headings at its depth and below."""
         self.leave(depth(line))
         if len(self.stack) < _MOST_LEVELS:
             self.stack.append((depth(line), line.strip()))
 
     def leave(self, indentation: int) -> None:
-        """End the headings that a line with this indentation is not part of."""
+        """End the headings that do not enclose a line with this indentation."""
         while self.stack and self.stack[-1][0] >= indentation:
             self.stack.pop()
 
     def path(self, name: str, joiner: str = " > ") -> str:
-        """Return a test's name after those of the suites around it."""
+        """Return a test's name, preceded by the names of its suites."""
         return joiner.join([*(heading for _, heading in self.stack), name])
 
 

@@ -17,7 +17,7 @@ attempt() {
 }
 git update-index -q --refresh
 : >"$tmp/before"
-# Longer than the clock of any file system takes for a tick.
+# This is longer than a tick of any file system's clock.
 sleep 0.05 2>/dev/null || sleep 1
 attempt git apply --verbose --whitespace=nowarn
 attempt git apply --3way --whitespace=nowarn
