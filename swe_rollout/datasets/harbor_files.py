@@ -1,6 +1,6 @@
-"""Read the files of Harbor's tasks, from folders or a tar archive. They are untrusted.
+"""Read the files of Harbor's tasks, which are untrusted, from folders or a tar archive.
 
-Nothing outside of a task's folder is read, and the size of each task is bounded.
+Nothing outside a task's folder is read, and the size of each task is bounded.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ class PlainFile:
 
 @dataclass(frozen=True, slots=True)
 class TaskFolder:
-    """All files of a task, by their paths in it."""
+    """All files of a task, by their paths in its folder."""
 
     name: str
     files: dict[str, PlainFile] = field(repr=False)
 
 
 async def read_tasks(uri: str, *, base_dir: Path) -> tuple[TaskFolder | Problem, ...]:
-    """Read every task at `uri`, or the problem in its place, sorted by name.
+    """Read every task at `uri`, with a problem in place of a bad one, sorted by name.
 
-    Raises DatasetError when there is nothing, or no task.
+    Raises DatasetError when nothing is there or it contains no task.
     """
     scheme = re.match(r"[A-Za-z][A-Za-z0-9+.-]*(?=://)", uri)
     if scheme is not None and scheme[0].lower() != "file":
@@ -84,7 +84,7 @@ def _of_folder(folder: Path) -> TaskFolder | Problem:
     for file in _walk(folder):
         name = file.relative_to(folder).as_posix()
         if file.is_symlink() or not file.is_file():
-            # A link could lead to any file of this machine.
+            # A link could lead to any file on this machine.
             return Problem(folder.name, name, "links and special files are not read")
         size += file.stat().st_size
         if size > MAX_TASK_BYTES or len(files) >= _MOST_FILES:
@@ -94,7 +94,7 @@ def _of_folder(folder: Path) -> TaskFolder | Problem:
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    """Yield what is no folder; links to folders are not followed."""
+    """Yield everything but folders; links to folders are not followed."""
     for parent, folders, files in os.walk(folder):
         folders[:] = sorted(each for each in folders if each not in {".git", "__pycache__"})
         for name in sorted(files):
@@ -113,7 +113,7 @@ def _of_archive(uri: str, data: bytes) -> dict[str, TaskFolder | Problem]:
 
 
 def _of_members(tar: tarfile.TarFile) -> dict[str, TaskFolder | Problem]:
-    """Group files by the folder that holds `task.toml`; of one that is too large, only say so."""
+    """Group files by the folder with `task.toml`; one that is too large becomes a problem."""
     files: dict[str, PlainFile] = {}
     total = 0
     for member in tar:

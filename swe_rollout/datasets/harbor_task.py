@@ -1,6 +1,6 @@
-"""Make an instance of one of Harbor's tasks: `task.toml`, the Dockerfile's workdir, the files.
+"""Make an instance from a Harbor task: `task.toml`, the Dockerfile's workdir, the files.
 
-What can't be honoured is a problem of the task, never left out: a grade would mean something else.
+A setting that can't be honoured is reported, never ignored: a grade would mean something else.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Environment = dict[str, str]
 
 
 class _Part(BaseModel):
-    """Fields that are not listed have no meaning here, such as `metadata`."""
+    """A part of `task.toml`; fields that are not listed, such as `metadata`, are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -77,9 +77,9 @@ class _Config(_Part):
 
 
 def instance_of(task: TaskFolder, *, image: str, keep: Sequence[str]) -> Instance | Problem:
-    """Return the task's instance, or what prevents it.
+    """Return the task's instance, or the problem that prevents it.
 
-    `image` is a template for tasks that name no image; `keep` are further paths to grade.
+    `image` is a template for tasks that name no image; `keep` lists further paths to grade.
     """
     try:
         return _instance(task, image, keep)
@@ -162,7 +162,7 @@ def _check_supported(task: TaskFolder, config: _Config) -> None:
 
 
 def workdir_of(dockerfile: str) -> str:
-    """Return the last stage's working folder; empty when it can't be told."""
+    """Return the last stage's working folder; empty when it can't be determined."""
     joined = re.sub(r"\\\r?\n", " ", dockerfile)
     starts = [match.start() for match in _FROM.finditer(joined)]
     workdir = ""
@@ -179,7 +179,7 @@ def _is_path(path: str) -> bool:
 
 
 def _distinct(paths: Sequence[str]) -> tuple[str, ...]:
-    """Leave out what lies in another of the paths."""
+    """Leave out paths inside another of the paths."""
     found: list[str] = []
     for path in sorted({path.rstrip("/") for path in paths}, key=len):
         if not any(path.startswith(f"{each}/") for each in found):
@@ -203,7 +203,7 @@ def _text(task: TaskFolder, name: str, *, optional: bool = False) -> str:
 
 
 def _exports(where: str, env: Mapping[str, str]) -> list[str]:
-    """Return shell commands that set variables. Values of this machine's are not filled in."""
+    """Return shell commands that set variables. Variables of this machine are not expanded."""
     for name, value in env.items():
         if not _VARIABLE.fullmatch(name) or "\0" in value:
             raise wrong(where, f"{name[:80]!r} is no name of a variable")
@@ -215,7 +215,7 @@ def _exports(where: str, env: Mapping[str, str]) -> list[str]:
 def _files(
     task: TaskFolder, folder: str, target: str, *, always: tuple[str, ...] = ()
 ) -> tuple[TaskFile, ...]:
-    """Return the files of one of the task's folders, at home in the sandbox."""
+    """Return the files in one of the task's folders, with their paths in the sandbox."""
     return tuple(
         TaskFile(
             posixpath.join(target, name.removeprefix(folder)),
@@ -237,12 +237,12 @@ def _check_kept(keep: Sequence[str]) -> None:
 async def load(
     uri: str, *, base_dir: Path, image: str = "", keep: Sequence[str] = ()
 ) -> tuple[Instance | Problem, ...]:
-    """Return an instance for each task, or the problem in its place, sorted by name.
+    """Return an instance for each task, with a problem in place of a bad one, sorted by name.
 
     `uri` is a task's folder, a folder of tasks, or a tar archive of either: a path, `file://` or
-    `s3://` (archives only). `image` names the images of tasks that name none; `{name}` in it is the
-    task's. Of the agent's changes those in the workdir, in the task's artifacts and in the absolute
-    paths `keep` are graded. Raises DatasetError when there is no task at all.
+    `s3://` (archives only). `image` names the images of tasks that name none; `{name}` in it stands
+    for the task's name. Of the agent's changes, those in the workdir, the task's artifacts and the
+    absolute paths `keep` are graded. Raises DatasetError when there is no task at all.
     """
     _check_kept(keep)
     tasks = await read_tasks(uri, base_dir=base_dir)

@@ -10,7 +10,7 @@ from swe_rollout.huggingface import hub_address, unreachable_hub
 
 _ENDINGS = (".parquet", ".jsonl", ".jsonl.zst", ".jsonl.gz", ".json")
 _DEFAULT = ("test", "train")
-"""Splits that are taken without being asked for, the first that there is."""
+"""The splits to use when none is requested; the first that exists wins."""
 _PIECE = re.compile(r"-\d{5}-of-\d{5}")
 _ADVICE = "or save the rows as .parquet or .jsonl and name that file"
 
@@ -21,7 +21,7 @@ def hub_files(name: str, split: str, on_progress: Callable[[str], None]) -> tupl
     `name` is `organisation/name` or `organisation/name@revision`. Raises DatasetError when the hub
     can't be reached, or has no such dataset or split.
     """
-    # It takes half a second, and few need it.
+    # The import takes half a second, and few users need it.
     from huggingface_hub import HfApi, hf_hub_download  # noqa: PLC0415
     from huggingface_hub.errors import HfHubHTTPError  # noqa: PLC0415
 
@@ -59,7 +59,7 @@ def _missing(name: str, why: str, fix: str) -> DatasetError:
 
 
 def _split_of(path: str) -> str:
-    """Return the split that a file's name or folder tells; empty for files that hold no rows."""
+    """Return the split that a file's name or folder indicates; empty for files without rows."""
     lower = path.lower()
     ending = next((end for end in _ENDINGS if lower.endswith(end)), "")
     if not ending:

@@ -1,6 +1,6 @@
-"""Download files of the Python package index, by name and SHA-256; build and install nothing.
+"""Download files from the Python package index by name and SHA-256; build and install nothing.
 
-uv locates the files, so that the user's own index configuration counts and no address is written
+uv locates the files, so the user's own index configuration applies and no address is hard-coded
 here. Used by `release_pairs`.
 """
 
@@ -38,7 +38,7 @@ _INDEX_FIX = (
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """A file of the index, pinned."""
+    """A pinned file from the index."""
 
     project: str
     version: str
@@ -52,7 +52,7 @@ class Artifact:
 
 
 async def fetch(artifacts: Sequence[Artifact], *, on_progress: Callable[[str], None]) -> None:
-    """Download and check what is not in the cache; afterwards every `artifact.path` exists."""
+    """Download and check whatever is not cached; afterwards every `artifact.path` exists."""
     missing = [artifact for artifact in dict.fromkeys(artifacts) if not artifact.path.is_file()]
     if not missing:
         return
@@ -69,7 +69,7 @@ async def fetch(artifacts: Sequence[Artifact], *, on_progress: Callable[[str], N
 
 
 def _rounds(artifacts: Sequence[Artifact]) -> Iterator[list[Artifact]]:
-    """Group artifacts so that each project has one version, as one resolution requires."""
+    """Group artifacts so that a group has one version of each project, as a resolution requires."""
     left = list(artifacts)
     while left:
         versions: dict[str, str] = {}
@@ -80,7 +80,7 @@ def _rounds(artifacts: Sequence[Artifact]) -> Iterator[list[Artifact]]:
 
 
 async def _locate(artifacts: Sequence[Artifact]) -> dict[Artifact, str]:
-    """Find the address of each artifact in uv's lock of exactly these versions."""
+    """Find the address of each artifact in uv's lock file for exactly these versions."""
     requirements = "".join(sorted({f"{a.project}=={a.version}\n" for a in artifacts}))
     lock = tomllib.loads(await _uv_lock(requirements))
     known: dict[str, str] = {}
@@ -120,7 +120,7 @@ async def _uv_lock(requirements: str) -> str:
 
 
 def _find_uv() -> str:
-    """Find the uv of the extra `release-pairs`, or the one on PATH."""
+    """Find the uv that the extra `release-pairs` installs, or the one on PATH."""
     try:
         from uv import find_uv_bin  # noqa: PLC0415 - an optional dependency
 
@@ -176,5 +176,5 @@ def _keep(path: Path, data: bytes) -> None:
 
 
 def _without_credentials(text: str) -> str:
-    """Remove user and password from addresses in `text`."""
+    """Remove user names and passwords from addresses in `text`."""
     return re.sub(r"(\w+://)[^/\s@]*@", r"\1", text)

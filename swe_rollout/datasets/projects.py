@@ -1,4 +1,4 @@
-"""Image, test command and log parser for rows of SWE-bench's first generation, by rule.
+"""Derive image, test command and log parser for rows of SWE-bench's first generation.
 
 Rows of the second generation name all three. Used by `swebench`.
 """
@@ -25,13 +25,13 @@ class Project:
 
     log_parser: str
     command: str = "pytest -rA"
-    """Test files follow."""
+    """The test command, to which the test files are appended."""
     before: str = ""
-    """Runs first."""
+    """A command to run first, if any."""
     modules: bool = False
-    """Tests are dotted modules below `tests/`, as Django's runner wants them."""
+    """Whether to name tests as dotted modules below `tests/`, as Django's runner requires."""
     cases: bool = False
-    """Tests are the names of `[case x]` in data files, as mypy's runner wants them."""
+    """Whether to name tests by `[case x]` in data files, as mypy's runner requires."""
 
 
 _PROJECTS = {
@@ -46,7 +46,7 @@ _PROJECTS = {
     "mwaskom/seaborn": Project("seaborn", "pytest --no-header -rA"),
     "psf/requests": Project(
         "pytest_options",
-        # The images hold an installed copy, which the patch would not reach.
+        # The images have an installed copy, which the patch does not change.
         before="python -m pip install --quiet --no-deps --no-build-isolation .",
     ),
     "pydicom/pydicom": Project("pytest_options"),
@@ -60,7 +60,7 @@ _PROJECTS = {
 }
 _DEFAULT = Project("pytest")
 _GYM = "xingyaoww"
-"""Publishes the images of SWE-Gym's projects, under names of its own form."""
+"""The publisher of the images of SWE-Gym's projects, whose names have their own form."""
 _GYM_PROJECTS = {
     "bokeh/bokeh": Project("pytest", "pytest -rA -n0"),
     "conan-io/conan": Project("pytest", "pytest -n0 -rA"),
@@ -81,7 +81,7 @@ _GYM_PROJECTS = {
 
 
 def project_of(repo: str) -> Project:
-    """Return how to run the tests of `owner/name`: with pytest, unless it is a known exception."""
+    """Return how to run the tests of `owner/name`: with pytest, except for known exceptions."""
     name = repo.lower()
     return _PROJECTS.get(name) or _GYM_PROJECTS.get(name, _DEFAULT)
 
@@ -96,9 +96,9 @@ def image_of(instance_id: str, repo: str = "", *, namespace: str = "swebench") -
 
 
 def test_command(repo: str, test_patch: str) -> str | None:
-    """Return the command that runs the patch's test files; none when it touches no file.
+    """Return the command that runs the patch's test files; None when it touches no file.
 
-    For a patch of data files alone it runs the whole suite, as the official scripts do.
+    If the patch has only data files, it runs the whole suite, as the official scripts do.
     """
     if not _FILES.search(test_patch):
         return None
@@ -113,7 +113,7 @@ def test_command(repo: str, test_patch: str) -> str | None:
 
 
 def test_arguments(patch: str) -> list[str]:
-    """List the patch's files, except data and deleted ones, in the patch's order."""
+    """List the patch's files in order, except data files and deleted ones."""
     files = _FILES.findall(patch)
     gone = set(re.findall(r"^--- a/(.*)\n\+\+\+ /dev/null$", patch, re.MULTILINE))
     return [f for f in files if PurePosixPath(f).suffix not in _NOT_TESTS and f not in gone]
@@ -125,7 +125,7 @@ def _module(file: str) -> str:
 
 def here_document(target: str, text: str) -> str:
     """Return the command that writes `text` to the quoted path `target`."""
-    # Nobody can choose a text that holds its own hash.
+    # No text can be chosen that contains its own hash.
     mark = f"END_{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:24]}"
     ending = "" if text.endswith("\n") else "\n"
     return f"cat >{target} <<'{mark}'\n{text}{ending}{mark}"

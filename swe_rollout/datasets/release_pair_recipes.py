@@ -1,4 +1,4 @@
-"""Recipes of release pairs: the pinned files, and the tests that decide.
+"""Load the recipes of release pairs: the pinned files, and the tests that decide.
 
 `release_pairs.yaml` is written by hand, `release_pairs_tests.yaml` by
 `scripts/record-release-pairs`. Used by `release_pairs` and that script.
@@ -20,7 +20,7 @@ from swe_rollout.types.instance import Expected
 WORKDIR = "/testbed"
 SITE = "/opt/testbed/site"
 _BUILD = 2
-"""Version of the way images are built; part of every digest."""
+"""The version of the build procedure for images; part of every digest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,37 +34,37 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Dependency(Release):
-    """A wheel, or a source distribution whose `folder` is importable as it is."""
+    """A wheel, or a source distribution whose `folder` can be imported as it is."""
 
     folder: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """One pair as the file describes it."""
+    """A pair as the file describes it."""
 
     old: Release
     new: Release
     source: str
-    """The package's folder, such as `src/click`; the gold patch stays inside."""
+    """The package's folder, such as `src/click`; the gold patch changes nothing else."""
     run: tuple[str, ...]
     """Test files that decide."""
     dependencies: tuple[str, ...]
     problem_statement: str
     tests: str = "tests"
-    """The tests' folder; the test patch stays inside."""
+    """The tests' folder; the test patch changes nothing else."""
     options: tuple[str, ...] = ()
     """Further options for pytest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One pair with its artifacts and expected tests."""
+    """A pair with its artifacts and expected tests."""
 
     project: str
     recipe: Recipe
     site: tuple[tuple[Artifact, str], ...]
-    """Dependencies and the folder of each that is importable."""
+    """The dependencies, each with the folder to import from."""
     expected: Expected
 
     @property
@@ -84,19 +84,19 @@ class Pair:
 
     @property
     def artifacts(self) -> tuple[Artifact, ...]:
-        """All files the pair is made of."""
+        """All files that the pair is made from."""
         return (self.old, self.new, *(artifact for artifact, _ in self.site))
 
     @property
     def environment(self) -> dict[str, str]:
-        """Environment of every command in the image."""
+        """The environment of every command in the image."""
         package_root = (PurePosixPath(WORKDIR) / self.recipe.source).parent
         return {
             "PYTHONPATH": f"{package_root}:{SITE}",
             "PYTHONDONTWRITEBYTECODE": "1",
             # The interpreter may have pytest plugins of its own.
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-            # A sandbox may run as another user than the one who built the image.
+            # A sandbox may run as a different user from the one who built the image.
             "GIT_CONFIG_COUNT": "1",
             "GIT_CONFIG_KEY_0": "safe.directory",
             "GIT_CONFIG_VALUE_0": "*",
@@ -104,13 +104,13 @@ class Pair:
 
     @property
     def test_command(self) -> str:
-        """The command that runs the tests that decide, in `WORKDIR`."""
+        """The command that runs the deciding tests in `WORKDIR`."""
         options = " ".join(("-rA", "-p no:cacheprovider", "-o addopts=", *self.recipe.options))
         return f"python3 -m pytest {options} {' '.join(self.recipe.run)}"
 
     @property
     def digest(self) -> str:
-        """8 hex characters over everything that determines the image and the patches."""
+        """A hash, 8 hex characters, of everything that determines the image and the patches."""
         content = (
             _BUILD,
             self.project,
@@ -124,7 +124,7 @@ class Pair:
 
     @property
     def image(self) -> str:
-        """The image's name."""
+        """The name of the image."""
         return f"swe-rollout/release-pairs/{self.project}:{self.recipe.old.version}-{self.digest}"
 
 
@@ -136,7 +136,7 @@ class _Recipes:
 
 @dataclass(frozen=True, slots=True)
 class TestLists:
-    """The expected tests of one pair as the file has them: grouped by test file."""
+    """The expected tests of a pair as stored in the file: grouped by test file."""
 
     __test__ = False  # pytest would take the class for a test
 
@@ -154,7 +154,7 @@ class TestLists:
 
 
 def load_pairs() -> dict[str, Pair]:
-    """Load all pairs by project, in the order of the file."""
+    """Load all pairs by project, in file order."""
     recipes = msgspec.convert(_yaml("release_pairs.yaml"), _Recipes)
     lists = msgspec.convert(_yaml("release_pairs_tests.yaml"), dict[str, TestLists])
     return {

@@ -1,4 +1,4 @@
-"""The fields of rows, checked: what each may hold, and one line for what is wrong.
+"""Check the fields of rows: what each may hold, and one line for each mistake.
 
 Rows are untrusted; nothing in them is evaluated. Used by the row formats.
 """
@@ -28,10 +28,10 @@ MAX_STATEMENT_BYTES = 1 << 20
 _MAX_REPO = 200
 _SHOWN = 80
 _MOST_PARTS = 4
-"""The most parts that are shown of the path to a wrong value (`install_config.test_cmd`)."""
+"""How much of the path to a wrong value is shown (`install_config.test_cmd` has two parts)."""
 _DIFF = re.compile(r"^(diff --git |--- )", re.MULTILINE)
 _DEEPEST = 50
-"""Levels of lists and objects that are kept of a column that is not read."""
+"""How many levels of lists and objects are kept from a column that is not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Fault:
 
 
 class WrongRowError(Exception):
-    """A row that makes no task: every fault that was found in it."""
+    """Signals a row that makes no task; has every fault that was found in it."""
 
     def __init__(self, *faults: Fault) -> None:
         super().__init__(*faults)
@@ -51,12 +51,12 @@ class WrongRowError(Exception):
 
 
 def wrong(field: str, message: str) -> WrongRowError:
-    """Return the error of a row with one wrong field."""
+    """Return the error for a row with one wrong field."""
     return WrongRowError(Fault(field, message))
 
 
 Columns: TypeAlias = dict[str, object]
-"""A row's columns that have a value."""
+"""The columns of a row that have a value."""
 
 
 def clean(text: str) -> str:
@@ -70,7 +70,7 @@ def clean(text: str) -> str:
 
 
 def _must(holds: Callable[[str], object], expected: str) -> AfterValidator:
-    """Return the check of a text, whose error says what was `expected`."""
+    """Return a check for text, whose error says what was `expected`."""
 
     def check(text: str) -> str:
         if not holds(text):
@@ -99,7 +99,7 @@ def _test_ids(value: object) -> tuple[str, ...]:
 
 
 def texts(values: Sequence[object], expected: str, *, where: str = "") -> tuple[str, ...]:
-    """Return a list's texts, of which none is empty. Raises ValueError, with what is wrong."""
+    """Return a list's texts, none of them empty. Raises ValueError that says what is wrong."""
     for value in values:
         if not isinstance(value, str) or not value.strip():
             raise ValueError(f"{expected}; found {shown(value)}{where}")
@@ -162,17 +162,17 @@ Version = Annotated[str, BeforeValidator(lambda value: str(value)[:_MAX_REPO])]
 
 
 Seconds = Annotated[float, Field(gt=0, le=86_400, strict=False)]
-"""The time that a row's tests may take, at most a day."""
+"""The time limit for a row's tests, at most a day."""
 
 
 class RowModel(BaseModel):
-    """What the rows of a format hold; other columns are ignored."""
+    """The columns that a format reads from its rows; other columns are ignored."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
 
 
 class TaskRow(RowModel):
-    """A row with the columns of SWE-bench that most later formats have too."""
+    """A row with the columns of SWE-bench that most later formats share."""
 
     instance_id: InstanceId
     repo: Repo
@@ -182,7 +182,7 @@ class TaskRow(RowModel):
     patch: Diff = ""
     fail_to_pass: TestIds = Field(alias="FAIL_TO_PASS")
     pass_to_pass: TestIds = Field(alias="PASS_TO_PASS")
-    # Names of the image in copies of the dataset.
+    # Columns that name the image in copies of the dataset.
     image_name: Image | None = None
     docker_image: Image | None = None
     test_timeout_s: Seconds = 1800.0
@@ -190,9 +190,9 @@ class TaskRow(RowModel):
     def task(
         self, columns: Columns, *, source: str, image: str, commands: Sequence[str], read: str = ""
     ) -> Instance:
-        """Return the instance of these columns; the format sets what else it has.
+        """Return the instance made from these columns; the format passes whatever else it has.
 
-        `read` are the names of further columns that the format reads.
+        `read` names further columns that the format reads.
         """
         return Instance(
             instance_id=self.instance_id,
@@ -222,7 +222,7 @@ def checked(model: type[RowT], columns: Columns) -> RowT:
 
 
 def _meant(fault: Fault, columns: Columns) -> Fault:
-    """Return the fault of a missing column, with the one that may be it by another name."""
+    """Return the fault; for a missing column, suggest one that may be it under another name."""
     if fault.message != "missing":
         return fault
     by_lower = {name.lower(): name for name in columns}
@@ -232,9 +232,9 @@ def _meant(fault: Fault, columns: Columns) -> Fault:
 
 
 def columns_of(content: object) -> Columns:
-    """Return a row's columns. Raises WrongRowError when it is no object, or a huge one.
+    """Return a row's columns. Raises WrongRowError when the row is no object, or a huge one.
 
-    A column without a value is an absent column: Parquet has no other way to leave one out.
+    A column without a value counts as absent: Parquet has no other way to leave one out.
     """
     if not isinstance(content, dict):
         hint = "; a file of one list is named .json" if isinstance(content, list) else ""
@@ -252,7 +252,7 @@ def extra(columns: Columns, model: type[RowModel], *read: str) -> Columns:
 
 
 def plain(value: object, depth: int = 0) -> object:
-    """Return a JSON value: times of Parquet as text, and what has no such form as its type."""
+    """Return a JSON value: Parquet's times as text, values without a JSON form as their type."""
     match value:
         case None | bool() | int() | str():
             return value
@@ -269,7 +269,7 @@ def plain(value: object, depth: int = 0) -> object:
 
 
 def _size(value: object, depth: int = 0) -> int:
-    """Count the characters of a value, as deep as it is kept."""
+    """Count the characters of a value, down to the depth that is kept."""
     match value:
         case str() | bytes():
             return len(value)
@@ -282,7 +282,7 @@ def _size(value: object, depth: int = 0) -> int:
 
 
 def problem_of(row: Row, faults: Sequence[Fault]) -> Problem:
-    """Join a row's faults into one line, with the instance's id where it can be read."""
+    """Join a row's faults into one line, with the instance's id if it can be read."""
     where = ""
     match row.content:
         case {"instance_id": str(instance_id)} if re.fullmatch(r"[\w.+-]{1,200}", instance_id):

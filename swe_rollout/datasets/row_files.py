@@ -29,17 +29,17 @@ from swe_rollout.errors import DatasetError, Problem, why_missing
 from swe_rollout.store.bucket import read_object
 
 MAX_FILE_BYTES = 4 << 30
-"""Size limit of a file after decompression."""
+"""The size limit for a file after decompression."""
 MAX_ROW_BYTES = 16 << 20
 _MOST_SEEN = 10_000
-"""Names of a folder that are compared with one that is missing there."""
+"""How many names in a folder are compared with a missing one."""
 _TOO_BIG = f"more than {MAX_FILE_BYTES >> 30} GiB come out of it; split it"
 _LFS = b"version https://git-lfs.github.com/spec/"
 _ZSTD_CHUNK = 16 << 10
-"""Compressed bytes at a time, which bounds the growth of one step."""
+"""How many compressed bytes are read at a time, which bounds the output of one step."""
 _GZIP_PART = 1 << 20
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w-]*/[\w.-]+(?:@[\w./-]+)?")
-"""`organisation/name`; `@` and a revision may follow."""
+"""Matches `organisation/name`, optionally followed by `@` and a revision."""
 _FILE_ENDINGS = (".jsonl", ".ndjson", ".json", ".parquet", ".zst", ".gz")
 _FILE_TYPES = "*.jsonl, *.jsonl.zst, *.jsonl.gz, *.json or *.parquet"
 
@@ -50,7 +50,7 @@ def _quiet(_: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row: its place (`rows.jsonl:17`) and its content, of any type."""
+    """A row: its place (`rows.jsonl:17`) and its content, of any type."""
 
     place: str
     content: object
@@ -59,10 +59,10 @@ class Row:
 async def read_rows(
     uri: str, *, base_dir: Path, split: str = "", on_progress: Callable[[str], None] = _quiet
 ) -> tuple[Row | Problem, ...]:
-    """Read every row of the file, or the problem in its place, in order.
+    """Read every row of the file in order, with a problem in place of a bad one.
 
-    `organisation/name`, where there is no such file, is a dataset on a hub, and `split` its part.
-    Raises DatasetError when there is no such file or dataset.
+    If no such file exists, `organisation/name` means a dataset on a hub, and `split` a part of it.
+    Raises DatasetError when there is neither such a file nor such a dataset.
     """
     if await asyncio.to_thread(is_on_hub, uri, base_dir):
         files = await asyncio.to_thread(hub_files, uri, split, on_progress)
@@ -88,7 +88,7 @@ async def read_rows(
 
 
 async def read_bytes(uri: str, base_dir: Path, *, field: str = "dataset.swebench.uri") -> bytes:
-    """Read a file of a dataset: a path, `file://` or an object; `field` names it in a job.
+    """Read a dataset file: a path, a `file://` address or an object; `field` is its field in a job.
 
     Raises DatasetError.
     """
@@ -112,7 +112,7 @@ async def read_bytes(uri: str, base_dir: Path, *, field: str = "dataset.swebench
         raise _no_file(field, uri, _why_missing(uri, base_dir), base_dir) from error
     except OSError as error:
         raise _no_file(field, uri, error.strerror or str(error), base_dir) from error
-    except RuntimeError as error:  # `~name` of a user that does not exist
+    except RuntimeError as error:  # `~name` for a user that does not exist
         raise _no_file(field, uri, str(error), base_dir) from error
 
 
@@ -130,7 +130,7 @@ def _no_file(field: str, uri: str, why: str, base_dir: Path) -> DatasetError:
 
 
 def _file_meant(uri: str, base_dir: Path) -> str:
-    """Return which file or name may have been meant; empty: none comes to mind."""
+    """Return a hint at the file or name that may have been meant; empty if there is none."""
     if "://" in uri:
         return ""
     path = base_dir / Path(uri).expanduser()
@@ -150,7 +150,7 @@ def _read_local(name: str, base_dir: Path) -> bytes:
 
 
 def is_on_hub(uri: str, base_dir: Path) -> bool:
-    """Whether this names a dataset on a hub: it looks like one, and there is no such file."""
+    """Return whether this names a dataset on a hub: it looks like one and no such file exists."""
     is_name = _HUB_NAME.fullmatch(uri) and not uri.lower().endswith(_FILE_ENDINGS)
     return bool(is_name) and not (base_dir / uri).exists()
 
@@ -175,14 +175,14 @@ def _parse(name: str, data: bytes) -> Iterator[Row | Problem]:
 
 
 def _decompressed(name: str, data: bytes) -> tuple[bytes, str]:
-    """Return the content of a file, and its name without the ending of a compressed one."""
+    """Return the decompressed content of a file, and its name without `.zst` or `.gz`."""
     if name.endswith(".zst"):
         return _unzstd(data), name.removesuffix(".zst")
     return (_gunzip(data), name.removesuffix(".gz")) if name.endswith(".gz") else (data, name)
 
 
 def _unzstd(data: bytes) -> bytes:
-    # A stream reader would take a truncated file for a shorter one.
+    # A stream reader would mistake a truncated file for a shorter one.
     parts: list[bytes] = []
     size = 0
     frame = zstandard.ZstdDecompressor().decompressobj()
@@ -202,7 +202,7 @@ def _unzstd(data: bytes) -> bytes:
 
 
 def _gunzip(data: bytes) -> bytes:
-    # In pieces: one call for all of it allocates as much as there may be.
+    # Read in pieces: a single call would allocate the whole limit at once.
     parts: list[bytes] = []
     size = 0
     with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:

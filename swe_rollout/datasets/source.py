@@ -1,7 +1,6 @@
 """Read a dataset source: call it, check what it returns, normalise its lists.
 
-A source may be anyone's code: anything wrong that it raises or returns becomes an error that names
-it.
+A source may be anyone's code: whatever goes wrong in it becomes an error that names the source.
 """
 
 from __future__ import annotations

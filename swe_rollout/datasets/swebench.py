@@ -1,6 +1,6 @@
-"""The dataset source `swebench`: instances from rows of SWE-bench and of datasets made after it.
+"""The dataset source `swebench`: instances from rows of SWE-bench and datasets modelled on it.
 
-`rows` writes them.
+`swe-rollout datasets rows` writes such rows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from swe_rollout.errors import DatasetError, Problem
 from swe_rollout.types.instance import Instance
 
 AUTO = "auto"
-"""The format of each row follows from its columns."""
+"""Recognise the format of each row by its columns."""
 
 
 async def load(
@@ -29,11 +29,11 @@ async def load(
     log_parser: str | None = None,
     on_progress: Callable[[str], None] = lambda _: None,
 ) -> tuple[Instance | Problem, ...]:
-    """Return an instance for every row, or the problem in its place, in the order of the file.
+    """Return an instance for every row, with a problem in place of a bad one, in file order.
 
     `format` is the name of a row format, and `split` the part of a dataset on a hub. `log_parser`
-    is used instead of those the rows name, which may then be unknown here. Raises DatasetError for
-    an unknown format and when there are no rows.
+    overrides the parsers that rows name, which may then be unknown here. Raises DatasetError for an
+    unknown format and when there are no rows.
     """
     if format not in (AUTO, *FORMATS):
         known = ", ".join((AUTO, *FORMATS))
@@ -54,7 +54,7 @@ async def load(
 
 
 def instance_of(row: Row, name: str = AUTO, log_parser: str | None = None) -> Instance | Problem:
-    """Make the instance of a row, by the named format or that of its columns."""
+    """Make the instance of a row in the named format, or in the one that its columns indicate."""
     try:
         columns = columns_of(row.content)
         if log_parser is not None:

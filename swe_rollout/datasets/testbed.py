@@ -1,6 +1,6 @@
-"""Make a task's repository, of one commit with the same id everywhere, and its diffs.
+"""Make a task's repository, whose one commit has the same id everywhere, and its diffs.
 
-Git runs without anyone's configuration, hooks or clock. Used by `release_pairs`.
+Git runs without configuration and hooks, and with a fixed clock. Used by `release_pairs`.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _ENVIRONMENT = {
 
 
 def make_repository(folder: Path) -> str:
-    """Commit all files of `folder` as the only commit of branch `main`; return its id."""
+    """Commit all files in `folder` as the only commit of the branch `main`; return its id."""
     _git(folder, "init", "--quiet", "--template=", "--object-format=sha1", "-b", "main")
     _git(folder, "config", "core.logAllRefUpdates", "false")
     # A source distribution may contain files that its own .gitignore names.
     _git(folder, "add", "--all", "--force")
     _git(folder, "commit", "--quiet", "--no-verify", "-m", "base")
-    # Sandboxes copy the folder: one pack is far fewer files than loose objects.
+    # Sandboxes copy the folder, and a pack has far fewer files than loose objects.
     _git(folder, "-c", "pack.threads=1", "repack", "-a", "-d", "--quiet")
     return _git(folder, "rev-parse", "HEAD").strip()
 
@@ -43,7 +43,7 @@ def make_repository(folder: Path) -> str:
 def diff(repository: Path, new: Path, folders: Sequence[str], *, scratch: Path) -> str:
     """Return the git diff that turns `folders` of `repository` into those of the tree `new`.
 
-    Works in a copy below `scratch`, so nothing of `new` ever enters the repository's objects.
+    It is made in a copy below `scratch`, so nothing of `new` ever enters the repository's objects.
     """
     copy = scratch / "diff"
     shutil.rmtree(copy, ignore_errors=True)

@@ -1,7 +1,7 @@
-"""Export to ATIF, Harbor's trajectory interchange format: one JSON document for each episode.
+"""Export to ATIF, Harbor's trajectory interchange format: one JSON document per episode.
 
-The sampled token ids and logprobs of each turn are in its metrics. What ATIF has no field for is in
-`extra`, under our own names.
+The sampled token ids and logprobs of each turn are in its metrics. Data for which ATIF has no field
+is in `extra`, under our own names.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.types.turn import CallStatus, Observation, ToolCall, Turn
 
 SCHEMA_VERSION = "ATIF-v1.7"
-"""The oldest with every field that is written here."""
+"""The oldest version with every field that is written here."""
 AGENT = "swe-rollout"
 
 
 def atif_format(reading: Reading) -> FolderFormat:
     """Return the format: `<instance>/<sample>/trajectory.json`.
 
-    A further branch is a document of its own: `branch-1.json`.
+    Each further branch is a document of its own, such as `branch-1.json`.
     """
 
     def files(trajectory: Trajectory) -> Iterator[tuple[str, bytes]]:
@@ -159,7 +159,7 @@ class _Sampled:
 
 
 def _sampled(trajectory: Trajectory) -> dict[int, _Sampled]:
-    """Return what was sampled in each turn, of the token sequence that the turn belongs to."""
+    """Return what was sampled in each turn, from the token sequence that the turn belongs to."""
     found: dict[int, _Sampled] = {}
     for branch in trajectory.samples:
         turns: dict[int, _Sampled] = {}

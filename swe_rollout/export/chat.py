@@ -1,6 +1,6 @@
 """Export chats for supervised fine-tuning: JSON Lines of messages with roles and tool calls.
 
-The messages before the first turn are in the record; those of older records come from the job and
+The messages before the first turn are in the record; for older records they come from the job and
 its dataset, through `TaskPrompt`. Reasoning stays in a message as it was sampled.
 """
 
@@ -24,36 +24,36 @@ class TaskPrompt:
     """The system message; empty if there is none."""
     user: str
     tools: tuple[Mapping[str, object], ...] = ()
-    """The tools in OpenAI's function form; empty where they are not known."""
+    """The tools in OpenAI's function form; empty if they are not known."""
 
 
 class TurnText(Protocol):
-    """What a turn says."""
+    """The text of a turn."""
 
     @property
     def sampled(self) -> str:
-        """All of it, without the token that ended it."""
+        """The whole text, without the token that ended it."""
         ...
 
     @property
     def words(self) -> str | None:
-        """The same without its calls; None where they can't be told apart."""
+        """The text without its calls; None if the calls can't be told apart from it."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How an export reads records: it knows neither datasets nor the grammars of models."""
+    """How an export reads records, as it knows neither datasets nor the grammars of models."""
 
     prompt: Callable[[Trajectory], TaskPrompt]
-    """Raises TaskError where the task of a record is not there."""
+    """Returns the prompt of a record. Raises TaskError if its task can't be found."""
     text: Callable[[Turn, Trajectory], TurnText]
 
 
 def messages_format(reading: Reading) -> FileFormat:
-    """Return the format: one chat on each line, with its result for whoever selects.
+    """Return the format: one chat per line, with its result, by which readers can filter.
 
-    An episode of several branches has a chat for each of them.
+    An episode with several branches has a chat for each of them.
     """
 
     def part(trajectory: Trajectory) -> bytes:
@@ -78,14 +78,14 @@ def messages_format(reading: Reading) -> FileFormat:
 
 
 def branches_of(trajectory: Trajectory) -> Sequence[int]:
-    """Return the branches that hold turns, and the main one."""
+    """Return the main branch and all others that contain turns."""
     return sorted({0, *(turn.branch for turn in trajectory.turns)})
 
 
 def opening(trajectory: Trajectory, reading: Reading, *, branch: int = 0) -> list[ChatLine]:
-    """Return the messages that a branch begins with.
+    """Return the messages at the beginning of a branch.
 
-    Raises TaskError where neither the record nor the dataset has them.
+    Raises TaskError if neither the record nor the dataset has them.
     """
     if found := [each for each in trajectory.prompts if each.branch == branch]:
         return found
@@ -111,7 +111,7 @@ def messages(
 
 def _turn(turn: Turn, text: TurnText) -> Iterator[dict[str, object]]:
     if text.words is None or not turn.tool_calls:
-        # A call that did not parse has no arguments: it stays in the text, as it was sampled.
+        # A call that did not parse has no arguments; it stays in the text as it was sampled.
         yield {"role": "assistant", "content": text.sampled}
         for seen in turn.observations:
             yield {"role": "tool", "content": seen.text}
@@ -119,13 +119,13 @@ def _turn(turn: Turn, text: TurnText) -> Iterator[dict[str, object]]:
     ids = call_ids(turn)
     calls = [_call(call, name) for call, name in zip(turn.tool_calls, ids, strict=True)]
     yield {"role": "assistant", "content": text.words, "tool_calls": calls}
-    # Fewer observations than calls where the episode ended during the turn.
+    # There are fewer observations than calls if the episode ended during the turn.
     for call, name, seen in zip(turn.tool_calls, ids, turn.observations, strict=False):
         yield {"role": "tool", "name": call.name, "tool_call_id": name, "content": seen.text}
 
 
 def call_ids(turn: Turn) -> tuple[str, ...]:
-    """Return an id for each call: the policy's own where it gave one that no other call has."""
+    """Return an id for each call: the policy's own, if it gave one and it is unique."""
     given = [call.id for call in turn.tool_calls]
     return tuple(
         own if own and given.count(own) == 1 else f"call_{turn.index}_{position}"

@@ -1,4 +1,4 @@
-"""Compare two episodes: where they part, and what came of it."""
+"""Compare two episodes: where they diverge, and with what result."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.types.turn import Turn
 
 _DIFFED_LINES: Final = 2000
-"""The most lines of a patch that are compared: a policy could choose the time that more take."""
+"""The most lines of a patch to compare; otherwise a policy could choose how long it takes."""
 _SHOWN_CHARS: Final = 400
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One fact about both episodes."""
+    """The value of one property in both episodes."""
 
     name: str
     before: str
@@ -38,10 +38,10 @@ class TokenDifference:
 
     index: int
     before: int | None
-    """The token of the first episode; None if that ends before it."""
+    """The token of the first episode; None if the episode ends before it."""
     after: int | None
     sampled: bool
-    """Whether the policy sampled it, in either of them; otherwise the harness wrote it."""
+    """Whether the policy sampled it in either episode; otherwise the harness wrote it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class TurnDifference:
 
     index: int
     before: str
-    """The start of what the policy said and called; empty: there is no such turn."""
+    """The start of what the policy said and called; empty if there is no such turn."""
     after: str
 
 
@@ -75,7 +75,7 @@ class EpisodeComparison:
 
 
 def compare_episodes(before: Trajectory, after: Trajectory) -> EpisodeComparison:
-    """Compare two episodes, of one task or of two."""
+    """Compare two episodes of the same task or of different tasks."""
     names = _facts(before)
     facts = tuple(
         Fact(name, old, new)
@@ -91,7 +91,7 @@ def compare_episodes(before: Trajectory, after: Trajectory) -> EpisodeComparison
 
 
 def first_turn(before: Trajectory, after: Trajectory) -> int | None:
-    """Return the first turn whose sampled text differs; None: none does. As in the viewer."""
+    """Return the first turn whose sampled text differs, or None. The viewer does the same."""
     for index, (old, new) in enumerate(zip_longest(before.turns, after.turns)):
         if old is None or new is None or old.text != new.text:
             return index

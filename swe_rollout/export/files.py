@@ -1,6 +1,6 @@
-"""Write exports: as trajectories come, so that any number of them fits; visible when complete.
+"""Write exports one trajectory at a time, so that any number fits; visible when complete.
 
-The plainest formats are here too: the stored records, and a text to read.
+The simplest formats are here, too: the stored records, and a text for people.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Exported:
     episodes: int
     """The number of episodes in the output."""
     left_out: tuple[tuple[EpisodeId, str], ...] = ()
-    """Episodes that the format can't show, each with the reason."""
+    """Episodes that the format can't represent, each with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """A format whose output is one file: the parts of episodes, one after the other."""
+    """A format whose output is one file, in which the parts of the episodes follow each other."""
 
     part: Callable[[Trajectory], bytes]
     """Encodes an episode. Raises TaskError to leave it out."""
@@ -46,7 +46,7 @@ class FileFormat:
 
     @asynccontextmanager
     async def writing(self, out: Path) -> AsyncIterator[Callable[[Trajectory], None]]:
-        """Write one file, which replaces what is there when the block ends well."""
+        """Write one file, which replaces an existing one if the block succeeds."""
         before = iter([b""])
         async with complete_file(out) as file:
 
@@ -70,9 +70,9 @@ class FolderFormat:
 
     @asynccontextmanager
     async def writing(self, out: Path) -> AsyncIterator[Callable[[Trajectory], None]]:
-        """Write a folder, which appears when the block ends well.
+        """Write a folder, which appears if the block succeeds.
 
-        Raises UsageError where there is one already.
+        Raises UsageError if it exists already.
         """
         part = out.with_name(f"{out.name}.part")
         await asyncio.to_thread(_require_absent, out, part)
@@ -88,7 +88,7 @@ class FolderFormat:
 async def export(
     trajectories: AsyncIterator[Trajectory], out: Path, form: FileFormat | FolderFormat
 ) -> Exported:
-    """Write trajectories as they come; the output appears when it is complete."""
+    """Write trajectories as they arrive; the output appears when it is complete."""
     episodes, left_out = 0, list[tuple[EpisodeId, str]]()
     async with form.writing(out) as write:
         async for trajectory in trajectories:
@@ -103,7 +103,7 @@ async def export(
 
 @asynccontextmanager
 async def complete_file(out: Path) -> AsyncIterator[BinaryIO]:
-    """Open a new file that takes the place of `out` when the block ends well."""
+    """Open a new file, which replaces `out` if the block succeeds."""
     part = out.with_name(f"{out.name}.part")
     await asyncio.to_thread(out.parent.mkdir, parents=True, exist_ok=True)
     try:
@@ -132,7 +132,7 @@ def _write(folder: Path, files: Iterable[tuple[str, bytes]]) -> None:
 
 
 def encode(value: object) -> bytes:
-    """Encode as JSON in UTF-8; half a surrogate pair, which that can't hold, becomes `?`."""
+    """Encode as JSON in UTF-8; lone surrogates, which UTF-8 can't encode, become `?`."""
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
@@ -140,15 +140,15 @@ def encode(value: object) -> bytes:
 
 
 def line(value: object) -> bytes:
-    """Encode as one line of JSON."""
+    """Encode as a line of JSON."""
     return encode(value) + b"\n"
 
 
 JSON = FileFormat(to_json, head=b"[\n", between=b",\n", tail=b"\n]\n")
-"""One array of records (docs/reference/trajectory.md)."""
+"""The format of one JSON array of records (docs/reference/trajectory.md)."""
 
 JSONL = FileFormat(lambda trajectory: to_json(trajectory) + b"\n")
-"""One record on each line."""
+"""The format of one record per line."""
 
 
 def text_format(show: Callable[[str], str]) -> FileFormat:

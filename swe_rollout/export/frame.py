@@ -1,4 +1,4 @@
-"""A job as a data frame: one row for each episode, for pandas or polars, whichever is there."""
+"""Turn a job into a data frame of pandas or polars, with one row per episode."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Column:
     name: str
     type: pa.DataType
     about: str
-    """What it is and its unit, for the documentation."""
+    """Its meaning and unit, for the documentation."""
     value: Callable[[Trajectory], object]
 
 
@@ -106,11 +106,11 @@ SCHEMA: Final = pa.schema([pa.field(each.name, each.type) for each in COLUMNS])
 
 
 def frame(trajectories: Iterable[Trajectory], library: FrameLibrary | None = None) -> Any:
-    """Return a `pandas.DataFrame` or a `polars.DataFrame` with a row for each trajectory.
+    """Return a `pandas.DataFrame` or a `polars.DataFrame` with one row per trajectory.
 
-    Without `library`: that of the two which is imported or else installed, pandas before polars.
-    Tokens, texts and patches stay where they are: memory grows by some 300 bytes for each episode.
-    Raises PrerequisiteError where none is installed, UsageError for another name.
+    Without `library`, the one that is imported is used, or else one that is installed, and pandas
+    before polars. Tokens, texts and patches are not in it: memory grows by some 300 bytes per
+    episode. Raises PrerequisiteError if neither is installed, UsageError for another name.
     """
     chosen = choose_library(library)
     found = table(trajectories)
@@ -118,7 +118,7 @@ def frame(trajectories: Iterable[Trajectory], library: FrameLibrary | None = Non
 
 
 def table(trajectories: Iterable[Trajectory]) -> pa.Table:
-    """Return the frame as a table of Arrow."""
+    """Return the frame as an Arrow table."""
     records = iter(trajectories)
     batches = []
     while some := list(islice(records, _BATCH)):

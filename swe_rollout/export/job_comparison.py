@@ -1,7 +1,7 @@
-"""Compare two jobs: their settings, what became of each task, and what of it is more than chance.
+"""Compare two jobs: their settings, the result of each task, and whether it may be chance.
 
-`swe-rollout diff` prints it, and the viewer shows it. Memory grows by a few numbers for
-each episode.
+`swe-rollout diff` prints the comparison, and the viewer shows it. Memory grows by a few numbers per
+episode.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from swe_rollout.store.plan import settings
 from swe_rollout.types.trajectory import Trajectory
 
 QUANTITIES: Final = ("reward", "resolved", "turns", "sampled_tokens", "seconds", "failed")
-"""Means over episodes: `resolved` and `failed` are shares. Failed episodes are in `failed` alone,
-and in `reward` are those that were graded."""
+"""Means over episodes; `resolved` and `failed` are shares. Failed episodes count in `failed` only,
+and ungraded ones not in `reward`."""
 
 
 class Flip(StrEnum):
-    """What became of a task, by how many of its samples are resolved."""
+    """How a task changed, by the number of its resolved samples."""
 
     SOLVED_NOW = "solved now"
-    """Some sample resolves it now, and none did before."""
+    """A sample resolves it now, and none did before."""
     NOT_SOLVED_NOW = "no longer solved"
     MORE_OFTEN = "solved more often"
     LESS_OFTEN = "solved less often"
@@ -43,7 +43,7 @@ class Flip(StrEnum):
 
 @dataclass(slots=True)
 class TaskSide:
-    """What the samples of one task did in one job."""
+    """The results of one task's samples in one job."""
 
     samples: int = 0
     graded: int = 0
@@ -76,13 +76,13 @@ class TaskSide:
 
 
 class JobSide:
-    """One of two jobs, counted as its records come."""
+    """One of two jobs, counted as its records arrive."""
 
     def __init__(self, job: Mapping[str, Any] = MappingProxyType({})) -> None:
-        """`job` is the resolved one, as the plan has it."""
+        """Start with no records; `job` is the resolved job in the plan."""
         self.settings = settings(job)
         self.digests: dict[str, str] = {}
-        """The digest of each task, by which a changed one is known."""
+        """The digest of each task, which reveals a task that has changed."""
         self.outcomes = OutcomeCounts()
         self.owners: Counter[str] = Counter()
         self.tasks: dict[str, TaskSide] = {}
@@ -105,7 +105,7 @@ class JobSide:
 
 @dataclass(frozen=True, slots=True)
 class SettingChange:
-    """A setting that differs."""
+    """A setting that differs between the jobs."""
 
     path: str
     before: str | None
@@ -115,7 +115,7 @@ class SettingChange:
 
 @dataclass(frozen=True, slots=True)
 class TaskNumbers:
-    """A task in one of the jobs."""
+    """The numbers of a task in one of the jobs."""
 
     samples: int
     graded: int
@@ -137,7 +137,7 @@ class TaskChange:
 
 @dataclass(frozen=True, slots=True)
 class QuantityChange:
-    """The mean of a quantity in both jobs, and the difference over the tasks of both."""
+    """The mean of a quantity in both jobs, and the difference over the tasks they share."""
 
     name: str
     before: float | None
@@ -152,14 +152,14 @@ class JobComparison:
     settings: tuple[SettingChange, ...]
     quantities: tuple[QuantityChange, ...]
     tasks: tuple[TaskChange, ...]
-    """All tasks, those that changed most first."""
+    """All tasks, the most changed ones first."""
     stop_reasons: tuple[dict[str, int], dict[str, int]]
     failures: tuple[dict[str, int], dict[str, int]]
-    """The numbers of failures by owner, in both jobs."""
+    """The number of failures by owner in each job."""
 
     @property
     def flips(self) -> dict[Flip, int]:
-        """The number of tasks by what became of them."""
+        """The number of tasks by how they changed."""
         found = Counter(each.flip for each in self.tasks)
         return {flip: found[flip] for flip in Flip if found[flip]}
 
@@ -175,7 +175,7 @@ class JobComparison:
 
 
 def compare_jobs(before: JobSide, after: JobSide) -> JobComparison:
-    """Compare two jobs whose records were all counted."""
+    """Compare two jobs, all of whose records have been counted."""
     names = sorted(before.tasks.keys() | after.tasks.keys())
     tasks = [_task(name, before, after) for name in names]
     tasks.sort(key=lambda each: (-abs(each.change or 0.0), each.flip is Flip.SAME, each.instance))

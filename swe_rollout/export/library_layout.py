@@ -1,7 +1,7 @@
-"""Export in the folders and fields of the Agentic Rollout Library, for scripts that read those.
+"""Export in the layout of the Agentic Rollout Library, for scripts that read it.
 
-`trajectories/` (a chat, its first line about the episode), `patches/`, `profiles/` (events, and a
-timeline as HTML) and `summary.json`. Numbers are counted or measured, never estimated.
+The layout has `trajectories/` (chats, whose first line describes the episode), `patches/`,
+`profiles/` (events, and a timeline as HTML) and `summary.json`. No number is an estimate.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _TIMES_OUT = frozenset({StopReason.TIME_LIMIT})
 
 @dataclass(frozen=True, slots=True)
 class JobFacts:
-    """What the summary says of the job."""
+    """Facts about the job for the summary."""
 
     timeout_seconds: float
     """The time limit of an episode."""
     max_tokens: int
-    """The token limit of a generation."""
+    """The token limit for a generation."""
     max_concurrent: int
     base_url: str = ""
-    """The address of the engine; empty where it has none."""
+    """The address of the engine; empty if it has none."""
 
 
 class _Names:
@@ -47,7 +47,7 @@ class _Names:
 
 
 def _stem(trajectory: Trajectory) -> str:
-    """Return `<id>_<YYYYmmdd_HHMMSS>`; a sample after the first is named in between."""
+    """Return `<id>_<YYYYmmdd_HHMMSS>`; samples after the first have their number in between."""
     episode = trajectory.episode
     try:
         time = datetime.fromisoformat(trajectory.finished_at).strftime("%Y%m%d_%H%M%S")
@@ -129,7 +129,7 @@ def _profile(trajectory: Trajectory) -> dict[str, object]:
 
 @dataclass(slots=True)
 class _Totals:
-    """What the summary counts."""
+    """The counts in the summary."""
 
     ids: dict[str, list[str]] = field(
         default_factory=lambda: {"successful": [], "failed": [], "timeout": []}
@@ -154,7 +154,7 @@ class _Totals:
         self.models.add(trajectory.policy)
         self.stops[stop or (failure.type if failure else "")] += 1
         for turn in trajectory.turns:
-            # Names of calls that ran are those of tools; others are the policy's own words.
+            # Only calls that ran have names of tools; other names are the policy's inventions.
             self.tools.update(call.name for call in turn.tool_calls if call.status == "ok")
         self.episodes.add(trajectory)
         self.first = min(self.first or trajectory.finished_at, trajectory.finished_at)
@@ -204,7 +204,7 @@ class _Totals:
 
 @dataclass(slots=True)
 class LibraryLayout:
-    """Writes episodes one by one, and sums them up."""
+    """Writes episodes one by one, and a summary at the end."""
 
     reading: Reading
     patch_filter: PatchFilter
@@ -214,14 +214,14 @@ class LibraryLayout:
     _totals: _Totals = field(default_factory=_Totals)
 
     def format(self) -> FolderFormat:
-        """Return the format. Each layout writes one folder."""
+        """Return the format. Use each layout for one folder only."""
         return FolderFormat(self._files, self._summary)
 
     def _files(self, trajectory: Trajectory) -> Iterator[tuple[str, bytes]]:
         stem = _stem(trajectory)
         names = _Names(stem, has_patch=bool(trajectory.patch))
         filtered = self.patch_filter.apply(trajectory.patch)
-        # First, because it raises for an episode that can't be shown.
+        # This comes first because it raises for an episode that can't be shown.
         chat = list(messages(trajectory, self.reading))
         result = _result(trajectory, names, len(chat))
         if self.patch_filter.globs:

@@ -1,7 +1,7 @@
-"""Say whether a difference between two jobs is more than chance, from the tasks both have.
+"""Decide whether two jobs differ by more than chance, from the tasks that both have.
 
-A task counts once, whatever its number of samples: these are not independent of each other. With
-few tasks a sign test decides, with more of them a bootstrap interval of the mean difference.
+A task counts once, whatever its number of samples, which are not independent of each other. With
+few tasks a sign test decides, with more a bootstrap interval of the mean difference.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from typing import Final
 import numpy as np
 
 LEVEL: Final = 0.05
-"""The probability of calling chance a difference."""
+"""The probability of mistaking chance for a difference."""
 FEWEST_FOR_TEST: Final = 6
-"""Tasks that changed; of fewer, not even the same change of all of them is unlikely enough."""
+"""The fewest changed tasks to test; with fewer, even a unanimous change may be chance."""
 FEWEST_FOR_INTERVAL: Final = 10
 _RESAMPLES: Final = 4000
 _AT_A_TIME: Final = 1 << 20
 _MOST_RESAMPLED: Final = 10_000
-"""Above that the normal interval is the same."""
+"""The most tasks to resample; above that, the normal interval is the same."""
 _EXACT: Final = 2000
 _NORMAL: Final = 1.959964
 _TINY: Final = 1e-12
-"""Below that a difference is rounding."""
+"""The smallest real difference; anything below is rounding."""
 
 
 class Certainty(StrEnum):
-    """What the tasks together show."""
+    """The conclusion from all tasks."""
 
     SAME = "no difference"
     TOO_FEW = "too few tasks to tell"
@@ -40,23 +40,23 @@ class Certainty(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PairedDifference:
-    """The mean difference of one quantity over tasks, and how sure it is."""
+    """The mean difference of one quantity over tasks, and its certainty."""
 
     pairs: int
-    """Tasks that both sides have a value of."""
+    """Number of tasks with a value on both sides."""
     higher: int
-    """Tasks with a higher value on the second side."""
+    """Number of tasks with a higher value on the second side."""
     lower: int
     mean: float | None
-    """None without pairs."""
+    """The mean difference; None without pairs."""
     interval: tuple[float, float] | None
-    """95 %, by resampling the tasks; None for few."""
+    """The 95 % interval, by resampling the tasks; None for few tasks."""
     p: float | None
     """The p-value of a two-sided sign test; None where no task changed."""
 
     @property
     def certainty(self) -> Certainty:
-        """What this shows: by the interval, or for few tasks by the sign test."""
+        """The conclusion: from the interval or, for few tasks, from the sign test."""
         if self.p is None:
             return Certainty.SAME
         if self.higher + self.lower < FEWEST_FOR_TEST:
@@ -67,7 +67,7 @@ class PairedDifference:
 
 
 def paired(before: Sequence[float], after: Sequence[float]) -> PairedDifference:
-    """Compare the values of the same tasks on two sides. The result is always the same."""
+    """Compare the values of the same tasks on two sides. The result is deterministic."""
     differences = np.asarray(after, dtype=float) - np.asarray(before, dtype=float)
     differences = differences[np.isfinite(differences)]
     differences[np.abs(differences) < _TINY] = 0.0
@@ -100,7 +100,7 @@ def _interval(differences: np.ndarray) -> tuple[float, float] | None:
 
 
 def _sign_test(higher: int, lower: int) -> float | None:
-    """Return how likely a split as uneven as this is, if either direction is equally likely."""
+    """Return the probability of a split at least this uneven if both directions are as likely."""
     count, fewer = higher + lower, min(higher, lower)
     if not count:
         return None

@@ -1,10 +1,10 @@
-"""Export to Parquet: one row for each branch of an episode, tokens in list columns.
+"""Export to Parquet: one row per branch of an episode, tokens in list columns.
 
-Most episodes have one branch. The rows of an episode have its address as `rollout_id` and its
-reward; statistics of a group count episodes, however many rows they have.
+Most episodes have one branch. All rows of an episode have its address as `rollout_id`, and its
+reward; group statistics count episodes, however many rows they have.
 
-For notebooks and trainers' loaders. Rows are written as they come, so that a job larger than memory
-can be exported; the file appears when it is complete.
+Notebooks and trainers' loaders read it. Rows are written as they arrive, so a job larger than
+memory can be exported; the file appears when it is complete.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ _BATCH_TOKENS = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The samples of one task that came one after the other; a trainer compares them."""
+    """Consecutive samples of one task, which a trainer compares."""
 
     name: str
     rewards: tuple[float, ...]
     """The rewards of the graded samples that are not masked."""
     masked: int
-    """Samples that are in no mean, because something broke."""
+    """Number of samples excluded from means because something broke."""
 
     @classmethod
     def of(cls, trajectories: Sequence[Trajectory]) -> Group:
-        """Group the samples of one task."""
+        """Make the group of one task's samples."""
         first = trajectories[0].episode
         rewards = (t.reward.value for t in trajectories if t.reward is not None and not t.masked)
         masked = sum(t.masked for t in trajectories)
@@ -48,7 +48,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One branch, its episode, and the group of that."""
+    """A branch, its episode, and the episode's group."""
 
     trajectory: Trajectory
     branch: Branch
@@ -56,18 +56,18 @@ class Row:
 
     @property
     def turns(self) -> int:
-        """Turns in this branch."""
+        """Number of turns in this branch."""
         return sum(turn.branch == self.branch.index for turn in self.trajectory.turns)
 
 
 def _origin(row: Row) -> str | None:
-    """Return where a fork began, as `job/instance/sample@turn`."""
+    """Return the origin of a fork, as `job/instance/sample@turn`."""
     fork = row.trajectory.forked_from
     return None if fork is None else f"{fork.episode}@{fork.turn}"
 
 
 def _inherited(row: Row) -> int:
-    """Count the first tokens of a row that are another episode's."""
+    """Count the tokens at the start of a row that come from the episode it was forked from."""
     fork = row.trajectory.forked_from
     return 0 if fork is None or row.branch.parent is not None else fork.tokens
 
@@ -85,7 +85,7 @@ COLUMNS = (
     Column("episode", pa.string(), lambda r: str(r.trajectory.episode)),
     Column("job", pa.string(), lambda r: r.trajectory.episode.job),
     Column("instance_id", pa.string(), lambda r: r.trajectory.episode.instance),
-    # Sessions of trainers number theirs beyond 32 bits.
+    # Trainers' sessions use numbers beyond 32 bits.
     Column("sample", pa.int64(), lambda r: r.trajectory.episode.sample),
     Column("policy", pa.string(), lambda r: r.trajectory.policy),
     Column("token_ids", pa.list_(pa.int32()), lambda r: r.branch.token_ids),
@@ -121,8 +121,8 @@ COLUMNS = (
     Column("forked_from", pa.string(), _origin),
     Column("inherited_tokens", pa.int32(), _inherited),
 )
-"""All columns, in order. `turns` is of the row's branch. `group_size`, `group_mean` and `group_std`
-are over graded samples that are not masked."""
+"""All columns, in order. `turns` counts those of the row's branch. `group_size`, `group_mean` and
+`group_std` cover graded samples that are not masked."""
 
 SCHEMA = pa.schema([pa.field(column.name, column.type) for column in COLUMNS])
 
@@ -130,7 +130,7 @@ SCHEMA = pa.schema([pa.field(column.name, column.type) for column in COLUMNS])
 async def export_parquet(trajectories: AsyncIterator[Trajectory], out: Path) -> int:
     """Write `out`, replacing it when complete, and return the number of episodes in it.
 
-    The samples of a task form one group when they come one after the other, as a store reads them.
+    Consecutive samples of a task form one group; a store reads them in that order.
     """
     episodes = 0
     async with complete_file(out) as file:
@@ -142,7 +142,7 @@ async def export_parquet(trajectories: AsyncIterator[Trajectory], out: Path) -> 
 
 
 async def _batches(trajectories: AsyncIterator[Trajectory]) -> AsyncIterator[list[Row]]:
-    """Batch whole groups into a good size for one write."""
+    """Batch whole groups to a good size for one write."""
     batch: list[Row] = []
     tokens = 0
     async for group in _groups(trajectories):
@@ -157,7 +157,7 @@ async def _batches(trajectories: AsyncIterator[Trajectory]) -> AsyncIterator[lis
 
 
 async def _with_tokens(trajectories: AsyncIterator[Trajectory]) -> AsyncIterator[Trajectory]:
-    """Pass trajectories on; raise UsageError at one that a chat API played."""
+    """Pass trajectories on; raise UsageError at one from a chat API, which has no tokens."""
     async for trajectory in trajectories:
         if trajectory.chat is not None:
             raise UsageError(
@@ -170,7 +170,7 @@ async def _with_tokens(trajectories: AsyncIterator[Trajectory]) -> AsyncIterator
 
 
 def _rows_of(trajectory: Trajectory) -> Iterator[Branch]:
-    """Yield the main branch, and the others in which something was sampled."""
+    """Yield the main branch, and others in which something was sampled."""
     main, *others = trajectory.trained
     yield main
     yield from (branch for branch in others if branch.sampled)

@@ -1,6 +1,6 @@
 """Export patches: SWE-bench's predictions, or one `.patch` file for each episode.
 
-Files may be left out of a patch by their paths; every other byte stays as it is.
+Files can be filtered out of a patch by path; every other byte stays as it is.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from swe_rollout.types.trajectory import Trajectory
 
 @dataclass(frozen=True, slots=True)
 class FilteredPatch:
-    """What a filter leaves of a patch."""
+    """A patch after filtering."""
 
     text: str
     dropped: tuple[str, ...] = ()
@@ -26,16 +26,16 @@ class FilteredPatch:
 
 @dataclass(frozen=True, slots=True)
 class PatchFilter:
-    """Globs of paths whose changes are left out; without any, patches stay as they are.
+    """Leaves out the changes to paths that match its globs; without globs, it changes nothing.
 
-    A glob without a slash is matched with the names of files in every folder: `pyproject.toml`. One
-    with a slash is matched with the whole path, and `*` also matches slashes: `tests/*`.
+    A glob without a slash is matched against file names in every folder: `pyproject.toml`. One with
+    a slash is matched against the whole path, and `*` also matches slashes: `tests/*`.
     """
 
     globs: tuple[str, ...] = ()
 
     def apply(self, patch: str) -> FilteredPatch:
-        """Return the patch without the files that match, by any of their names if renamed."""
+        """Return the patch without the files that match, by either name if they were renamed."""
         if not self.globs:
             return FilteredPatch(patch)
         kept, dropped = list[bytes](), set[str]()
@@ -64,9 +64,9 @@ def predictions_format(
 ) -> FileFormat:
     """Return the format of `all_preds.jsonl`: one prediction for each instance.
 
-    `model_name` replaces the policy's. Raises UsageError at the second sample of an instance: which
-    one counts is the user's choice. An episode that broke before its patch is left out, because an
-    empty prediction would count as the policy's own.
+    `model_name` replaces the policy's name. Raises UsageError at the second sample of an instance:
+    the user must choose which one counts. An episode that broke before its patch is left out,
+    because an empty prediction would be held against the policy.
     """
     last: list[str] = []
 
@@ -106,14 +106,14 @@ def _require_patch(trajectory: Trajectory) -> None:
 
 
 def patches_format(patch_filter: PatchFilter = _KEEP_ALL) -> FolderFormat:
-    """Return the format: `<instance>/<sample>.patch`, and `patches.json` about all of them."""
+    """Return the format: one `<instance>/<sample>.patch` each, and `patches.json` as the index."""
     index = _Index(patch_filter)
     return FolderFormat(index.files, index.at_end)
 
 
 @dataclass(slots=True)
 class _Index:
-    """Lists the patches in the order they come."""
+    """Lists the patches in order of arrival."""
 
     patch_filter: PatchFilter
     rows: list[bytes] = field(default_factory=list)

@@ -1,8 +1,8 @@
-"""Profile an episode: where its time went, as events from the times in its record.
+"""Profile an episode: show where its time went, as events made from the times in its record.
 
-Durations are measured. Of the phases the starts are known too; of turns and calls only the order is
-recorded, so they are placed one behind the other, each at the earliest time at which it can have
-begun, and are marked as such.
+Durations are measured. The starts of phases are recorded, too; for turns and calls only the order
+is, so each is placed after the one before it, at the earliest time at which it can have begun, and
+marked accordingly.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from swe_rollout.types.turn import ToolCall, Turn
 
 
 class EventType(StrEnum):
-    """Kinds of events, by the names that readers of profiles know."""
+    """Kinds of events, under the names that readers of profiles expect."""
 
     INSTANCE_PROCESSING = "instance_processing"
     POD_CREATION = "pod_creation"
@@ -35,7 +35,7 @@ class EventType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One span of an episode's time."""
+    """A span of an episode's time."""
 
     id: int
     """Unique in its profile, from 0."""
@@ -45,7 +45,7 @@ class Event:
     start_s: float
     """Seconds since the attempt began."""
     duration_s: float
-    """Measured."""
+    """The measured duration in seconds."""
     start_is_exact: bool
     """Whether the start is recorded; otherwise it is the earliest possible one."""
     detail: str = ""
@@ -59,7 +59,7 @@ _SEARCHES = frozenset({"search", "search_code", "search_files", "grep"})
 _SHELLS = frozenset({"bash", "execute_bash", "bash_executor", "k8s_bash"})
 _MICROSECONDS = 1e6
 _WHOLE = 0
-"""The id of the episode's own event."""
+"""The id of the event that covers the whole episode."""
 
 
 def events(trajectory: Trajectory) -> Iterator[Event]:
@@ -90,9 +90,9 @@ def _phase(kind: EventType, name: str, start: float, seconds: float, detail: str
 
 
 def unaccounted_s(trajectory: Trajectory) -> float:
-    """Return the seconds that no phase and no turn accounts for: rendering, parsing, the diff."""
+    """Return the seconds outside all phases and turns, as for rendering, parsing and the diff."""
     timing = trajectory.timing
-    # A sub-agent's turns are within the call that asked for it.
+    # The turns of a sub-agent are part of the call that started it.
     nested = {each.index for each in trajectory.branches if each.kind is BranchKind.SUB_AGENT}
     own = (turn for turn in trajectory.turns if turn.branch not in nested)
     turns = sum(turn.engine_s + turn.tools_s for turn in own)
@@ -100,14 +100,14 @@ def unaccounted_s(trajectory: Trajectory) -> float:
 
 
 class _Places:
-    """Places turns: in each branch one behind the other, a sub-agent's within its parent's call."""
+    """Places the turns of a branch one after another, a sub-agent's within its parent's call."""
 
     def __init__(self, trajectory: Trajectory) -> None:
         self._begins_s = trajectory.timing.start_s
         self._branches = {branch.index: branch for branch in trajectory.branches}
         self._ends_s: dict[int, float] = {}
         self._calls_s: dict[int, float] = {}
-        """When the calls of a branch's last turn began."""
+        """When the calls in the last turn of each branch began."""
 
     def take(self, turn: Turn) -> float:
         """Return the start of the next turn in the record, in seconds since the attempt began."""
@@ -127,7 +127,7 @@ class _Places:
 
 
 def _turn(turn: Turn, at: float, number: int) -> Iterator[Event]:
-    """Yield the events of a turn, whose own has this number and which begins at `at` seconds."""
+    """Yield the events of a turn that begins at `at` seconds; the turn's own has id `number`."""
 
     def event(parent: int, kind: EventType, name: str, seconds: float, detail: str = "") -> Event:
         return Event(
@@ -173,8 +173,8 @@ def _kind(call: ToolCall) -> EventType:
 def chrome_trace_format() -> FileFormat:
     """Return the format of Chrome's trace viewer and Perfetto.
 
-    An episode is a process with a thread for its phases, and one for the turns of each branch. In a
-    thread, spans lie within each other or behind each other, as these viewers want it.
+    An episode is a process with a thread for its phases and one for the turns of each branch.
+    Spans in a thread are nested or follow each other, as these viewers require.
     """
     count = iter(range(1, 1 << 62))
 
@@ -189,7 +189,7 @@ STARTS = (
     "durations are measured; starts of turns and calls are the earliest possible ones "
     "(args.start_is_exact)"
 )
-"""What a reader of a timeline must know."""
+"""A note that readers of a timeline must know."""
 
 
 def _trace(trajectory: Trajectory, process: int) -> Iterator[dict[str, object]]:
@@ -204,7 +204,7 @@ def _trace(trajectory: Trajectory, process: int) -> Iterator[dict[str, object]]:
         start = began + round(event.start_s * _MICROSECONDS)
         end = began + round((event.start_s + event.duration_s) * _MICROSECONDS)
         if event.parent is not None and (event.branch is None or event.parent != _WHOLE):
-            # Sums of durations differ from each other by their rounding.
+            # Sums of durations differ by rounding errors.
             end = min(end, ends[event.parent])
             start = min(start, end)
         ends[event.id] = end
@@ -225,7 +225,7 @@ def _named(kind: str, name: str, process: int, thread: int) -> dict[str, object]
 
 
 def _began(trajectory: Trajectory) -> float:
-    """Return when the attempt began, in seconds since 1970: its end is recorded, and its length."""
+    """Return when the attempt began, in seconds since 1970, from its recorded end and length."""
     try:
         finished = datetime.fromisoformat(trajectory.finished_at).timestamp()
     except (ValueError, OverflowError):
@@ -243,7 +243,7 @@ class TypeSummary:
 
 
 def summary(found: Iterable[Event]) -> dict[EventType, TypeSummary]:
-    """Sum up events by type, the longest together first."""
+    """Sum up events by type, the largest total first."""
     sums: dict[EventType, TypeSummary] = {}
     for event in found:
         before = sums.get(event.type, TypeSummary(0, 0.0, 0.0))

@@ -1,6 +1,6 @@
-"""Statistics of a job's episodes: turns, calls, tokens, rewards and times, counted from records.
+"""Compute statistics of a job's records: turns, calls, tokens, rewards and times.
 
-Memory grows by a few numbers for each episode, and with nothing that a policy writes.
+Memory grows by a few numbers per episode, whatever a policy writes.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.types.turn import CallStatus, ToolCall, Turn
 
 NO_TOOL = "(no such tool)"
-"""Stands for every name that no call with status `ok` had."""
+"""Replaces every name that no call with status `ok` had."""
 _MOST_NAMES = 1000
-"""Names of calls that did not run and are counted apart; a policy may invent any number."""
+"""How many names of calls that did not run are counted; a policy may invent any number."""
 
 
 @dataclass(slots=True)
 class Distribution:
-    """The values of one quantity, one for each episode or turn."""
+    """The values of one quantity, one per episode or turn."""
 
     values: array[float] = field(default_factory=lambda: array("d"))
 
@@ -36,17 +36,17 @@ class Distribution:
 
     @property
     def total(self) -> float:
-        """The sum."""
+        """The sum of the values."""
         return sum(self.values)
 
     @property
     def mean(self) -> float | None:
-        """The mean; None of nothing."""
+        """The mean; None without values."""
         return self.total / len(self.values) if self.values else None
 
     @property
     def deviation(self) -> float | None:
-        """The standard deviation of the values as a whole; None of nothing."""
+        """The population standard deviation; None without values."""
         mean = self.mean
         if mean is None:
             return None
@@ -78,22 +78,22 @@ class ToolStatistics:
     """The calls of one tool."""
 
     statuses: Counter[str] = field(default_factory=Counter)
-    """Attempts by parse status."""
+    """Number of attempts by parse status."""
     failed: int = 0
-    """Calls that ran and whose command ended with another exit code than 0."""
+    """Number of calls that ran and whose command ended with a non-zero exit code."""
     timed_out: int = 0
     truncated: int = 0
-    """Calls whose result was cut."""
+    """Number of calls whose result was truncated."""
     seconds: float = 0.0
     longest_s: float = 0.0
 
     @property
     def attempts(self) -> int:
-        """All of them."""
+        """Number of attempts, whatever their status."""
         return self.statuses.total()
 
     def merge(self, other: ToolStatistics) -> None:
-        """Add the calls of another one."""
+        """Add the calls that another object has counted."""
         self.statuses.update(other.statuses)
         self.failed += other.failed
         self.timed_out += other.timed_out
@@ -122,23 +122,23 @@ _QUANTITIES: dict[str, Callable[[Trajectory], float]] = {
 
 
 class JobStatistics:
-    """Counts episodes as they come."""
+    """Counts episodes as they arrive."""
 
     def __init__(self) -> None:
         self.outcomes = OutcomeCounts()
         self.verdicts: Counter[str] = Counter()
         self.finish_reasons: Counter[str] = Counter()
         self.episodes = {name: Distribution() for name in _QUANTITIES}
-        """One value for each episode, by quantity: counts, bytes of UTF-8, seconds."""
+        """One value per episode for each quantity: counts, bytes of UTF-8, seconds."""
         self.rewards = Distribution()
         """The rewards of graded episodes that are not masked."""
         self.cached_tokens = 0
         self.prompt_tokens = 0
-        """Prompt tokens of all requests together; a turn's request holds all turns before it."""
+        """Prompt tokens of all requests; the request of a turn includes all earlier turns."""
         self.turns = {"engine_s": DurationHistogram(), "tools_s": DurationHistogram()}
-        """Seconds of each turn, in the engine and in tools; quantiles are within 4 %."""
+        """Seconds per turn in the engine and in tools; quantiles are accurate to 4 %."""
         self.owners: Counter[str] = Counter()
-        """Failed episodes by the part that failed."""
+        """Number of failed episodes by the part that failed."""
         self._rewards_of: dict[str, tuple[float, float]] = {}
         self._tools: dict[str, ToolStatistics] = {}
         self._ran: set[str] = set()
@@ -162,22 +162,22 @@ class JobStatistics:
 
     @property
     def groups(self) -> int:
-        """Tasks that have a graded sample."""
+        """Number of tasks with a graded sample."""
         return len(self._rewards_of)
 
     @property
     def groups_with_signal(self) -> int:
-        """Tasks whose rewards differ between samples: the others move no weight in training."""
+        """Number of tasks whose samples' rewards differ; others change no weight in training."""
         return sum(most > least for least, most in self._rewards_of.values())
 
     @property
     def cached_share(self) -> float | None:
-        """Share of prompt tokens that the engine found in its prefix cache; None of nothing."""
+        """Share of prompt tokens found in the engine's prefix cache; None without tokens."""
         return self.cached_tokens / self.prompt_tokens if self.prompt_tokens else None
 
     @property
     def tools(self) -> dict[str, ToolStatistics]:
-        """The calls by tool, the most used first; calls of what is no tool are together."""
+        """The calls by tool, the most used first; calls of unknown tools are counted together."""
         found: dict[str, ToolStatistics] = {}
         for name, each in self._tools.items():
             shown = name if name in self._ran else NO_TOOL

@@ -1,4 +1,4 @@
-"""Export to verifiers' `Trace`: one JSON document on each line, the records of its environments.
+"""Export to verifiers' `Trace`, the record of its environments: one JSON document per line.
 
 verifiers' `Branch` reads each path of the message graph back as one training sample.
 """
@@ -26,21 +26,21 @@ _STOPS = {
     StopReason.CONTEXT_FULL: "max_total_tokens",
     StopReason.TIME_LIMIT: "agent_timeout",
 }
-"""The stop reasons that verifiers' `is_truncated` knows, in its words; others keep ours."""
+"""The names of the stop reasons that verifiers' `is_truncated` knows; others keep our names."""
 
 
 _SAMPLING = ("temperature", "top_p", "top_k", "min_p")
 
 
 def verifiers_format(reading: Reading) -> FileFormat:
-    """Return the format. An episode over a chat API is left out: a trace of it trains nothing."""
+    """Return the format. Episodes over a chat API are left out: they have no tokens to train on."""
     return FileFormat(lambda trajectory: line(trace(trajectory, reading)))
 
 
 def trace(trajectory: Trajectory, reading: Reading) -> dict[str, object]:
-    """Return an episode as the JSON object of a trace; `rewards` are null if it was not graded.
+    """Return an episode as a trace's JSON object; `rewards` is null if it was not graded.
 
-    Raises TaskError for one without tokens, or whose first messages are not known.
+    Raises TaskError for an episode without tokens, or whose first messages are not known.
     """
     if trajectory.chat is not None:
         raise TaskError(f"{trajectory.policy} returns no tokens", retryable=False)
@@ -122,32 +122,32 @@ def _ending(trajectory: Trajectory) -> dict[str, object]:
 
 @dataclass(slots=True)
 class MessageNode:
-    """One message, and the tokens it adds."""
+    """A message and the tokens it adds."""
 
     message: Mapping[str, object]
-    """The message in OpenAI's form; arguments that did not parse are as they were sampled."""
+    """The message in OpenAI's form; arguments that did not parse stay as they were sampled."""
     parent: int | None
-    """The node before it; None: it begins a branch."""
+    """The index of the preceding node; None for the first node of a branch."""
     turn: Turn | None = None
-    """The turn in which the policy sampled it, if it did."""
+    """The turn in which the policy sampled the message, if it did."""
     token_ids: list[int] = field(default_factory=list)
     mask: list[bool] = field(default_factory=list)
-    """Whether the policy sampled the token."""
+    """Whether the policy sampled each token."""
     logprobs: list[float] = field(default_factory=list)
     """The log probabilities of the sampled tokens, in nats."""
     sampling: SamplingUsed | None = None
 
     def add(self, branch: Branch, start: int, end: int) -> None:
-        """Append a run of the branch's tokens."""
+        """Append the branch's tokens from `start` to `end`."""
         self.token_ids += branch.token_ids[start:end]
         self.mask += map(bool, branch.loss_mask[start:end])
         self.logprobs += [each for each in branch.logprobs[start:end] if each is not None]
 
 
 def message_graph(trajectory: Trajectory, reading: Reading) -> list[MessageNode]:
-    """Return the nodes of all branches in which something was said.
+    """Return the nodes of all branches that contain messages.
 
-    Raises TaskError where the first messages of a branch are not known.
+    Raises TaskError if the first messages of a branch are not known.
     """
     nodes: list[MessageNode] = []
     used = frozenset(branches_of(trajectory))
@@ -160,7 +160,7 @@ def message_graph(trajectory: Trajectory, reading: Reading) -> list[MessageNode]
 def _add_branch(
     nodes: list[MessageNode], trajectory: Trajectory, branch: Branch, reading: Reading
 ) -> None:
-    """Append a branch as a path of its own, its tokens in their order."""
+    """Append a branch as a path of its own, with its tokens in order."""
     parent: int | None = None
 
     def say(message: Mapping[str, object], turn: Turn | None = None) -> None:
@@ -183,7 +183,7 @@ def _add_branch(
             for message in (*heard, *_said(turn)):
                 say(message)
             if turn.index == segment.turn:
-                # What the harness wrote is the last message's; it ends in the start of this one.
+                # The harness's tokens belong to the last message, up to the start of this one.
                 _add_all(nodes[-1], branch, waiting)
                 waiting = []
             say(_assistant(turn, trajectory, reading), turn)
@@ -211,7 +211,7 @@ def _said(turn: Turn) -> Iterator[dict[str, object]]:
 
 
 def _heard(turn: Turn) -> Iterator[dict[str, object]]:
-    # Fewer observations than calls where the episode ended during the turn.
+    # There are fewer observations than calls if the episode ended during the turn.
     calls = [(call.name, name) for call, name in zip(turn.tool_calls, call_ids(turn), strict=True)]
     for position, seen in enumerate(turn.observations):
         name, call_id = calls[position] if position < len(calls) else ("", "")
@@ -221,7 +221,7 @@ def _heard(turn: Turn) -> Iterator[dict[str, object]]:
 def _assistant(turn: Turn, trajectory: Trajectory, reading: Reading) -> dict[str, object]:
     text = reading.text(turn, trajectory)
     if text.words is None or not turn.tool_calls:
-        # A call that did not parse stays in the text, as it was sampled.
+        # A call that did not parse stays in the text as it was sampled.
         return {"role": "assistant", "content": text.sampled}
     calls = [
         {"id": name, "name": call.name, "arguments": _arguments(call)}

@@ -1,7 +1,7 @@
-"""What a page holds of an episode: its record, bounded in size, and its row of the table.
+"""Prepare an episode for a page: its record, bounded in size, and its row in the table.
 
-The record is the stored one (docs/reference/trajectory.md), with these changes: the columns of
-tokens are `tokens`, replay data is left out, long texts are cut, and each turn has `words`.
+The record is the stored one (docs/reference/trajectory.md) with these changes: token columns are in
+`tokens`, replay data is left out, long texts are cut, and each turn has `words`.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from swe_rollout.types.trajectory_json import to_json
 from swe_rollout.viewer.token_text import TokenTexts
 
 LONGEST_TEXT: Final = 100_000
-"""Characters of one text, such as the output of a command."""
+"""The most characters of one text, such as the output of a command."""
 MOST_TEXT: Final = 16 << 20
-"""Characters of all texts of an episode; what comes later is cut short."""
+"""The most characters of all texts in an episode; later texts are cut short."""
 _SHORT_TEXT: Final = 200
 _DEEPEST: Final = 60
-"""Levels of nested arguments; what lies deeper is left out."""
+"""The most levels of nested arguments; deeper ones are left out."""
 _DIGITS: Final = 4
-"""Decimal places of a logprob."""
+"""The number of decimal places of a logprob."""
 _LEVEL: Final = 6
 
 
 Row: TypeAlias = dict[str, object]
-"""An episode in the table of its job, as `row_of` makes it and the page reads it."""
+"""An episode in its job's table, as made by `row_of` and read by the page."""
 
 
 def row_of(trajectory: Trajectory, blob: str | None) -> Row:
     """Return the row of an episode.
 
-    `blob` is where its record is: an element of the page, or a path below it; None: not in the
-    page. `verdict` is the verdict or what failed, and `kind` its colour: good, bad, warn or dim.
+    `blob` says where its record is: an element of the page or a path below it, or None if it is in
+    neither. `verdict` is the verdict or what failed, `kind` its colour: good, bad, warn or dim.
     """
     failure, verdict, timing = trajectory.failure, trajectory.verdict, trajectory.timing
     word, kind = _outcome(trajectory)
@@ -67,7 +67,7 @@ def row_of(trajectory: Trajectory, blob: str | None) -> Row:
 
 
 def _outcome(trajectory: Trajectory) -> tuple[str, str]:
-    """Tell how the episode ended, in words, and their colour."""
+    """Return in words how the episode ended, and their colour."""
     if trajectory.failure is not None:
         return f"{trajectory.failure.boundary} failed", "warn"
     if trajectory.verdict is None:
@@ -76,10 +76,10 @@ def _outcome(trajectory: Trajectory) -> tuple[str, str]:
 
 
 def packed(value: object) -> str:
-    """Encode a value as base64 of raw DEFLATE of JSON: nothing in it can be markup."""
+    """Encode a value as base64 of raw DEFLATE of JSON, in which nothing can be markup."""
     try:
         plain = msgspec.json.encode(value)
-    except UnicodeEncodeError:  # half of a character, which UTF-8 can't encode
+    except UnicodeEncodeError:  # a lone surrogate, which UTF-8 can't encode
         plain = json.dumps(msgspec.to_builtins(value)).encode()
     compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
     data = compressor.compress(plain) + compressor.flush()
@@ -87,7 +87,7 @@ def packed(value: object) -> str:
 
 
 def episode_record(trajectory: Trajectory, texts: TokenTexts | None) -> dict[str, Any]:
-    """Return the record for the page. `texts` decodes tokens; none: ids are shown."""
+    """Return the record for the page. `texts` decodes tokens; without it, ids are shown."""
     record: dict[str, Any] = msgspec.json.decode(to_json(_without_replay(trajectory)))
     branches = [record, *(record.get("branches") or record.get("earlier_branches", ()))]
     columns = [_take_columns(each) for each in branches]
@@ -117,7 +117,7 @@ def _slim(branch: Branch) -> Branch:
 
 
 def _take_columns(branch: dict[str, Any]) -> dict[str, Any]:
-    """Take the columns of tokens out of a branch; the mask is that of its segments."""
+    """Take the token columns out of a branch; the mask follows from its segments."""
     del branch["loss_mask"]
     branch.pop("prompt_logprobs", None)
     logprobs = branch.pop("logprobs")
@@ -128,7 +128,7 @@ def _take_columns(branch: dict[str, Any]) -> dict[str, Any]:
 
 
 def _add_texts(record: dict[str, Any], trajectory: Trajectory, texts: TokenTexts | None) -> None:
-    """Add the text of each id, and of the positions where an id has another text."""
+    """Add the text of each id, and the text at positions where it differs from that."""
     if texts is None or not texts.matches(trajectory):
         record["no_texts"] = "the tokenizer is not here; name it with --tokenizer"
         if texts is not None:
@@ -148,7 +148,7 @@ def _add_texts(record: dict[str, Any], trajectory: Trajectory, texts: TokenTexts
 
 
 class _Cutter:
-    """Cuts texts of a record, so that no output of 50 MB reaches a page."""
+    """Cuts the texts of a record, so that no output of 50 MB gets into a page."""
 
     def __init__(self) -> None:
         self._left = MOST_TEXT

@@ -1,7 +1,7 @@
-"""Build one HTML file for jobs or an episode, with data, style sheet and scripts inside.
+"""Build one HTML file for jobs or an episode that contains data, style sheet and scripts.
 
-All data is base64 in elements that no browser runs. A content security policy allows the one script
-and the one style sheet by their hashes, and forbids markup from text.
+All data is base64 in elements that browsers do not run. A content security policy allows the only
+script and the only style sheet by hash, and forbids making markup from text.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from swe_rollout.viewer.data import Row, episode_record, packed, row_of
 from swe_rollout.viewer.token_text import TokenTexts
 
 DATA_BYTES: Final = 48 << 20
-"""Size of all episodes in a page, as they are written; browsers open it at once."""
+"""The most bytes of encoded episodes in a page, which browsers still open at once."""
 _TWO: Final = 2
 _SCRIPTS: Final = ("base", "inflate", "tokens", "episode", "plots", "job", "compare", "main")
 _DATA: Final = "application/octet-stream;base64"
@@ -35,30 +35,30 @@ class PageJob:
 
     name: str
     address: str
-    """The address of the job, as the command line takes it."""
+    """The address of the job, as the command line accepts it."""
     rows: list[Row]
     summary: dict[str, Any] | None = None
     damaged: tuple[str, ...] = ()
     tools: object = None
     """The tools of the job's spec, if it lists any."""
     complete: bool = True
-    """False: served, and further rows follow."""
+    """Whether all rows are there; false if the page is served and more will follow."""
 
 
 @dataclass(frozen=True, slots=True)
 class PageContent:
-    """The index of a page; records are elements of their own, or are fetched."""
+    """The index of a page; records are separate elements or are fetched."""
 
     jobs: Sequence[PageJob]
     start: str = ""
-    """The address in the page at which it opens."""
+    """The address inside the page that is shown first."""
     comparison: object = None
     """The comparison of two jobs (`JobComparison.to_dict`); None while their records are read."""
 
 
 @dataclass(slots=True)
 class Page:
-    """A page to which jobs and episodes are added. Only their packed form is kept."""
+    """A page to which jobs and episodes are added; only their packed form is kept."""
 
     data_bytes: int = DATA_BYTES
     jobs: list[PageJob] = field(default_factory=list)
@@ -66,14 +66,14 @@ class Page:
     _blobs: list[str] = field(default_factory=list)
 
     def add_job(self, name: str, address: str, job: dict[str, Any] | None = None) -> PageJob:
-        """Add a job without episodes; `job` is the resolved one of its plan."""
+        """Add a job without episodes; `job` is the resolved job in its plan."""
         added = PageJob(name, address, [], tools=tools_of(job or {}))
         self.jobs.append(added)
         self._sides.append(JobSide(job or {}))
         return added
 
     def add(self, job: PageJob, trajectory: Trajectory, texts: TokenTexts | None) -> None:
-        """Add an episode: in full while there is room, then as a row of the table only."""
+        """Add an episode: in full while there is room, after that only as a row of the table."""
         self._sides[self._place(job)].add(trajectory)
         name = f"e{len(self._blobs)}"
         is_shown = self.data_bytes > 0
@@ -87,13 +87,13 @@ class Page:
         job.rows.append(row_of(trajectory, name))
 
     def summarise(self, job: PageJob, summary: JobSummary) -> None:
-        """Add the numbers of a job whose episodes are all added."""
+        """Add the numbers of a job, all of whose episodes have been added."""
         self.jobs[self._place(job)] = PageJob(
             job.name, job.address, job.rows, counts(summary), damages(summary), job.tools
         )
 
     def html(self, *, episodes: Sequence[EpisodeId] = ()) -> str:
-        """Return the page. It opens at the episode, or at two of them side by side."""
+        """Return the page. It opens at the given episode, or at two of them side by side."""
         title = " · ".join(map(str, episodes) if episodes else (job.name for job in self.jobs))
         start = start_at(episodes, jobs=len(self.jobs))
         compared = None
@@ -131,24 +131,24 @@ def shell(
 
 
 def counts(summary: JobSummary) -> dict[str, Any]:
-    """Return the numbers of a job without those of its tasks, which a page makes from the rows."""
+    """Return a job's numbers without those of its tasks, which the page computes from rows."""
     return {name: value for name, value in summary.to_dict().items() if name != "instances"}
 
 
 def damages(summary: JobSummary) -> tuple[str, ...]:
-    """Name the records that can't be read."""
+    """Describe the records that can't be read."""
     return tuple(str(each) for each in summary.damaged)
 
 
 def tools_of(job: dict[str, Any]) -> object:
-    """Return the tools that a resolved job lists; none where it takes the agent's own."""
+    """Return the tools that a resolved job lists; None if it uses the agent's own."""
     spec = job.get("spec")
     agent = spec.get("agent") if isinstance(spec, dict) else None
     return agent.get("tools") if isinstance(agent, dict) else None
 
 
 def start_at(episodes: Sequence[EpisodeId], *, jobs: int) -> str:
-    """Return the address in the page of an episode, or of two side by side; none: the job."""
+    """Return the address inside the page of one episode, of two side by side, or of the job."""
     match episodes:
         case [first, second]:
             return f"#/compare/0/{_part(first)}/{jobs - 1}/{_part(second)}"
@@ -159,13 +159,13 @@ def start_at(episodes: Sequence[EpisodeId], *, jobs: int) -> str:
 
 
 def _part(episode: EpisodeId) -> str:
-    # Names of instances are path segments of letters, digits and ._+-.
+    # Names of instances are path segments of letters, digits and the characters ._+-
     return f"{episode.instance.replace('+', '%2B')}/{episode.sample}"
 
 
 @cache
 def _assets() -> tuple[str, str]:
-    """Return the style sheet and the script, which has no name in common with the browser's."""
+    """Return the style sheet and the script, whose names do not clash with the browser's."""
     folder = resources.files("swe_rollout.viewer") / "assets"
     style = (folder / "style.css").read_text(encoding="utf-8")
     parts = [(folder / f"{name}.js").read_text(encoding="utf-8") for name in _SCRIPTS]

@@ -1,8 +1,8 @@
-"""Serve the page of jobs from their stores to a browser on this machine; nothing is written.
+"""Serve the page of jobs in stores to a browser on this machine; nothing is written.
 
-The page opens at once; rows follow while the store is read, records when they are opened. Only
-loopback is listened on, and only who knows the token of the address is answered: other users of the
-machine and pages of other sites are not.
+The page opens at once; rows follow while the store is read, and records when they are opened. The
+server listens on loopback only and answers only requests with the token in its address: neither
+other users of the machine nor pages of other sites get a response.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _EPISODE: Final = re.compile(r"episode/(\d{1,3})/([A-Za-z0-9._+-]+)/(\d{1,9})")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A response: its status and its body, which is text."""
+    """A response: its status and its body as text."""
 
     status: HTTPStatus
     body: str
@@ -49,7 +49,7 @@ _NOT_FOUND: Final = Answer(HTTPStatus.NOT_FOUND, "not found")
 
 @dataclass(slots=True)
 class ServedJob:
-    """A job that is read from its store while it is looked at."""
+    """A job that is read from its store while it is viewed."""
 
     store: Store
     page: PageJob
@@ -57,10 +57,10 @@ class ServedJob:
     """The vocabulary of a policy, if it is on this machine."""
     number: int
     side: JobSide = field(default_factory=JobSide)
-    """The job as one of two that are compared."""
+    """The job as one side of a comparison."""
 
     async def read(self) -> None:
-        """Read all episodes for their rows, and summarise the job."""
+        """Read all episodes to make their rows, and summarise the job."""
         tally = JobTally(self.store, self.page.name)
         try:
             async for trajectory in tally.read_new():
@@ -78,7 +78,7 @@ class ServedJob:
         return f"episode/{self.number}/{trajectory.episode.instance}/{trajectory.episode.sample}"
 
     def news(self, start: int, comparison: object) -> str:
-        """Return what followed the first rows, and the comparison with the other job, packed."""
+        """Return, packed, the rows from `start` on and the comparison with the other job."""
         page = self.page
         return packed(
             {
@@ -91,13 +91,13 @@ class ServedJob:
         )
 
     async def record(self, instance: str, sample: int) -> str:
-        """Return the record of an episode, packed. Raises the errors of `Store.read`."""
+        """Return the packed record of an episode. Raises the errors of `Store.read`."""
         trajectory = await self.store.read(EpisodeId(self.page.name, instance, sample))
         return packed(episode_record(trajectory, self.texts(trajectory.policy)))
 
 
 class PageServer:
-    """Answers requests for the page, its rows and its records."""
+    """Serves the page, its rows and its records."""
 
     def __init__(self, title: str, jobs: Sequence[ServedJob], *, start: str = "") -> None:
         self._title = title
@@ -112,7 +112,7 @@ class PageServer:
 
     @asynccontextmanager
     async def serving(self, port: int = 0) -> AsyncIterator[None]:
-        """Serve while the block runs, and read the jobs. Port 0: any that is free."""
+        """Serve while the block runs, and read the jobs. Port 0 means any free port."""
         try:
             server = await asyncio.start_server(self._converse, _HOST, port, limit=_REQUEST_BYTES)
         except OSError as error:
@@ -135,7 +135,7 @@ class PageServer:
         """Answer one request."""
         if method != "GET":
             return Answer(HTTPStatus.METHOD_NOT_ALLOWED, "only GET")
-        if host not in self._hosts:  # a name of another site that leads to this machine
+        if host not in self._hosts:  # another site's name that resolves to this machine
             return Answer(HTTPStatus.FORBIDDEN, "open the address that was printed")
         token, slash, rest = path.removeprefix("/").partition("/")
         known = secrets.compare_digest(token.encode(errors="replace"), self._token.encode())
@@ -149,7 +149,7 @@ class PageServer:
         return await self._part(rest)
 
     def _comparison(self) -> object:
-        """Compare two jobs, once both are read."""
+        """Compare two jobs once both have been read."""
         if len(self._jobs) == _TWO and all(job.page.complete for job in self._jobs):
             first, second = self._jobs
             self._compared = self._compared or compare_jobs(first.side, second.side).to_dict()
@@ -169,7 +169,7 @@ class PageServer:
         return _NOT_FOUND
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one connection, which ends with its response."""
+        """Answer one request on a connection and close it."""
         with suppress(OSError, TimeoutError, ValueError, asyncio.IncompleteReadError):
             async with self._open:
                 try:
@@ -188,7 +188,7 @@ class PageServer:
 
 
 def _parse(head: bytes) -> tuple[str, str, str]:
-    """Return method, path and host of a request. Raises ValueError for anything else."""
+    """Return the method, path and host of a request. Raises ValueError for anything else."""
     first, *lines = head.decode("latin-1").split("\r\n")
     method, path, _version = first.split(" ")
     pairs = (line.partition(":") for line in lines)

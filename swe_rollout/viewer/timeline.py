@@ -1,6 +1,6 @@
-"""An episode's time as one HTML file with a drawing: phases, turns, calls, and sums by kind.
+"""Draw an episode's time as one HTML file: phases, turns, calls, and sums by kind.
 
-No script runs in it, and nothing is loaded; names of a policy's calls are escaped text.
+It has no scripts and loads nothing; the names of a policy's calls are escaped text.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from swe_rollout.text.escaping import escaped, one_line
 from swe_rollout.types.trajectory import Trajectory
 
 MOST_EVENTS: Final = 20_000
-"""Drawn in one page; a browser stays responsive below it."""
+"""The most events drawn in a page; up to here a browser stays responsive."""
 _WIDTH: Final = 1200
 _ROW: Final = 18
 _THINNEST: Final = 0.05
-"""The least width of a bar: it is seen when the drawing is made wider."""
+"""The least width of a bar; wider drawings make it visible."""
 _ZOOMS: Final = (1, 4, 16, 64)
 _COLOURS: Final = {
     EventType.INSTANCE_PROCESSING: "#8a8f98",
@@ -40,7 +40,7 @@ _LANES: Final = (
     (EventType.TRAJECTORY_STEP,),
     (EventType.LLM_CALL,),
 )
-"""Kinds of events that share a row, from the top; all others are in the row below."""
+"""The kinds of events in each row, from the top; all other kinds are in the row below."""
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 _STYLE: Final = """\
 body { font: 14px/1.5 system-ui, sans-serif; margin: 2rem; color: #222; background: #fff; }
@@ -91,11 +91,11 @@ def _facts(trajectory: Trajectory) -> Iterator[tuple[str, str]]:
 
 
 def _drawing(trajectory: Trajectory) -> Markup:
-    """Draw the bars; links make the drawing wider, and it scrolls."""
+    """Draw the bars; links make the drawing wider, so that it scrolls."""
     scale = _WIDTH / max(trajectory.timing.total_s, 1e-6)
     bars = [_bar(event, scale) for event in islice(events(trajectory), MOST_EVENTS)]
     height = (len(_LANES) + 1) * _ROW
-    # Attributes of SVG are written as HTML's are; their values are numbers of our own.
+    # SVG attributes are written like HTML's; their values are our own numbers.
     drawing = tag(
         "div",
         tag("svg", *bars, viewBox=f"0 0 {_WIDTH} {height}", preserveAspectRatio="none", role="img"),
@@ -144,12 +144,12 @@ def _sums(trajectory: Trajectory) -> Iterator[list[Markup | str]]:
 
 
 def timeline_file() -> FileFormat:
-    """Return the export format of one episode: its page."""
+    """Return the export format for one episode: its page."""
     return FileFormat(lambda trajectory: timeline_page(trajectory).encode(errors="replace"))
 
 
 def timeline_folder() -> FolderFormat:
-    """Return the export format of a job: `<instance>/<sample>.html`."""
+    """Return the export format for a job: `<instance>/<sample>.html`."""
 
     def files(trajectory: Trajectory) -> Iterator[tuple[str, bytes]]:
         episode = trajectory.episode

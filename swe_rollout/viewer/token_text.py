@@ -1,6 +1,6 @@
-"""Decode the tokens of a record one by one, for display only: nothing is tokenised again.
+"""Decode the tokens of a record one by one, for display only; nothing is tokenised again.
 
-A page of tokens needs only the vocabulary, so `tokenizer.json` is read without transformers.
+A page of tokens needs just the vocabulary, so `tokenizer.json` is read without transformers.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _TURNS_CHECKED: Final = 3
 
 
 class TokenTexts:
-    """A vocabulary that turns ids into the text of each."""
+    """A vocabulary, which returns the text of each id."""
 
     def __init__(self, name: str, file: Path) -> None:
-        """Raises PrerequisiteError when the file is no tokenizer."""
+        """Read the file. Raises PrerequisiteError when it is no tokenizer."""
         from tokenizers import Tokenizer  # noqa: PLC0415 - only pages with tokens need it
 
         self.name = name
@@ -46,7 +46,7 @@ class TokenTexts:
         return self._tokenizer.decode(list(ids), skip_special_tokens=False)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return the text of each id. A character of several ids is with the one that ends it."""
+        """Return the text of each id. A character that spans several ids goes to the last one."""
         text = self._decode(ids)
         if redact(text) != text:
             return ["⟨secret⟩"] * len(ids)
@@ -56,7 +56,7 @@ class TokenTexts:
         return [text[start:end] for start, end in pairwise([0, *ends])]
 
     def matches(self, trajectory: Trajectory) -> bool:
-        """Whether it decodes sampled ids to their recorded text: it is the policy's vocabulary."""
+        """Return whether it decodes sampled ids to their recorded text, as the policy's does."""
         checked = trajectory.turns[:_TURNS_CHECKED]
         branches = {branch.index: branch for branch in trajectory.samples}
         for turn in checked:
@@ -68,11 +68,11 @@ class TokenTexts:
 
 
 def find_texts(name: str | None, job: Mapping[str, object], policy: str) -> TokenTexts | None:
-    """Open the tokenizer of a job if it is on this machine; the hub is not asked.
+    """Open the tokenizer of a job if it is on this machine; the hub is not contacted.
 
-    `name`: a folder, a tokenizer.json, or a repository in the hub's cache; none: the one that the
-    job names. `job` is the resolved job of the plan, `policy` the record's. Raises
-    PrerequisiteError when a given `name` is not here.
+    `name` is a folder, a tokenizer.json or a repository in the hub's cache, by default the one that
+    the job names. `job` is the resolved job in the plan, `policy` that of the record. Raises
+    PrerequisiteError when a given `name` can't be found.
     """
     if name is not None:
         file = _file_of(name)
@@ -102,7 +102,7 @@ def _named(job: Mapping[str, object]) -> str:
 
 
 def _of_policy(policy: str) -> str:
-    """Return the model of `sglang:Qwen/Qwen3-8B`; scripted ones use the package's tokenizer."""
+    """Return the model in `sglang:Qwen/Qwen3-8B`; for scripts, the package's tokenizer."""
     engine, _, model = policy.partition(":")
     return str(tokenizer_path()) if engine == "scripted" else model
 

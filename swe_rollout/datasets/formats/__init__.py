@@ -1,4 +1,4 @@
-"""The formats of rows that `swebench` reads, and how their columns tell them apart."""
+"""The row formats that `swebench` reads, and how to tell them apart by their columns."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _SIGNS: tuple[tuple[str, frozenset[str]], ...] = (
     ("swe-bench-live", frozenset({"test_cmds"})),
     ("swe-bench-live", frozenset({"commit_urls", "all_hints_text"})),
 )
-"""Columns that only rows of a format have together."""
+"""Sets of columns, each of which occurs together only in rows of that format."""
 
 
 def recognised(columns: Columns) -> str:
-    """Return the format of a row: by the columns that it has, else SWE-bench's."""
-    # Scripts and commands of their own make rows SWE-bench's, whatever else they hold.
+    """Return the format that a row's columns indicate, else SWE-bench's."""
+    # Rows with their own script or commands are in SWE-bench's format, whatever else they hold.
     if "eval_script" in columns:
         return "swe-bench"
     match columns.get("repo"):

@@ -1,6 +1,6 @@
-"""Rows of Multi-SWE-bench and Multi-SWE-RL: tests by how their results changed.
+"""Read rows of Multi-SWE-bench and Multi-SWE-RL, which list tests by how their results changed.
 
-The images hold the fix and the tests as patches, which an agent's sandbox must not have.
+The images contain the fix and the tests as patches, which an agent's sandbox must not have.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _PARSERS = {
     }.items()
     for project in projects.split()
 }
-"""The parser of each project whose files suggest none, or a wrong one."""
+"""The parser of each project whose files suggest no parser, or a wrong one."""
 _BY_ENDING = {".go": "gotest", ".rs": "cargo", ".java": "surefire", ".kt": "gradle"}
 
 
@@ -128,7 +128,7 @@ def instance(columns: Columns) -> Instance:
         workdir=f"/home/{record.repo}",
         gold_patch=record.fix_patch,
         test_patch=record.test_patch,
-        # The grader has applied both patches; the image's other scripts would do it again.
+        # The grader has applied both patches; the image's other scripts would apply them again.
         evaluation=Evaluation(commands=("bash /home/run.sh",), timeout_s=record.test_timeout_s),
         log_parser=parser,
         rule=Rule.PASS_SUPERSET,
@@ -156,13 +156,13 @@ def _faults(record: MultiSweRow, fixed: tuple[str, ...], issue: str) -> list[Fau
 
 
 def _issue(record: MultiSweRow) -> str:
-    """Join the issues that the fix resolves; without one, take the pull request's own text."""
+    """Join the issues that the fix resolves; without any, use the text of the pull request."""
     texts = (record.resolved_issues) or (_Named(title=record.title, body=record.body),)
     return "\n\n".join(f"{each.title}\n\n{each.body or ''}".strip() for each in texts).strip()
 
 
 def _parser(record: MultiSweRow) -> str:
-    """Return the parser that the row names, or the project's, or its language's."""
+    """Return the parser that the row names, else the project's, else the language's."""
     name = f"{record.org}/{record.repo}"
     if record.log_parser is not None:
         return log_parser(record.log_parser, instance_id=name)

@@ -1,6 +1,6 @@
-"""Rows of R2E-Gym: the fix as a parsed commit, and every test's status with it.
+"""Read rows of R2E-Gym: the fix as a parsed commit, and each test's status after the fix.
 
-The images hold the tests at `/r2e_tests` and the command that runs them in `run_tests.sh`; an
+The images contain the tests in `/r2e_tests` and the command that runs them in `run_tests.sh`; an
 agent's sandbox has neither.
 """
 
@@ -106,7 +106,7 @@ def instance(columns: Columns) -> Instance:
 
 
 def _passed_before(content: object) -> Iterator[str]:
-    """Yield the tests that passed without the fix, where the row holds that run's log."""
+    """Yield the tests that passed before the fix, if the row holds the log of that run."""
     match json_value(content):
         case {"old_commit_res_stdout": str(log)}:
             for line in _COLOUR.sub("", log).partition("short test summary info")[2].split("\n"):
@@ -117,7 +117,7 @@ def _passed_before(content: object) -> Iterator[str]:
 
 
 def _file_diffs(commit: object) -> Iterator[str]:
-    """Write the commit's changes of Python files other than tests as a diff."""
+    """Yield the commit's changes to Python files other than tests, as diffs."""
     if not isinstance(commit, dict):
         raise TypeError(f"found {shown(commit)}")
     for file in commit["file_diffs"]:

@@ -1,6 +1,6 @@
-"""Rows of SWE-bench-Live: commands to rebuild, to test and to print, and often a parser in Python.
+"""Read rows of SWE-bench-Live: commands to rebuild, test and print, often with a Python parser.
 
-A parser is code, so it runs in the grading sandbox. Rows that were only crawled load as tasks that
+A parser is code, so it runs in the grading sandbox. Rows that were only crawled become tasks that
 can't be graded.
 """
 
@@ -82,7 +82,7 @@ def _commands(record: LiveRow, parser: str) -> tuple[str, ...]:
     if not record.test_cmds:
         return ()
     tests = "\n".join(record.test_cmds)
-    # Without commands that print it, what the tests write is the log.
+    # Without commands that print the log, the output of the tests is the log.
     shown = "\n".join(record.print_cmds or ('cat "$work/tests.log"',))
     run = (
         "work=$(mktemp -d)",

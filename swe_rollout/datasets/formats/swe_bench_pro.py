@@ -1,7 +1,7 @@
-"""Rows of SWE-bench-Pro, joined with each instance's script and parser.
+"""Read rows of SWE-bench-Pro, joined with each instance's script and parser.
 
-The dataset has them apart, as `run_scripts/<instance>/run_script.sh` and `parser.py`. The parser is
-code, so it runs in the grading sandbox.
+The dataset has these as separate files, `run_scripts/<instance>/run_script.sh` and `parser.py`. The
+parser is code, so it runs in the grading sandbox.
 """
 
 from __future__ import annotations
@@ -99,13 +99,13 @@ def _commands(record: ProRow) -> tuple[str, ...]:
         'tail -c 2000 "$work/stdout.log" "$work/stderr.log"',
         "python=$(command -v python3 || command -v python)",
         '"$python" "$work/parser.py" "$work/stdout.log" "$work/stderr.log" "$work/output.json"',
-        # The report as the last line of the log.
+        # Print the report as the last line of the log.
         "echo; tr '\\n' ' ' <\"$work/output.json\"",
     )
 
 
 def _tag(record: ProRow) -> str:
-    """Return the tag of the row's image by upstream's rule, for rows without it."""
+    """Return the image tag by upstream's rule, for rows that do not name one."""
     owner, _, name = record.repo.lower().partition("/")
     commit = record.instance_id.removeprefix("instance_")
     if record.instance_id == _WHOLE_NAME:

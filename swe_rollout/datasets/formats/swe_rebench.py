@@ -1,4 +1,4 @@
-"""Rows of SWE-rebench, first and second version: the test command is in `install_config`."""
+"""Read rows of SWE-rebench, versions 1 and 2: the test command is in `install_config`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _IN_PLACE = re.compile(r"(?:^|\s)(?:-e|--editable|develop)(?:\s|=|$)")
 
 
 class InstallConfig(RowModel):
-    """How a project is built and tested. Parquet gives every row the union of all rows' keys."""
+    """How to build and test a project. Parquet gives every row the union of all rows' keys."""
 
     test_cmd: Commands
     log_parser: Text
@@ -36,14 +36,14 @@ class InstallConfig(RowModel):
 
 
 class RebenchRow(TaskRow):
-    """A row of either version."""
+    """A row of either version of the dataset."""
 
     fail_to_pass: TestIds = Field(alias="FAIL_TO_PASS", min_length=1)
     install_config: Annotated[InstallConfig, BeforeValidator(json_value)]
 
     @property
     def log_parser(self) -> str:
-        """The parser that it names. Raises WrongRowError for an unknown one."""
+        """The parser that the row names. Raises WrongRowError for an unknown one."""
         name, field = self.install_config.log_parser, "install_config.log_parser"
         return log_parser(name, instance_id=self.instance_id, field=field)
 
@@ -53,7 +53,7 @@ def instance(columns: Columns) -> Instance:
     record = checked(RebenchRow, columns)
     config = record.install_config
     tests = " ".join(projects.test_arguments(record.test_patch))
-    # Installed in place, the patch is there already; else the tests would not see it.
+    # An editable install has the patch already; otherwise the tests would not see it.
     again = [c for c in config.install or () if not _IN_PLACE.search(c)]
     *before, run = config.test_cmd
     image = record.docker_image or record.image_name

@@ -1,8 +1,8 @@
-"""Rows of SWE-smith: the patch is a bug that is put in, and its reverse the fix.
+"""Read rows of SWE-smith: the patch adds a bug, and the reversed patch is the fix.
 
-The images hold the project without the bug. Upstream fetches a branch with the bug and without the
-tests that show it; here the row's patch makes the same files, so no network is needed: an agent
-gets them without these tests, and a grader with them.
+The images contain the project without the bug. Upstream fetches a branch with the bug and without
+the tests that reveal it; here the row's patch makes the same files, so no network is needed. An
+agent gets them without these tests, and the grader with them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from swe_rollout.datasets.row_fields import (
 from swe_rollout.types.instance import Evaluation, Expected, Instance
 
 MIRRORS: Final = "swesmith/"
-"""The organisation of the projects' mirrors, in `repo`."""
+"""The prefix in `repo` that names the organisation of the projects' mirrors."""
 _NAMESPACE: Final = "jyangballin"
 _PYTEST: Final = "pytest --disable-warnings --color=no --tb=no --verbose"
 _HUNK = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
@@ -58,7 +58,7 @@ def _not_empty(text: str) -> str:
 
 
 class SmithRow(RowModel):
-    """A row of SWE-smith, and the columns that users' own rows may add."""
+    """A row of SWE-smith, with the columns that users' own rows may add."""
 
     instance_id: InstanceId
     repo: Repo
@@ -109,16 +109,16 @@ def _image(record: SmithRow) -> str:
 
 
 def _files(tests: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the tests' files, which stand before `::`; never a path out of the repository."""
+    """Return the files named before `::` in test ids; never a path outside the repository."""
     files = dict.fromkeys(test.partition("::")[0] for test in tests if "::" in test)
     return tuple(f for f in files if not f.startswith(("/", "-")) and ".." not in f.split("/"))
 
 
 def reversed_diff(diff: str) -> str | None:
-    """Return the diff that undoes this one; none for one with binary files or copies."""
+    """Return the diff that undoes this one; None if it has binary files or copies."""
     if _NOT_TEXT.search(diff):
         return None
-    # Lines end at newlines alone, not at every character that Python takes for one.
+    # Only newlines end lines, not all the characters that `splitlines` splits at.
     return "".join(_reversed(io.StringIO(diff, newline="\n")))
 
 
@@ -142,7 +142,7 @@ def _reversed(lines: Iterable[str]) -> Iterator[str]:
             yield from _paths(waiting, line)
             waiting.clear()
         elif waiting and (partner := _partner(waiting[-1])) and line.startswith(partner):
-            # The second line of a pair takes the first one's place.
+            # The second line of a pair replaces the first one.
             before = waiting.pop()
             yield _swapped(line)
             yield _swapped(before)
@@ -172,7 +172,7 @@ def _partner(line: str) -> str:
 
 
 def _paths(waiting: list[str], new: str) -> Iterator[str]:
-    """Exchange `--- a/x` and `+++ b/x`, and keep git's prefixes where they are."""
+    """Swap the paths of `--- a/x` and `+++ b/x`, but not git's prefixes."""
     old = waiting.pop() if waiting and waiting[-1].startswith("--- ") else "--- /dev/null\n"
     yield from waiting
     yield "--- " + _prefixed(new[4:], "b/", "a/")
