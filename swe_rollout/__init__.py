@@ -4,7 +4,7 @@
     job = RolloutJob.from_yaml("job.yaml").launch()
 
 The story of one episode is in `swe_rollout.episode`, the schema of a job in `swe_rollout.spec.job`.
-Names are imported when they are used: importing the package costs nothing.
+Names are imported on first use, so importing the package costs nothing.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ _REGISTERS = {
 _HOMES = {name: module for module, names in _NAMES.items() for name in names} | {
     name: f"{point}.register" for name, point in _REGISTERS.items()
 }
-"""Where each name is: a module that has it, or `module:attr`."""
+"""Where each name is defined: a module, or `module:attr`."""
 __all__ = list(_HOMES)
 __all__ += ["__version__"]
 

@@ -43,9 +43,9 @@ from swe_rollout.types.turn import Turn
 from swe_rollout.types.verdict import Verdict
 
 SANDBOX_MARGIN_S = 600.0
-"""Added to the episode's own time, for start, preparation and diff."""
+"""Time added to the episode's own, for starting, preparing and taking the diff."""
 SCARCITY_TIMEOUT_S = 3600.0
-"""How long grading a patch waits for capacity: the patch cost a whole episode."""
+"""How long grading waits for capacity; long, because a patch cost a whole episode."""
 MAX_RETRY_WAIT_S = 30.0
 
 
@@ -65,10 +65,10 @@ class JobContext:
 
     agent: AgentParts
     sampling: Sampling
-    """Its seed is the base from which `sampling_for` derives each episode's own."""
+    """The job's sampling; `sampling_for` derives the seed of each episode from its seed."""
     sandboxes: SandboxProvider
     grader: Grader | None
-    """None if the job grades nothing; then no reward is earned."""
+    """None if the job grades nothing; its episodes then earn no reward."""
     retry: RetrySpec
     policy: Callable[[EpisodeId], str]
     """The policy's name in the record of an episode."""
@@ -78,9 +78,9 @@ class JobContext:
     rewards: Rewards = field(default_factory=Rewards)
     program: Agent = loop
     fork: ForkPoint | None = None
-    """The turn that all episodes begin from; None if they begin at their tasks."""
+    """The turn from which all episodes start; None if they start from their tasks."""
     publish: Subscriber = field(default_factory=Events)
-    """Gives events to whoever watches the job; by default to nobody."""
+    """Publishes events to the job's subscribers; by default there are none."""
 
     def sampling_for(self, episode: EpisodeId) -> Sampling:
         """Return the sampling of an episode: its own seed, the same in every attempt."""
@@ -97,7 +97,7 @@ class JobContext:
         on_turn: Callable[[Turn], None],
         parts: AgentParts | None = None,
     ) -> AgentContext:
-        """Return the context of an attempt's agent; `parts` replace the job's own."""
+        """Return the context for an attempt's agent; `parts` replace those of the job."""
         return AgentContext(
             parts or self.agent,
             instance=attempt.instance,
@@ -116,7 +116,7 @@ class JobContext:
     async def attach_sandbox(
         self, attempt: Attempt, mark: SandboxMark, *, life: int, delta: int
     ) -> Sandbox | None:
-        """Attach to the sandbox that the agent had in another process, as `Reattaching` says."""
+        """Attach to the sandbox that the agent used in another process (see `Reattaching`)."""
         if not isinstance(self.sandboxes, Reattaching):
             return None
         request = replace(self._agent_request(attempt), snapshots=True)
@@ -124,9 +124,9 @@ class JobContext:
             return await self.sandboxes.attach(request, mark, life=life, delta=delta)
 
     def prewarm(self, running: Iterable[Attempt], queued: Iterable[Attempt]) -> None:
-        """Prewarm the sandboxes needed next, for attempts that run and attempts that follow.
+        """Prewarm the sandboxes that running and queued attempts need next.
 
-        A running attempt will be graded, and then makes room for the next one.
+        A running attempt will need a grading sandbox, and then makes room for the next attempt.
         """
         self.sandboxes.prewarm(self._requests(running, queued))
 
@@ -141,9 +141,9 @@ class JobContext:
                 yield self._expected_request(following)
 
     def _expected_request(self, attempt: Attempt) -> SandboxRequest:
-        """Return what will be requested, so that a pod that waits records its files meanwhile.
+        """Return the request to expect, so that a waiting pod can record its files in advance.
 
-        Those of a fork are recorded when the changes that it inherits have been made.
+        A fork's files are recorded only after the changes that it inherits have been applied.
         """
         is_resumable = self.retry.resume is not Resume.NEVER and attempt.instance.folder is None
         return replace(self._agent_request(attempt), snapshots=is_resumable and self.fork is None)
@@ -168,9 +168,9 @@ class JobContext:
         return (request,)
 
     async def grade(self, attempt: Attempt, patch: Patch) -> Verdict | None:
-        """Grade a patch; None when the job grades nothing.
+        """Grade a patch; return None if the job grades nothing.
 
-        A lost grading sandbox costs another grading, not the episode's turns.
+        If the grading sandbox is lost, only grading is repeated, not the episode's turns.
         """
         if self.grader is None:
             return None
@@ -185,7 +185,7 @@ class JobContext:
 
 
 def grading_again(retry: RetrySpec) -> AsyncRetrying:
-    """Return what repeats a grading that something broke, as a job's `retry` says."""
+    """Return the retry policy for gradings that broke, from the job's `retry`."""
     return AsyncRetrying(
         retry=retry_if_exception(lambda e: isinstance(e, EpisodeError) and e.retryable),
         stop=stop_any(_AttemptsSpent(retry.attempts), stop_after_delay(SCARCITY_TIMEOUT_S)),
@@ -195,7 +195,7 @@ def grading_again(retry: RetrySpec) -> AsyncRetrying:
 
 
 class _AttemptsSpent(stop_base):
-    """Stop after so many gradings; one that found no capacity does not count."""
+    """Stops after a number of gradings, not counting those that found no capacity."""
 
     def __init__(self, attempts: int) -> None:
         self._attempts = attempts

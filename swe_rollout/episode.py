@@ -1,9 +1,9 @@
 """One episode, start to finish. Read this first.
 
 A sandbox starts from the task's image; the agent works in it, turn by turn, on exact token ids;
-only its diff leaves; a second, clean sandbox grades the diff with the task's own tests.
-Whatever breaks is recorded as a failure with an owner, and earns no reward. A policy that ends its
-own sandbox breaks nothing: what is left of its work is graded.
+only its diff leaves; a second, clean sandbox grades the diff with the task's own tests. Whatever
+breaks is recorded as a failure with an owner, and earns no reward. A policy that destroys its own
+sandbox is not a failure: what remains of its work is graded.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ async def run_episode(
 ) -> Trajectory:
     """Play one attempt at an episode and return its record.
 
-    With a journal it goes on where that ends, and keeps it up. Raises only what would stop every
-    episode, DivergedError when this one must begin anew, and TakenOverError when it is another's.
+    With a journal, it continues from the journal's end and appends to it. Raises only errors that
+    would stop every episode, DivergedError if this episode must start over, and TakenOverError if
+    another process now owns it.
     """
     journal = journal or unjournaled(context)
     with Recorder(attempt, context) as record:

@@ -42,7 +42,7 @@ class Boundary(StrEnum):
     STORE = "store"
     DATASET = "dataset"
     EXTENSION = "extension"
-    """Code of the user: an agent program, a tool, a server of tools."""
+    """User code: an agent program, a tool or a tool server."""
     INTERNAL = "internal"
 
 
@@ -102,7 +102,7 @@ class _ProblemsError(UsageError):
         )
 
     def __str__(self) -> str:
-        """Format what, then each problem on a line of its own (the first of many), then the fix."""
+        """Format `what`, then the first problems, one per line, then the fix."""
         more = len(self.problems) - _PROBLEMS_SHOWN
         lines = [super().__str__(), *map(str, self.problems[:_PROBLEMS_SHOWN])]
         lines += [f"… and {more} more"] if more > 0 else []
@@ -135,7 +135,7 @@ class EpisodeError(SweRolloutError):
 
     boundary: ClassVar[Boundary] = Boundary.INTERNAL
     scarce: ClassVar[bool] = False
-    """Whether only capacity was lacking, so that a later retry costs nothing."""
+    """Whether the only cause was lack of capacity, so that retrying later costs nothing."""
 
     def __init__(self, what: str, *, why: str = "", fix: str = "", retryable: bool = True) -> None:
         super().__init__(what, why=why, fix=fix)
@@ -155,11 +155,11 @@ class SandboxError(EpisodeError):
 
 
 class SandboxDestroyedError(SandboxError):
-    """What ran in a sandbox has ended it, and `why` holds the evidence for that.
+    """Processes inside a sandbox destroyed it; `why` holds the evidence.
 
-    Raise it only for what nothing but the sandbox's own processes can bring about, such as memory
-    beyond its limit: an agent's episode then ends and is graded, and a patch is not resolved.
-    Without evidence the platform is at fault, which is a SandboxError.
+    Raise it only for what the sandbox's own processes alone can cause, such as exceeding its memory
+    limit: an agent's episode then ends and is graded, and a graded patch counts as unresolved.
+    Without evidence, assume that the platform is at fault and raise a SandboxError.
     """
 
     def __init__(self, what: str, *, why: str, fix: str = "", retryable: bool = False) -> None:
@@ -185,7 +185,7 @@ class StoreError(EpisodeError):
 
 
 class TaskError(EpisodeError):
-    """The instance can't be used as its dataset row describes it."""
+    """The instance is unusable as its dataset row describes it."""
 
     boundary = Boundary.DATASET
 
@@ -215,7 +215,7 @@ async def boundary(kind: type[EpisodeError], doing: str) -> AsyncIterator[None]:
 def as_prerequisite_error(what: str, *, fix: str) -> Iterator[None]:
     """Turn any error of a library that reads a user's files into a PrerequisiteError.
 
-    `what` is its message. Libraries that read models' files raise anything, even a bare Exception.
+    `what` is the message. Libraries that read model files may raise anything, even Exception.
     """
     try:
         yield
@@ -230,8 +230,8 @@ def as_prerequisite_error(what: str, *, fix: str) -> Iterator[None]:
 async def gather_all(work: Iterable[Coroutine[None, None, _Result]]) -> tuple[_Result, ...]:
     """Run coroutines concurrently and return their results in order.
 
-    The first SweRolloutError cancels the others and is raised unwrapped, and so is a
-    FileNotFoundError, by which a store says that an object is missing.
+    The first SweRolloutError cancels the others and is raised unwrapped. So is a FileNotFoundError,
+    which is how a store reports a missing object.
     """
     try:
         async with asyncio.TaskGroup() as group:
@@ -242,7 +242,7 @@ async def gather_all(work: Iterable[Coroutine[None, None, _Result]]) -> tuple[_R
 
 
 async def cancel_all(*tasks: asyncio.Task[Any]) -> None:
-    """Cancel tasks and wait for their end; what they raise is nobody's any more."""
+    """Cancel tasks and wait until they end; ignore whatever they raise."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -255,7 +255,7 @@ def first_error(group: BaseExceptionGroup[_Error]) -> _Error:
 
 
 def why_missing(path: Path) -> str:
-    """Return the first folder above `path` that does not exist; empty: all of them do."""
+    """Return the first folder above `path` that does not exist; empty if all of them exist."""
     folder = path.absolute().parent
     above = (*reversed(folder.parents), folder)
     missing = next((each for each in above if not each.exists()), None)

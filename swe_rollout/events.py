@@ -1,9 +1,9 @@
 """The one stream of what happens in a run.
 
-Each event is a frozen value, and is published once, where it happens: the `Recorder` publishes
-attempts, phases and turns, the scheduler plans, waits and commits, and `worker.publishing` calls of
-the engine and the sandboxes. Metrics, spans, live views, logs and a worker's report subscribe.
-An `Observer` is a subscriber that has one method for each event.
+Each event is a frozen value, published once, where it happens: the `Recorder` publishes attempts,
+phases and turns; the scheduler publishes plans, waits and commits; `worker.publishing` publishes
+calls to the engine and the sandboxes. Metrics, spans, live views, logs and a worker's report
+subscribe. An `Observer` is a subscriber with one method per event.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ log = structlog.get_logger()
 
 
 NO_WAIT_S: Final = 1e-3
-"""A shorter wait is none: it takes that long to find a service ready."""
+"""Shorter waits are ignored: it takes this long to find a service ready."""
 
 
 class Phase(StrEnum):
@@ -48,10 +48,10 @@ class Service(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """When something began, and how long it took."""
+    """The start and duration of an operation."""
 
     began_at: float
-    """Seconds since 1970."""
+    """Start, in seconds since 1970."""
     seconds: float
     error: str = ""
     """The class of the exception that ended it; empty after success."""
@@ -68,7 +68,7 @@ class TurnId:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """The size of the job, or of a worker's share, is known."""
+    """The size of the job, or of a worker's shard, is known."""
 
     episodes: int
     committed: int
@@ -77,7 +77,7 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class FoundCommitted:
-    """A trajectory was committed before this run. All of these come before any other episode."""
+    """A trajectory was committed before this run. These events precede all other episodes'."""
 
     trajectory: Trajectory
 
@@ -97,7 +97,7 @@ class AttemptEnded:
 
     episode: EpisodeId
     trajectory: Trajectory | None
-    """None if the attempt was broken off and leaves no record."""
+    """None if the attempt was interrupted and leaves no record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,14 +135,14 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class EngineCallBegan:
-    """The engine is called for a turn. An `EngineCall` follows."""
+    """A call to the engine for a turn begins. An `EngineCall` follows."""
 
     turn: TurnId
 
 
 @dataclass(frozen=True, slots=True)
 class EngineCall:
-    """A call of the engine ended. Holds no text and no ids."""
+    """A call to the engine ended. The event holds no text and no token ids."""
 
     turn: TurnId
     policy: str
@@ -175,7 +175,7 @@ class SandboxStart:
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """A command in a sandbox ended. Holds neither the command nor its output."""
+    """A command in a sandbox ended. The event holds neither the command nor its output."""
 
     episode: EpisodeId
     role: str
@@ -197,7 +197,7 @@ class Waited:
 
 @dataclass(frozen=True, slots=True)
 class StoreFailed:
-    """The store refused a read or a write, which is tried again."""
+    """The store refused a read or a write, which will be retried."""
 
     error: SweRolloutError
 
@@ -219,14 +219,14 @@ Event: TypeAlias = (
     | StoreFailed
 )
 Subscriber: TypeAlias = Callable[[Event], None]
-"""Takes every event of a run, in order per episode, and must not block."""
+"""Receives every event of a run, in order per episode; must not block."""
 
 
 class Events:
-    """A stream: gives each event to every subscriber, whose own errors end no episode."""
+    """Passes each event to every subscriber; a subscriber's error never ends an episode."""
 
     def __init__(self, *subscribers: Subscriber | None) -> None:
-        """None among the subscribers stands for nobody. Raises UsageError for what is none."""
+        """Ignore each None. Raises UsageError for anything else that is not a subscriber."""
         self._subscribers = tuple(each for each in subscribers if each is not None)
         for each in self._subscribers:
             if not callable(each):
@@ -242,7 +242,7 @@ class Events:
             try:
                 each(event)
             except Exception:
-                # Once: what fails for one event fails for thousands.
+                # Log it once: a subscriber that fails for one event fails for thousands.
                 if not self._has_failed:
                     log.exception("observer_failed", observer=type(each).__name__)
                 self._has_failed = True

@@ -1,9 +1,9 @@
-"""The one door for everything a user may bring: tools, agents, call formats, dataset sources,
+"""Extension points for everything a user may supply: tools, agents, call formats, dataset sources,
 log parsers, reward terms, engines, sandbox back ends.
 
-Each kind has one `ExtensionPoint`, defined in the room that uses it. An extension is named by a
-built-in name, a registered name, an entry point's name, or `module:attr`; built-in ones come in the
-same way. Nothing is imported before it is named.
+Each kind has one `ExtensionPoint`, defined in the package that uses it. Refer to an extension by a
+built-in name, a registered name, an entry point's name, or `module:attr`; built-in extensions are
+loaded the same way. Nothing is imported before a job names it.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ R = TypeVar("R")
 
 
 class ExtensionError(UsageError):
-    """An extension can't be found, imported, or used as what it is named for."""
+    """An extension can't be found, imported, or used as the kind that the spec expects."""
 
 
 class Bindable(Protocol):
-    """An extension that takes parameters although it is no class and no plain function."""
+    """An extension that takes parameters but is neither a class nor a plain function."""
 
     def bind(self, parameters: Mapping[str, object]) -> object:
-        """Return the extension with these parameters; raise TypeError for one it does not have."""
+        """Return the extension with these parameters; raise TypeError for an unknown one."""
         ...
 
 
 class ExtensionPoint(Generic[T]):
-    """One kind of extension and every way to name one."""
+    """One kind of extension, and the ways to refer to one."""
 
     def __init__(
         self,
@@ -53,12 +53,12 @@ class ExtensionPoint(Generic[T]):
         aliases: Mapping[str, str] | None = None,
         one_argument: bool = False,
     ) -> None:
-        """`kind` is how messages call it, such as `tool`; `group` the entry points' group.
+        """`kind` is its name in messages, such as `tool`; `group` is the entry points' group.
 
         `accepts` says whether a value can be used as a `T`; `expected` describes such a value.
-        `builtin` maps names to `module:attr`; `aliases` does for further names, which are loaded
-        like them and listed nowhere. With `one_argument`, `load` refuses what can't be
-        called with one argument alone.
+        `builtin` maps names to `module:attr`; `aliases` does so for names that load but are not
+        listed. With `one_argument`, `load` refuses anything that can't be called with a single
+        argument.
         """
         self.kind = kind
         self.group = group
@@ -74,25 +74,26 @@ class ExtensionPoint(Generic[T]):
     @overload
     def register(self, value: R, /) -> R: ...
     def register(self, value: object, /) -> object:
-        """Register a class or function under its own name, or as `@register("name")` under that.
+        """Register a class or function under its own name, or under `"name"` in
+        `@register("name")`.
 
-        A name belongs to one definition: registering the same one again replaces it, as reloading
-        its module does. Raises ExtensionError when another extension has the name.
+        Registering the same definition again replaces it, as when its module is reloaded. Raises
+        ExtensionError if another extension has the name.
         """
         if isinstance(value, str):
             return partial(self._add, value)
         return self._add(_own_name(value), value)
 
     def names(self) -> tuple[str, ...]:
-        """Return every name that needs no module, sorted."""
+        """Return all names that work without a `module:` prefix, sorted."""
         installed = {entry.name for entry in entry_points(group=self.group)}
         return tuple(sorted({*self._builtin, *self._registered, *installed}))
 
     def load(self, use: str, parameters: Mapping[str, object] | None = None) -> T:
-        """Return the extension that `use` names, made with `parameters`.
+        """Return the extension that `use` refers to, created with `parameters`.
 
-        A class is instantiated; a function that makes one is called; a function that is one gets
-        its parameters bound. Raises ExtensionError, which says what exists.
+        A class is instantiated; a factory is called; a function that is itself the extension gets
+        its parameters bound. Raises ExtensionError, which lists what exists.
         """
         value = self._import(use) if ":" in use else self._named(use)
         made = self._made(use, value, parameters or {})
@@ -107,10 +108,10 @@ class ExtensionPoint(Generic[T]):
         return cast("T", made)
 
     def reference(self, value: object) -> str:
-        """Return a name for an object that `load` finds again.
+        """Return a name by which `load` finds the object again.
 
-        `module:attr` where it can be imported from there, in any process; else a name that is
-        registered in this process alone.
+        The name is `module:attr` if any process can import the object from there; otherwise it is
+        registered in this process only.
         """
         if isinstance(value, str):
             return value
@@ -124,11 +125,11 @@ class ExtensionPoint(Generic[T]):
         return name
 
     def is_local(self, use: str) -> bool:
-        """Whether the name means something in this process alone."""
+        """Whether the name is valid in this process only."""
         return ":" not in use and use in self._registered and not self.is_shipped(use)
 
     def is_shipped(self, name: str) -> bool:
-        """Whether the name is built in or installed: nothing else can be registered as it."""
+        """Whether the name is built in or installed, and so can't be registered."""
         return (
             name in self._builtin
             or name in self._aliases
@@ -165,7 +166,7 @@ class ExtensionPoint(Generic[T]):
     def _import(self, reference: str) -> object:
         module_name, _, path = reference.partition(":")
         if module_name.partition(".")[0] in sys.stdlib_module_names:
-            # A job file is not to call `os:system` in a worker.
+            # A job file must not call `os:system` in a worker.
             raise ExtensionError(
                 f"{reference} is no {self.kind}",
                 why=f"{module_name} belongs to Python's standard library",
@@ -256,10 +257,10 @@ class ExtensionPoint(Generic[T]):
 
 
 def import_file(path: Path) -> ModuleType:
-    """Import a single Python file as the module of its name, once.
+    """Import a single Python file, once, as a module named after the file.
 
-    A module of that name with the same content, such as the file that was sent along, is the same.
-    Raises ExtensionError when the file can't be imported, or when another module has its name.
+    A loaded module with that name and the same content, such as a copy sent with the job, counts as
+    the same. Raises ExtensionError if the import fails or another module has the name.
     """
     name = path.stem
     is_name = name.isidentifier()
@@ -312,7 +313,7 @@ def _own_name(value: object) -> str:
 
 
 def _importable(value: object) -> str | None:
-    """`module:attr` of a value that any process can import; none for one of `__main__`."""
+    """Return `module:attr` if any process can import the value, else None (as for `__main__`)."""
     module_name = getattr(value, "__module__", None)
     path = getattr(value, "__qualname__", None)
     if not isinstance(module_name, str) or not isinstance(path, str) or module_name == "__main__":

@@ -1,8 +1,8 @@
-"""Models and tokenizers by name: a folder, or a repository on a hub.
+"""Find models and tokenizers by name: a folder, or a repository on a hub.
 
-The libraries that read them blame a missing folder on its name, and repeat requests to a hub that
-can't be reached for a minute. `check_source` says within seconds what is the matter, and
-`hub_refusals` why a hub that answers gives no files.
+The libraries that read them report a missing folder as an invalid name, and retry an unreachable
+hub for a minute. `check_source` reports the real problem within seconds; `hub_refusals` explains
+why a hub that responds gives no files.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def check_source(name: str) -> None:
-    """Raise PrerequisiteError unless `name` is a folder, or a hub that may have it is reachable.
+    """Raise PrerequisiteError unless `name` is a folder or the hub is reachable.
 
-    For names that are not in the hub's local cache.
+    Call it only for names that are not in the hub's local cache.
     """
     path = Path(name).expanduser()
     if path.is_dir():
@@ -51,7 +51,7 @@ def check_source(name: str) -> None:
 
 
 def check_tokenizer_folder(name: str) -> None:
-    """Raise PrerequisiteError for a folder without any file of a tokenizer or a model."""
+    """Raise PrerequisiteError if a folder has no tokenizer or model files."""
     path = Path(name).expanduser()
     if path.is_dir() and not any((*path.glob("*token*"), *path.glob("*.json"))):
         raise _missing(
@@ -63,9 +63,9 @@ def check_tokenizer_folder(name: str) -> None:
 
 @contextmanager
 def hub_refusals(name: str) -> Iterator[None]:
-    """Turn a hub's refusal inside the block into a PrerequisiteError that says what to do.
+    """Turn a hub's refusal inside the block into a PrerequisiteError with a fix.
 
-    Libraries raise an OSError for it, whose text names neither the hub nor the account.
+    Libraries raise an OSError whose text names neither the hub nor the account.
     """
     try:
         yield
@@ -76,7 +76,7 @@ def hub_refusals(name: str) -> Iterator[None]:
 
 
 def _refusal(name: str, error: BaseException) -> PrerequisiteError | None:
-    # It takes half a second, and has been imported by whatever asked the hub.
+    # Importing it takes half a second; whatever called the hub has already done so.
     from huggingface_hub import get_token  # noqa: PLC0415
     from huggingface_hub.errors import (  # noqa: PLC0415
         GatedRepoError,
@@ -112,15 +112,15 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _missing(what: str, *, why: str, fix: str) -> PrerequisiteError:
-    """Make the error for a model that was not found, unlike one that can't be used."""
+    """Return the error for a model that was not found (rather than one that is unusable)."""
     error = PrerequisiteError(what, why=why, fix=fix)
     error.__cause__ = FileNotFoundError(why)
     return error
 
 
 def cached_file(repository: str, name: str) -> str | None:
-    """Return the path of a repository's file in the hub's cache on this machine, if it is there."""
-    # It takes half a second, and few need it.
+    """Return the path of a repository's file in the hub's local cache, or None."""
+    # Importing it takes half a second, and few callers need it.
     from huggingface_hub import try_to_load_from_cache  # noqa: PLC0415
 
     if is_path(repository):
@@ -135,7 +135,7 @@ def is_path(name: str) -> bool:
 
 
 def unreachable_hub() -> str:
-    """Describe why the hub can't be reached; empty: it can."""
+    """Describe why the hub can't be reached; empty if it can."""
     return _unreachable(hub_address())
 
 

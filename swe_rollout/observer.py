@@ -1,4 +1,4 @@
-"""Observer: a subscriber to the stream of events that has one method for each of them."""
+"""Observer: a subscriber to the event stream with one method per event."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from swe_rollout.types.turn import Turn
 
 
 class Observer:
-    """Ignores everything; a subclass overrides what it wants to know. Methods must not block."""
+    """Ignores every event; subclasses override the methods they need, which must not block."""
 
     def __call__(self, event: Event) -> None:
         """Call the method of an event."""
         _CALLS[type(event)](self, event)
 
     def planned(self, episodes: int, committed: int) -> None:
-        """The size of the job or the share is known, and how much of it was committed before."""
+        """The size of the job or shard is known, and how much of it was committed earlier."""
 
     def earlier(self, trajectory: Trajectory) -> None:
         """A trajectory was committed before this run."""
@@ -60,13 +60,13 @@ class Observer:
         """An attempt at an episode begins, in the task that plays it."""
 
     def attempt_ended(self, episode: EpisodeId, trajectory: Trajectory | None) -> None:
-        """The attempt ended, in the same task; without a trajectory it was broken off."""
+        """The attempt ended, in the same task; it was interrupted if `trajectory` is None."""
 
     def engine_call_began(self, turn: TurnId) -> None:
-        """The engine is called for a turn; `engine_called` follows."""
+        """A call to the engine for a turn begins; `engine_called` follows."""
 
     def engine_called(self, call: EngineCall) -> None:
-        """A call of the engine ended."""
+        """A call to the engine ended."""
 
     def sandbox_started(self, start: SandboxStart) -> None:
         """A sandbox was started, or failed to start."""
@@ -78,7 +78,7 @@ class Observer:
         """An episode waited for a service."""
 
     def store_failed(self, error: SweRolloutError) -> None:
-        """The store refused a read or a write, which is tried again."""
+        """The store refused a read or a write, which will be retried."""
 
 
 _CALLS: Final[dict[type, Callable[[Observer, Any], None]]] = {
@@ -97,4 +97,4 @@ _CALLS: Final[dict[type, Callable[[Observer, Any], None]]] = {
     Waited: lambda to, event: to.waited(event.service, event.seconds),
     StoreFailed: lambda to, event: to.store_failed(event.error),
 }
-"""The call that tells an observer of an event; a test holds it to `Event`."""
+"""The method call for each type of event; a test checks that it covers `Event`."""

@@ -1,4 +1,4 @@
-"""Record an attempt at an episode, complete or broken."""
+"""Record an attempt at an episode, whether it completes or fails."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _NO_TOKENS = Branch(0, BranchKind.MAIN, None, 0, (), (), (), ())
 class Recorder:
     """Collects the results of an attempt. Tokens sampled before a failure stay in the record.
 
-    Inside `with`, every line that is logged has the episode's address and the attempt's number,
-    also those of tasks and threads that are started there.
+    Inside `with`, every log line carries the episode's address and the attempt's number, including
+    those of tasks and threads started there.
     """
 
     def __init__(self, attempt: Attempt, context: JobContext) -> None:
@@ -64,7 +64,7 @@ class Recorder:
         structlog.contextvars.reset_contextvars(**self._bound)
 
     def enter(self, phase: Phase) -> None:
-        """Publish the beginning of a phase."""
+        """Publish the start of a phase."""
         self._entered[phase] = time.monotonic()
         self.context.publish(PhaseBegan(self.attempt.episode, phase))
 
@@ -73,7 +73,7 @@ class Recorder:
         self.context.publish(TurnEnded(self.attempt.episode, turn))
 
     def fail(self, error: EpisodeError) -> None:
-        """Record what broke: no reward is earned. A verdict that was reached before stays."""
+        """Record a failure, so no reward is earned. A verdict reached earlier is kept."""
         self._failure = Failure.of(error)
         self.reward = None
         write = log.info if error.scarce else log.warning
@@ -87,7 +87,7 @@ class Recorder:
         )
 
     def destroyed(self, error: SandboxDestroyedError) -> None:
-        """Record that the policy ended its own sandbox: its episode is over, and graded."""
+        """Record that the policy destroyed its own sandbox: the episode ends and is graded."""
         self.stop_reason = StopReason.SANDBOX_DESTROYED
         self._stop_evidence = str(error)[:_EVIDENCE_CHARS]
         log.info(
@@ -149,7 +149,7 @@ class Recorder:
     def _chat(self) -> ChatRecord | None:
         if self.context.agent.renderer is not None:
             return None
-        # Also for an episode that failed before its first message.
+        # This also holds for an episode that failed before its first message.
         return (self.agent and self.agent.chat()) or ChatRecord((), ())
 
     def _extensions(self) -> dict[str, str]:
