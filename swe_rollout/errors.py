@@ -58,7 +58,7 @@ class SweRolloutError(Exception):
         self.fix = redact(fix)
         super().__init__(self.what)
         if self.fix:
-            self.add_note(f"fix: {self.fix}")  # Python shows it below the message
+            self.add_note(f"fix: {self.fix}")  # Python prints notes below the message
 
     def __str__(self) -> str:
         """Format as one line for logs: what, then why."""
@@ -95,7 +95,7 @@ class _ProblemsError(UsageError):
 
     def __init__(self, what: str, problems: Sequence[Problem], *, fix: str = "") -> None:
         super().__init__(what, fix=fix)
-        vars(self).pop("__notes__", None)  # `str` has the fix already
+        vars(self).pop("__notes__", None)  # `str` already includes the fix
         self.problems = tuple(
             Problem(redact(each.place), redact(each.field), redact(each.message))
             for each in problems

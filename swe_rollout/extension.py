@@ -214,7 +214,7 @@ class ExtensionPoint(Generic[T]):
         try:
             return maker(*arguments, **parameters)
         except (ExtensionError, PrerequisiteError):
-            raise  # it says itself what to do
+            raise  # its message already says what to do
         except Exception as error:
             needed = f"; a {self.kind} is {self._expected}" if inspect.isfunction(maker) else ""
             raise ExtensionError(

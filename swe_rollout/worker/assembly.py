@@ -50,11 +50,11 @@ async def assemble(
 ) -> JobContext:
     """Assemble the shared parts of a job around its sandboxes; `stack` closes them.
 
-    `engine` takes the place of the one that `spec.policy` names, and is not closed. `logs` keeps
-    what tests print, `publish` takes every event. Raises PrerequisiteError when one of them is
-    missing, ExtensionError when an extension can't be made, UnreachableError when the engine or a
-    reward's judge does not respond, UsageError where `spec.fork` names a turn that can't be forked,
-    or no task's prompt fits into the context.
+    `engine` replaces the one that `spec.policy` names, and is not closed. `logs` keeps test output;
+    `publish` receives every event. Raises PrerequisiteError if one of them is missing,
+    ExtensionError if an extension can't be created, UnreachableError if the engine or a reward's
+    judge does not respond, UsageError if `spec.fork` names a turn that can't be forked or no task's
+    prompt fits into the context.
     """
     spec = job.spec
     opened = await open_engine(EngineSetup(spec.policy, spec.agent, instances, stack, engine))
@@ -68,7 +68,7 @@ async def assemble(
         _agent_parts(spec, opened, tools, on_note),
         engine=publishing_engine(opened.engine, publish, opened.policy_of),
     )
-    # What other programs begin with is theirs.
+    # Other agent programs choose their own first messages.
     if opened.renderer is not None and (program is loop or isinstance(program, Preset)):
         await _note_long_prompts(parts, instances, on_note)
     context = JobContext(
@@ -131,7 +131,7 @@ def _require_template(
 
 
 def _chat_format(agent: AgentSpec) -> str | None:
-    """Return the format of calls in the words of messages; None: the API's own calls."""
+    """Return the format of calls written in message text; None for the API's own calls."""
     form = agent.tool_format
     if form == "auto":
         return None
@@ -188,7 +188,7 @@ def _grader(
 
 
 def _within(limits: Limits, context_tokens: int | None, on_note: Callable[[str], None]) -> Limits:
-    """Return the limits, with no more context than the engine has."""
+    """Return the limits, with the context capped at the engine's."""
     if context_tokens is None or limits.context_tokens <= context_tokens:
         return limits
     on_note(f"the engine's context of {context_tokens} tokens is the limit")
@@ -206,9 +206,9 @@ def _recording(spec: ReplaySpec) -> Recording | None:
 
 
 def prompts_of(agent: AgentSpec, tools: Sequence[ToolSpec]) -> Prompts:
-    """Return the prompts of a job's agent, which has `tools`.
+    """Return the prompts of a job's agent for `tools`.
 
-    Raises PrerequisiteError for a file of prompts that nobody has read.
+    Raises PrerequisiteError for a prompts file that was not read.
     """
     if agent.prompts_file is not None:
         raise PrerequisiteError(
@@ -220,7 +220,7 @@ def prompts_of(agent: AgentSpec, tools: Sequence[ToolSpec]) -> Prompts:
     default = Prompts()
     values = {"tools": described(tools), **agent.prompt_variables}
     return Prompts(
-        # A dataset row has no part in it: the system message is trusted.
+        # Nothing from the dataset row goes in here: the system message is trusted.
         system=fill(default.system if agent.system_prompt is None else agent.system_prompt, values),
         instance=default.instance if agent.instance_prompt is None else agent.instance_prompt,
         values=values,

@@ -1,4 +1,4 @@
-"""Attempts: the queue of those that wait, and how one that broke is followed by another."""
+"""Queue attempts, and follow a failed attempt with another."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from swe_rollout.types.trajectory import Trajectory
 async def play_attempts(
     first: Attempt, play: Callable[[Attempt], Awaitable[Trajectory]], context: JobContext
 ) -> Trajectory:
-    """Return the first attempt that nothing broke, or the last one that the job's retries allow."""
+    """Return the first attempt that did not fail, or the last that the job's retries allow."""
     numbers = count(first.number)
 
     async def attempt() -> Trajectory:
@@ -66,9 +66,9 @@ class Attempts(Protocol):
 
 
 class AttemptQueue:
-    """Attempts in the order they were added; one that comes back is first again.
+    """Attempts in the order in which they were added; one put back comes first.
 
-    They are listed when their turn comes, for a job may have millions.
+    Attempts are enumerated lazily, because a job may have millions.
     """
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class AttemptQueue:
         self._size += len(attempts)
 
     def pop(self) -> Attempt:
-        """Take the first one."""
+        """Remove and return the first attempt."""
         attempt = self._front.popleft() if self._front else next(self._rest)
         self._size -= 1
         return attempt
@@ -96,6 +96,6 @@ class AttemptQueue:
         self._size += 1
 
     def peek(self, count: int) -> tuple[Attempt, ...]:
-        """Return the first ones, at most `count`; they stay."""
+        """Return up to `count` attempts from the front without removing them."""
         self._front.extend(islice(self._rest, max(0, count - len(self._front))))
         return tuple(islice(self._front, count))

@@ -39,8 +39,8 @@ class Shard:
     def parallelism(self, of_job: int) -> int:
         """Return how many episodes this worker runs at a time when the job runs `of_job`.
 
-        At least one, because no other worker has its tasks. A job with more workers than
-        parallelism runs as many episodes as it has workers.
+        The result is at least 1, because no other worker has its tasks; so a job with more workers
+        than parallelism runs one episode per worker.
         """
         return max(1, of_job // self.count + (self.index < of_job % self.count))
 
@@ -49,24 +49,24 @@ WHOLE = Shard()
 """The whole job."""
 
 _AT_A_TIME = 100
-"""Tasks planned before anything else may run, such as the handling of ^C."""
+"""Tasks planned before yielding to other work, such as the handling of ^C."""
 
 
 @dataclass(frozen=True, slots=True)
 class Episodes:
-    """The first attempts of every sample of some tasks. Listed when used: they are many."""
+    """The first attempt of every sample of some tasks, enumerated lazily."""
 
     job: str
     tasks: tuple[Instance, ...]
     samples: int
     done: frozenset[EpisodeId] = frozenset()
-    """Episodes that are left out."""
+    """Episodes to leave out."""
 
     def __len__(self) -> int:
         return len(self.tasks) * self.samples - len(self.done)
 
     def __iter__(self) -> Iterator[Attempt]:
-        """Yield the attempts, the samples of a task side by side."""
+        """Yield the attempts, keeping the samples of a task together."""
         for task in self.tasks:
             for sample in range(self.samples):
                 episode = EpisodeId(self.job, task.instance_id, sample)
@@ -82,13 +82,13 @@ class Backlog:
     committed: frozenset[EpisodeId]
     """Episodes that have a stored trajectory."""
     notes: tuple[str, ...] = ()
-    """What to tell people of the job that was already in the store."""
+    """Notes for people about the job that was already in the store."""
     planned: int = 0
     """Episodes of the whole job, those of other shards included."""
 
     @property
     def todo(self) -> Episodes:
-        """The attempts whose episode has no stored trajectory."""
+        """Return the attempts whose episodes have no stored trajectory."""
         return replace(self.attempts, done=self.committed)
 
 
@@ -103,9 +103,9 @@ async def begin(
 ) -> Backlog:
     """Record the job in its store, unless another worker did, and list the shard's episodes.
 
-    Workers divide the tasks in the order of the plan, which all of them read, and which stays when
-    the job grows. `quarantined` are ids of tasks that are left out, and why. Raises UsageError when
-    the store has another job of that name, or for more episodes than a job can have;
+    Workers divide the tasks in the order of the plan, which is the same for all of them and stays
+    stable when the job grows. `quarantined` maps ids of skipped tasks to reasons. Raises UsageError
+    when the store has another job of that name, or for more episodes than a job can have;
     UnreachableError when the store is down.
     """
     _check_size(len(instances), job.spec.samples)
@@ -143,7 +143,7 @@ def _check_size(tasks: int, samples: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
-    """Who sampled an episode: an engine's model, and the tokenizer it was called with."""
+    """What sampled an episode: the engine's model, and the tokenizer used with it."""
 
     episode: EpisodeId
     policy: str
@@ -151,11 +151,11 @@ class Sampler:
 
     @classmethod
     def of(cls, trajectory: Trajectory) -> Sampler:
-        """Read it from a record."""
+        """Read the sampler from a trajectory."""
         return cls(trajectory.episode, trajectory.policy, trajectory.token_path)
 
     def require_same(self, context: JobContext) -> None:
-        """Raise UsageError when the engine of `context` would sample the episode otherwise."""
+        """Raise UsageError if the engine of `context` has another model or tokenizer."""
         now, renderer = context.policy(self.episode), context.agent.renderer
         changes = []
         if self.policy != now:

@@ -1,7 +1,7 @@
 """Run one worker of a RolloutJob on a cluster: its shard of the episodes, until all are committed.
 
 The worker reads the job from the API server, follows `parallelism` and `suspend` while it runs,
-publishes its progress as an annotation on its own pod, and drains when it is told to stop. The
+publishes its progress as an annotation on its own pod, and drains on a request to stop. The
 episodes are run by the same `EpisodeScheduler` as in `worker.job`. Used by `swe-rollout worker`.
 """
 
@@ -44,9 +44,9 @@ log = structlog.get_logger()
 
 API_RETRY_TIMEOUT_S = 120.0
 DRAIN_S = 10.0
-"""How long commits and pod deletions may go on after a stop."""
+"""How long commits and pod deletions may continue after a stop."""
 CANCEL_S = 3.0
-"""How long what is left then may take to end, once it is cancelled."""
+"""How long the remaining work may take to end after it is cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,37 +57,37 @@ class WorkerIdentity:
     job: str
     index: int
     count: int | None
-    """None for as many as the job's spec says."""
+    """Workers of the job; None to take the number from its spec."""
     pod: str
-    """The pod this runs in, which carries the annotation."""
+    """The pod of this worker, which carries the annotation."""
     lives: Path | None = None
-    """The file that counts how often the worker was killed there; None if nobody counts."""
+    """The file that counts how often the worker was killed; None to not count."""
 
 
 MOST: Final = 5
-"""Lives in which no turn becomes durable and no episode is committed."""
+"""Consecutive lives allowed without a durable turn or a committed episode."""
 
 
 class KilledTooOftenError(SweRolloutError):
-    """A worker was killed again and again, and got no further in between."""
+    """A worker was killed repeatedly without making progress in between."""
 
     exit_code = 5
 
 
 class Lives:
-    """The lives of a worker since it last got further, in a file that outlives them.
+    """Counts a worker's lives since it last made progress, in a file that survives restarts.
 
     Kubernetes restarts a killed container in place, without limit: a worker that needs more memory
     than it has would be killed until its job is deleted.
     """
 
     def __init__(self, file: Path | None) -> None:
-        """`file`: on a volume of the pod; none: nothing is counted."""
+        """`file` lies on a volume of the pod; None disables counting."""
         self._file = file
         self._count = 0
 
     def begin(self) -> None:
-        """Count one more. Raises KilledTooOftenError where that is too many."""
+        """Count one more life. Raises KilledTooOftenError if there were too many."""
         count = self._read() + 1
         if count > MOST:
             raise KilledTooOftenError(
@@ -100,7 +100,7 @@ class Lives:
             log.info("worker_restarted", lives=count)
 
     def progressed(self) -> None:
-        """Note that a turn is durable: whoever is killed next has all lives again."""
+        """Reset the count, because a turn is durable."""
         if self._count:
             self._write(0)
 
@@ -108,7 +108,7 @@ class Lives:
         try:
             return int(self._file.read_text()) if self._file is not None else 0
         except (OSError, ValueError):
-            return 0  # the first life, or killed while it wrote
+            return 0  # first life, or killed while writing the file
 
     def _write(self, count: int) -> None:
         self._count = count
@@ -123,25 +123,25 @@ class WorkerExit(StrEnum):
     """How a worker ended."""
 
     FINISHED = "finished"
-    """Its whole shard is committed."""
+    """Its entire shard is committed."""
     DRAINED = "drained"
-    """It was told to stop, and episodes are left."""
+    """It was asked to stop, and episodes remain."""
 
 
 async def work(
     identity: WorkerIdentity, *, stop: asyncio.Event, observer: Subscriber | None = None
 ) -> WorkerExit:
-    """Run this worker's shard of its job, or stop early when `stop` is set.
+    """Run this worker's shard of its job, or stop early once `stop` is set.
 
-    `observer` is told what happens.
+    `observer` receives every event.
 
-    Raises the error that concerns the whole job: a spec, a dataset or a cluster that can't be used;
-    KilledTooOftenError, which concerns this worker.
+    Raises errors that concern the whole job (an unusable spec, dataset or cluster), and
+    KilledTooOftenError, which concerns this worker only.
     """
     is_worker.set(True)
     lives = Lives(identity.lives)
     lives.begin()
-    # Its role was made a moment ago: the API server may not know it yet.
+    # Its role was created a moment ago: the API server may not have seen it yet.
     client = await ClusterClient.connect(retry_timeout_s=API_RETRY_TIMEOUT_S, settling_s=SETTLING_S)
     try:
         reading = read_cluster_job(client, identity.namespace, identity.job)
@@ -182,7 +182,7 @@ class _Worker:
             client, namespace=identity.namespace, pod=identity.pod, progress=self._snapshot
         )
         self._size = 0
-        """Episodes at a time that the job's object asks of this worker now."""
+        """Concurrent episodes that the job's object currently asks of this worker."""
         self._scheduler: EpisodeScheduler | None = None
         self._finished = False
 
@@ -203,7 +203,7 @@ class _Worker:
         return WorkerExit.FINISHED if self._finished else WorkerExit.DRAINED
 
     async def _until_over(self, stop: asyncio.Event) -> None:
-        """Work until the shard is done, the job is gone, or `stop` is set."""
+        """Work until the shard is done, the job is deleted, or `stop` is set."""
         doing = asyncio.create_task(self._roll_out(), name="roll-out")
         following = asyncio.create_task(self._follow(), name="follow-job")
         stopped = asyncio.create_task(stop.wait(), name="stop")
@@ -231,9 +231,9 @@ class _Worker:
         await asyncio.wait({doing}, timeout=CANCEL_S)
 
     async def _follow(self) -> None:
-        """Apply changes of the job's object until it is deleted or replaced.
+        """Apply changes to the job's object until it is deleted or replaced.
 
-        While it can't be read, the last known values stay in force.
+        While the object can't be read, the last known values apply.
         """
         await AsyncRetrying(
             retry=retry_if_exception_type((UnreachableError, ClusterError)),
@@ -248,11 +248,11 @@ class _Worker:
             self._resize(seen)
 
     async def _is_wanted(self) -> bool:
-        """Whether the job still exists and lets this worker act for it."""
+        """Whether the job still exists and this worker may act for it."""
         try:
             seen = await Jobs(self._client).find(self._identity.namespace, self._identity.job)
         except PrerequisiteError:
-            return False  # the account goes with the job
+            return False  # the service account is deleted with the job
         except (UnreachableError, ClusterError):
             return True
         return seen is not None and not self._is_gone(seen) and not seen.spec.suspend
@@ -295,7 +295,7 @@ class _Worker:
 async def _unless_stopped(
     call: Coroutine[None, None, ClusterJob], stop: asyncio.Event
 ) -> ClusterJob | None:
-    """Return the result of the call; None, at once, when the worker is told to stop."""
+    """Return the result of the call, or None as soon as `stop` is set."""
     calling, stopped = asyncio.create_task(call), asyncio.create_task(stop.wait())
     try:
         await asyncio.wait({calling, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -305,7 +305,7 @@ async def _unless_stopped(
 
 
 async def _work(scheduler: EpisodeScheduler) -> None:
-    """Work until nothing is left, through outages longer than a request waits."""
+    """Work until nothing is left, even through outages longer than a request waits."""
     await AsyncRetrying(
         retry=retry_if_exception_type(UnreachableError),
         wait=back_off(),

@@ -1,7 +1,7 @@
 """Open the engine that a job names, and load the renderer of its model.
 
-`ENGINES` is the extension point: a built-in engine is a factory over an `EngineSetup`; an engine of
-a user's own is a `TokenEngine`, which `open_engine` opens the same way.
+`ENGINES` is the extension point: a built-in engine is a factory that takes an `EngineSetup`; a
+user's engine is a `TokenEngine`, which `open_engine` opens in the same way.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ from swe_rollout.types.instance import Instance
 
 @dataclass(frozen=True, slots=True)
 class EngineSetup:
-    """What a job says about its engine, and the tasks it is for."""
+    """The job's settings for its engine, and its tasks."""
 
     policy: Policy
     agent: AgentSpec
     instances: Sequence[Instance]
     stack: AsyncExitStack
-    """Closes what the factory opens."""
+    """Closes whatever the factory opens."""
     engine: TokenEngine | None = None
-    """An engine that the caller opened, in place of the one that the policy names."""
+    """An engine opened by the caller, which replaces the one that the policy names."""
 
     def renderer(self, tokenizer: str) -> Renderer:
-        """Load the renderer of the job's tokenizer, or of `tokenizer` where the job names none."""
+        """Load the renderer for the job's tokenizer, or for `tokenizer` if the job names none."""
         wanted = self.agent.tool_format
         return Renderer.load(
             self.policy.tokenizer or tokenizer,
@@ -63,7 +63,7 @@ class EngineSetup:
 
 @dataclass(frozen=True, slots=True)
 class OpenEngine:
-    """An engine that answers, and the renderer of the model it serves."""
+    """An engine that responds, and the renderer for its model."""
 
     engine: TokenEngine | ChatEngine
     renderer: Renderer | None
@@ -91,8 +91,8 @@ ENGINES: ExtensionPoint[TokenEngine | EngineFactory] = ExtensionPoint(
 async def open_engine(setup: EngineSetup) -> OpenEngine:
     """Open the engine that the policy names.
 
-    Raises UnreachableError when it does not answer, ExtensionError when it can't be made, and what
-    `Renderer.load` raises.
+    Raises UnreachableError if it does not respond, ExtensionError if it can't be created, and the
+    errors of `Renderer.load`.
     """
     if setup.engine is not None:
         return await _wrap(setup, setup.engine, "engine")
@@ -157,7 +157,7 @@ async def open_scripted(setup: EngineSetup, *, options: ScriptedPolicy) -> OpenE
 
 async def open_transformers(setup: EngineSetup, *, options: TransformersPolicy) -> OpenEngine:
     """Load a model into this process."""
-    # The quick part first: a model without a usable chat template is not loaded at all.
+    # Do the quick part first: don't load a model without a usable chat template.
     renderer = setup.renderer(options.model)
     model = await asyncio.to_thread(LocalModel.load, options)
     engine = TransformersEngine(

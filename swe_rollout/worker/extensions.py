@@ -1,4 +1,4 @@
-"""Read the files that travel with a job: import Python files, make bundles of tools known."""
+"""Read the files that travel with a job: import Python files, register bundles of tools."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from swe_rollout.store.layout import extension_key
 async def import_extensions(job: RolloutJob) -> None:
     """Read every extension file of the job from its store, once in this process.
 
-    Raises PrerequisiteError when the store does not hold a file of that digest, UnreachableError
-    when it does not answer, ExtensionError when a file can't be used.
+    Raises PrerequisiteError if the store has no file with that digest, UnreachableError if it does
+    not respond, ExtensionError if a file can't be used.
     """
     for file in job.spec.extensions:
         await _import(file, job.spec.store.uri)
@@ -54,7 +54,7 @@ def _origin(file: ExtensionFile) -> str:
 
 
 def _write(name: str, code: bytes) -> Path:
-    # The module may read itself as long as the process lives, so nobody removes the folder before.
+    # The module may read its own file as long as the process lives, so the folder is kept.
     path = Path(tempfile.mkdtemp(prefix="swe-rollout-extension-")) / name
     path.write_bytes(code)
     return path

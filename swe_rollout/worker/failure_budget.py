@@ -1,6 +1,6 @@
 """The failure budget of a job: how many of its finished episodes may be masked.
 
-`CommittedCounts` counts what this process commits on top of what was there before.
+`CommittedCounts` adds this process's commits to earlier ones.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ class BudgetSpentError(SweRolloutError):
 
 @dataclass(frozen=True, slots=True)
 class CountedBefore:
-    """What the failure budget counts besides the commits of this process."""
+    """Episodes that the failure budget counts besides those this process commits."""
 
     finished: int = 0
-    """Episodes that earlier processes committed of the same share of the job."""
+    """Episodes of the same shard that earlier processes committed."""
     masked: int = 0
-    """Episodes that earlier processes committed masked."""
+    """Masked episodes among those that earlier processes committed."""
     elsewhere: int = 0
-    """Episodes of other workers, as if all were finished and none masked. So no worker takes its
-    own share for the job; who knows all shares, such as the operator, stops the job earlier."""
+    """Episodes of other workers, assumed finished and not masked, so that no worker judges the job
+    by its own shard. The operator, which knows all shards, stops the job earlier."""
 
     def and_one(self, trajectory: Trajectory) -> CountedBefore:
-        """Return the counts with one more record of an earlier process."""
+        """Return the counts plus one record of an earlier process."""
         masked = self.masked + trajectory.masked
         return replace(self, finished=self.finished + 1, masked=masked)
 
@@ -46,17 +46,17 @@ class CommittedCounts:
         self._last_failure = ""
 
     def add(self, trajectory: Trajectory) -> None:
-        """Count one more record. Raises BudgetSpentError when it is masked and too many are."""
+        """Count a record. Raises BudgetSpentError if it is masked and too many now are."""
         self._finished += 1
         if trajectory.failure is not None:
             self._last_failure = f"; the last one: {trajectory.failure.message}"
         if trajectory.masked:
-            # Only then: a job whose cause was fixed goes on, whatever it had masked before.
+            # Only then: after the cause is fixed, a job continues however many it had masked.
             self._masked += 1
             self.check(at_least=BUDGET_FLOOR)
 
     def check(self, *, at_least: int = 0) -> None:
-        """Raise BudgetSpentError when too many were masked; fewer count as `at_least` finished."""
+        """Raise BudgetSpentError if too many were masked of at least `at_least` finished ones."""
         if self._budget.is_spent(self._masked, self._finished, at_least=at_least):
             allowed = self._budget.max_masked_fraction
             others = ", those of other workers counted as good" if self._elsewhere else ""

@@ -1,6 +1,6 @@
-"""Keep journals when their episodes are committed, and find the turn that a job begins from.
+"""Keep journals of committed episodes, and find the turn from which a forked job starts.
 
-What can't be forked exactly is refused before any episode starts, with a way out.
+A fork that can't be exact is refused before any episode starts, with a workaround.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from swe_rollout.worker.stored_tasks import stored_job
 log = structlog.get_logger()
 
 _AT_A_TIME = 2
-"""Journals that a process keeps at a time."""
+"""Journals that a process packs concurrently."""
 _SHOWN = 3
 _OTHER_TURN = "name another turn"
 
@@ -55,14 +55,14 @@ class JournalKeeper:
     def __init__(self, store: Store, job: str) -> None:
         self._store = store
         self._journals = store.journals(job)
-        # Each may take a few times `MAX_KEPT_BYTES` of memory.
+        # Each journal may take several times `MAX_KEPT_BYTES` of memory.
         self._places = asyncio.Semaphore(_AT_A_TIME)
 
     async def keep(self, trajectory: Trajectory, fork: ForkPoint | None) -> Trajectory:
-        """Write what forks of the episode begin from; return its record with the name of that.
+        """Write what forks of the episode start from; return the record with its name added.
 
-        An episode that has no journal, or one that can't be kept, stays without. Raises
-        UnreachableError, StoreError.
+        Do nothing for an episode without a journal, or with one that can't be kept. Raises
+        UnreachableError and StoreError.
         """
         if trajectory.journal is not None:
             return trajectory
@@ -75,7 +75,7 @@ class JournalKeeper:
             if kept is None:
                 return trajectory
             data = await off_loop(encode_kept, kept)
-            # A credential may have come into use since its chunk was written.
+            # A credential may have come into use after its chunk was written.
             if holds_secret(data):
                 log.warning("journal_not_kept", why="a credential in use is in it")
                 return trajectory
@@ -83,7 +83,7 @@ class JournalKeeper:
         return replace(trajectory, journal=found)
 
     async def _cut(self, trajectory: Trajectory, fork: ForkPoint | None) -> Kept | None:
-        """Return what is kept of a journal; none of one without a complete turn."""
+        """Return the part of a journal to keep; None if it has no complete turn."""
         ref = await self._journals.last(trajectory.episode)
         if ref is None:
             return None
@@ -107,10 +107,10 @@ class JournalKeeper:
 async def find_fork_point(
     wanted: ForkSpec, job: RolloutJob, context: JobContext, instances: Sequence[Instance]
 ) -> ForkPoint:
-    """Read the turn that a job's episodes begin from.
+    """Read the turn from which a job's episodes start.
 
-    Raises UsageError where there is none, or it can't be forked by this job; UnreachableError when
-    its store does not respond.
+    Raises UsageError if it does not exist or this job can't fork it, UnreachableError if its store
+    does not respond.
     """
     ref = JobRef.parse(wanted.uri)
     store = Store.open(ref.store_uri)
@@ -165,7 +165,7 @@ async def _committed(store: Store, episode: EpisodeId) -> Trajectory:
 
 
 def _check_spec(there: RolloutJob, job: RolloutJob, episode: EpisodeId) -> None:
-    """Require all that turns depend on to be the same in both jobs."""
+    """Require both jobs to agree on everything that turns depend on."""
     sampling = there.spec.sampling.model_copy(update={"seed": job.spec.sampling.seed})
     free = {"sampling": sampling, "grading": job.spec.grading, "fork": job.spec.fork}
     same = there.model_copy(update={"spec": there.spec.model_copy(update=free)})
@@ -181,7 +181,7 @@ def _check_spec(there: RolloutJob, job: RolloutJob, episode: EpisodeId) -> None:
 def _check_header(
     then: Header, context: JobContext, episode: EpisodeId, instances: Sequence[Instance]
 ) -> None:
-    """Require the task, model, tokenizer and user code of the episode."""
+    """Require the same task, model, tokenizer and user code as the episode's."""
     renderer = context.agent.renderer
     task = next((each for each in instances if each.instance_id == episode.instance), None)
     pairs = {
@@ -204,7 +204,7 @@ def _check_header(
 
 
 def _first(kept: Kept, turn: int, trajectory: Trajectory) -> tuple[Stretch, ...]:
-    """Return what comes before a turn. Raises UsageError where nobody can begin there."""
+    """Return what precedes a turn. Raises UsageError if no episode can start there."""
     _check_branches(turn, trajectory)
     points = [each.turns for each in kept.stretches if each.turns]
     if turn not in points:

@@ -1,8 +1,7 @@
-"""Run a whole job in this process: do what is left, commit each episode once.
+"""Run a whole job in this process: play the remaining episodes, commit each once.
 
-`run_job` is what `swe-rollout run` does. It knows nothing of terminals: it publishes
-events, and passes notes for people to a callback. On a cluster, `cluster_worker` runs one shard of
-a job.
+`run_job` implements `swe-rollout run`. It knows nothing about terminals: it publishes events, and
+passes notes for people to a callback. On a cluster, `cluster_worker` runs one shard.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from swe_rollout.worker.session import Session, open_session
 
 
 class DeadlineExceededError(SweRolloutError):
-    """The job's own deadline passed; what was committed stays."""
+    """The job's own deadline passed; committed episodes stay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +36,18 @@ class RunSummary:
     """What a run found and did, and the job's state in its store afterwards."""
 
     job: JobSummary
-    """As `swe-rollout status` shows it."""
+    """The summary that `swe-rollout status` shows."""
     asked: int
-    """Episodes that this run was to see committed."""
+    """Episodes that should be committed after this run."""
     earlier: int
-    """Episodes that were committed before it."""
+    """Episodes committed before this run."""
     ran: int
-    """Episodes that it rolled out."""
+    """Episodes that this run rolled out."""
     left: int
     """Episodes that have no readable trajectory now."""
 
     def to_json(self) -> bytes:
-        """Return the job's summary as one JSON object, with this run's part as `run`."""
+        """Return the job's summary as one JSON object, with this run's counts under `run`."""
         run = {
             "episodes": self.asked,
             "already_committed": self.earlier,
@@ -58,7 +57,7 @@ class RunSummary:
         return msgspec.json.encode({**self.job.to_dict(), "run": run})
 
     def __str__(self) -> str:
-        """Say it in one sentence."""
+        """Summarise the run in one sentence."""
         if self.asked == self.earlier:
             return f"nothing ran: all {self.asked} episodes were already committed"
         left = f", {self.left} left" if self.left else ""
@@ -73,12 +72,12 @@ async def run_job(
     on_note: Callable[[str], None],
     rerun_damaged: bool = False,
 ) -> RunSummary:
-    """Roll out every episode of `job` that its store does not hold yet; the state at the end.
+    """Roll out every episode that the job's store does not hold yet; return a summary.
 
-    `base_dir` is where relative dataset paths start. With `rerun_damaged`, records that can't be
-    read are moved aside, and their episodes run again. `publish` takes every event. Raises
-    UsageError, PrerequisiteError or UnreachableError before any episode starts, and
-    BudgetSpentError or UnreachableError (store) while they run; whatever was committed stays.
+    Relative dataset paths start at `base_dir`. With `rerun_damaged`, unreadable records are moved
+    aside and their episodes run again. `publish` receives every event. Raises UsageError,
+    PrerequisiteError or UnreachableError before any episode starts, and BudgetSpentError or
+    UnreachableError (store) while episodes run; committed episodes stay.
     """
     store = Store.open(job.spec.store.uri)
     async with open_session(
@@ -108,7 +107,7 @@ async def run_job(
 async def _begin(
     session: Session, store: Store, on_note: Callable[[str], None], *, rerun_damaged: bool
 ) -> Backlog:
-    """Record the job in its store, and list its episodes; damaged ones are left to do if asked."""
+    """Record the job in its store and list its episodes, with damaged ones to do if asked."""
     backlog = await begin(store, session.job, session.instances, quarantined=session.quarantined)
     for note in backlog.notes:
         on_note(note)
@@ -130,7 +129,7 @@ async def _run(
     before: CountedBefore,
     on_note: Callable[[str], None],
 ) -> int:
-    """Roll out what is left of the backlog; return the number of episodes."""
+    """Roll out the rest of the backlog; return the number of episodes."""
     spec, context = session.job.spec, session.context
     if spec.suspend:
         on_note("spec.suspend is true: no episode is started")
@@ -161,7 +160,7 @@ async def _run(
 
 
 async def in_time(work: Awaitable[None], deadline_s: float | None) -> None:
-    """Wait for the work of a job. Raises DeadlineExceededError when the job's time is over."""
+    """Await the work of a job. Raises DeadlineExceededError when the job's time is up."""
     try:
         async with asyncio.timeout(deadline_s):
             await work

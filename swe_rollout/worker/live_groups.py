@@ -1,7 +1,7 @@
-"""Play the groups of a job while a trainer takes them, a bounded number ahead of it.
+"""Play the groups of a job while a trainer takes them, staying a bounded number ahead.
 
 Each episode is played and committed as in `run_job`. A sample that failed for good is replaced by
-another one of its task, so a failure costs a sample and not its group.
+another of its task, so a failure costs a sample, not the group.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ class StreamOptions:
 
     claimant: Claimant
     trained: tuple[str, ...] = ()
-    """Groups that the trainer's checkpoint has, whatever was acknowledged."""
+    """Groups in the trainer's checkpoint, whether or not they were acknowledged."""
     ahead: int | None = None
-    """Groups that may be in play or wait beyond those taken; None: as many as keep
+    """Groups that may be in play or waiting beyond those taken; by default, enough to keep
     `spec.parallelism` busy while one waits."""
     refills: int = 2
-    """How often a failed sample is replaced by another one."""
+    """How often a failed sample is replaced."""
     staleness: Staleness | None = None
 
     def __post_init__(self) -> None:
@@ -76,7 +76,7 @@ class _OpenGroup:
 
 
 class LiveGroups(GroupSource):
-    """The groups of a job in this process, as they become complete. `play` plays them."""
+    """The groups of a job in this process, in order of completion. `play` plays them."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class LiveGroups(GroupSource):
 
     @asynccontextmanager
     async def play(self) -> AsyncIterator[None]:
-        """Play the groups while the block runs; what is not committed at its end is cancelled."""
+        """Play the groups while the block runs; then cancel whatever is not committed."""
         self._playing = asyncio.create_task(self._play_in_time(), name="groups")
         self._playing.add_done_callback(lambda _: self._notify())
         try:
@@ -122,7 +122,7 @@ class LiveGroups(GroupSource):
             await cancel_all(self._playing)
 
     async def next(self) -> Group | None:
-        """Return the next group, whichever is complete first; None after the last one.
+        """Return the next group to be complete; None after the last one.
 
         Raises whatever stopped the job: BudgetSpentError, FailureRateError, DeadlineExceededError.
         """
@@ -172,7 +172,7 @@ class LiveGroups(GroupSource):
         self._notify()
 
     async def _begin(self, task: Instance) -> None:
-        """Read what the store has of a group, and queue what it lacks."""
+        """Read a group's stored samples, and queue the missing ones."""
         name, samples = f"{self._job.metadata.name}/{task.instance_id}", self._job.spec.samples
         found = _OpenGroup(task, Assembly(name, wanted=samples, refills=self._refills))
         async for record in self._store.records(self._committed.pop(task.instance_id, ())):
@@ -191,7 +191,7 @@ class LiveGroups(GroupSource):
             self._done(event.trajectory)
 
     def _done(self, trajectory: Trajectory) -> None:
-        """Take a committed sample, and ask for another one in its place if it failed."""
+        """Take a committed sample, and queue a replacement if it failed."""
         found = self._open.get(trajectory.episode.instance)
         if found is not None:
             found.assembly.add(trajectory)
@@ -217,7 +217,7 @@ class LiveGroups(GroupSource):
                 await changed.wait()
 
     async def _add_damaged(self) -> None:
-        """Look for samples that another process committed, and that nobody can read."""
+        """Look for samples that another process committed and that can't be read."""
         for found in tuple(self._open.values()):
             name = self._job.metadata.name, found.task.instance_id
             for sample in found.assembly.missing() if not self._scheduler.left else ():
@@ -240,10 +240,9 @@ async def open_groups(
     on_note: Callable[[str], None],
     engine: TokenEngine | None = None,
 ) -> AsyncIterator[LiveGroups]:
-    """Open a job, and play its groups while the block runs. Arguments and errors: `open_session`.
+    """Open a job and play its groups while the block runs. For arguments see `open_session`.
 
-    What the store holds of a group is not played again, and a group that the trainer is done with
-    is not begun.
+    Stored samples are not played again, and groups that the trainer has finished are not started.
     """
     spec = job.spec
     store = Store.open(spec.store.uri)

@@ -32,24 +32,24 @@ log = structlog.get_logger()
 CHECK_S = 0.5
 BETWEEN_WRITES_S = 2.0
 WRITES_PER_EPISODE = 0.125
-"""An episode costs two pods. Their creation and deletion, this write and the status write that the
-operator makes after it stay under three writes together."""
+"""Writes earned per episode. An episode costs two pods; their creation and deletion, this write and
+the operator's status write after it stay under three writes together."""
 WRITE_EACH_S = 30.0
-"""One more write is earned in this time, for long episodes."""
+"""The time that earns one more write, for long episodes."""
 BURST_WRITES = 2.0
-"""Unspent writes that are kept, at most."""
+"""The most unspent writes that are saved up."""
 HURRIED_WRITES = 6.0
-"""Writes allowed after a change of the job, whose author is watching."""
+"""Writes allowed after a change to the job, because its author is watching."""
 LAST_WRITE_S = 4.0
 
 
 class ShardProgress(Observer):
-    """Counts everything committed of a worker's shard."""
+    """Counts all committed episodes of a worker's shard."""
 
     def __init__(
         self, conditions: Conditions, *, job: int = 0, on_commit: Callable[[], None] | None = None
     ) -> None:
-        """`job`: the episodes of the whole job; `on_commit` is called after each of this worker."""
+        """`job` counts the whole job's episodes; `on_commit` is called after each own commit."""
         self._conditions = conditions
         self._job = job
         self._on_commit = on_commit
@@ -58,7 +58,7 @@ class ShardProgress(Observer):
         self._counts = OutcomeCounts()
 
     def planned(self, episodes: int, committed: int) -> None:  # noqa: ARG002
-        """Take the size of the shard; committed episodes are counted one by one."""
+        """Record the size of the shard; committed episodes are counted one by one."""
         self._total = episodes
 
     def earlier(self, trajectory: Trajectory) -> None:
@@ -66,11 +66,11 @@ class ShardProgress(Observer):
         self._counts.add(trajectory.outcome)
 
     def damaged(self) -> None:
-        """Count a record that can't be read: as a failure of an episode that is not committed."""
+        """Count an unreadable record as a failure of an uncommitted episode."""
         self._counts.failures["DamagedRecord"] += 1
 
     def turn(self, episode: EpisodeId, turn: Turn) -> None:  # noqa: ARG002
-        """Note that the engine accepts calls and responds."""
+        """Mark the engine as ready, because it accepts calls and responds."""
         self._conditions.clear(ConditionType.MODEL_READY)
 
     def done(self, trajectory: Trajectory) -> None:
@@ -81,7 +81,7 @@ class ShardProgress(Observer):
             self._on_commit()
 
     def snapshot(self, *, running: int, finished: bool) -> WorkerProgress:
-        """Return everything in the form that the operator reads."""
+        """Return the progress in the form that the operator reads."""
         counts = self._counts
         return WorkerProgress(
             episodes=self._episodes(running),
@@ -108,7 +108,7 @@ class ShardProgress(Observer):
 
 
 class WriteAllowance:
-    """The writes that may be made now: some per episode, some per time, few saved up."""
+    """The writes allowed now: earned by episodes and by time, with few saved up."""
 
     def __init__(self) -> None:
         self._writes = BURST_WRITES
@@ -125,7 +125,7 @@ class WriteAllowance:
         return self._writes >= 1
 
     def spend(self) -> None:
-        """Take one write off."""
+        """Spend one write."""
         self._writes = max(0.0, self._writes - 1)
 
     def refill(self) -> None:
@@ -134,7 +134,7 @@ class WriteAllowance:
 
 
 class Reporter:
-    """Keeps the annotation on the worker's own pod current."""
+    """Keeps the annotation on the worker's own pod up to date."""
 
     def __init__(
         self,
@@ -161,11 +161,11 @@ class Reporter:
             await asyncio.sleep(CHECK_S)
 
     def hurry(self) -> None:
-        """Make the next changes visible soon: somebody asked for them."""
+        """Write the next changes soon, because somebody asked for them."""
         self._allowance.refill()
 
     async def write_last(self) -> bool:
-        """Write the final state, unless that takes too long; whether it is written."""
+        """Write the final state, unless that takes too long; return whether it was written."""
         progress = self._progress()
         if progress == self._written:
             return True
@@ -180,7 +180,7 @@ class Reporter:
         if progress == self._written or time.monotonic() - self._wrote_at_s < BETWEEN_WRITES_S:
             return False
         covered = self._allowance.covers_one(progress.episodes.committed)
-        urgent = (progress.unmet, progress.masked_now)  # the failure budget may be spent by it
+        urgent = (progress.unmet, progress.masked_now)  # this commit may spend the failure budget
         return covered or urgent != (self._written.unmet, self._written.masked_now)
 
     async def _write(self, progress: WorkerProgress) -> None:

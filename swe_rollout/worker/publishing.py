@@ -1,4 +1,4 @@
-"""Publish each call of a job's engine, and each start of a sandbox and command in it."""
+"""Publish each call to a job's engine, each sandbox start, and each command in a sandbox."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ _R = TypeVar("_R", Generation, ChatResponse)
 
 
 class _Measured:
-    """Measures the call in its block, and tells `on_end` whatever its end is."""
+    """Measures the call in its block, and calls `on_end` however it ends."""
 
     def __init__(
         self, on_end: Callable[[Span, float], None], clock: Deadline | None = None
     ) -> None:
-        """`on_end` takes the span, and the part of it during which the episode's clock stood."""
+        """`on_end` gets the span, and for how long the episode's clock was stopped in it."""
         self._on_end = on_end
         self._clock = clock
 
@@ -63,7 +63,7 @@ class _Measured:
         seconds = time.perf_counter() - self._began
         span = Span(self._began_at, seconds, "" if kind is None else kind.__name__)
         left_s = self._clock.remaining_s if self._clock else 0.0
-        # Once the episode's time is over, nobody can tell.
+        # Once the episode's time is up, this can't be known.
         waited_s = seconds - (self._left_s - left_s) if left_s else 0.0
         self._on_end(span, waited_s if waited_s > NO_WAIT_S else 0.0)
 
@@ -114,7 +114,7 @@ class _EngineCalls:
 
 
 def _tokens(found: Generation | ChatResponse | None) -> tuple[int, int, int]:
-    """Return the tokens of the prompt, those of them read from a cache, and those sampled."""
+    """Return the numbers of prompt, cached and sampled tokens."""
     match found:
         case Generation():
             return found.prompt_tokens, found.cached_tokens, len(found.token_ids)
@@ -126,7 +126,7 @@ def _tokens(found: Generation | ChatResponse | None) -> tuple[int, int, int]:
 
 
 class PublishingSandboxes(WrappedSandboxes):
-    """A provider that publishes each start, and each command in what it started."""
+    """A provider that publishes each start, and each command in its sandboxes."""
 
     def __init__(self, provider: SandboxProvider, publish: Subscriber) -> None:
         super().__init__(provider)

@@ -1,4 +1,4 @@
-"""Grade the patches of stored episodes again, to find verdicts and tests that are not stable.
+"""Grade the patches of stored episodes again, to find unstable verdicts and tests.
 
 No model is needed, and no record changes. Used by `swe-rollout regrade`.
 """
@@ -22,27 +22,27 @@ from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.types.verdict import TestStatus, Verdict, VerdictStatus
 
 _RAN = (VerdictStatus.RESOLVED, VerdictStatus.UNRESOLVED)
-"""Verdicts that rest on tests."""
+"""Verdicts based on tests."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnstableTest:
-    """A test that did not always end alike for one and the same patch."""
+    """A test whose status varied for the same patch."""
 
     name: str
     recorded: TestStatus | None
     """The status in the record; None if its grading ran no tests."""
     statuses: tuple[TestStatus, ...]
-    """In the new gradings, in order."""
+    """The statuses in the new gradings, in order."""
 
     @property
     def strays(self) -> int:
-        """New gradings that differ from what most of them, and the record, say."""
+        """Return how many new gradings differ from the majority (record included)."""
         return len(self._all) - max(Counter(self._all).values()) if self._all else 0
 
     @property
     def flake_rate(self) -> float:
-        """The share of gradings, that of the record included, that differ from the majority."""
+        """Return the share of gradings (record included) that differ from the majority."""
         return self.strays / len(self._all) if self._all else 0.0
 
     @property
@@ -52,7 +52,7 @@ class UnstableTest:
 
 @dataclass(frozen=True, slots=True)
 class Regrading:
-    """What grading the patch of one episode again showed."""
+    """The result of grading one episode's patch again."""
 
     episode: EpisodeId
     recorded: VerdictStatus | None
@@ -60,13 +60,13 @@ class Regrading:
     statuses: tuple[VerdictStatus, ...] = ()
     unstable: tuple[UnstableTest, ...] = ()
     failures: tuple[str, ...] = ()
-    """Gradings that broke, which says nothing about the patch."""
+    """Gradings that failed, which says nothing about the patch."""
     skipped: str = ""
-    """Why nothing was graded; empty when something was."""
+    """Why nothing was graded; empty if something was."""
 
     @property
     def changed(self) -> bool:
-        """Whether any verdict differs from the recorded one, or from another new one."""
+        """Whether any new verdict differs from the recorded one or from another new one."""
         return len({*self.statuses, *([self.recorded] if self.recorded else [])}) > 1
 
 
@@ -79,10 +79,10 @@ class Regrader:
     """Gradings of each patch, at least 1."""
     retry: RetrySpec
     name: str = field(default_factory=lambda: f"regrade-{secrets.token_hex(3)}")
-    """Stands for the job in the names of sandboxes, so that a running job's are left alone."""
+    """Replaces the job's name in sandbox names, so a running job's sandboxes are left alone."""
 
     async def regrade(self, trajectory: Trajectory, instance: Instance) -> Regrading:
-        """Grade a patch again. What breaks is in the result."""
+        """Grade a patch again. The result holds any failures."""
         recorded = trajectory.verdict
         status = recorded.status if recorded else None
         if why := ungradable(trajectory):
@@ -92,7 +92,7 @@ class Regrader:
 
         async def grade() -> Verdict:
             patch = Patch(trajectory.patch)
-            # The number names the sandbox: no two are of the same attempt.
+            # The attempt number makes the sandbox's name unique.
             async with boundary(GraderError, "grading"):
                 return await self.grader.grade(
                     instance, patch, episode=episode, attempt=next(numbers)
@@ -113,7 +113,7 @@ class Regrader:
 
 
 def ungradable(trajectory: Trajectory) -> str:
-    """Return why the record holds no patch to grade; empty when it does."""
+    """Return why the record has no patch to grade; empty if it has one."""
     if trajectory.patch.strip():
         return ""
     if trajectory.failure is not None:
@@ -140,12 +140,12 @@ def _tests(verdict: Verdict) -> Mapping[str, TestStatus]:
 
 @dataclass(frozen=True, slots=True)
 class FlakyTest:
-    """A test of one task that is not stable, over all episodes whose patches were graded again."""
+    """An unstable test of one task, over all episodes that were graded again."""
 
     instance: str
     name: str
     episodes: int
-    """Whose gradings disagreed about it."""
+    """Episodes whose gradings disagreed about the test."""
     rate: float
     """The mean of their flake rates."""
 
@@ -165,7 +165,7 @@ def flaky_tests(found: Iterable[Regrading]) -> tuple[FlakyTest, ...]:
 
 @dataclass(slots=True)
 class RegradeReport:
-    """What grading the patches of a job again has shown so far."""
+    """The results so far of grading a job's patches again."""
 
     times: int
     """Gradings of each patch."""
@@ -175,17 +175,17 @@ class RegradeReport:
 
     @property
     def ordered(self) -> list[Regrading]:
-        """The episodes by instance, then sample."""
+        """Return the episodes sorted by instance, then sample."""
         return sorted(self.found, key=lambda each: (each.episode.instance, each.episode.sample))
 
     @property
     def changed(self) -> int:
-        """Episodes with another verdict than before."""
+        """Return how many episodes have a changed verdict."""
         return sum(each.changed for each in self.found)
 
     @property
     def broken(self) -> int:
-        """Episodes of which a grading broke."""
+        """Return how many episodes had a grading that failed."""
         return sum(bool(each.failures) for each in self.found)
 
     def to_dict(self) -> dict[str, object]:

@@ -1,7 +1,7 @@
-"""Replay episodes: carry out the recorded calls again in a fresh sandbox, and compare.
+"""Replay episodes: repeat the recorded calls in a fresh sandbox and compare the results.
 
-No model is needed. Observations must be what was recorded, but for noise such as times, and so
-must the patch at the end. Used by `swe-rollout replay`.
+No model is needed. Observations, and the patch at the end, must match the record except for noise
+such as times. Used by `swe-rollout replay`.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from swe_rollout.types.turn import CallStatus, Observation, ToolCall
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """What differs between two runs of one command although nothing has changed."""
+    """Output that differs between two runs of a command although nothing changed."""
 
     name: str
-    """The name that people read."""
+    """The name shown to people."""
     pattern: re.Pattern[str]
     placeholder: str
 
@@ -84,8 +84,8 @@ NOISE = (
         "<hash>",
     ),
 )
-"""In this order: a time may hold what looks like a duration. docs/how-to/replay.md lists them.
-Every pattern takes time linear in the text: the text is a policy's."""
+"""Applied in this order: a time may contain what looks like a duration. docs/how-to/replay.md lists
+them. Every pattern runs in linear time, because a policy wrote the text."""
 
 
 def without_noise(text: str) -> str:
@@ -96,9 +96,9 @@ def without_noise(text: str) -> str:
 
 
 MARGIN_S = 3600.0
-"""Added to an episode's own time for the deadline of the sandbox."""
+"""Time added to the episode's own for the sandbox's deadline."""
 _LEAST_S = 0.1
-"""The shortest time limit of a command that was killed."""
+"""The shortest time limit for a command that was killed."""
 _DIFF_LINES = 80
 _CONTEXT_LINES = 3
 _LINE_CHARACTERS = 400
@@ -106,16 +106,16 @@ _LINE_CHARACTERS = 400
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first place where a replay is not what was recorded."""
+    """The first place where a replay differs from the record."""
 
     turn: int
-    """Index of the turn; that of the last one for the patch."""
+    """Index of the turn; for the patch, of the last turn."""
     call: int | None
-    """Position of the call in its turn, from 0; None for the patch."""
+    """Index of the call in its turn, from 0; None for the patch."""
     what: str
-    """Such as `observation` or `exit code`."""
+    """What differs, such as `observation` or `exit code`."""
     diff: str
-    """Unified, from what was recorded to what is now; noise is replaced. Cut when it is long."""
+    """Unified diff from the recorded to the new text, with noise replaced; cut if long."""
 
     def __str__(self) -> str:
         place = "the patch" if self.call is None else f"turn {self.turn}, call {self.call}"
@@ -128,14 +128,14 @@ class Replay:
 
     episode: EpisodeId
     calls: int
-    """Calls that were carried out again, up to the first difference."""
+    """Calls that were repeated, up to the first difference."""
     difference: Difference | None = None
     failure: str = ""
-    """Why the episode could not be replayed; empty when it was."""
+    """Why the episode could not be replayed; empty if it was."""
 
     @property
     def same(self) -> bool:
-        """Whether everything was as recorded."""
+        """Whether everything matched the record."""
         return self.difference is None and not self.failure
 
 
@@ -150,7 +150,7 @@ class Replayer:
     """Stands for the job in the names of sandboxes, so that a running job's are left alone."""
 
     async def replay(self, trajectory: Trajectory, instance: Instance) -> Replay:
-        """Replay an episode. What breaks is in the result's `failure`."""
+        """Replay an episode. Any error goes into the result's `failure`."""
         run = _Run(self, trajectory)
         try:
             difference = await self._in_sandbox(run, instance)
@@ -182,18 +182,18 @@ class Replayer:
 
 @dataclass(slots=True)
 class _Run:
-    """One replay: how far it came."""
+    """One replay in progress."""
 
     replayer: Replayer
     trajectory: Trajectory
     calls: int = 0
     tools: ToolState = field(default_factory=ToolState)
-    """What the tools remember; of one replay, as of one episode."""
+    """The state of the tools, kept for one replay as it is for one episode."""
 
     async def calls_differ(self, sandbox: Sandbox) -> Difference | None:
-        """Carry out the calls in order, up to the first that differs."""
+        """Repeat the calls in order, up to the first that differs."""
         for turn in self.trajectory.turns:
-            # There are fewer observations than calls where the episode ended during the turn.
+            # There are fewer observations than calls if the episode ended during the turn.
             pairs = zip(turn.tool_calls, turn.observations, strict=False)
             for position, (call, recorded) in enumerate(pairs):
                 now = await self._observe(call, recorded, sandbox)
@@ -204,7 +204,7 @@ class _Run:
         return None
 
     async def patch_differs(self, sandbox: Sandbox, base: Base) -> Difference | None:
-        """Compare the diff at the end, of an episode that came to it."""
+        """Compare the final diff, if the episode got that far."""
         if self.trajectory.failure is not None:
             return None
         now = redact((await workspace.diff(sandbox, base)).text)
@@ -219,7 +219,7 @@ class _Run:
         limits = self.replayer.limits
         if call.status is not CallStatus.OK:
             return Observation(cut_middle(call.problem, limits.tool_output_bytes))
-        # Nothing ran for a call that the agent program answered itself.
+        # No command ran for a call that the agent program answered itself.
         if not recorded.duration_s:
             return recorded
 
@@ -227,7 +227,7 @@ class _Run:
             del prompt, has_tools
             return recorded.text
 
-        # A command that was killed had the time that it took: less near the episode's end.
+        # Give a killed command only the time that it took: less near the episode's end.
         seconds = recorded.duration_s if recorded.timed_out else limits.tool_seconds
         bounds = ToolContext(
             timeout_s=max(_LEAST_S, min(seconds, limits.tool_seconds)),
@@ -240,7 +240,7 @@ class _Run:
 
 def _difference(recorded: Observation, now: Observation) -> tuple[str, str] | None:
     """Return what differs, and the diff."""
-    # As a record writes it: text that UTF-8 can hold, without credentials.
+    # Format it as a record does: text that UTF-8 can encode, without credentials.
     text = redact(now.text.encode(errors="replace").decode())
     if recorded.text != text:
         before, after = without_noise(recorded.text), without_noise(text)
@@ -273,7 +273,7 @@ def unified(recorded: str, now: str) -> str:
             n=_CONTEXT_LINES,
         )
     )
-    if not lines:  # the difference is where lines were cut, or in how they end
+    if not lines:  # the difference is in the cut part of lines, or in their endings
         at = _first_difference(recorded, now)
         window = slice(max(0, at - _LINE_CHARACTERS // 4), at + _LINE_CHARACTERS)
         lines = [f"-{recorded[window]!r}", f"+{now[window]!r}"]
