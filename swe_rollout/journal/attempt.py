@@ -1,4 +1,4 @@
-"""An attempt that is written down turn by turn, from its beginning or from where it was."""
+"""An attempt that is journaled turn by turn, from its start or from where it was resumed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ log = structlog.get_logger()
 
 
 class AttemptJournal(Journal):
-    """An attempt that is written down turn by turn, from its beginning or from where it was."""
+    """An attempt that is journaled turn by turn, from its start or from where it was resumed."""
 
     def __init__(
         self,
@@ -53,11 +53,10 @@ class AttemptJournal(Journal):
         fork: ForkPoint | None = None,
         has_orphans: bool = False,
     ) -> None:
-        """`ref`: the journal, and its next chunk; `writer`: the name of this life of the attempt.
+        """`ref` is the journal and its next chunk; `writer` names this life of the attempt.
 
-        Of a journal that somebody goes on with, the chunk before says so. Of a fork, `earlier` has
-        what it inherited too. `has_orphans`: another process may have left sandboxes of the
-        episode.
+        The last chunk of a resumed journal says so. For a fork, `earlier` includes the inherited
+        part. `has_orphans` says that another process may have left sandboxes of the episode.
         """
         self._journals = journals
         self._ref = ref
@@ -85,22 +84,22 @@ class AttemptJournal(Journal):
 
     @property
     def goes_on(self) -> bool:
-        """Whether an earlier life of it has written something."""
+        """Whether an earlier life of the attempt has written anything."""
         return self._earlier is not None
 
     @property
     def is_begun(self) -> bool:
-        """Whether something of it may lie in the store."""
+        """Whether the store may hold part of this journal."""
         return self._earlier is not None or (self._writer is not None and self._writer.is_begun)
 
     @property
     def had_sandbox(self) -> bool:
-        """Whether it had one whose turns can be written."""
+        """Whether the attempt had a sandbox whose turns can be written."""
         return self._writer is not None
 
     @property
     def written(self) -> int:
-        """Chunks that this life made durable."""
+        """The number of chunks that this life made durable."""
         return self._writer.written if self._writer else 0
 
     async def begin(self, attempt: Attempt, context: JobContext) -> Workplace:
@@ -111,11 +110,11 @@ class AttemptJournal(Journal):
         if self._fork is not None:
             place = await begin_from(self._fork, attempt, context)
         else:
-            # What a folder's files were like says nothing of a sandbox that was rebuilt.
+            # The recorded state of a plain folder says nothing about a rebuilt sandbox.
             is_repository = attempt.instance.folder is None
             place = await start(attempt, context, snapshots=is_repository)
         sandbox = place.sandbox
-        # A plain folder of this machine is another one in each life.
+        # A plain folder on this machine is a different one in each life.
         is_same_place = sandbox.workdir == attempt.instance.workdir
         if is_same_place and isinstance(place.base, str) and isinstance(sandbox, Snapshots):
             header = header_of(
@@ -129,7 +128,7 @@ class AttemptJournal(Journal):
     async def _restored(self, attempt: Attempt, context: JobContext, earlier: Earlier) -> Workplace:
         base, workdir = earlier.header.base, earlier.header.workdir
         if earlier.end is not None:
-            # The agent needs none any more, so no start takes the place of the one it had.
+            # The agent needs no sandbox any more, so none is started in place of the old one.
             await end_orphans(attempt, context)
             return Workplace(no_sandbox(workdir), base)
         sandbox = await self._attached(attempt, context, earlier)
@@ -159,10 +158,10 @@ class AttemptJournal(Journal):
     async def _attached(
         self, attempt: Attempt, context: JobContext, earlier: Earlier
     ) -> Sandbox | None:
-        """Return the sandbox of the life before where it is as the journal says; end all others."""
+        """Return the previous life's sandbox if it matches the journal; end all others."""
         sandbox = None
         if earlier.mark is not None and earlier.deltas:
-            # Nobody else ever writes the chunk of this number, so no other life has it.
+            # Nobody else ever writes the chunk with this number, so no other life has this name.
             life, delta = self._ref.chunks, earlier.deltas[-1].number
             sandbox = await context.attach_sandbox(attempt, earlier.mark, life=life, delta=delta)
         async with AsyncExitStack() as undo:
@@ -201,14 +200,14 @@ class AttemptJournal(Journal):
             await rebuild(sandbox, earlier)
             return await workspace.diff(sandbox, earlier.header.base)
         except (SandboxDestroyedError, DivergedError) as error:
-            # What ends each sandbox that shows it can't be graded.
+            # Work that destroys every sandbox in which it is restored can't be graded.
             log.warning("nothing_salvaged", episode=str(self._ref.episode), why=str(error))
             return Patch()
         finally:
             await sandbox.close()
 
     async def _durable(self) -> Earlier | None:
-        """Read what this life and those before it have written; none where there is nothing."""
+        """Read what this and earlier lives have written; return None if there is nothing."""
         try:
             ref = await self._journals.last(self._ref.episode)
             if ref is None or ref.number != self._ref.number or not ref.chunks:
@@ -222,21 +221,21 @@ class AttemptJournal(Journal):
             raise StoreError(error.what, why=error.why, fix=error.fix) from error
 
     async def aclose(self) -> None:
-        """Wait for the write in progress. Nothing is written afterwards."""
+        """Wait for the write in progress, and write nothing more."""
         if self._writer is not None:
             await self._writer.aclose()
 
 
 def new_writer() -> str:
-    """Return a name for one life of an attempt, which people can trace to its process."""
+    """Return a name for one life of an attempt that people can trace to its process."""
     return f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(8)}"
 
 
 def mark_resumed(writer: str) -> Chunk:
-    """Return the chunk by which a life of an attempt takes a journal for itself."""
+    """Return the chunk with which a life of an attempt claims a journal."""
     return Chunk(writer, resumes=True)
 
 
 def mark_closed(writer: str) -> Chunk:
-    """Return the chunk after which nobody goes on with a journal."""
+    """Return the chunk that closes a journal, so that nobody resumes from it."""
     return Chunk(writer, closes=True)

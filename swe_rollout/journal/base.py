@@ -1,6 +1,6 @@
-"""Journal: what an episode does otherwise where an attempt goes on from a journal.
+"""Journal: the steps of an episode that differ when an attempt resumes from a journal.
 
-`episode` tells the story. A plain `Journal` plays an attempt that nobody writes down.
+`episode` calls them in order. A plain `Journal` plays an attempt without recording it.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ class Workplace:
 
     sandbox: Sandbox
     base: Base
-    """What its work is compared with at the end."""
+    """The state with which the agent's work is compared at the end."""
 
 
 class Journal:
-    """Plays an attempt that begins at its task and is not written down before it is committed."""
+    """Plays an attempt from its task, recording nothing before it is committed."""
 
     @property
     def resumption(self) -> Resumption | None:
-        """What the record says of earlier lives; None if there was none."""
+        """The record's account of earlier lives; None if there were none."""
         return None
 
     async def begin(self, attempt: Attempt, context: JobContext) -> Workplace:
-        """Start the agent's sandbox, as prepared or as it was when the journal ends.
+        """Start the agent's sandbox, freshly prepared or in the state where the journal ends.
 
-        Raises SandboxError, TaskError; DivergedError where it can't be as it was.
+        Raises SandboxError, TaskError, and DivergedError if that state can't be restored.
         """
         return await start(attempt, context)
 
@@ -60,7 +60,7 @@ class Journal:
         return taped_context(attempt, context, place.sandbox, taped, on_turn=on_turn)
 
     def _taped(self) -> Taped | None:
-        """Return the tape that the agent's world is on; None if it is on none."""
+        """Return the tape that records the agent's requests, or None."""
         return None
 
     def playing(self) -> AbstractContextManager[None]:
@@ -68,13 +68,13 @@ class Journal:
         return nullcontext()
 
     async def finish(self, place: Workplace) -> Patch:
-        """Return the agent's work. Raises DivergedError where the program was another one."""
+        """Return the agent's work. Raises DivergedError if the program has changed."""
         return await workspace.diff(place.sandbox, place.base)
 
     async def salvage(self, attempt: Attempt, context: JobContext) -> Patch:
-        """Return the durable work of an agent that ended its sandbox, which is closed.
+        """Return the durable work of an agent that destroyed its sandbox, which is closed.
 
-        Raises SandboxError where a sandbox that would show it can't be had, StoreError.
+        Raises StoreError, and SandboxError if no sandbox can be started to recover the work.
         """
         del attempt, context
         return Patch()

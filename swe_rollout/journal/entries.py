@@ -1,8 +1,8 @@
 """The values of a journal, and their stored form: MessagePack, compressed.
 
-An agent program is a function of what the engine and the sandbox answer. A journal keeps these
-answers, each under the agent that asked and a digest of what it asked for; a program that runs
-again and is given the same answers does the same. A `Chunk` is what one write makes durable.
+An agent program is a function of the responses of the engine and the sandbox. A journal keeps these
+responses, each with the agent that asked and a digest of its request; a program that runs again and
+receives the same responses does the same. One write makes a `Chunk` durable.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from swe_rollout.tokens.replay import ReplayRows
 from swe_rollout.types.turn import FinishReason, Generation, Observation, WeightSpan
 
 MAX_CHUNK_BYTES: Final = 1 << 30
-"""Largest chunk that is unpacked."""
+"""Size limit of an unpacked chunk."""
 _LEVEL: Final = 1
-"""Deltas are compressed already, and a journal is short-lived."""
+"""Low, because deltas are compressed already and a journal is short-lived."""
 
 
 class Rows(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ class Rows(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, rows: ReplayRows) -> Rows:
-        """Take them from a response."""
+        """Convert the rows of a response."""
         experts = None if rows.experts is None else np.asarray(rows.experts, dtype="<i4")
         return cls(
             None if experts is None else experts.tobytes(),
@@ -49,7 +49,7 @@ class Rows(msgspec.Struct, frozen=True):
         )
 
     def rows(self) -> ReplayRows:
-        """Return them as the engine did."""
+        """Convert back to the engine's form."""
         found = self.experts
         experts = None if found is None else np.frombuffer(found, "<i4").reshape(self.shape)
         return ReplayRows(experts, self.kept_ids, self.kept_logprobs, self.prompt_logprobs)
@@ -61,7 +61,7 @@ class Sampled(msgspec.Struct, frozen=True, tag="sampled"):
     ids: bytes
     """int32, little-endian."""
     logprobs: bytes
-    """float64, little-endian: exactly as the engine gave them."""
+    """float64, little-endian: exactly as the engine returned them."""
     finish_reason: FinishReason
     prompt_tokens: int
     cached_tokens: int
@@ -70,7 +70,7 @@ class Sampled(msgspec.Struct, frozen=True, tag="sampled"):
 
     @classmethod
     def of(cls, found: Generation) -> Sampled:
-        """Take it from a response."""
+        """Convert a response."""
         return cls(
             np.array(found.token_ids, dtype="<i4").tobytes(),
             np.array(found.logprobs, dtype="<f8").tobytes(),
@@ -82,7 +82,7 @@ class Sampled(msgspec.Struct, frozen=True, tag="sampled"):
         )
 
     def value(self) -> Generation:
-        """Return it as the engine did."""
+        """Convert back to the engine's form."""
         return Generation(
             tuple(np.frombuffer(self.ids, "<i4").tolist()),
             tuple(np.frombuffer(self.logprobs, "<f8").tolist()),
@@ -95,15 +95,15 @@ class Sampled(msgspec.Struct, frozen=True, tag="sampled"):
 
 
 class Whole(msgspec.Struct, frozen=True):
-    """An answer that is kept as it is, in one field."""
+    """A response stored unchanged in one field."""
 
     @classmethod
     def of(cls, found: object) -> Self:
-        """Take an answer."""
+        """Store a response."""
         return cls(found)
 
     def value(self) -> object:
-        """Return the answer."""
+        """Return the response."""
         return getattr(self, self.__struct_fields__[0])
 
 
@@ -114,7 +114,7 @@ class Said(Whole, frozen=True, tag="said"):
 
 
 class Ran(msgspec.Struct, frozen=True, tag="ran"):
-    """What a command did."""
+    """The result of a command."""
 
     exit_code: int
     stdout: bytes
@@ -126,7 +126,7 @@ class Ran(msgspec.Struct, frozen=True, tag="ran"):
 
     @classmethod
     def of(cls, found: ExecResult) -> Ran:
-        """Take a result."""
+        """Convert a result."""
         return cls(**asdict(found))
 
     def value(self) -> ExecResult:
@@ -141,11 +141,11 @@ class FileRead(Whole, frozen=True, tag="read"):
 
 
 class Done(msgspec.Struct, frozen=True, tag="done"):
-    """An operation that returns nothing has succeeded."""
+    """The success of an operation that returns nothing."""
 
     @classmethod
     def of(cls, found: None) -> Done:
-        """Take nothing."""
+        """Store nothing."""
         del found
         return cls()
 
@@ -154,33 +154,33 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
 
 
 class Observed(Whole, frozen=True, tag="observed"):
-    """What a tool that acts outside of the sandbox returned."""
+    """The result of a tool that acts outside the sandbox."""
 
     observation: Observation
 
 
 class Refused(msgspec.Struct, frozen=True, tag="refused"):
-    """An error that the caller can take for an answer, such as a file that is missing."""
+    """An error that the caller can handle, such as a missing file."""
 
     kind: str
-    """The name of its class."""
+    """The name of the error's class."""
     what: str
     why: str = ""
     fix: str = ""
     retryable: bool = True
     code: int = 0
-    """The system's number of an error of a file; 0: it has none."""
+    """The errno of a file error; 0 if it has none."""
 
 
 class Cancelled(msgspec.Struct, frozen=True, tag="cancelled"):
-    """The caller stopped waiting, such as at a time limit."""
+    """The caller stopped waiting, for example at a time limit."""
 
 
 Answer: TypeAlias = Sampled | Said | Ran | FileRead | Done | Observed | Refused | Cancelled
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One answer of the outside world."""
+    """One response of the outside world."""
 
     agent: int
     """The branch of the agent that asked."""
@@ -188,17 +188,17 @@ class Entry(msgspec.Struct, frozen=True):
     """The request, as `kind:sha256`."""
     answer: Answer
     elapsed_s: float = 0.0
-    """How much of its time the episode had used by then."""
+    """The time that the episode had used by then."""
     remaining_s: float | None = None
-    """How much time the episode had left by then; None if no clock ran."""
+    """The time that the episode had left by then; None if no clock ran."""
 
 
 FORMAT: Final = 1
-"""The format of journals. A version that writes anything else, or means it, has another one."""
+"""The format of journals. Any change of form or meaning gets another number."""
 
 
 class Header(msgspec.Struct, frozen=True):
-    """The attempt that a journal is of. One that differs in any of this can't go on with it."""
+    """The attempt that a journal records. One that differs in any field can't resume from it."""
 
     attempt: int
     spec: str
@@ -209,19 +209,19 @@ class Header(msgspec.Struct, frozen=True):
     """Digest of the task's content."""
     policy: str
     tokenizer: str
-    """Fingerprint of tokenizer and chat template; empty over a chat API."""
+    """Fingerprint of tokenizer and chat template; empty for a chat API."""
     seed: str
     """The seed of the episode's marks, in hexadecimal."""
     workdir: str
     base: str
     """The commit that the patch will be compared with."""
     fork: str = ""
-    """The turn of another episode that it begins from, as `ForkPoint.key`."""
+    """The turn of another episode from which it starts, as `ForkPoint.key`."""
     format: int = FORMAT
 
 
 class Delta(msgspec.Struct, frozen=True):
-    """The sandbox's changes since the chunk before; see `SandboxDelta`."""
+    """The sandbox's changes since the previous chunk; see `SandboxDelta`."""
 
     number: int
     data: bytes
@@ -230,69 +230,69 @@ class Delta(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, delta: SandboxDelta) -> Delta:
-        """Take what a journal needs of a delta."""
+        """Convert a delta to the form that a journal needs."""
         return cls(delta.number, delta.data, delta.unsaved, delta.processes)
 
 
 class Restored(msgspec.Struct, frozen=True):
-    """How a life of an attempt that is not its first came to a sandbox."""
+    """How a later life of an attempt obtained its sandbox."""
 
     attached: bool
-    """Whether it is the one of the life before; otherwise it was rebuilt."""
+    """Whether it is the previous life's sandbox; otherwise it was rebuilt."""
     lost: tuple[str, ...] = ()
-    """What the one that was rebuilt lacks."""
+    """What the rebuilt sandbox lacks."""
 
 
 class End(msgspec.Struct, frozen=True):
-    """The agent has ended, and this is its work: what is left is grading."""
+    """The agent's final work; only grading remains."""
 
     patch: str
     problem: str
 
 
 class Chunk(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one write makes durable."""
+    """The unit that one write makes durable."""
 
     writer: str
     """Unique to the process that plays the attempt: whoever wrote last owns the journal."""
     header: Header | None = None
-    """Present in the first chunk of a journal alone."""
+    """Present only in a journal's first chunk."""
     entries: tuple[Entry, ...] = ()
     delta: Delta | None = None
     mark: SandboxMark | None = None
-    """Where that sandbox is, and how much had been done in it by the end of the turn; None where
-    nobody could attach to it."""
+    """Where the sandbox is, and how much had been done in it by the end of the turn; None if nobody
+    could attach to it."""
     restored: Restored | None = None
-    """Present in the first turn that a later life of the attempt wrote."""
+    """Present only in the first turn written by a later life of the attempt."""
     end: End | None = None
     resumes: bool = False
-    """Whether the writer goes on here with what another one, or an earlier life, began."""
+    """Whether the writer resumes here what another writer or an earlier life began."""
     closes: bool = False
-    """Whether nobody may go on with this journal."""
+    """Whether the journal is closed, so that nobody may resume from it."""
     place: str = ""
-    """Where it belongs, as `JournalRef.place`: a chunk that lies elsewhere is another's."""
+    """Where the chunk belongs, as `JournalRef.place`; anywhere else, it is misplaced."""
 
 
 class DamagedChunkError(ValueError):
-    """An object that is no chunk."""
+    """An object is not a valid chunk."""
 
 
-# Made once, here: msgspec must not inspect a class in two threads at a time.
+# Create them once, here: msgspec must not inspect a class in two threads at once.
 _DECODER: Final = msgspec.msgpack.Decoder(Chunk)
 _ENCODER: Final = msgspec.msgpack.Encoder()
 
 
 def encode(chunk: Chunk) -> bytes:
-    """Return a chunk as bytes, which `compress` makes small.
+    """Encode a chunk to bytes, ready for `compress`.
 
-    Raises ValueError for a text that UTF-8 can't hold. What commands returned stands in it as it
-    is, where secrets are found.
+    Raises ValueError for text that UTF-8 can't encode. Command output appears verbatim, so that
+    secrets in it can be found.
     """
     return _ENCODER.encode(chunk)
 
 
 def _warm_up() -> None:
-    """Let msgspec look at every class once, here: two threads doing that at a time crash."""
+    """Let msgspec inspect every class once, here: two threads doing so at once crash."""
     generation = Generation((1,), (-0.5,), FinishReason.STOP, 1, 0, (WeightSpan("1", 0, 1),))
     said = ChatResponse(AssistantMessage("", (ChatCall("", "", ""),)), FinishReason.STOP)
     rows = Rows(None, (), (), (), ())
@@ -324,12 +324,12 @@ _warm_up()
 
 
 def compress(data: bytes) -> bytes:
-    """Return the stored form of an encoded chunk."""
+    """Compress an encoded chunk to its stored form."""
     return zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress(data)
 
 
 def decode(data: bytes) -> Chunk:
-    """Read the stored form. Raises DamagedChunkError for anything else."""
+    """Decode the stored form. Raises DamagedChunkError for anything else."""
     try:
         size = zstandard.frame_content_size(data)
         if not 0 <= size <= MAX_CHUNK_BYTES:
@@ -340,7 +340,7 @@ def decode(data: bytes) -> Chunk:
 
 
 def digest_of(kind: str, *parts: object) -> str:
-    """Return the identity of a request: its kind, and a digest of its parts' representations."""
+    """Return the identity of a request: its kind and a digest of the repr of its parts."""
     digest = hashlib.sha256()
     for part in parts:
         data = part if isinstance(part, bytes) else repr(part).encode(errors="surrogateescape")

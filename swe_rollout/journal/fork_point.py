@@ -1,8 +1,8 @@
-"""ForkPoint: a recorded turn, from which the episodes of a job begin.
+"""ForkPoint: a recorded turn from which the episodes of a job start.
 
-To fork is to resume under another address: the agent program runs from its beginning and is given
-the answers of the first turns of another episode, in a sandbox with the files that these left. The
-turn after them is asked of the engine, with the fork's own seed.
+Forking is resuming under another address: the agent program runs from the start and receives the
+recorded responses of another episode's first turns, in a sandbox with the files that these left.
+The engine then samples the next turn, with the fork's own seed.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from swe_rollout.types.turn import Turn
 
 @dataclass(frozen=True, slots=True)
 class ForkPoint:
-    """A turn of a committed episode, and all that came before it."""
+    """A turn of a committed episode, and everything before it."""
 
     episode: EpisodeId
-    """The episode that is forked."""
+    """The forked episode."""
     job_uri: str
     turn: int
     """The first turn that is not inherited."""
     digest: str
-    """SHA-256 of the journal that was kept."""
+    """SHA-256 of the kept journal."""
     header: Header
     """The header of the forked episode's journal."""
     stretches: tuple[Stretch, ...]
-    """What is inherited."""
+    """The inherited stretches."""
     trains_inherited: bool = False
 
     def __repr__(self) -> str:
@@ -47,29 +47,29 @@ class ForkPoint:
 
     @property
     def key(self) -> str:
-        """The identity of what is inherited."""
+        """The identity of the inherited part."""
         return f"{self.digest}@{self.turn}"
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """The answers that are inherited."""
+        """The inherited responses."""
         return tuple(chain.from_iterable(each.entries for each in self.stretches))
 
     @property
     def deltas(self) -> tuple[Delta, ...]:
-        """The changes of the sandbox that are inherited, in their order."""
+        """The inherited changes of the sandbox, in order."""
         return tuple(chain.from_iterable(each.deltas for each in self.stretches))
 
     def earlier(self, ref: JournalRef) -> Earlier:
-        """Return what is inherited as an earlier life of an episode, which has written nothing."""
+        """Return the inherited part as the earlier life of an episode that has written nothing."""
         return Earlier(ref, self.header, self.entries, self.deltas, None, 0, is_closed=False)
 
     def before(self, own: Earlier) -> Earlier:
-        """Return a fork's journal with what it inherited in front of it."""
+        """Return a fork's journal with the inherited part prepended."""
         return replace(own, entries=self.entries + own.entries, deltas=self.deltas + own.deltas)
 
     def record(self, turns: Sequence[Turn], main: Branch) -> ForkedFrom:
-        """Return what a record says of where its episode began."""
+        """Return the entry in a record that says where its episode started."""
         following = turns[self.turn] if len(turns) > self.turn else None
         is_known = following is not None and following.branch == 0
         length = following.request.length if following and is_known else len(main.token_ids)
@@ -86,11 +86,11 @@ class ForkPoint:
 
     @property
     def lost(self) -> tuple[str, ...]:
-        """What the sandbox of a fork lacks: files that were not saved, running processes."""
+        """What a fork's sandbox lacks: unsaved files and running processes."""
         return (*unsaved_in(self.deltas), *running_in(self.deltas))
 
     def refused(self, error: DivergedError) -> UsageError:
-        """Return the error for a program that does not do what it did before the turn."""
+        """Return the error for a program that does not repeat what it did before the turn."""
         return UsageError(
             f"{self} can't be forked here",
             why=error.why,

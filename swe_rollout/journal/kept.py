@@ -1,8 +1,8 @@
-"""What is kept of a journal when its episode is committed, so that others can begin from its turns.
+"""The part of a committed episode's journal that is kept, so that forks can start from its turns.
 
-The answers and the deltas of a journal, cut where a turn and its calls were complete. Who wrote
-them, and how often the episode was resumed, is left out. An object of the store is as little to be
-trusted as a chunk: `decode_kept` takes nothing but the shape, `check_values` looks at the rest.
+It holds the journal's responses and deltas, split where a turn and its calls were complete, but not
+who wrote them or how often the episode was resumed. Like a chunk, the stored object is not trusted:
+`decode_kept` checks its shape, `check_values` the rest.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _COMMIT: Final = re.compile(r"[0-9a-f]{4,64}")
 
 
 class Stretch(msgspec.Struct, frozen=True):
-    """What came since the stretch before, up to the end of a turn and its calls."""
+    """The part after the previous stretch, up to the end of a turn and its calls."""
 
     turns: int
-    """Complete turns of the episode by then."""
+    """Number of complete turns of the episode by then."""
     entries: tuple[Entry, ...]
     deltas: tuple[Delta, ...]
-    """The last one is of that moment."""
+    """Changes of the sandbox; the last one is of that moment."""
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -53,12 +53,12 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 
 
 def encode_kept(kept: Kept) -> bytes:
-    """Return it as bytes. Raises ValueError for a text that UTF-8 can't hold."""
+    """Encode to bytes. Raises ValueError for text that UTF-8 can't encode."""
     return _ENCODER.encode(kept)
 
 
 def decode_kept(data: bytes) -> Kept:
-    """Read it back. Raises DamagedChunkError for anything else."""
+    """Decode the stored form. Raises DamagedChunkError for anything else."""
     try:
         kept = _DECODER.decode(data)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
@@ -68,16 +68,16 @@ def decode_kept(data: bytes) -> Kept:
     return kept
 
 
-# Once, here: two threads must not let msgspec look at a class at the same time.
+# Create it once, here: msgspec must not inspect a class in two threads at once.
 _EMPTY: Final = Header(1, "", (), "", "", "", "", "", "")
 decode_kept(encode_kept(Kept(VERSION, _EMPTY, (Stretch(0, (), (Delta(1, b""),)),))))
 
 
 class Cutter:
-    """Cuts the chunks of a journal, in their order, where the turns of its record end."""
+    """Splits a journal's chunks, taken in order, where the turns of its record end."""
 
     def __init__(self, trajectory: Trajectory, inherited: Sequence[Stretch] = ()) -> None:
-        """`inherited`: what comes before the first chunk, of an episode that began as a fork."""
+        """`inherited` precedes the first chunk, for an episode that started as a fork."""
         self.stretches = list(inherited)
         self._ends = _turn_ends(trajectory)
         self._sampled = sum(_sampled_in(entry) for each in inherited for entry in each.entries)
@@ -86,7 +86,7 @@ class Cutter:
 
     @property
     def turns(self) -> int:
-        """Complete turns so far."""
+        """The number of complete turns so far."""
         return self.stretches[-1].turns if self.stretches else 0
 
     def add(self, chunk: Chunk) -> None:
@@ -96,19 +96,19 @@ class Cutter:
         if chunk.delta is None:
             return
         self._deltas.append(chunk.delta)
-        # A turn that was aborted and continued has chunks that end within it.
+        # Chunks may end within a turn that was aborted and continued.
         if (turns := self._ends.get(self._sampled)) is not None:
             self.stretches.append(Stretch(turns, tuple(self._entries), tuple(self._deltas)))
             self._entries, self._deltas = [], []
 
 
 def size_of(part: Chunk | Stretch) -> int:
-    """Return the bytes of it, unpacked."""
+    """Return its unpacked size in bytes."""
     return len(_ENCODER.encode(part))
 
 
 def _turn_ends(trajectory: Trajectory) -> dict[int, int]:
-    """Return the number of turns by what was sampled until the end of each."""
+    """Return the number of turns by the amount sampled up to the end of each."""
     is_chat = trajectory.chat is not None
     total, ends = 0, {0: 0}
     for count, turn in enumerate(trajectory.turns, start=1):
@@ -128,7 +128,7 @@ def _sampled_in(entry: Entry) -> int:
 
 
 def check_values(kept: Kept, trajectory: Trajectory) -> None:
-    """Raise DamagedChunkError for values that no episode writes, or not the one of the record."""
+    """Raise DamagedChunkError for values that this record's episode can't have written."""
     header = kept.header
     if not _HEX.fullmatch(header.seed) or not _COMMIT.fullmatch(header.base):
         raise DamagedChunkError("its header is none")
@@ -146,7 +146,7 @@ def check_values(kept: Kept, trajectory: Trajectory) -> None:
 
 
 def _check_ids(stretches: Sequence[Stretch], trajectory: Trajectory) -> None:
-    """Compare what was sampled with the record's main branch, up to the first other one."""
+    """Compare the sampled ids with the record's main branch, up to the first other branch."""
     columns = zip(trajectory.token_ids, trajectory.loss_mask, strict=True)
     recorded = [token for token, mask in columns if mask]
     position = 0

@@ -1,4 +1,4 @@
-"""Read a journal back: what an earlier life of an attempt came to."""
+"""Read a journal back, to learn how far an earlier life of an attempt got."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from swe_rollout.sandbox.base import SandboxDelta, SandboxMark
 from swe_rollout.store.journals import JournalRef
 
 _WHOLE: Final = "/: "
-"""What stands before the reason where a delta could not be taken at all."""
+"""Prefix of the reason why no delta could be taken."""
 
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """What the chunks of a journal say."""
+    """The content of a journal's chunks."""
 
     ref: JournalRef
     header: Header
@@ -38,42 +38,42 @@ class Earlier:
     deltas: tuple[Delta, ...]
     end: End | None
     resumed: int
-    """How often somebody has gone on with it."""
+    """How often the journal was resumed."""
     is_closed: bool
     mark: SandboxMark | None = None
     """Where the sandbox was at the end of the last turn; None if nobody could attach to it."""
     restored: tuple[Restored, ...] = ()
-    """How the lives after the first, as far as they wrote a turn, came to a sandbox."""
+    """How later lives that wrote a turn obtained their sandboxes."""
 
     @property
     def lost_before(self) -> tuple[str, ...]:
-        """What sandboxes lacked that were rebuilt before."""
+        """What the sandboxes rebuilt so far lacked."""
         return tuple(dict.fromkeys(lost for each in self.restored for lost in each.lost))
 
     @property
     def attached(self) -> int:
-        """How often a life went on in the very sandbox of the one before."""
+        """How often a life attached to the previous life's sandbox."""
         return sum(each.attached for each in self.restored)
 
     @property
     def lost(self) -> tuple[str, ...]:
-        """What a sandbox that is rebuilt lacks: files that were not saved, running processes."""
+        """What a rebuilt sandbox lacks: unsaved files and running processes."""
         return (*unsaved_in(self.deltas), *(running_in(self.deltas) if self.end is None else ()))
 
     @property
     def can_be_rebuilt(self) -> bool:
-        """Whether the last state of the sandbox is known, or needed no more."""
+        """Whether the sandbox's last state is known or no longer needed."""
         return self.end is not None or can_be_rebuilt(self.deltas)
 
 
 def unsaved_in(deltas: Sequence[Delta]) -> tuple[str, ...]:
-    """Return the files that a sandbox lacks that is rebuilt of these deltas, and why."""
+    """Return the files missing from a sandbox rebuilt from these deltas, with reasons."""
     found = [each for delta in deltas for each in delta.unsaved if _is_of_a_file(each)]
     return tuple(dict.fromkeys(found))
 
 
 def running_in(deltas: Sequence[Delta]) -> tuple[str, ...]:
-    """Return the processes that ran at the last delta, which no sandbox is rebuilt with."""
+    """Return the processes running at the last delta, which a rebuilt sandbox lacks."""
     return tuple(f"process: {command}" for command in (deltas[-1].processes if deltas else ()))
 
 
@@ -83,12 +83,12 @@ def can_be_rebuilt(deltas: Sequence[Delta]) -> bool:
 
 
 def sandbox_deltas(deltas: Sequence[Delta]) -> tuple[SandboxDelta, ...]:
-    """Return what is to be applied to a fresh sandbox, in order."""
+    """Return the deltas to apply to a fresh sandbox, in order."""
     return tuple(SandboxDelta(each.number, each.data) for each in deltas if each.data)
 
 
 async def read(ref: JournalRef, stored: Sequence[bytes]) -> Earlier:
-    """Read the chunks of a journal. Raises DamagedChunkError for anything that is none."""
+    """Read the chunks of a journal. Raises DamagedChunkError for an invalid one."""
     if not ref.is_whole:
         raise DamagedChunkError(f"its chunk {ref.chunks} is missing, and there are later ones")
     chunks = [await read_chunk(ref, number, data) for number, data in enumerate(stored)]
@@ -116,7 +116,7 @@ def _header_of(chunks: Sequence[Chunk]) -> Header:
 async def read_chunk(ref: JournalRef, number: int, stored: bytes) -> Chunk:
     """Read one chunk of a journal.
 
-    Raises DamagedChunkError for one that belongs elsewhere, or that no episode writes.
+    Raises DamagedChunkError if it belongs elsewhere or no episode can have written it.
     """
     chunk = await off_loop(decode, stored)
     if chunk.place != ref.place(number):
@@ -129,7 +129,7 @@ async def read_chunk(ref: JournalRef, number: int, stored: bytes) -> Chunk:
 
 
 def check_entries(entries: Sequence[Entry]) -> None:
-    """Raise DamagedChunkError for answers that nothing gives, which an agent can't be given."""
+    """Raise DamagedChunkError for impossible responses, which must not reach an agent."""
     for entry in entries:
         _check_entry(entry)
 

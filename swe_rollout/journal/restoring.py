@@ -1,4 +1,4 @@
-"""Go on with a journal: decide whether an attempt may, and bring its sandbox to where it ends."""
+"""Resume from a journal: decide whether an attempt may, and restore its sandbox."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from swe_rollout.spec.limits import Resume
 def header_of(
     attempt: Attempt, context: JobContext, *, seed: str, workdir: str, base: str
 ) -> Header:
-    """Return the header of an attempt that begins."""
+    """Return the header of a new attempt."""
     renderer = context.agent.renderer
     return Header(
         attempt=attempt.number,
@@ -35,7 +35,7 @@ def header_of(
 
 
 def why_not(earlier: Earlier, attempt: Attempt, context: JobContext) -> str:
-    """Say why an attempt can't go on with a journal; empty where it can."""
+    """Describe why an attempt can't resume from a journal; empty if it can."""
     then = earlier.header
     now = header_of(attempt, context, seed=then.seed, workdir=then.workdir, base=then.base)
     changed = [
@@ -49,7 +49,7 @@ def why_not(earlier: Earlier, attempt: Attempt, context: JobContext) -> str:
 
 
 def would_lack(earlier: Earlier, context: JobContext) -> str:
-    """Say what forbids to go on in a sandbox that is rebuilt; empty where nothing does."""
+    """Describe why a rebuilt sandbox is not good enough to resume in; empty if it is."""
     if context.retry.resume is Resume.BEST or not earlier.lost:
         return ""
     lost = "; ".join(earlier.lost[:3])
@@ -57,20 +57,20 @@ def would_lack(earlier: Earlier, context: JobContext) -> str:
 
 
 async def end_orphans(attempt: Attempt, context: JobContext) -> None:
-    """End what other processes left of the episode."""
+    """End the episode's sandboxes that other processes left."""
     async with boundary(SandboxError, "ending sandboxes of an earlier process"):
         await context.sandboxes.delete_orphans([attempt.episode])
 
 
 def as_it_was(sandbox: Sandbox, earlier: Earlier | ForkPoint) -> Snapshots:
-    """Return a sandbox that can go on with a journal. Raises DivergedError for another one."""
+    """Return the sandbox if it can resume from a journal. Raises DivergedError if not."""
     if not isinstance(sandbox, Snapshots) or sandbox.workdir != earlier.header.workdir:
         raise DivergedError("its sandbox can't be rebuilt here")
     return sandbox
 
 
 async def rebuild(fresh: Sandbox, earlier: Earlier | ForkPoint) -> Snapshots:
-    """Bring a fresh sandbox to where a journal ends. Raises SandboxError, DivergedError."""
+    """Restore a journal's final state in a fresh sandbox. Raises SandboxError, DivergedError."""
     sandbox = as_it_was(fresh, earlier)
     async with boundary(SandboxError, "rebuilding the sandbox"):
         for delta in sandbox_deltas(earlier.deltas):
@@ -81,8 +81,8 @@ async def rebuild(fresh: Sandbox, earlier: Earlier | ForkPoint) -> Snapshots:
 async def begin_from(fork: ForkPoint, attempt: Attempt, context: JobContext) -> Workplace:
     """Start a sandbox with the files that the inherited turns left.
 
-    It is not prepared again: what the preparation changed is among these. Raises SandboxError,
-    DivergedError where it can't be as it was.
+    It is not prepared again, because these include the preparation's changes. Raises SandboxError,
+    and DivergedError if the files can't be restored.
     """
     sandbox = await context.start_sandbox(attempt, snapshots=True)
     async with AsyncExitStack() as undo:

@@ -1,9 +1,9 @@
-"""Tape: the answers of one attempt, those of an earlier life first.
+"""Tape: the responses of one attempt, starting with those of an earlier life.
 
-A request that was answered before gets that answer; a new one is asked for and its answer noted.
-Requests are matched by the agent that asks, a digest of what it asks for, and, among equal ones,
-their order: calls that overlap need no order of their own. Engines take the turns of an episode one
-at a time, so these are matched in order.
+A repeated request gets its recorded response; a new one is carried out and its response recorded.
+Requests match by the agent that asks, a digest of the request and, among equal ones, their order,
+so overlapping calls need no fixed order. Engines take an episode's turns one at a time, so turns
+match in order.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from swe_rollout.journal.entries import Answer, Cancelled, Entry, Refused
 from swe_rollout.types.deadline import Deadline
 
 STALLED_S: Final = 60.0
-"""A new request waits so long for agents that are still being given earlier answers."""
+"""How long a new request waits for agents that still receive earlier responses."""
 _FILE_ERRORS: Final[dict[str, type[OSError]]] = {
     error.__name__: error
     for error in (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 }
-"""Errors of files that may be raised without the system's number; all others have it."""
+"""File errors that may be raised without an errno; all others have one."""
 _T = TypeVar("_T")
 
 
 class DivergedError(SweRolloutError):
-    """A resumed program asked for something else than it did before: it begins anew."""
+    """A resumed program made a different request than before, so it starts over."""
 
     def __init__(self, why: str) -> None:
         super().__init__(
@@ -48,10 +48,10 @@ class DivergedError(SweRolloutError):
 
 
 class Tape:
-    """The answers of one attempt. One event loop uses it."""
+    """The responses of one attempt. Used from a single event loop."""
 
     def __init__(self, earlier: Sequence[Entry] = ()) -> None:
-        """`earlier`: the answers of an earlier life, in their order."""
+        """`earlier` holds the responses of an earlier life, in order."""
         self._turns = deque(entry for entry in earlier if _is_turn(entry.request))
         self._others = defaultdict[tuple[int, str], deque[Entry]](deque)
         for entry in earlier:
@@ -64,36 +64,36 @@ class Tape:
         self._noted: list[Entry] = []
         self._running = 0
         self.clock: Deadline | None = None
-        """The episode's, once it has one."""
+        """The episode's clock, once it has one."""
         self.diverged: DivergedError | None = None
-        """Set once a request did not fit; the program may have caught the error."""
+        """Set once a request did not match, because the program may catch the error."""
 
     @property
     def is_replaying(self) -> bool:
-        """Whether answers of an earlier life are left."""
+        """Whether responses of an earlier life remain."""
         return self._left.total() > 0
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no operation of the sandbox runs now."""
+        """Whether no sandbox operation is running."""
         return not self._running
 
     def take_noted(self) -> tuple[Entry, ...]:
-        """Return the answers that were noted since the last call."""
+        """Return the responses recorded since the last call."""
         noted, self._noted = tuple(self._noted), []
         return noted
 
     def require_end(self) -> None:
-        """Raise DivergedError where a request did not fit, or answers are left over."""
+        """Raise DivergedError if a request did not match or responses are left over."""
         if self.diverged is None and self.is_replaying:
             self.diverge(f"the program ended, and {self._left.total()} answers were not asked for")
         if self.diverged is not None:
             raise self.diverged
 
     async def turn(self, request: str, ask: Callable[[], Awaitable[_T]], kind: type[Any]) -> _T:
-        """Return the engine's answer to a turn, the earlier one or a new one.
+        """Return the engine's response for a turn, recorded or new.
 
-        `kind` is the class of the entry's answer.
+        `kind` is the class of the recorded response.
         """
         agent = ACTING.get()
         if self._turns:
@@ -107,7 +107,7 @@ class Tape:
         return await self._ask(agent, request, ask, kind)
 
     async def call(self, request: str, ask: Callable[[], Awaitable[_T]], kind: type[Any]) -> _T:
-        """Return the answer to any other request, the earlier one or a new one."""
+        """Return the response to any other request, recorded or new."""
         agent = ACTING.get()
         if found := self._others.get((agent, request)):
             value: _T = await self._recorded(found.popleft(), kind)
@@ -130,14 +130,14 @@ class Tape:
             self.clock.catch_up(elapsed_s=entry.elapsed_s, remaining_s=entry.remaining_s)
         match entry.answer:
             case Cancelled():
-                # Whatever stopped the wait then, such as a time limit, stops it again.
+                # Whatever ended the wait then, such as a time limit, ends it again.
                 await asyncio.Event().wait()
             case Refused():
                 raise _error(entry.answer)
         return entry.answer
 
     async def _rest_given(self, agent: int) -> None:
-        """Return once all earlier answers are given: what is new comes after them."""
+        """Wait until all earlier responses are returned: new ones come after them."""
         if not self.is_replaying:
             return
         if self._left[agent] > 0:
@@ -180,7 +180,7 @@ class Tape:
             self._running -= 1
 
     def diverge(self, why: str) -> DivergedError:
-        """Note that a request did not fit, and return the error for it."""
+        """Record that a request did not match, and return the error for it."""
         self.diverged = self.diverged or DivergedError(why)
         return self.diverged
 

@@ -1,4 +1,4 @@
-"""Attempts that are not written down before they are committed."""
+"""Attempts that are not journaled."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from swe_rollout.sandbox.repository import Patch
 
 
 class UnwrittenFork(Journal):
-    """Plays an attempt that begins from a recorded turn and is not written down."""
+    """Plays an attempt from a recorded turn without journaling it."""
 
     def __init__(self, fork: ForkPoint) -> None:
         self._fork = fork
@@ -40,7 +40,7 @@ class UnwrittenFork(Journal):
 
     @contextmanager
     def _refusing(self) -> Iterator[None]:
-        """Turn a program that does something else into an error of the job: all forks would."""
+        """Turn divergence into an error of the job, because all forks would diverge."""
         try:
             yield
         except DivergedError as error:
@@ -48,5 +48,5 @@ class UnwrittenFork(Journal):
 
 
 def unjournaled(context: JobContext) -> Journal:
-    """Return what plays an attempt that is not written down."""
+    """Return the journal for an attempt that is not journaled."""
     return Journal() if context.fork is None else UnwrittenFork(context.fork)

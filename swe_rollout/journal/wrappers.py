@@ -1,6 +1,7 @@
-"""The engine, the sandbox and the tools of an episode, as one that has a journal uses them.
+"""Wrap the engine, the sandbox and the tools of an episode that has a journal.
 
-Each asks its tape first. So neither programs nor tools nor parsers know whether an answer is new.
+Each wrapper asks its tape first, so programs, tools and parsers can't tell whether a response is
+new.
 """
 
 from __future__ import annotations
@@ -37,20 +38,20 @@ _ANSWERS: Final[Mapping[OperationKind, type[Any]]] = {
 
 
 class Barriers(Protocol):
-    """What comes before anything is asked of the world itself."""
+    """Hooks that run before any request to the outside world."""
 
     async def before_turn(self) -> None:
-        """Return when the engine may be asked for a turn."""
+        """Wait until the engine may be called for a turn."""
         ...
 
     async def before_call(self) -> None:
-        """Return when the sandbox may be changed, or whatever else a tool acts on."""
+        """Wait until a tool may change the sandbox or anything else."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Taped:
-    """What an agent asks of the world, answered by a tape first."""
+    """Routes an agent's requests to the outside world through a tape."""
 
     tape: Tape
     barriers: Barriers
@@ -58,7 +59,7 @@ class Taped:
     def parts(self, parts: AgentParts) -> AgentParts:
         """Return the parts with an engine and tools that ask the tape.
 
-        Results of a tool are on the tape where it acts outside of the sandbox.
+        The tape holds a tool's results if the tool acts outside the sandbox.
         """
         engine = wrapped_engine(parts.engine, self._turn)
         tools = Toolbox(
@@ -72,7 +73,7 @@ class Taped:
         return WrappedSandbox(sandbox, self._operation)
 
     async def call(self, request: str, call: Callable[[], Awaitable[_T]], kind: type[Any]) -> _T:
-        """Return the answer to a request, of a `kind` of the entries' answers."""
+        """Return the response to a request; `kind` is the class of its entry."""
 
         async def ask() -> _T:
             await self.barriers.before_call()
@@ -96,7 +97,7 @@ class Taped:
 
 
 class TapedTool(Tool):
-    """A tool whose results are on a tape: carried out once, whatever it does out there."""
+    """A tool whose results are taped: each call is carried out only once."""
 
     def __init__(self, tool: Tool, taped: Taped) -> None:
         self._tool = tool
@@ -124,11 +125,11 @@ def taped_context(
     *,
     on_turn: Callable[[Turn], None],
 ) -> AgentContext:
-    """Return the context of an attempt's agent, whose engine, sandbox and tools are on a tape."""
+    """Return the context of an attempt's agent, with engine, sandbox and tools taped."""
     tape = taped.tape
 
     def report(turn: Turn) -> None:
-        # Turns of an earlier life say nothing of the engine, or of how fast it is.
+        # Turns of an earlier life say nothing about the engine or its speed.
         if not tape.is_replaying:
             on_turn(turn)
 
@@ -144,12 +145,12 @@ def taped_context(
 
 @contextmanager
 def playing_on(tape: Tape, seed: str) -> Iterator[None]:
-    """Run an agent program on a tape inside the block; its marks follow from the seed."""
+    """Run an agent program on a tape inside the block, deriving its marks from the seed."""
     token = MARKS.set(Marks(seed))
     try:
         yield
     except Exception:
-        # The program may have made something else of it.
+        # The program may have turned it into another error.
         if tape.diverged is not None:
             raise tape.diverged from None
         raise
@@ -161,8 +162,8 @@ _ANY: Final = EpisodeId("", "", 0)
 
 
 def _turn_digest(request: GenerateRequest | ChatRequest) -> str:
-    # Neither whose turn it is nor its sampling: a fork inherits the turns of another episode. That
-    # an attempt goes on with its own sampling is said by the spec's digest in the header.
+    # Leave out the episode and its sampling: a fork inherits another episode's turns. The spec's
+    # digest in the header ensures that an attempt resumes with its own sampling.
     if isinstance(request, ChatRequest):
         asked = replace(request, episode=_ANY, sampling=Sampling(), clock=None, tools=())
         return digest_of(TURN, asked, request.tools)
@@ -182,12 +183,12 @@ _ENDED = "the agent had ended, and asked for something new"
 
 
 def no_sandbox(workdir: str) -> Sandbox:
-    """Return what stands where a sandbox was. Whoever asks it for something new has diverged."""
+    """Return a placeholder for a former sandbox. Any new request to it has diverged."""
     return AbsentSandbox(workdir, lambda: DivergedError(_ENDED))
 
 
 class NoTurns:
-    """Comes before turns and calls of an agent that has ended: there are none."""
+    """Barriers of an agent that has ended, which makes no turns or calls."""
 
     def __init__(self, tape: Tape) -> None:
         self._tape = tape
@@ -200,7 +201,7 @@ class NoTurns:
 
 
 class Unwritten:
-    """Comes before turns and calls of an attempt that nobody writes down."""
+    """Barriers of an attempt that is not journaled."""
 
     def __init__(self, tape: Tape) -> None:
         self._tape = tape
@@ -209,4 +210,4 @@ class Unwritten:
         self._tape.take_noted()
 
     async def before_call(self) -> None:
-        """Do nothing: nothing has to be durable."""
+        """Do nothing, because nothing has to be durable."""

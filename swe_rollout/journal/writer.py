@@ -1,9 +1,9 @@
-"""JournalWriter: make turns durable, behind the next one.
+"""JournalWriter: make each turn durable while the next one is sampled.
 
-When turn k+1 is asked of the engine, everything that turn k came to, its tokens, what its calls
-returned and what they changed in the sandbox, is written as one chunk while the engine samples. No
-call of turn k+1 runs before that chunk is durable. So a process that dies loses the turn in flight
-and never more, and no command is carried out on top of something that is lost.
+While the engine samples turn k+1, all results of turn k (its tokens, the results of its calls and
+their changes in the sandbox) are written as one chunk. No call of turn k+1 runs before that chunk
+is durable. So a process that dies loses only the turn in flight, and no command ever builds on lost
+work.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ from swe_rollout.text.redaction import has_secrets, holds_secret
 log = structlog.get_logger()
 
 PATIENCE_S: Final = 60.0
-"""How long a turn waits for a store that does not respond; its episode's clock stands still. After
-that the episode goes on without a journal: its commit has more patience."""
+"""How long a turn waits for an unresponsive store, with its episode's clock stopped. Then the
+episode continues without a journal; its commit waits longer."""
 
 
 class TakenOverError(SweRolloutError):
-    """Another process goes on with this episode; this one stops, and commits nothing."""
+    """Another process has taken over this episode; this one stops and commits nothing."""
 
     def __init__(self, address: str, writer: str) -> None:
         super().__init__(
@@ -60,7 +60,7 @@ class TakenOverError(SweRolloutError):
 
 
 class JournalWriter:
-    """Writes one journal. Its methods are what comes before anything is asked of the world."""
+    """Writes one journal. Its methods are the barriers before requests to the outside world."""
 
     def __init__(
         self,
@@ -73,8 +73,8 @@ class JournalWriter:
         header: Header | None = None,
         restored: Restored | None = None,
     ) -> None:
-        """`ref.chunks` is the number of the next chunk; `header`: that of a journal that begins;
-        `restored`: of one that goes on.
+        """`ref.chunks` is the number of the next chunk; `header` is given for a new journal,
+        `restored` for a resumed one.
         """
         self._journals = journals
         self._ref = ref
@@ -88,15 +88,15 @@ class JournalWriter:
         self._pending: asyncio.Task[None] | None = None
         self._is_over = False
         self.written = 0
-        """Chunks that are durable."""
+        """Number of durable chunks."""
 
     @property
     def is_begun(self) -> bool:
-        """Whether a write was begun."""
+        """Whether a write was started."""
         return self._pending is not None
 
     async def before_turn(self) -> None:
-        """Begin to write what the turns before came to, and return: the engine may sample."""
+        """Start writing the results of earlier turns; the engine may sample meanwhile."""
         await self._settled()
         if self._is_over or not self._tape.is_quiet:
             return
@@ -105,11 +105,11 @@ class JournalWriter:
             self._pending = asyncio.create_task(self._write(entries, self._walk), name="journal")
 
     async def before_call(self) -> None:
-        """Return when everything is durable that the engine knew when it sampled the last turn."""
+        """Wait until everything that the engine knew when it sampled the last turn is durable."""
         await self._settled()
 
     async def end(self, end: End) -> None:
-        """Begin to write that the agent has ended. Raises TakenOverError."""
+        """Start writing that the agent has ended. Raises TakenOverError."""
         await self._settled()
         if not self._is_over:
             chunk = Chunk(
@@ -122,7 +122,7 @@ class JournalWriter:
             self._pending = asyncio.create_task(self._append(chunk), name="journal")
 
     async def aclose(self) -> None:
-        """Wait for the write in progress; write nothing more. Never raises for a failed one."""
+        """Wait for the write in progress, then write no more. Never raises for a failed write."""
         self._is_over = True
         if self._pending is not None:
             try:
@@ -131,7 +131,7 @@ class JournalWriter:
                 self._pending.cancel()
                 if self._walk is not None:
                     self._walk.cancel()
-            self._pending.exception()  # it was raised to whoever waited, or concerns nobody now
+            self._pending.exception()  # it was raised to the waiting caller, or no longer matters
 
     async def _settled(self) -> None:
         if self._is_over:
@@ -139,7 +139,7 @@ class JournalWriter:
         if self._pending is None:
             return
         if self._walk is not None:
-            # How long that takes depends on the files there are: the episode's own time.
+            # The time this takes depends on the episode's files, so its clock runs.
             await asyncio.wait({self._walk})
         if not self._pending.done():
             clock = self._tape.clock
@@ -148,7 +148,7 @@ class JournalWriter:
         self._pending.result()
 
     async def _look(self) -> tuple[SandboxMark | None, Delta]:
-        """Return where the sandbox is, and what changed in it. No call begins meanwhile."""
+        """Return the sandbox's location and changes. No call starts meanwhile."""
         found = await self._sandbox.mark() if isinstance(self._sandbox, Markable) else None
         return found, Delta.of(await self._sandbox.changes())
 
@@ -158,7 +158,7 @@ class JournalWriter:
         try:
             mark, delta = await walk
         except EpisodeError as error:
-            # A sandbox that is lost says so to the next command as well.
+            # A lost sandbox fails the next command as well.
             self._give_up(f"the sandbox's changes can't be taken: {error}")
             return
         await self._append(Chunk(self._writer, self._header, entries, delta, mark, self._restored))
@@ -197,13 +197,13 @@ class JournalWriter:
         return TakenOverError(address, there)
 
     def _give_up(self, why: str) -> None:
-        """Write nothing more: what is there can still be resumed from."""
+        """Write nothing more; the existing chunks can still be resumed from."""
         self._is_over = True
         log.warning("journal_ends", episode=str(self._ref.episode), chunks=self._next, why=why)
 
 
 def _packed(chunk: Chunk) -> bytes:
-    """Return the stored form of a chunk. Raises ValueError for one that can't be stored."""
+    """Return the stored form of a chunk. Raises ValueError if it can't be stored."""
     data = encode(chunk)
     if holds_secret(data) or (chunk.delta is not None and _holds_secret(chunk.delta)):
         raise ValueError("a credential in use was in what a command returned")
@@ -213,10 +213,10 @@ def _packed(chunk: Chunk) -> bytes:
 
 
 def _holds_secret(delta: Delta) -> bool:
-    """Whether a credential in use is in a file of the sandbox: a delta is compressed."""
+    """Whether a file in the compressed delta contains a credential in use."""
     if not has_secrets() or not delta.data:
         return False
     try:
         return holds_secret(records_of(SandboxDelta(delta.number, delta.data)))
-    except SandboxError:  # of another kind of sandbox, whose form is not known
+    except SandboxError:  # another kind of sandbox, whose format is unknown
         return holds_secret(delta.data)

@@ -1,1 +1,1 @@
-"""The progress of jobs for those who watch: counted, frozen as a snapshot, and laid out in rows."""
+"""The progress of jobs for live views: counted, frozen as a snapshot, laid out in rows."""

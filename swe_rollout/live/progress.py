@@ -1,6 +1,6 @@
 """Count the progress of a job as it is reported, in memory that does not grow with it.
 
-It subscribes to the events of the job; `snapshot` is what displays show.
+`LiveProgress` subscribes to the events of the job; displays show its `snapshot`.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ _PHASE_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class LiveTitle:
-    """What does not change while a job runs."""
+    """The parts of a view that do not change while a job runs."""
 
     job: str
     about: tuple[str, ...] = ()
-    """Facts for the head, such as the policy."""
+    """Facts for the header, such as the policy."""
     group_size: Callable[[str], int] | None = None
-    """The number of samples of an instance; None: nobody knows."""
+    """Returns the number of samples of an instance; None if unknown."""
     groups: int | None = None
-    """How many groups there are, if that is known before they begin."""
+    """Number of groups, if known before they start."""
 
 
 @dataclass(slots=True)
@@ -67,8 +67,8 @@ class _OpenGroup:
 class LiveProgress(Observer):
     """Progress of one job.
 
-    Outcomes, rewards and groups are of all its episodes; speed and running ones are of this run.
-    Memory is bounded by the episodes that run and the groups that have begun.
+    Outcomes, rewards and groups cover all its episodes; speed and running episodes cover this run.
+    Memory is bounded by the running episodes and the started groups.
     """
 
     def __init__(
@@ -100,16 +100,16 @@ class LiveProgress(Observer):
         self._with_signal = 0
 
     def planned(self, episodes: int, committed: int) -> None:
-        """Take the number of episodes; committed ones are counted one by one."""
+        """Record the number of episodes; committed ones are counted one by one."""
         del committed
         self.planned_episodes = episodes
 
     def earlier(self, trajectory: Trajectory) -> None:
-        """Count an episode that says nothing about the speed of this run."""
+        """Count an episode of an earlier run, ignoring its speed."""
         self._count(trajectory)
 
     def phase(self, episode: EpisodeId, phase: Phase) -> None:
-        """Note the phase of a running episode."""
+        """Record the phase of a running episode."""
         self.running[episode] = phase
 
     def turn(self, episode: EpisodeId, turn: Turn) -> None:
@@ -118,7 +118,7 @@ class LiveProgress(Observer):
         self.count_turn(turn)
 
     def count_turn(self, turn: Turn, *, is_new: bool = True) -> None:
-        """Count a turn, also one of an episode that has ended; an old one says nothing of speed."""
+        """Count a turn, even of an ended episode; unless `is_new`, ignore its speed."""
         if is_new:
             now_s = self._clock()
             self._turns.add(now_s)
@@ -137,7 +137,7 @@ class LiveProgress(Observer):
         self.running.pop(episode, None)
 
     def done(self, trajectory: Trajectory) -> None:
-        """Count an episode that was committed now."""
+        """Count a newly committed episode."""
         self.running.pop(trajectory.episode, None)
         self._has_ended = True
         self._episodes.add(self._clock())
@@ -156,7 +156,7 @@ class LiveProgress(Observer):
         if reward is not None:
             tally.graded += 1
             tally.reward_sum += reward
-            # A reward of an extension may be no number: it is in no bin that claims to know it.
+            # A reward from an extension may be NaN, which belongs in no bin.
             if reward == reward:  # noqa: PLR0124
                 share = min(max(reward, 0.0), 1.0)
                 self._reward_bins[min(int(share * REWARD_BINS), REWARD_BINS - 1)] += 1
@@ -178,7 +178,7 @@ class LiveProgress(Observer):
 
     @property
     def committed(self) -> int:
-        """Episodes committed by this run or an earlier one."""
+        """Number of episodes committed by this or an earlier run."""
         return self.counts.committed
 
     @property
@@ -188,11 +188,11 @@ class LiveProgress(Observer):
 
     @property
     def per_minute(self) -> float | None:
-        """Recent episodes per minute; none before the first."""
+        """Recent episodes per minute; None before the first."""
         return 60 * self._episodes.per_s(self._clock()) if self._has_ended else None
 
     def snapshot(self) -> Snapshot:
-        """Return the present state, which does not change any more."""
+        """Return the current state as an immutable value."""
         counts, rate = self.counts, self.per_minute
         left = max(self.planned_episodes - counts.committed, 0)
         return Snapshot(

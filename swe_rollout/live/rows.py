@@ -1,6 +1,6 @@
 """Lay out a snapshot as rows of facts: for a terminal, a notebook, or lines of a log.
 
-A row's number of facts may change, the number of rows of a source never does.
+A row's number of facts may change; a source's number of rows never does.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from swe_rollout.text.formatting import (
 
 _SHARE_BAR = 10
 _RARE = "committing"
-"""A phase that is over at once, unless the store is slow."""
+"""A phase that is over at once unless the store is slow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A few words of a row; they are shown together or not at all."""
+    """A few words of a row, shown together or not at all."""
 
     text: str
     style: str = ""
@@ -38,11 +38,11 @@ class Row:
     label: str
     facts: tuple[Fact, ...]
     rank: int
-    """Where lines are few, rows of high ranks are left out."""
+    """Rows of high rank are omitted if there are few lines."""
 
 
 def rows_of(snapshot: Snapshot) -> list[Row]:
-    """Return the rows of a snapshot, in the order in which they are shown."""
+    """Return the rows of a snapshot in display order."""
     records = snapshot.records
     found = [
         Row("episodes", _facts(*_episodes(snapshot)), 1),
@@ -66,7 +66,7 @@ def rows_of(snapshot: Snapshot) -> list[Row]:
 
 
 def times_of(snapshot: Snapshot) -> str:
-    """Return how long it has run, and how long it may still take."""
+    """Return the elapsed time and the estimated time left."""
     eta = "" if snapshot.eta_s is None else f"  eta ~{format_clock(snapshot.eta_s)}"
     return f"{format_clock(snapshot.elapsed_s)}{eta}"
 

@@ -1,6 +1,6 @@
-"""A snapshot of a job's progress: all that a live view shows, wherever the job runs.
+"""A snapshot of a job's progress: everything a live view shows, wherever the job runs.
 
-What a source does not know is None or empty, and is not shown: nothing is guessed.
+Values unknown to a source are None or empty, and are not shown: nothing is guessed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ TURN_EDGES_S = (0.5, 1, 2, 4, 8, 16, 32, 64, 128)
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many there are of one kind."""
+    """The number of items of one kind."""
 
     name: str
     count: int
@@ -28,9 +28,9 @@ class Outcome:
     name: str
     episodes: int
     mean_reward: float | None = None
-    """The mean over the episodes that were graded."""
+    """The mean over the graded episodes."""
     latest: str = ""
-    """The episode that ended so last, and how."""
+    """The last episode with this outcome, and how it ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Durations:
 
     @classmethod
     def of(cls, durations: RecentDurations) -> Self:
-        """Freeze what was measured."""
+        """Freeze the measured durations."""
         recent = durations.recent()
         return cls(
             recent.quantile(0.5),
@@ -57,7 +57,7 @@ class Durations:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Groups of samples: how many are complete, and how many of those can teach something."""
+    """Groups of samples: how many are complete, and how many give a training signal."""
 
     total: int | None
     complete: int
@@ -67,12 +67,12 @@ class Groups:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """What only the records of episodes tell."""
+    """Values found only in the records of episodes."""
 
     reward_bins: tuple[int, ...]
-    """Graded episodes by reward, from 0 to 1 in equal steps; those beyond are in the outer ones."""
+    """Graded episodes by reward, in equal bins from 0 to 1; outliers are in the outer bins."""
     groups: Groups | None
-    """None where nobody knows how many samples a group has."""
+    """None if the size of a group is unknown."""
     turns: Durations
     engine: Durations
     tools: Durations
@@ -90,16 +90,16 @@ class Snapshot:
 
     job: str
     about: tuple[str, ...]
-    """Facts for the head, such as the state and the policy."""
+    """Facts for the header, such as the state and the policy."""
     elapsed_s: float
     eta_s: float | None
     total: int
-    """Episodes that are planned."""
+    """Planned episodes."""
     committed: int
     phases: tuple[Count, ...]
-    """Episodes that are not committed, by phase."""
+    """Uncommitted episodes by phase."""
     failed: int
-    """Committed with a failure: something else than the policy broke."""
+    """Episodes committed with a failure, which was not the policy's."""
     retries: int
     resolved: int
     graded: int
@@ -109,10 +109,10 @@ class Snapshot:
     failures: tuple[Count, ...]
     """Failed episodes by owner, or by type where the source counts types."""
     outcomes: tuple[Outcome, ...]
-    """The most frequent first."""
+    """Outcomes, the most frequent first."""
     records: Records | None
-    """None where nobody reads the records."""
+    """None if the records are not read."""
     problem: str | None = None
-    """What keeps the job from going on; empty if nothing does, None if nobody knows."""
+    """What blocks the job; empty if nothing does, None if unknown."""
     idle_s: float | None = None
-    """Seconds since the last commit, where the job runs in another process."""
+    """Seconds since the last commit, if the job runs in another process."""

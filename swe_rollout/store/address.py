@@ -1,7 +1,7 @@
-"""Open the object storage at an address: which schemes there are, and what each one needs.
+"""Open the object storage at an address, and define the schemes and what each needs.
 
-Settings come from the environment, under the names that each cloud's own tools use. Whatever is
-missing there is reported here, before anything is contacted.
+Settings come from the environment variables that each cloud's own tools use. Missing ones are
+reported here, before anything is contacted.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ _SCHEMES = "file:///absolute/path, s3://bucket/prefix, gs://bucket/prefix or az:
 _CONNECT_S = 5
 _REQUEST_S = 60
 _NO_RETRIES: RetryConfig = {"max_retries": 0}
-"""The bucket retries: obstore repeats requests that can't succeed, and can't be interrupted."""
+"""`Bucket` retries instead: obstore retries hopeless requests and can't be interrupted."""
 _IS_SECRET = re.compile(r"_(KEY|KEY_ID|TOKEN)$")
 _SHORTEST_SECRET = 12
-"""Shorter ones are words, such as the keys of servers on trial."""
+"""Shorter secrets are plain words, such as the keys of test servers."""
 _FALSE = ("0", "false", "no", "off")
 
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """One kind of object storage: the variables that it is set up with."""
+    """One kind of object storage, with the environment variables that configure it."""
 
     name: str
     endpoints: tuple[str, ...]
-    """The first one is the usual one."""
+    """Variables for the endpoint, the usual one first."""
     allow_http: str
     credentials: tuple[str, ...]
-    """Any of them is enough to try. Without one, only machines of that cloud have an identity."""
+    """Variables of which one suffices. Without any, only the cloud's own machines can connect."""
     guide: str
-    """What to set, for an error."""
+    """Which variables to set, for error messages."""
     create: str
-    """The command that creates a bucket, before its name."""
+    """The command that creates a bucket, up to the bucket's name."""
     rights: Mapping[str, str]
-    """What each kind of call needs to be allowed."""
+    """The permission that each kind of call needs."""
 
 
 PROVIDERS: Mapping[str, Provider] = {
@@ -121,7 +121,7 @@ PROVIDERS: Mapping[str, Provider] = {
 
 
 def provider_of(uri: str) -> Provider:
-    """Return the provider of an address that is not a folder's. Raises UsageError."""
+    """Return the provider of an address other than a folder's. Raises UsageError."""
     scheme, separator, rest = uri.partition("://")
     if "@" in rest.partition("/")[0]:
         raise UsageError(
@@ -135,7 +135,7 @@ def provider_of(uri: str) -> Provider:
 
 
 def advice_for(uri: str, verb: str) -> Advice:
-    """Return what helps where a call to the bucket of an address fails. Raises UsageError."""
+    """Return advice for a failed call to the bucket at an address. Raises UsageError."""
     provider = provider_of(uri)
     bucket = uri.partition("://")[2].partition("/")[0]
     return Advice(provider.guide, provider.create + bucket, provider.rights.get(verb, ""))
@@ -144,8 +144,8 @@ def advice_for(uri: str, verb: str) -> Advice:
 def open_storage(uri: str) -> ObjectStore:
     """Open the object storage at `uri`; nothing is contacted.
 
-    Raises UsageError for an address or an endpoint that is none, PrerequisiteError when the
-    environment lacks credentials.
+    Raises UsageError for an invalid address or endpoint, PrerequisiteError if the environment lacks
+    credentials.
     """
     provider = provider_of(uri)
     endpoint = _endpoint(provider)
@@ -160,7 +160,7 @@ def open_storage(uri: str) -> ObjectStore:
 
 
 def _hide(provider: Provider) -> None:
-    """Keep the provider's credentials, and the name of the key, out of what is printed."""
+    """Keep the provider's credentials, including the key's name, out of all output."""
     for variable in provider.credentials:
         value = os.environ.get(variable, "")
         if _IS_SECRET.search(variable) and len(value) >= _SHORTEST_SECRET:
@@ -168,7 +168,7 @@ def _hide(provider: Provider) -> None:
 
 
 def _endpoint(provider: Provider) -> str:
-    """Return the address that the environment names instead of the cloud's own, or nothing."""
+    """Return the endpoint that the environment sets in place of the cloud's own, or nothing."""
     for variable in provider.endpoints:
         if value := os.environ.get(variable, "").strip():
             if not re.match(r"https?://[^/\s]", value):
@@ -194,8 +194,8 @@ def _check_credentials(uri: str, provider: Provider, endpoint: str) -> None:
 
 
 def _client(provider: Provider, endpoint: str) -> ClientConfig:
-    # Whoever writes http:// means it. The variable can still forbid it; options given here replace
-    # those that obstore reads from the environment.
+    # An explicit http:// is intentional. The variable can still forbid it; options given here
+    # override those that obstore reads from the environment.
     wanted = os.environ.get(provider.allow_http, "").strip().lower()
     is_plain = endpoint.startswith("http://")
     if is_plain and wanted in _FALSE:

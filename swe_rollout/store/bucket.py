@@ -1,14 +1,12 @@
 """Bucket: bytes under keys, in a folder or in object storage.
 
 A missing object is a FileNotFoundError; every other error becomes one of `swe_rollout.errors`.
-What the keys mean is in `layout`. Dataset files and user code are read and written by their full
-address.
+`layout` defines the keys. Dataset files and user code are accessed by their full address.
 
-Calls run on threads that Python itself started. obstore's own futures end on threads of its
-runtime, which take Python's lock whenever they please: one that does so while the interpreter shuts
-down aborts the process (exit code 134 or 135 in place of the real one). Threads of a pool are
-joined before that, so a script ends after its last call. The command line does not wait that long:
-see `wait_until_idle`.
+Calls run on threads that Python itself started. obstore's own futures complete on threads of its
+runtime, which may take the GIL at any time: doing so while the interpreter shuts down aborts the
+process (with exit code 134 or 135 instead of the real one). Pool threads are joined before that, so
+a script ends after its last call. The command line does not wait that long: see `wait_until_idle`.
 """
 
 from __future__ import annotations
@@ -53,15 +51,15 @@ _in_flight: set[int] = set()
 async def run_call(work: Callable[[], T]) -> T:
     """Return the result of `work`, run on a thread of the pool.
 
-    A cancelled caller goes on at once. A call that has begun can't be stopped, so it ends unheard.
+    A cancelled caller continues at once. A started call can't be stopped; its result is ignored.
     """
     return await asyncio.wrap_future(_submit(work))
 
 
 def wait_until_idle(timeout_s: float) -> bool:
-    """Wait for the calls in flight; return whether there is none left.
+    """Wait for the calls in flight; return whether all have ended.
 
-    A process with calls in flight leaves at once only by `os._exit`.
+    A process with calls in flight can exit at once only by `os._exit`.
     """
     deadline = time.monotonic() + timeout_s
     with _changed:
@@ -93,15 +91,15 @@ def _pool() -> ThreadPoolExecutor:
 
 
 CallListener: TypeAlias = "Callable[[str, UnreachableError | None], None]"
-"""Called with what a call did, such as `write`, and what it failed of; None: it succeeded."""
+"""Called with a kind of call, such as `write`, and its error, or None if it succeeded."""
 
 _FILE = "file://"
 _ATTEMPTS = 5
 _RETRY_S = 60
 SLOW_S = 30.0
-"""A call that takes longer is reported, while it is waited for."""
+"""Longer calls are reported while they are in progress."""
 _PROBE_BYTES = 1 << 20
-"""A create of at most this size is used to find out whether a storage keeps its conditions."""
+"""The largest create that is used to test whether a storage honours conditions."""
 
 
 class Bucket:
@@ -125,7 +123,7 @@ class Bucket:
         return cls(uri, StorageObjects(open_storage(uri)))
 
     def observe(self, listener: CallListener) -> None:
-        """Tell `listener` how each call has ended from now on, and of calls that take very long."""
+        """Notify `listener` of the outcome of each call from now on, and of very slow calls."""
         self._listener = listener
 
     async def get(self, key: str) -> bytes:
@@ -148,31 +146,31 @@ class Bucket:
         return written
 
     async def keys(self, prefix: str) -> AsyncIterator[str]:
-        """List the keys under the folder `prefix`, in no order, without staged files."""
+        """List the keys under the folder `prefix`, unordered and without staged files."""
         for key in await self._call("list", prefix, lambda: self._objects.keys(prefix)):
             yield key
 
     async def folders(self) -> tuple[str, ...]:
-        """Return the names of the folders at the top, sorted."""
+        """Return the names of the top-level folders, sorted."""
         return tuple(sorted(await self._call("list", "", self._objects.folders)))
 
     async def move(self, key: str, to: str) -> None:
-        """Give an object another key, which has none yet. Raises FileNotFoundError."""
+        """Move an object to an unused key. Raises FileNotFoundError."""
         await self._call("move", key, lambda: self._objects.move(key, to))
 
     async def delete(self, keys: Sequence[str]) -> None:
-        """Delete objects. Those that are missing are no error."""
+        """Delete objects. Missing ones are not an error."""
         if keys:
             await self._call("delete", keys[0], lambda: self._objects.delete(keys))
 
     def why_missing(self, key: str) -> str:
-        """Say of a missing object what is missing: the bucket's folder, or the object itself."""
+        """Describe what is missing: the bucket's folder, or the object itself."""
         is_folder = isinstance(self._objects, FolderObjects)
         missing = is_folder and why_missing(Path(self.uri.removeprefix(_FILE)) / "object")
         return missing or f"{key} does not exist"
 
     async def _check_condition(self, key: str, data: bytes) -> None:
-        """Create the object that was just written once more, unchanged: it has to be refused."""
+        """Create the object just written again, unchanged, which the storage must refuse."""
         if await self._call("write", key, lambda: self._objects.create(key, data)):
             raise UsageError(
                 f"{self.uri} can't be a store",
@@ -183,7 +181,7 @@ class Bucket:
         self._objects.conditional = True
 
     async def _call(self, verb: str, key: str, work: Callable[[], T]) -> T:
-        """Run `work`, again while that may help.
+        """Run `work`, retrying while that may help.
 
         Raises UnreachableError for whatever the storage raises, except a missing object.
         """

@@ -1,4 +1,4 @@
-"""What a trainer did with the groups of a job: claimed, trained, given back.
+"""Record what a trainer did with the groups of a job: claimed, trained, released.
 
 Each group has a list of steps, one object each, numbered from 1. A step is written by conditional
 create under the number after the last one, so of several processes that go on from the same state
@@ -30,7 +30,7 @@ from swe_rollout.store.damage import UNDECODABLE
 
 _AT_A_TIME = 64
 _NEVER = 1 << 62
-"""The epoch of a step that can't be read: no later one takes the group from it."""
+"""The epoch of an unreadable step: no later epoch can take its group."""
 
 
 class ClaimState(StrEnum):
@@ -51,14 +51,14 @@ class Claimant:
     """A process of a trainer."""
 
     trainer: str
-    """All processes of one training run share it: no two of them get the same group."""
+    """The training run: no two processes of the same run get the same group."""
     epoch: int = 0
-    """Counts the starts of the trainer. A later one takes the groups that earlier ones claimed and
-    did not finish; processes of one epoch never take each other's."""
+    """Counts the starts of the trainer. A later epoch takes groups that earlier ones claimed but
+    did not finish; processes of the same epoch never take each other's."""
     process: str = field(
         default_factory=lambda: f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
     )
-    """For people, and to tell this process from others."""
+    """Identifies this process, also for people."""
 
     def __post_init__(self) -> None:
         layout.segment(self.trainer)
@@ -68,7 +68,7 @@ class Claimant:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The last step of a trainer with a group."""
+    """A trainer's last step with a group."""
 
     instance: str
     number: int
@@ -76,15 +76,14 @@ class Claim:
     epoch: int
     process: str
     at: str
-    """RFC 3339, UTC, by the clock of the process."""
+    """Time of the step by the process's clock, in UTC, as RFC 3339."""
     note: str = ""
 
 
 class Claims:
-    """The steps of one trainer with the groups of a job, as one of its processes sees them.
+    """One trainer's steps with the groups of a job, as one of its processes sees them.
 
-    Listing costs one request per 1,000 steps; each step is read once, when it is the last one of
-    its group.
+    Listing costs one request per 1,000 steps; a step is read once, while it is its group's last.
     """
 
     def __init__(self, bucket: Bucket, job: str, claimant: Claimant) -> None:
@@ -101,7 +100,7 @@ class Claims:
                 instance, number = found
                 numbers[instance] = max(number, numbers.get(instance, 0))
         for instance in self._last.keys() - numbers.keys():
-            del self._last[instance]  # somebody deleted its steps: it starts anew
+            del self._last[instance]  # somebody deleted its steps: start over
         changed = [each for each, number in numbers.items() if number != self._number(each)]
         for start in range(0, len(changed), _AT_A_TIME):
             some = changed[start : start + _AT_A_TIME]
@@ -109,25 +108,25 @@ class Claims:
             self._last.update(zip(some, steps, strict=True))
 
     def all(self) -> tuple[Claim, ...]:
-        """Return the last step with each group, as far as it was read, by instance."""
+        """Return the last known step with each group, by instance."""
         return tuple(step for _, step in sorted(self._last.items()))
 
     def is_free(self, instance: str) -> bool:
-        """Whether the group may be claimed, as far as it was read."""
+        """Whether the group may be claimed, as far as known."""
         step = self._last.get(instance)
         if step is None or step.state is ClaimState.RELEASED:
             return True
         return step.state is ClaimState.CLAIMED and step.epoch < self._me.epoch
 
     async def claim(self, instance: str) -> Claim | None:
-        """Claim a group; None when it is not free, or another process was first."""
+        """Claim a group; return None if it is not free or another process was first."""
         if not self.is_free(instance):
             return None
         step = self._step(instance, ClaimState.CLAIMED)
         return step if await self._write(step) else None
 
     async def finish(self, claim: Claim, state: ClaimState, *, note: str = "") -> None:
-        """Take the step after a claim of this process.
+        """Write the step that follows a claim of this process.
 
         Raises ClaimLostError when another process has claimed the group since.
         """
@@ -137,7 +136,7 @@ class Claims:
             return
         now = self._last[claim.instance]
         if now.state is state is ClaimState.TRAINED:
-            return  # another process found it in the checkpoint, before this one said so
+            return  # another process found it in the checkpoint before this one recorded it
         raise ClaimLostError(
             f"{self._job}/{claim.instance} is not this process's any more",
             why=f"{now.process} of epoch {now.epoch} has {now.state} it at {now.at}",
@@ -146,7 +145,7 @@ class Claims:
         )
 
     async def settle(self, instances: Iterable[str]) -> None:
-        """Mark groups as trained that a checkpoint says were, whatever was recorded."""
+        """Mark the groups in a checkpoint as trained, whatever was recorded."""
         for instance in instances:
             while not self._is_trained(instance):
                 await self._write(self._step(instance, ClaimState.TRAINED, note="checkpoint"))
@@ -165,10 +164,10 @@ class Claims:
         return Claim(instance, number, state, self._me.epoch, self._me.process, now, note)
 
     async def _write(self, step: Claim) -> bool:
-        """Write a step; whether it is the one that stands under its number now."""
+        """Write a step; return whether its number now holds this step."""
         key = layout.claim_key(self._job, self._me.trainer, step.instance, step.number)
         is_written = await self._bucket.create(key, msgspec.json.encode(step))
-        # A try that got no response may have succeeded: then the object is this step.
+        # An attempt without a response may have succeeded: then the object is this step.
         there = step if is_written else await self._read(step.instance, step.number)
         self._last[step.instance] = there
         return there == step
@@ -179,6 +178,6 @@ class Claims:
             step = msgspec.json.decode(await self._bucket.get(key), type=Claim)
             return replace(step, instance=instance, number=number)
         except (FileNotFoundError, *UNDECODABLE) as error:
-            # Nobody knows what was done with the group: it is not handed out again.
+            # What was done with the group is unknown, so it is not handed out again.
             why = f"{type(error).__name__}: {error}"[:200]
             return Claim(instance, number, ClaimState.CLAIMED, _NEVER, "unreadable", "", why)

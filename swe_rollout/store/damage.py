@@ -1,4 +1,4 @@
-"""Committed records that can't be read. They are named, left out, and never deleted."""
+"""Committed records that can't be read: they are reported and skipped, never deleted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from swe_rollout.types.episode import EpisodeId
 
 T = TypeVar("T")
 UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises for an object that is not what it should be."""
+"""The errors that msgspec raises for malformed objects."""
 RERUN = "`swe-rollout run JOB.yaml --rerun-damaged` moves it aside and rolls it out again"
 
 
@@ -23,7 +23,7 @@ class DamagedRecord:
 
     episode: EpisodeId
     address: str
-    """Of the object."""
+    """Address of the object."""
     why: str
 
     def __str__(self) -> str:
@@ -44,9 +44,9 @@ class DamagedRecordError(StoreError):
 
 
 async def read_value(bucket: Bucket, key: str, kind: type[T], *, fix: str) -> T | None:
-    """Return the JSON at `key` as a value of that type; none where there is no such object.
+    """Return the JSON at `key` as a value of type `kind`, or None if there is no object.
 
-    Raises StoreError, with that fix, for an object that is something else.
+    Raises StoreError, with `fix`, for an object of another form.
     """
     try:
         return msgspec.json.decode(await bucket.get(key), type=kind)
@@ -57,5 +57,5 @@ async def read_value(bucket: Bucket, key: str, kind: type[T], *, fix: str) -> T 
 
 
 def damaged_file(address: str, error: Exception, *, fix: str) -> StoreError:
-    """Return the error for a file of a job, beside its trajectories, that can't be read."""
+    """Return the error for an unreadable file of a job other than a trajectory."""
     return StoreError(f"{address} can't be read", why=str(error), fix=fix, retryable=False)

@@ -1,7 +1,7 @@
-"""Read errors of object storage: what went wrong, what to do, and whether to try again.
+"""Interpret errors of object storage: what went wrong, what to do, and whether to retry.
 
-obstore's exceptions have few classes, so their text decides: the first line names the request, a
-server's response has a status and usually XML, and the dump below names what the network did.
+obstore has few exception classes, so the text decides: the first line names the request, a server's
+response has a status and usually XML, and the dump below shows the network error.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _IDENTITY = re.compile(
     r"://(169\.254\.\d+\.\d+|metadata\.google\.internal)[:/]"
     r"|://[^/\s]+/(latest/(api/token|meta-data)|computeMetadata/v1|metadata/identity)"
 )
-"""Requests to a cloud's metadata service, which obstore makes when it has no credentials."""
+"""Matches requests to a cloud's metadata service, which obstore makes without credentials."""
 _TRANSIENT_STATUS = frozenset({408, 429, 500, 502, 503, 504})
 _REFUSED = frozenset({401, 403})
 _DENIED = frozenset({"AccessDenied", "AuthorizationPermissionMismatch", "AuthorizationFailure"})
-"""The key is known, and may not do this."""
+"""Codes for a valid key that lacks the permission."""
 _CLOCK = re.compile(r"RequestTimeTooSkewed|Request date header too old")
-"""S3 and what speaks it; Azure. A signature has a time, which may be off by 15 minutes."""
+"""Clock errors of S3 and Azure: a signature's time may be off by 15 minutes at most."""
 _CONFLICTS = frozenset({"ConditionalRequestConflict", "OperationAborted"})
 _NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|specified bucket does not exist")
 _WRONG_REGION = re.compile(
@@ -44,7 +44,7 @@ _NETWORK = {
     "invalid peer certificate": "its certificate is not valid",
     "UnknownIssuer": "its certificate is not trusted here",
 }
-"""By a part of obstore's dump; the first one that is found counts."""
+"""Network errors by a part of obstore's dump; the first match counts."""
 _PERMANENT_NETWORK = (
     "dns error",
     "BadScheme",
@@ -58,9 +58,9 @@ _OF_FOLDERS = {
     "Disk quota exceeded": "free space, or raise the quota of this user",
     "Read-only file system": "mount it for writing; a disk with errors is mounted read-only",
 }
-"""What helps, by the operating system's words."""
+"""Fixes by the operating system's error message."""
 OF_ONE_FILE = (PermissionError, IsADirectoryError)
-"""What a folder raises for one of its files, not for all."""
+"""Errors of a folder that concern one file, not all."""
 _MESSAGE_CHARS = 300
 _BODY_CHARS = 100
 
@@ -71,7 +71,7 @@ _CHECK_ADDRESS = "check the store's address, and that it can be reached from her
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What a request to object storage failed of."""
+    """Why a request to object storage failed."""
 
     why: str
     fix: str
@@ -81,23 +81,23 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What helps with a kind of storage and of call."""
+    """Advice for one kind of storage and call."""
 
     guide: str = ""
     """How to set credentials."""
     create: str = ""
     """The command that creates the bucket."""
     right: str = ""
-    """What must be allowed."""
+    """The permission that is needed."""
 
 
 def is_missing_object(error: FileNotFoundError) -> bool:
-    """Whether the object is missing, rather than the bucket that should hold it."""
+    """Whether the object is missing, rather than its bucket."""
     return _NO_BUCKET.search(_response(str(error))) is None
 
 
 def is_conflict(error: AlreadyExistsError) -> bool:
-    """Whether another write of the same object was under way, which says nothing of its end."""
+    """Whether another write of the object was in progress, whose outcome is unknown."""
     return _code(_response(str(error))) in _CONFLICTS
 
 
@@ -117,7 +117,7 @@ def is_transient(error: BaseException) -> bool:
 
 
 def fault_of(error: Exception, advice: Advice) -> Fault:
-    """Describe what obstore raised."""
+    """Describe an error that obstore raised."""
     text = str(error)
     response, status = _response(text), _status(text)
     if _IDENTITY.search(text.partition("\n")[0]):
@@ -136,14 +136,14 @@ def fault_of(error: Exception, advice: Advice) -> Fault:
 
 
 def _may_pass(text: str) -> bool:
-    """Whether what the network did may succeed later."""
+    """Whether a network error may pass."""
     is_permanent = _RESOLVE_LATER not in text and any(part in text for part in _PERMANENT_NETWORK)
     return "HTTP error" in text.partition("\n")[0] and not is_permanent
 
 
 def _refusal(error: Exception, response: str, advice: Advice) -> Fault:
     if _CLOCK.search(response):
-        # The service that sets it may be at work, after the machine was suspended.
+        # The time service may be correcting the clock after the machine was suspended.
         return Fault(f"this machine's clock is wrong: {reason(error)}", _SET_CLOCK, transient=True)
     return Fault(reason(error), _fix_of_refusal(_code(response), advice))
 
@@ -155,16 +155,16 @@ def _fix_of_refusal(code: str, advice: Advice) -> str:
 
 
 def fix_of_folder(error: Exception) -> str:
-    """Return what to do about an error of a store that is a folder."""
+    """Return the fix for an error of a store in a folder."""
     text = str(error)
     found = (fix for words, fix in _OF_FOLDERS.items() if words in text)
     return next(found, "give this user access to the folder, or name another store")
 
 
 def reason(error: Exception) -> str:
-    """Return why, in one line: what a server said, what the network did, or the error's own words.
+    """Return the cause in one line: the server's or the network's error, or the text itself.
 
-    Of a server's response only its code and message: some repeat the whole request in a refusal.
+    Only the code and message of a server's response are used: some echo the whole request.
     """
     text = str(error)
     first = text.partition("\n\nDebug source")[0].strip().partition("\n")[0]
@@ -178,7 +178,7 @@ def reason(error: Exception) -> str:
 
 
 def _said(text: str) -> str:
-    """Return a server's own code and message, or the beginning of what it said instead."""
+    """Return a server's code and message, or the start of its response if it has none."""
     response = _response(text)
     message = re.search(r"<Message>(.*?)</Message>", response, re.DOTALL)
     if code := _code(response):
@@ -189,7 +189,7 @@ def _said(text: str) -> str:
 
 
 def _response(text: str) -> str:
-    """Return obstore's own line with the server's response, without the request's path."""
+    """Return obstore's line with the server's response, without the request's path."""
     head = text.partition("\n\nDebug source")[0]
     _, found, after = head.partition(" - ")
     return after if found else head

@@ -1,9 +1,9 @@
-"""Journals: numbered chunks of an episode that runs, each written once.
+"""Journals: numbered chunks of a running episode, each written once.
 
-The chunk after the last one belongs to whoever creates it, so two processes that go on with one
-episode can't both write: the second finds another's chunk in its place. What a chunk means is in
-`swe_rollout.journal`. Journals lie beside the episodes, not among them, since those are listed
-often; they go when their episode is committed.
+The next chunk belongs to whoever creates it, so two processes that resume the same episode can't
+both write: the second finds the other's chunk in its place. `swe_rollout.journal` defines the
+chunks. Journals lie beside the episodes' folder, which is listed often, and are deleted when their
+episode is committed.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _READ_AHEAD = 8
 
 @dataclass(frozen=True, slots=True)
 class JournalRef:
-    """A journal that lies in the store, as it was listed."""
+    """A journal in the store, as listed."""
 
     episode: EpisodeId
     number: int
-    """From 1; a higher one replaces those before."""
+    """Number from 1; a higher number replaces lower ones."""
     chunks: int
-    """Chunks up to the first gap."""
+    """Number of chunks before the first gap."""
     is_whole: bool = True
-    """Whether none lies behind a gap."""
+    """Whether no chunk follows a gap."""
 
     def place(self, number: int) -> str:
-        """Return the name of the place of a chunk, which the chunk there has in it."""
+        """Return the identifier of a chunk's place, which the chunk itself contains."""
         return f"{self.episode}/{self.number}/{number}"
 
 
@@ -44,26 +44,26 @@ class Journals:
     def __init__(
         self, bucket: Bucket, job: str, *, on_chunk: Callable[[], None] | None = None
     ) -> None:
-        """`on_chunk` is called after each chunk that is written."""
+        """`on_chunk` is called after each written chunk."""
         self._bucket = bucket
         self._job = job
         self._on_chunk = on_chunk
 
     def telling(self, on_chunk: Callable[[], None]) -> Journals:
-        """Return the same journals, which call this after each chunk that is written."""
+        """Return the same journals, with `on_chunk` called after each written chunk."""
         return Journals(self._bucket, self._job, on_chunk=on_chunk)
 
     async def listed(self) -> Mapping[EpisodeId, JournalRef]:
-        """Return the last journal of each episode of the job that has any; one listing."""
+        """Return the last journal of each episode that has one, from a single listing."""
         return await self._listed(layout.journals_prefix(self._job))
 
     async def last(self, episode: EpisodeId) -> JournalRef | None:
-        """Return the last journal of an episode; none where it has none."""
+        """Return the last journal of an episode, or None."""
         prefix = layout.journals_of(episode)
         found = (await self._listed(prefix)).get(episode)
         if found is None or found.is_whole:
             return found
-        # A listing while somebody writes may have a chunk and not the one before. A second has it.
+        # A listing during a write may show a chunk but not the one before; a second shows both.
         return (await self._listed(prefix)).get(episode)
 
     async def _listed(self, prefix: str) -> Mapping[EpisodeId, JournalRef]:
@@ -80,7 +80,7 @@ class Journals:
         }
 
     async def read(self, ref: JournalRef) -> Sequence[bytes]:
-        """Return the chunks of a journal. Raises FileNotFoundError when one is gone."""
+        """Return the chunks of a journal. Raises FileNotFoundError if one is gone."""
         chunks: list[bytes] = []
         for start in range(0, ref.chunks, _READ_AHEAD):
             numbers = range(start, min(start + _READ_AHEAD, ref.chunks))
@@ -92,9 +92,9 @@ class Journals:
         return await self._bucket.get(layout.chunk_key(ref.episode, ref.number, number))
 
     async def create(self, ref: JournalRef, number: int, data: bytes) -> bool:
-        """Write a chunk unless there is one; return whether the one that is there is this one.
+        """Write a chunk unless one exists; return whether the existing one is this one.
 
-        True also when an earlier try of this write succeeded without a response.
+        So True also means that an earlier attempt succeeded without a response.
         """
         key = layout.chunk_key(ref.episode, ref.number, number)
         if await self._bucket.create(key, data):
@@ -103,17 +103,17 @@ class Journals:
             return True
         try:
             return await self._bucket.get(key) == data
-        except FileNotFoundError:  # the episode was committed meanwhile, and its journal removed
+        except FileNotFoundError:  # committed meanwhile, and so removed
             return False
 
     def address(self, ref: JournalRef, number: int) -> str:
-        """Return where a chunk lies."""
+        """Return the address of a chunk."""
         return f"{self._bucket.uri}/{layout.chunk_key(ref.episode, ref.number, number)}"
 
     async def set_aside(self, ref: JournalRef) -> str:
-        """Move a journal that can't be read among the job's damaged records; return where to.
+        """Move an unreadable journal to the job's damaged records; return its new address.
 
-        Empty where nothing was left to move: another process has removed it.
+        The address is empty if another process has already removed the journal.
         """
         unique, moved = secrets.token_hex(4), list[str]()
         for number in sorted(await self._chunks_of(ref)):
@@ -124,13 +124,13 @@ class Journals:
         return f"{self._bucket.uri}/{moved[0]}" if moved else ""
 
     async def _chunks_of(self, ref: JournalRef) -> Collection[int]:
-        """Return the numbers of all chunks of a journal, also behind a gap."""
+        """Return the numbers of all chunks of a journal, including those after a gap."""
         keys = self._bucket.keys(layout.journals_of(ref.episode))
         places = [layout.parse_chunk_key(key) async for key in keys]
         return {each.chunk for each in places if each and each.journal == ref.number}
 
     async def remove(self, episodes: Collection[EpisodeId]) -> None:
-        """Delete all journals of episodes that need none any more; one listing for each."""
+        """Delete all journals of these episodes, with one listing for each."""
         for episode in episodes:
             prefix = layout.journals_of(episode)
             keys = [key async for key in self._bucket.keys(prefix)]

@@ -1,12 +1,12 @@
-"""Objects that lie beside an episode's record, which names them: logs of tests, and journals.
+"""Objects beside an episode's record, which names them: test logs and journals.
 
 <job>/episodes/<instance>/<sample>/test-<first 16 digits of its SHA-256>.log.zst
 <job>/episodes/<instance>/<sample>/journal-<first 16 digits of its SHA-256>.msgpack.zst
 
-The key depends on the content: whoever else plays the episode writes another object, and the record
-names its own. What is in a journal is in `swe_rollout.journal.kept`. Objects of a store are packed
-as zstd frames with checksums, and refused where they are not whole. An object of any size may claim
-to be of any other, so what is unpacked is bounded before.
+The key depends on the content: another process that plays the episode writes another object, and
+each record names its own. `swe_rollout.journal.kept` defines a journal's content. Objects are
+packed as zstd frames with checksums, and refused if incomplete. An object may claim any unpacked
+size, so the size is bounded before unpacking.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.types.verdict import TestLog
 
 MAX_BYTES: Final = 2 << 30
-"""Largest object that is unpacked."""
+"""Size limit of an unpacked object."""
 MAX_KEPT_BYTES: Final = 256 << 20
-"""Largest journal that is kept or read, unpacked: one process holds it in memory."""
+"""Size limit of an unpacked journal, because a process holds it in memory."""
 _LEVEL: Final = 3
 
 
 async def keep_log(bucket: Bucket, episode: EpisodeId, data: bytes) -> TestLog:
-    """Write a log without the credentials in use, unless it is there already. Raises StoreError."""
+    """Write a log, with credentials in use removed, unless it exists. Raises StoreError."""
     data = await asyncio.to_thread(redact_log, data)
     return TestLog(*await _keep(bucket, lambda sha256: layout.log_key(episode, sha256), data))
 
 
 async def keep_journal(bucket: Bucket, episode: EpisodeId, data: bytes) -> KeptJournal:
-    """Write a journal unless it is there already. Raises StoreError."""
+    """Write a journal unless it exists. Raises StoreError."""
     return KeptJournal(
         *await _keep(bucket, lambda sha256: layout.kept_journal_key(episode, sha256), data)
     )
@@ -49,7 +49,7 @@ async def keep_journal(bucket: Bucket, episode: EpisodeId, data: bytes) -> KeptJ
 async def read_log(bucket: Bucket, trajectory: Trajectory) -> bytes:
     """Return the log that a record names.
 
-    Raises UsageError where there is none, StoreError where it is not what the record says.
+    Raises UsageError if there is none, StoreError if it does not match the record.
     """
     log = trajectory.verdict.test_log if trajectory.verdict is not None else None
     if log is None or not log.key:
@@ -78,7 +78,7 @@ async def read_log(bucket: Bucket, trajectory: Trajectory) -> bytes:
 
 
 async def read_journal(bucket: Bucket, trajectory: Trajectory) -> bytes:
-    """Return the journal that a record names. Raises UsageError where there is none, or another."""
+    """Return the journal that a record names. Raises UsageError if it is missing or differs."""
     kept = trajectory.journal
     if kept is None:
         raise UsageError(
@@ -104,7 +104,7 @@ async def read_journal(bucket: Bucket, trajectory: Trajectory) -> bytes:
 
 
 async def _keep(bucket: Bucket, key_of: Callable[[str], str], data: bytes) -> tuple[str, int, str]:
-    """Write an object unless it is there already; return its key, size and SHA-256."""
+    """Write an object unless it exists; return its key, size and SHA-256."""
     sha256 = (await asyncio.to_thread(hashlib.sha256, data)).hexdigest()
     key = key_of(sha256)
     packed = await asyncio.to_thread(pack, data, level=_LEVEL)
@@ -118,9 +118,9 @@ async def _keep(bucket: Bucket, key_of: Callable[[str], str], data: bytes) -> tu
 async def _read(
     bucket: Bucket, kept: TestLog | KeptJournal, own_key: str, *, most: int = MAX_BYTES
 ) -> bytes:
-    """Return what a record names, which must lie under the episode's own key.
+    """Return the object that a record names, which must have the episode's own key.
 
-    Raises FileNotFoundError, and ValueError where it is not what the record says.
+    Raises FileNotFoundError, and ValueError if it does not match the record.
     """
     if kept.key != own_key:
         raise ValueError("its record names an object of another episode")
@@ -131,12 +131,12 @@ async def _read(
 
 
 def pack(data: bytes, *, level: int) -> bytes:
-    """Return data as a frame; a higher `level`, 1 to 22, makes a smaller one and takes longer."""
+    """Compress data into a frame; a higher `level`, 1 to 22, is smaller but slower."""
     return zstandard.ZstdCompressor(level=level, write_checksum=True).compress(data)
 
 
 def unpack(packed: bytes) -> bytes:
-    """Return what was packed. Raises ValueError when it is damaged or too large."""
+    """Decompress a frame. Raises ValueError if it is damaged or too large."""
     try:
         if zstandard.frame_content_size(packed) > MAX_BYTES:
             raise ValueError(f"it unpacks to more than {MAX_BYTES >> 30} GiB")
@@ -146,9 +146,9 @@ def unpack(packed: bytes) -> bytes:
 
 
 def unpack_recorded(packed: bytes, *, size: int, sha256: str, most: int = MAX_BYTES) -> bytes:
-    """Return what was packed, if its bytes are as many and the same as a record says.
+    """Decompress a frame whose content must have the recorded size and digest.
 
-    Raises ValueError when they are not, or more than `most`.
+    Raises ValueError if it has not, or is larger than `most`.
     """
     try:
         found = zstandard.frame_content_size(packed)

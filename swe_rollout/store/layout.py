@@ -1,4 +1,4 @@
-"""The layout of a store: the key of each object, and back. Pure; no I/O.
+"""The layout of a store: build and parse the key of each object. Pure; no I/O.
 
 <job>/job.yaml                                            the resolved job, as it first ran
 <job>/plan.json                                           its tasks, samples and spec
@@ -43,7 +43,7 @@ _PLAN_KEY = re.compile(rf"[^/]+/plans/(?P<revision>{_NUMBER})\.json")
 
 
 class ChunkKey(NamedTuple):
-    """The place of a chunk among the journals of a job."""
+    """The position of a chunk among the journals of a job."""
 
     instance: str
     sample: int
@@ -52,7 +52,7 @@ class ChunkKey(NamedTuple):
 
 
 def segment(name: str) -> str:
-    """Return `name` if it is one safe path segment. Raises UsageError for anything else."""
+    """Return `name` if it is a single safe path segment. Raises UsageError otherwise."""
     if not re.fullmatch(_NAME, name) or name in (".", ".."):
         better = re.sub(r"[^A-Za-z0-9._+-]+", "-", name).strip(".-") or "my-name"
         raise UsageError(
@@ -64,7 +64,7 @@ def segment(name: str) -> str:
 
 
 def _folder(episode: EpisodeId, kind: str) -> str:
-    """Return the folder of what is kept of that kind of an episode."""
+    """Return the folder of an episode's objects of one kind."""
     return f"{segment(episode.job)}/{kind}/{segment(episode.instance)}/{episode.sample}"
 
 
@@ -74,7 +74,7 @@ def job_key(job: str) -> str:
 
 
 def plan_key(job: str, revision: int = 1) -> str:
-    """Return the key of the plan, as JSON; each time the job grows, it has one more revision."""
+    """Return the key of the plan, as JSON; each growth of the job adds a revision."""
     return f"{segment(job)}/plan.json" if revision == 1 else f"{plans_prefix(job)}/{revision}.json"
 
 
@@ -84,7 +84,7 @@ def plans_prefix(job: str) -> str:
 
 
 def parse_plan_key(key: str) -> int | None:
-    """Return the revision of the plan at `key`; none for every other object."""
+    """Return the revision of the plan at `key`, or None for any other object."""
     match = _PLAN_KEY.fullmatch(key)
     return None if match is None else int(match["revision"])
 
@@ -105,7 +105,7 @@ def trajectory_key(episode: EpisodeId) -> str:
 
 
 def parse_trajectory_key(key: str) -> EpisodeId | None:
-    """Return the episode that is committed at `key`; none for every other object."""
+    """Return the episode that is committed at `key`, or None for any other object."""
     match = _EPISODE_KEY.fullmatch(key)
     if match is None or match["instance"] in (".", ".."):
         return None
@@ -113,32 +113,32 @@ def parse_trajectory_key(key: str) -> EpisodeId | None:
 
 
 def log_key(episode: EpisodeId, sha256: str) -> str:
-    """Return the key of the log of a test run with that content, beside the episode's record."""
+    """Return the key of a test log with this digest, beside the episode's record."""
     return f"{_folder(episode, 'episodes')}/test-{sha256[:16]}.log.zst"
 
 
 def is_log_key(key: str) -> bool:
-    """Whether the key is that of a test run's log."""
+    """Whether the key is that of a test log."""
     return _LOG_KEY.fullmatch(key) is not None
 
 
 def kept_journal_key(episode: EpisodeId, sha256: str) -> str:
-    """Return the key of a journal with that content, beside the record of its episode."""
+    """Return the key of a kept journal with this digest, beside its episode's record."""
     return f"{_folder(episode, 'episodes')}/journal-{sha256[:16]}.msgpack.zst"
 
 
 def is_kept_journal_key(key: str) -> bool:
-    """Whether the key is that of a journal that was kept."""
+    """Whether the key is that of a kept journal."""
     return _KEPT_KEY.fullmatch(key) is not None
 
 
 def damaged_key(episode: EpisodeId, unique: str) -> str:
-    """Return a key for a damaged trajectory of the episode, out of the way of its next one."""
+    """Return a key to which a damaged trajectory moves, to make room for the next one."""
     return f"{_folder(episode, 'damaged')}/{segment(unique)}-{TRAJECTORY}"
 
 
 def damaged_chunk_key(episode: EpisodeId, unique: str, journal: int, chunk: int) -> str:
-    """Return a key for a chunk of a journal that can't be read, out of the way."""
+    """Return a key to which a chunk of an unreadable journal moves."""
     name = f"{segment(unique)}-journal-{journal}-{chunk}.msgpack.zst"
     return f"{_folder(episode, 'damaged')}/{name}"
 
@@ -159,7 +159,7 @@ def chunk_key(episode: EpisodeId, journal: int, chunk: int) -> str:
 
 
 def parse_chunk_key(key: str) -> ChunkKey | None:
-    """Return what a chunk's key says; none for every other object."""
+    """Parse a chunk's key; return None for any other object."""
     match = _CHUNK_KEY.fullmatch(key)
     if match is None or match["instance"] in (".", ".."):
         return None
@@ -174,39 +174,39 @@ def refills_key(job: str) -> str:
 
 
 def claims_prefix(job: str, trainer: str) -> str:
-    """Return the folder of what a trainer did with the groups of a job."""
+    """Return the folder of a trainer's steps with the groups of a job."""
     return f"{segment(job)}/consumed/{segment(trainer)}"
 
 
 def claim_key(job: str, trainer: str, instance: str, number: int) -> str:
-    """Return the key of step `number` of what a trainer did with a group, as JSON."""
+    """Return the key of a trainer's step `number` with a group, as JSON."""
     return f"{claims_prefix(job, trainer)}/{segment(instance)}/{number}.json"
 
 
 def parse_claim_key(key: str) -> tuple[str, int] | None:
-    """Return the instance and the number of the step at `key`; none for every other object."""
+    """Return the instance and number of the step at `key`, or None for any other object."""
     match = _CLAIM_KEY.fullmatch(key)
     return None if match is None else (match["instance"], int(match["number"]))
 
 
 def dataset_key(sha256: str, suffix: str) -> str:
-    """Return the key of rows with that content; `suffix` is their format."""
+    """Return the key of rows with this digest; `suffix` is their format."""
     return f"datasets/{sha256}{suffix}"
 
 
 def extension_key(sha256: str, name: str) -> str:
-    """Return the key of a file of user code with that content."""
+    """Return the key of a file of user code with this digest."""
     return f"extensions/{sha256}/{segment(name)}"
 
 
 def store_uri(address: str) -> str:
-    """Return the address of a store that people may write as a path."""
+    """Return the address of a store, which may be given as a path."""
     return address.rstrip("/") if "://" in address else f"file://{Path(address).absolute()}"
 
 
 @dataclass(frozen=True, slots=True)
 class JobRef:
-    """A job and its store, as people name both at once."""
+    """A job and its store, parsed from one address."""
 
     store_uri: str
     job: str

@@ -1,6 +1,6 @@
-"""Objects in a folder or in object storage, with blocking calls. Only `bucket` uses them.
+"""Objects in a folder or in object storage, with blocking calls. Used only by `bucket`.
 
-Calls raise whatever the operating system or obstore raises; FileNotFoundError is a missing object.
+Calls raise the errors of the operating system or obstore, FileNotFoundError for a missing object.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 _MOST_DELETED = 1000
-"""Objects in one request, as S3 bounds it."""
+"""Objects per delete request: S3's limit."""
 _STAGED = re.compile(r"#[0-9]+$")
-"""The ending of a file that obstore has not finished."""
+"""Matches the suffix of a file that obstore has not finished."""
 
 
 class FolderObjects:
-    """Files. Unlike obstore's listing, this one has files of any name."""
+    """Files in a folder. Unlike obstore's, this listing includes files of any name."""
 
     conditional = True
-    """Whether `create` is known never to replace an object."""
+    """Whether `create` is known to never replace an object."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -59,28 +59,28 @@ class FolderObjects:
         ]
 
     def folders(self) -> list[str]:
-        """Return the names of the folders at the top."""
+        """Return the names of the top-level folders."""
         if not self._root.is_dir():
             return []
         return [entry.name for entry in self._root.iterdir() if entry.is_dir()]
 
     def move(self, key: str, to: str) -> None:
-        """Give an object another key."""
+        """Move an object to another key."""
         target = self._root / to
         target.parent.mkdir(parents=True, exist_ok=True)
         (self._root / key).rename(target)
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Delete objects; those that are missing are no error."""
+        """Delete objects; missing ones are not an error."""
         for key in keys:
             (self._root / key).unlink(missing_ok=True)
         for folder in {(self._root / key).parent for key in keys}:
             self._remove_empty(folder)
 
     def _remove_empty(self, folder: Path) -> None:
-        """Remove folders that hold nothing any more, as object storage has none.
+        """Remove folders that have become empty, since object storage has none.
 
-        What a process that was killed had staged beside the objects goes with the last of them.
+        Files that a killed process left staged are deleted along with the last object.
         """
         while folder != self._root:
             try:
@@ -89,7 +89,7 @@ class FolderObjects:
                     for each in left:
                         each.unlink(missing_ok=True)
                 folder.rmdir()
-            except OSError:  # another process has put something into it, or removed it
+            except OSError:  # another process has added a file or removed the folder
                 return
             folder = folder.parent
 
@@ -123,7 +123,7 @@ class StorageObjects:
             some = keys[start : start + _MOST_DELETED]
             try:
                 obstore.delete(self._store, list(some))
-            except FileNotFoundError:  # some clouds refuse what is gone already
+            except FileNotFoundError:  # some clouds refuse to delete missing objects
                 self._delete_each(some)
 
     def _delete_each(self, keys: Sequence[str]) -> None:
@@ -133,8 +133,8 @@ class StorageObjects:
 
 
 def _create(store: ObjectStore, key: str, data: bytes) -> bool:
-    # obstore copies what it reads from a file. A connection would keep an object of Python's own
-    # and release it from its own thread, at any time (see `calls`).
+    # obstore copies data read from a file. A connection would keep a Python object and release it
+    # from its own thread at any time (see `bucket`).
     body = io.BytesIO(data)
     try:
         obstore.put(store, key, body, mode="create", use_multipart=False)
@@ -147,7 +147,7 @@ def _create(store: ObjectStore, key: str, data: bytes) -> bool:
 
 def _walk(top: Path) -> list[tuple[Path, list[str]]]:
     def stop(error: OSError) -> None:
-        # Folders go with their last object, which another process may delete meanwhile.
+        # Folders are removed with their last object, which another process may delete meanwhile.
         if not isinstance(error, FileNotFoundError):
             raise error
 

@@ -1,6 +1,6 @@
 """The plan of a job: its tasks and samples, and the spec that all its trajectories share.
 
-A plan may grow, and never shrinks: a run of fewer episodes leaves the others planned. Pure; no I/O.
+A plan only grows: after a run of fewer episodes, the others stay planned. Pure; no I/O.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from swe_rollout.errors import UsageError
 from swe_rollout.store.layout import segment
 from swe_rollout.types.episode import EpisodeId
 
-if TYPE_CHECKING:  # its import takes a tenth of a second, and readers do without
+if TYPE_CHECKING:  # importing it takes a tenth of a second, and readers do not need it
     from swe_rollout.spec.job import RolloutJob
 
 _FIELDS_SHOWN = 5
@@ -26,21 +26,21 @@ _OTHER_JOB = "give this job another metadata.name, or another store.uri"
 
 @dataclass(frozen=True, slots=True)
 class PlannedInstance:
-    """One task of a job, and how many samples of it are planned."""
+    """One task of a job, and its number of planned samples."""
 
     id: str
     samples: int
     digest: str
-    """Of the task's content; empty where it is not known."""
+    """Digest of the task's content; empty if unknown."""
 
     def extended(self, other: PlannedInstance) -> PlannedInstance:
-        """Return the task with the samples of both."""
+        """Return the task with the larger number of samples."""
         return replace(
             self, samples=max(self.samples, other.samples), digest=self.digest or other.digest
         )
 
     def is_changed(self, other: PlannedInstance) -> bool:
-        """Whether the other is another task of the same name."""
+        """Whether `other` is a different task with the same name."""
         return self.digest != other.digest and bool(self.digest and other.digest)
 
 
@@ -49,15 +49,15 @@ class Plan:
     """The episodes of a job, and its spec when they were planned."""
 
     instances: tuple[PlannedInstance, ...]
-    """In the order in which workers divide them; new ones come last."""
+    """Tasks in the order in which workers divide them; new ones come last."""
     spec_digest: str
-    """Of the part of the spec that makes trajectories comparable; they carry it too."""
+    """Digest of the part of the spec that makes trajectories comparable, which also have it."""
     job: dict[str, Any]
-    """The resolved job, as in `job.yaml`; empty where it is not known."""
+    """The resolved job, as in `job.yaml`; empty if unknown."""
     schema: int = 2
     quarantined: dict[str, str] = field(default_factory=dict)
-    """Tasks that the last run left out because an audit found them to be bad, and the checks they
-    failed. Episodes that were planned before stay planned."""
+    """Tasks that the last run left out because an audit found them bad, with the checks that they
+    failed. Episodes planned before stay planned."""
 
     @classmethod
     def of(
@@ -66,9 +66,9 @@ class Plan:
         instances: Mapping[str, str],
         quarantined: Mapping[str, str] = MappingProxyType({}),
     ) -> Self:
-        """Plan a job over tasks, given as their ids and the digests of their content.
+        """Plan a job over tasks, given as a mapping from ids to content digests.
 
-        `quarantined` are ids of tasks that are left out, and why.
+        `quarantined` maps the ids of skipped tasks to reasons.
         """
         samples = job.spec.samples
         planned = (PlannedInstance(segment(n), samples, digest) for n, digest in instances.items())
@@ -82,7 +82,7 @@ class Plan:
 
     @property
     def forked_from(self) -> str:
-        """Where its episodes begin, as `job/instance/sample, turn n`; empty: with their tasks."""
+        """Where forked episodes start, as `job/instance/sample, turn n`; empty if not a fork."""
         spec = self.job.get("spec")
         fork = spec.get("fork") if isinstance(spec, dict) else None
         if not isinstance(fork, dict):
@@ -91,12 +91,12 @@ class Plan:
         return f"{name}/{fork.get('instance')}/{fork.get('sample')}, turn {fork.get('turn')}"
 
     def unplanned(self, episodes: frozenset[EpisodeId]) -> int:
-        """Count those episodes that are not in the plan."""
+        """Count the episodes that are not in the plan."""
         samples = {instance.id: instance.samples for instance in self.instances}
         return sum(each.sample >= samples.get(each.instance, 0) for each in episodes)
 
     def missing(self, episodes: frozenset[EpisodeId]) -> int:
-        """Count the planned episodes that are not among these; tasks in quarantine are not run."""
+        """Count the planned episodes missing from `episodes`, except those in quarantine."""
         samples = {each.id: each.samples for each in self.instances}
         for name in self.quarantined:
             samples.pop(name, None)
@@ -108,9 +108,9 @@ class Plan:
         return {instance.id: position for position, instance in enumerate(self.instances)}
 
     def extended(self, wanted: Plan, *, address: str) -> Plan:
-        """Return the plan with the episodes of `wanted`; the same plan if it has them all.
+        """Return the plan extended by the episodes of `wanted`, or itself if it has them all.
 
-        Raises UsageError when its trajectories would not be comparable with those at `address`.
+        Raises UsageError if its trajectories would not be comparable with those at `address`.
         """
         if self._digest != wanted.spec_digest:
             raise another_job(address, self._differences(wanted))
@@ -127,7 +127,7 @@ class Plan:
 
     @property
     def _digest(self) -> str:
-        """The digest of its spec; an earlier version may have computed another one."""
+        """Recompute the digest of the spec; an earlier version may have stored a different one."""
         return _job_of(self).digest if self.job else self.spec_digest
 
     def _differences(self, wanted: Plan) -> list[str]:
@@ -138,19 +138,19 @@ class Plan:
 
 
 def _job_of(plan: Plan) -> RolloutJob:
-    # It takes a tenth of a second, and readers do without.
+    # Importing it takes a tenth of a second, and readers do not need it.
     from swe_rollout.spec.job import RolloutJob  # noqa: PLC0415
 
     return RolloutJob.model_validate(plan.job)
 
 
 def settings(job: Mapping[str, Any]) -> dict[str, str]:
-    """Return the settings of a resolved job by their paths, without passwords in addresses."""
+    """Return the settings of a resolved job by path, without passwords in addresses."""
     return dict(_flat("spec", job.get("spec", {})))
 
 
 def differences(there: RolloutJob, now: RolloutJob) -> list[str]:
-    """Describe each differing field, such as `spec.limits.turns: 40 there, 50 now`; a few."""
+    """Describe the first few differing fields, such as `spec.limits.turns: 40 there, 50 now`."""
     old, new = dict(_leaves(there)), dict(_leaves(now))
     paths = [path for path in sorted(old.keys() | new.keys()) if old.get(path) != new.get(path)]
     more = len(paths) - _FIELDS_SHOWN
@@ -159,7 +159,7 @@ def differences(there: RolloutJob, now: RolloutJob) -> list[str]:
 
 
 def another_job(address: str, changes: Sequence[str]) -> UsageError:
-    """Return the error for a job whose trajectories can't be compared with those at `address`."""
+    """Return the error for a job with trajectories not comparable with those at `address`."""
     return UsageError(
         f"{address} belongs to a job with another spec",
         why="; ".join(changes),
@@ -198,6 +198,6 @@ def _described(path: str, old: str | None, new: str | None) -> str:
 
 
 def _cut(text: str, start: int) -> str:
-    """Cut a long value to the part where two of them differ."""
+    """Cut a long value to the part where two values differ."""
     shown = text[start : start + _VALUE_SHOWN]
     return f"{'…' if start else ''}{shown}{'…' if start + _VALUE_SHOWN < len(text) else ''}"

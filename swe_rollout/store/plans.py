@@ -1,6 +1,6 @@
-"""Begin a job in its folder: whose it is, and its plan, made, extended, or made anew.
+"""Set up a job in its folder: record its owner, and create, extend or rebuild its plan.
 
-Two namespaces may have jobs of one name; they are one job in a store only by mistake.
+Two namespaces may have jobs with the same name; sharing one store folder is a mistake.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from swe_rollout.store.damage import damaged_file, read_value
 from swe_rollout.store.plan import Plan, PlannedInstance
 from swe_rollout.types.trajectory import Trajectory
 
-if TYPE_CHECKING:  # its import takes a tenth of a second, and readers do without
+if TYPE_CHECKING:  # importing it takes a tenth of a second, and readers do not need it
     from swe_rollout.spec.job import RolloutJob
 
 _MOVE_PLAN = "move it away and run the job again: its plan is made anew from the trajectories"
 
 
 async def newest_plan(bucket: Bucket, job: str) -> tuple[int, Plan | None]:
-    """Return the plan and its revision; 0 where there is none."""
+    """Return the revision and the plan; revision 0 if there is none."""
     keys = bucket.keys(layout.plans_prefix(job))
     found = [n async for key in keys if (n := layout.parse_plan_key(key)) is not None]
     revision = max(found, default=1)
@@ -35,9 +35,9 @@ async def newest_plan(bucket: Bucket, job: str) -> tuple[int, Plan | None]:
 
 
 def extended_plan(bucket: Bucket, name: str, there: Plan, wanted: Plan) -> Plan:
-    """Return the plan that is there with the episodes of another.
+    """Return the existing plan extended by the episodes of `wanted`.
 
-    Raises UsageError when its trajectories would not be comparable, or it is damaged.
+    Raises UsageError if its trajectories would not be comparable or it is damaged.
     """
     try:
         return there.extended(wanted, address=f"{bucket.uri}/{name}")
@@ -49,7 +49,7 @@ def extended_plan(bucket: Bucket, name: str, there: Plan, wanted: Plan) -> Plan:
 async def plan_left_behind(
     bucket: Bucket, name: str, trajectories: AsyncIterator[Trajectory]
 ) -> Plan | None:
-    """Make the plan of a job that has none any more from its spec and its trajectories."""
+    """Rebuild a job's lost plan from its spec and its trajectories."""
     spec = await _spec(bucket, name)
     tasks, digests = dict[str, PlannedInstance](), set[str]()
     async for record in trajectories:
@@ -65,7 +65,7 @@ async def plan_left_behind(
 
 
 async def _spec(bucket: Bucket, name: str) -> RolloutJob | None:
-    # Readers do without: `status` starts in a quarter of the time.
+    # Readers do not need it, and so `status` starts in a quarter of the time.
     import yaml  # noqa: PLC0415
 
     from swe_rollout.spec.document import read_document  # noqa: PLC0415
@@ -74,7 +74,7 @@ async def _spec(bucket: Bucket, name: str) -> RolloutJob | None:
     key = layout.job_key(name)
     try:
         text = (await bucket.get(key)).decode()
-        # Bounded in size and depth, with its aliases written out: none where it is not.
+        # Bounded in size and depth, with aliases expanded; None otherwise.
         is_bounded = read_document(text, source=key).value is not None
         return RolloutJob.model_validate(yaml.safe_load(text) if is_bounded else None)
     except FileNotFoundError:
@@ -90,20 +90,20 @@ class Owner:
 
     namespace: str
     cluster: str
-    """What tells clusters apart, such as a fingerprint of the API server's authority."""
+    """Identifies the cluster, such as a fingerprint of the API server's authority."""
 
     def __str__(self) -> str:
         return f"namespace {self.namespace} of cluster {self.cluster}"
 
 
 async def read_owner(bucket: Bucket, job: str) -> Owner | None:
-    """Return the owner of the job; none when no cluster has run it."""
+    """Return the owner of the job, or None if no cluster has run it."""
     fix = "restore it, or delete it if you know whose job it is"
     return await read_value(bucket, layout.owner_key(job), Owner, fix=fix)
 
 
 async def claim_job(bucket: Bucket, job: str, owner: Owner | None) -> tuple[str, ...]:
-    """Make the job the owner's. Raises UsageError when it is another's."""
+    """Claim the job for `owner`. Raises UsageError if it belongs to another."""
     address = f"{bucket.uri}/{job}"
     key = layout.owner_key(job)
     if owner is not None and await bucket.create(key, msgspec.json.encode(owner)):

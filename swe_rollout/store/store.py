@@ -1,6 +1,6 @@
-"""Store: the record of a job. A trajectory is committed once, whatever crashes or runs twice.
+"""Store: the record of a job. A trajectory is committed once, whatever crashes or repeats.
 
-Workers write it; exports, the viewer and the command line read it. Needs no cluster.
+Workers write it; exports, the viewer and the command line read it. It needs no cluster.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.types.trajectory_json import from_json, to_json
 from swe_rollout.types.verdict import TestLog
 
-if TYPE_CHECKING:  # its import takes a tenth of a second, and readers do without
+if TYPE_CHECKING:  # importing it takes a tenth of a second, and readers do not need it
     from swe_rollout.spec.job import RolloutJob
 
 _LEVEL = 6
@@ -48,21 +48,21 @@ _MOST_NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What lies in a job's folder of episodes."""
+    """The contents of a job's folder of episodes."""
 
     episodes: frozenset[EpisodeId]
-    """Those that have a trajectory, readable or not."""
+    """Episodes that have a trajectory, readable or not."""
     strays: tuple[str, ...]
-    """Objects whose names are no trajectory's; they are left alone."""
+    """Objects whose names are not those of trajectories; they are left alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A job that was begun, now or earlier."""
+    """A job that was started, now or earlier."""
 
     plan: Plan
     notes: tuple[str, ...]
-    """For people: what it joined."""
+    """Notes for people about an earlier run that it joined."""
 
 
 class Store:
@@ -78,7 +78,7 @@ class Store:
 
     @property
     def uri(self) -> str:
-        """The address."""
+        """The store's address."""
         return self._bucket.uri
 
     async def begin(
@@ -89,11 +89,11 @@ class Store:
         owner: Owner | None = None,
         quarantined: Mapping[str, str] = MappingProxyType({}),
     ) -> Begun:
-        """Write the job and its plan, or extend the plan that is there.
+        """Write the job and its plan, or extend the existing plan.
 
-        `instances` are ids and digests of content; `quarantined` are ids that are left out, and
-        why; an `owner` takes the job for itself. Raises UsageError when the store has a job of that
-        name that trajectories of this one can't join.
+        `instances` maps ids to content digests; `quarantined` maps skipped ids to reasons; `owner`
+        claims the job. Raises UsageError if the store has a job of that name whose trajectories are
+        not comparable with this one's.
         """
         name = job.metadata.name
         wanted, address = Plan.of(job, instances, quarantined), f"{self.uri}/{name}"
@@ -104,7 +104,7 @@ class Store:
             )
             plan = wanted if before is None else extended_plan(self._bucket, name, before, wanted)
             notes = await claim_job(self._bucket, name, owner)
-            # Of those that begin or extend it now, one is first; the others read its plan.
+            # If several processes write a plan now, one is first, and the others read its plan.
             if plan is there or await self._bucket.create(
                 layout.plan_key(name, revision + 1), msgspec.json.encode(plan)
             ):
@@ -121,11 +121,11 @@ class Store:
         return Begun(plan, notes)
 
     def observe(self, listener: CallListener) -> None:
-        """Tell `listener` how each call of the store has ended, also those of its journals."""
+        """Notify `listener` of the outcome of each call to the store, journals included."""
         self._bucket.observe(listener)
 
     async def plan(self, job: str) -> Plan:
-        """Return the job's plan. Raises UsageError when this store has no such job."""
+        """Return the job's plan. Raises UsageError if this store has no such job."""
         _, plan = await newest_plan(self._bucket, job)
         if plan is not None:
             return plan
@@ -143,9 +143,9 @@ class Store:
         )
 
     async def set_refills(self, job: str, refills: int) -> None:
-        """Record how often a failed sample of the job is replaced, unless that is known.
+        """Record how often a failed sample of the job is replaced, unless recorded already.
 
-        Raises UsageError when it is another number: readers of the store count on it.
+        Raises UsageError if the recorded number differs, because readers of the store rely on it.
         """
         if await self._bucket.create(layout.refills_key(job), msgspec.json.encode(refills)):
             return
@@ -157,12 +157,12 @@ class Store:
             )
 
     async def refills(self, job: str) -> int:
-        """Return how often a failed sample of the job is replaced; 0 where nobody does."""
+        """Return how often a failed sample of the job is replaced; 0 if it never is."""
         key = layout.refills_key(job)
         return await read_value(self._bucket, key, int, fix="restore or delete it") or 0
 
     def claims(self, job: str, claimant: Claimant) -> Claims:
-        """Return what a trainer did with the groups of the job. Nothing is read yet."""
+        """Return a trainer's claims to the job's groups. Nothing is read yet."""
         return Claims(self._bucket, job, claimant)
 
     def journals(self, job: str) -> Journals:
@@ -170,7 +170,7 @@ class Store:
         return Journals(self._bucket, job)
 
     async def owner(self, job: str) -> Owner | None:
-        """Return the owner of the job; none when no cluster has run it."""
+        """Return the owner of the job, or None if no cluster has run it."""
         return await read_owner(self._bucket, job)
 
     async def jobs(self) -> tuple[str, ...]:
@@ -179,10 +179,10 @@ class Store:
         return tuple([name for name in names if await self._is_job(name)])
 
     async def commit(self, trajectory: Trajectory) -> bool:
-        """Write the trajectory unless its episode has one; return whether it was written.
+        """Write the trajectory unless its episode has one; return whether this call wrote it.
 
-        False also when an earlier try of this commit succeeded without a response. Raises
-        StoreError when the store refuses or does not respond.
+        It returns False also if an earlier attempt succeeded without a response. Raises StoreError
+        if the store refuses or does not respond.
         """
         key = layout.trajectory_key(trajectory.episode)
         data = await asyncio.to_thread(pack, to_json(trajectory), level=_LEVEL)
@@ -192,35 +192,34 @@ class Store:
             raise StoreError(error.what, why=error.why, fix=error.fix) from error
 
     async def keep_log(self, episode: EpisodeId, data: bytes) -> TestLog:
-        """Write the log of a test run beside the place of its episode's record, before that.
+        """Write a test log beside its episode's record, before the record itself.
 
-        Its key depends on its content: no log is ever replaced, whoever else plays the episode, and
-        the record names its own. Credentials in use are taken out. Raises StoreError.
+        Its key depends on its content, so no log is ever replaced, even if other processes play the
+        episode; the record names its own. Credentials in use are removed. Raises StoreError.
         """
         return await keep_log(self._bucket, episode, data)
 
     async def read_log(self, episode: EpisodeId) -> bytes:
-        """Return the log of a committed episode's test run.
+        """Return the test log of a committed episode.
 
-        Raises UsageError where its record names none, StoreError when it is not what the record
-        says.
+        Raises UsageError if its record names none, StoreError if the log does not match the record.
         """
         trajectory = await self.read(episode)
         return await read_log(self._bucket, trajectory)
 
     async def keep_journal(self, episode: EpisodeId, data: bytes) -> KeptJournal:
-        """Write what forks of the episode begin from, before its record. Raises StoreError."""
+        """Write the journal that forks of the episode start from. Raises StoreError."""
         return await keep_journal(self._bucket, episode, data)
 
     async def read_journal(self, trajectory: Trajectory) -> bytes:
-        """Return what forks of a committed episode begin from.
+        """Return the journal that forks of a committed episode start from.
 
-        Raises UsageError where its record names none, or what lies there is not what it says.
+        Raises UsageError if its record names none or the journal does not match the record.
         """
         return await read_journal(self._bucket, trajectory)
 
     async def listing(self, job: str) -> Listing:
-        """List the job's episodes, and whatever else lies among them."""
+        """List the job's episodes, and any other objects among them."""
         episodes, strays = set(), []
         async for key in self._bucket.keys(layout.episodes_prefix(job)):
             if (episode := layout.parse_trajectory_key(key)) is not None:
@@ -236,7 +235,7 @@ class Store:
     async def read(self, episode: EpisodeId) -> Trajectory:
         """Return the trajectory of a committed episode.
 
-        Raises UsageError when there is none, DamagedRecordError when it can't be read.
+        Raises UsageError if there is none, DamagedRecordError if it can't be read.
         """
         key = layout.trajectory_key(episode)
         try:
@@ -254,14 +253,14 @@ class Store:
                 raise DamagedRecordError(self._damaged(episode, error.__cause__)) from error
             raise
         try:
-            # Decoding stays on this thread: msgspec inspects a class at its first use, and two
-            # threads doing that at once crash the interpreter.
+            # Decode on this thread: msgspec inspects a class on first use, and two threads doing so
+            # at once crash the interpreter.
             return _of(episode, from_json(await asyncio.to_thread(unpack, data)))
         except (ValueError, RecursionError) as error:
             raise DamagedRecordError(self._damaged(episode, error)) from error
 
     async def find(self, episode: EpisodeId) -> Trajectory | None:
-        """Return the trajectory of an episode, none while it is not committed.
+        """Return the trajectory of an episode, or None if it is not committed.
 
         Raises DamagedRecordError when it can't be read.
         """
@@ -273,7 +272,7 @@ class Store:
     async def records(
         self, episodes: Iterable[EpisodeId]
     ) -> AsyncIterator[Trajectory | DamagedRecord]:
-        """Read committed episodes, by instance, then sample; a few ahead."""
+        """Read committed episodes in order of instance, then sample; a few ahead."""
         ordered = sorted(episodes, key=lambda e: (e.instance, e.sample))
         for start in range(0, len(ordered), _READ_AHEAD):
             ahead = ordered[start : start + _READ_AHEAD]
@@ -281,20 +280,20 @@ class Store:
                 yield record
 
     async def record(self, episode: EpisodeId) -> Trajectory | DamagedRecord:
-        """Return what lies where a committed episode's trajectory belongs."""
+        """Return a committed episode's trajectory, or a DamagedRecord if it is unreadable."""
         try:
             return await self.read(episode)
         except DamagedRecordError as error:
             return error.record
-        except UsageError as error:  # listed, but a link to nothing
+        except UsageError as error:  # listed, but a dangling link
             return self._damaged(episode, error)
 
     async def trajectories(
         self, job: str, *, on_damage: Callable[[DamagedRecord], None]
     ) -> AsyncIterator[Trajectory]:
-        """Read all trajectories of the job, by instance, then sample.
+        """Read all trajectories of the job in order of instance, then sample.
 
-        Damaged ones are reported and left out.
+        Damaged records are reported and skipped.
         """
         async for record in self.records(await self.committed(job)):
             if isinstance(record, DamagedRecord):
@@ -303,10 +302,10 @@ class Store:
                 yield record
 
     async def set_aside(self, episode: EpisodeId) -> str | None:
-        """Move an episode's record out of the way if it is damaged; return its new address.
+        """Move an episode's record aside if it is damaged; return its new address.
 
-        The episode is not committed afterwards. Only one process at a time may do this, and none
-        may be rolling out the episode.
+        The episode then counts as uncommitted. Only one process at a time may do this, while no
+        process rolls out the episode.
         """
         if not isinstance(await self.record(episode), DamagedRecord):
             return None
@@ -333,7 +332,7 @@ def _of(episode: EpisodeId, found: Trajectory) -> Trajectory:
 
 
 def _instead(name: str, known: Iterable[str]) -> str:
-    """Return what may have been meant, or a few of what there is; empty: there is nothing."""
+    """Suggest similar known names, or list a few; empty if there are none."""
     names = sorted(known)
     if close := get_close_matches(name, names, n=1):
         return f"did you mean {close[0]}?"

@@ -1,7 +1,7 @@
 """Summarise a job: counts and means over its committed trajectories.
 
-Masked episodes (something broke) are counted separately and never enter a mean. Damaged records
-are named, and count as not committed.
+Masked episodes (those that failed) are counted separately and excluded from means. Damaged records
+are listed, and count as not committed.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from swe_rollout.types.trajectory import Trajectory
 
 @dataclass(frozen=True, slots=True)
 class InstanceSummary:
-    """One task: its committed samples, the group a trainer compares."""
+    """One task's committed samples, which are the group that a trainer compares."""
 
     instance: str
     samples: int
     resolved: int
     mean_reward: float | None
-    """None when no sample was graded."""
+    """Mean over the graded samples; None if there are none."""
     turns: int
-    """Of all samples together."""
+    """Turns of all samples together."""
     tokens: int
-    """Sampled and read, of all samples together."""
+    """Prompt and sampled tokens of all samples together."""
     masked: int
 
 
@@ -44,36 +44,36 @@ class JobSummary:
 
     job: str
     episodes: int
-    """Planned."""
+    """Planned episodes."""
     committed: int
-    """Those with a trajectory that can be read."""
+    """Episodes with a readable trajectory."""
     resolved: int
     unresolved: int
-    """Neither resolved nor masked."""
+    """Episodes neither resolved nor masked."""
     masked: int
     mean_reward: float | None
-    """Over the graded episodes; none when there is none."""
+    """Mean over the graded episodes; None if there are none."""
     stop_reasons: dict[str, int]
     failures: dict[str, int]
-    """By type."""
+    """Failures by type."""
     by_instance: tuple[InstanceSummary, ...] = ()
     damaged: tuple[DamagedRecord, ...] = ()
     """Records that can't be read."""
     strays: tuple[str, ...] = ()
-    """Objects among the episodes that are no trajectories."""
+    """Objects among the episodes that are not trajectories."""
     tampered: int = 0
-    """Of the unresolved: tests passed only because the patch tampers with them."""
+    """Unresolved episodes whose tests passed only because the patch tampers with them."""
     quarantined: dict[str, int] = field(default_factory=dict)
-    """Tasks that were left out because an audit found them to be bad, by the checks they failed."""
+    """Tasks left out because an audit found them bad, by the checks that they failed."""
     forked_from: str = ""
-    """Where its episodes begin, as `job/instance/sample, turn n`; empty: with their tasks."""
+    """Where forked episodes start, as `job/instance/sample, turn n`; empty if not a fork."""
 
     def to_json(self) -> bytes:
         """Return the summary as one JSON object."""
         return msgspec.json.encode(self.to_dict())
 
     def to_dict(self) -> dict[str, object]:
-        """Return the summary as plain values; the part by instance is `instances`."""
+        """Return the summary as plain values, with the instances under `instances`."""
         record: dict[str, object] = msgspec.to_builtins(self)
         record["masked_share"] = self.masked / self.committed if self.committed else 0.0
         record["instances"] = record.pop("by_instance")
@@ -97,7 +97,7 @@ class JobSummary:
         return self.card(f"Job {self.job}")
 
     def card(self, title: str, **facts: str) -> str:
-        """Return the summary as a card, with further facts at its end."""
+        """Return the summary as a card, with additional facts at the end."""
         shown = {
             "episodes": f"{self.committed:,} of {self.episodes:,} committed",
             "resolved": f"{self.resolved:,}",
@@ -125,7 +125,7 @@ class JobSummary:
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """What is counted of one trajectory."""
+    """The values counted from one trajectory."""
 
     outcome: EpisodeOutcome
     turns: int
@@ -133,14 +133,14 @@ class _Ended:
 
 
 class JobTally:
-    """Counts what the store holds of a job. Each record is read once, because none ever changes."""
+    """Counts a job's stored episodes. Each record is read once, because none ever changes."""
 
     def __init__(self, store: Store, job: str) -> None:
         self._store = store
         self._job = job
         self._listing = Listing(frozenset(), ())
         self._read: set[EpisodeId] = set()
-        """Those that were yielded, damaged, or left out."""
+        """Episodes that were yielded, damaged or skipped."""
         self._damaged: list[DamagedRecord] = []
         self._ended: dict[EpisodeId, _Ended] = {}
 
@@ -151,18 +151,18 @@ class JobTally:
 
     @property
     def listed(self) -> frozenset[EpisodeId]:
-        """The episodes that the store held at the last call, those that can't be read included."""
+        """The episodes in the store at the last call, including unreadable ones."""
         return self._listing.episodes
 
     async def skip_listed(self) -> None:
-        """Leave out the trajectories that the store holds now."""
+        """Skip the trajectories now in the store."""
         self._listing = await self._store.listing(self._job)
         self._read |= self._listing.episodes
 
     async def read_new(self) -> AsyncIterator[Trajectory]:
-        """Count the trajectories that were committed since the last call, and yield each.
+        """Count and yield the trajectories committed since the last call.
 
-        A call that is cancelled loses none: the next one yields what it did not get to.
+        A cancelled call loses none: the next one yields the rest.
         """
         self._listing = await self._store.listing(self._job)
         async for record in self._store.records(self._listing.episodes - self._read):
@@ -175,12 +175,12 @@ class JobTally:
                 yield record
 
     async def summary(self) -> JobSummary:
-        """Count what is new, and summarise the job. Raises UsageError when there is no such job."""
+        """Count new episodes and summarise the job. Raises UsageError if there is no such job."""
         plan = await self._store.plan(self._job)
         async for _ in self.read_new():
             pass
         total, groups = OutcomeCounts(), dict[str, list[_Ended]]()
-        # Always in the same order: a sum of rewards depends on it.
+        # Keep the order fixed: a floating-point sum of rewards depends on it.
         for episode in sorted(self._ended, key=lambda e: (e.instance, e.sample)):
             ended = self._ended[episode]
             total.add(ended.outcome)
@@ -209,7 +209,7 @@ def _counted(counts: Mapping[str, int]) -> str:
 
 
 async def summarise(store: Store, job: str) -> JobSummary:
-    """Summarise the job's committed trajectories. Raises UsageError when there is no such job."""
+    """Summarise the job's committed trajectories. Raises UsageError if there is no such job."""
     return await JobTally(store, job).summary()
 
 

@@ -1,8 +1,8 @@
-"""The metrics of a process that rolls out: names, labels, buckets. Nothing is counted here.
+"""The metrics of a rollout process: names, labels, buckets. Nothing is counted here.
 
 Names and units follow Prometheus: seconds, `_total` for counters. No label names a job, a task or
-an episode; names that users' code and tool servers choose (tools, types of errors) are bounded by
-`LABEL_VALUES`. docs/reference/metrics.md is made from this module.
+an episode; names chosen by user code and tool servers (tools, types of errors) are limited to
+`LABEL_VALUES` values. docs/reference/metrics.md is generated from this module.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 LABEL_VALUES: Final = 32
-"""Values of one label that are told apart; all further ones are `other`."""
+"""Distinct values per label; all further ones become `other`."""
 
 
 class Kind(StrEnum):
@@ -32,7 +32,7 @@ class Metric:
     help: str
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
-    """Upper bounds of a histogram, without infinity."""
+    """Upper bounds of a histogram's buckets, without infinity."""
 
 
 _CALL_S: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
@@ -165,4 +165,4 @@ METRICS: Final = (
     *(TURNS, ENGINE, ENGINE_ERRORS, PROMPT, CACHED, SAMPLED, CALLS, TOOL, EXEC, START),
     *(START_ERRORS, STORE_ERRORS, WAIT, LAG),
 )
-"""All of them, in the order of the reference."""
+"""All metrics, in the order of the reference."""

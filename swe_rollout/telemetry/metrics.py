@@ -22,7 +22,7 @@ _PLAIN: Final = re.compile(r"[A-Za-z_][\w.:-]{0,63}", re.ASCII)
 
 
 class BoundedLabel:
-    """The values of a label that code outside of this project chooses: few, and plain."""
+    """Limits a label with values from outside this project to few and plain ones."""
 
     def __init__(self, limit: int = catalog.LABEL_VALUES) -> None:
         self._limit = limit
@@ -70,7 +70,7 @@ class RolloutMetrics(Observer):
         self._tools = BoundedLabel()
         self._errors = BoundedLabel()
         self._left = 0
-        """Episodes that are not committed."""
+        """Number of episodes not committed yet."""
         self._entered: dict[EpisodeId, tuple[Phase, float]] = {}
         self._queued.set_function(lambda: max(0, self._left - len(self._entered)))
         self._begin_at_zero()
@@ -98,7 +98,7 @@ class RolloutMetrics(Observer):
         for call in turn.tool_calls:
             self._calls.labels(call.status.value).inc()
         for call, seen in zip(turn.tool_calls, turn.observations, strict=False):
-            # The name of any other call is the policy's own words.
+            # The policy made up the name of any other call.
             if call.status is CallStatus.OK:
                 self._tool.labels(self._tools(call.name)).observe(seen.duration_s)
 
@@ -149,7 +149,7 @@ class RolloutMetrics(Observer):
             self._phase.labels(phase.value).observe(perf_counter() - since)
 
     def _begin_at_zero(self) -> None:
-        """Make the series whose labels are known, so that a rate sees their first increment."""
+        """Create the series with known labels, so that a rate sees their first increment."""
         for phase in Phase:
             self._running.labels(phase.value)
         for outcome in ("resolved", "unresolved", "tampered", "ungraded", "masked"):

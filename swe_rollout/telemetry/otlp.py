@@ -1,4 +1,4 @@
-"""Open OpenTelemetry's SDK as the standard `OTEL_*` variables say; imported only when they do."""
+"""Set up OpenTelemetry's SDK from the standard `OTEL_*` variables; imported only if set."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ log = structlog.get_logger()
 
 GROUP: Final = "opentelemetry_traces_exporter"
 LAST_SPANS_S: Final = 5.0
-"""How long the end waits for spans to be exported; a collector that is down delays nobody."""
+"""How long shutdown waits for the export of spans, in case the collector is down."""
 _PROTOCOLS: Final = {"http/protobuf": "otlp_proto_http", "grpc": "otlp_proto_grpc"}
 
 
@@ -54,12 +54,12 @@ def exporting(environment: Mapping[str, str]) -> Iterator[SpanObserver]:
 
 
 def observer_of(provider: AnyTracerProvider) -> SpanObserver:
-    """Return an observer that makes spans in a provider of the caller's own."""
+    """Return an observer that creates spans in the caller's own provider."""
     return SpanObserver(provider.get_tracer("swe_rollout", version("swe-rollout")))
 
 
 class _ToOurLog(logging.Handler):
-    """Takes the SDK's own messages, which would go to stderr across a live view."""
+    """Receives the SDK's own messages, which would disrupt a live view on stderr."""
 
     def emit(self, record: logging.LogRecord) -> None:
         log.warning("opentelemetry", says=record.getMessage())
@@ -67,7 +67,7 @@ class _ToOurLog(logging.Handler):
 
 @contextmanager
 def _logged() -> Iterator[None]:
-    """Log what the SDK says, such as that a collector is down, by our own log."""
+    """Send the SDK's messages, such as that a collector is down, to our own log."""
     logger, handler = logging.getLogger("opentelemetry"), _ToOurLog(logging.WARNING)
     before = logger.propagate
     logger.addHandler(handler)

@@ -1,4 +1,4 @@
-"""Serve metrics over HTTP, and measure how late the event loop is. Scrapes never hold the loop."""
+"""Serve metrics over HTTP, and measure event-loop lag. Scrapes never block the loop."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from swe_rollout.errors import PrerequisiteError, UsageError, cancel_all
 from swe_rollout.telemetry.metrics import RolloutMetrics
 
 CLIENT_S: Final = 5.0
-"""How long a client may take for its request, or for the response."""
+"""How long a client may take to send its request or read the response."""
 MAX_CLIENTS: Final = 8
-"""Clients that are served at a time; the connections of others are closed."""
+"""Clients served concurrently; further connections are closed."""
 LAST_PORT: Final = 65535
 SAMPLE_S: Final = 0.5
-"""Seconds between two looks at the event loop."""
+"""Seconds between two measurements of event-loop lag."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetricsAddress:
-    """Where metrics are served."""
+    """The address on which metrics are served."""
 
     host: str
     """Empty for all addresses of this machine."""
@@ -66,7 +66,7 @@ class _Server(ThreadingMixIn, WSGIServer):
 
     def __init__(self, address: tuple[str, int], handler: type[WSGIRequestHandler]) -> None:
         self._places = threading.BoundedSemaphore(MAX_CLIENTS)
-        # "" means every address, of both families where the machine has them.
+        # "" means every address, of both families if the machine has them.
         is_any = not address[0] and socket.has_dualstack_ipv6()
         if is_any or ":" in address[0]:
             self.address_family = socket.AF_INET6
@@ -79,7 +79,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         super().server_bind()
 
     def process_request(self, request: object, client_address: object) -> None:
-        """Take a client if there is room; a crowd gets neither threads nor memory."""
+        """Accept a client if there is room; excess clients get neither threads nor memory."""
         if self._places.acquire(blocking=False):
             super().process_request(request, client_address)  # type: ignore[arg-type]
         else:
@@ -92,12 +92,12 @@ class _Server(ThreadingMixIn, WSGIServer):
             self._places.release()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing: a client that goes away is no event."""
+        """Log nothing: a client that disconnects is not an event."""
 
 
 @asynccontextmanager
 async def serving(metrics: RolloutMetrics, address: MetricsAddress) -> AsyncIterator[int]:
-    """Serve `/metrics` while the block runs; yields the port. Raises PrerequisiteError."""
+    """Serve `/metrics` while the block runs; yield the port. Raises PrerequisiteError."""
     app = make_wsgi_app(metrics.registry)
     try:
         server = make_server(address.host, address.port, app, _Server, handler_class=_Handler)
@@ -119,7 +119,7 @@ async def serving(metrics: RolloutMetrics, address: MetricsAddress) -> AsyncIter
 
 
 async def watch_loop(metrics: RolloutMetrics) -> None:
-    """Measure how late the event loop is, until cancelled."""
+    """Measure event-loop lag until cancelled."""
     loop = asyncio.get_running_loop()
     while True:
         due = loop.time() + SAMPLE_S

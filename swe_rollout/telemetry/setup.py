@@ -1,4 +1,4 @@
-"""Open the telemetry that a command was asked for: metrics by an address, spans by `OTEL_*`."""
+"""Open the telemetry requested for a command: metrics by address, spans by `OTEL_*`."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT
 async def observing(
     metrics: str, environment: Mapping[str, str] | None = None
 ) -> AsyncIterator[Subscriber | None]:
-    """Open what was asked for while the block runs; none: nothing was.
+    """Open the requested telemetry while the block runs; yield None if none is requested.
 
-    `metrics` is an address, as `MetricsAddress.parse` reads it; empty: no metrics. Raises
-    UsageError, and PrerequisiteError where a package is missing or the address is taken.
+    `metrics` is an address for `MetricsAddress.parse`, or empty for no metrics. Raises UsageError,
+    and PrerequisiteError if a package is missing or the address is taken.
     """
     environment = os.environ if environment is None else environment
     async with AsyncExitStack() as stack:
@@ -38,7 +38,7 @@ async def observing(
 
 @asynccontextmanager
 async def observing_if_possible(metrics: str) -> AsyncIterator[Subscriber | None]:
-    """`observing`, of whose own errors a warning is logged: nothing else ends for them."""
+    """Do as `observing`, but only log a warning for its errors instead of raising them."""
     async with AsyncExitStack() as stack:
         observer = None
         try:
@@ -66,7 +66,7 @@ async def _metrics(address: str, stack: AsyncExitStack) -> Subscriber:
     from swe_rollout.telemetry.server import MetricsAddress, serving
 
     parsed = MetricsAddress.parse(address)
-    # A series beside each counter and histogram, of no use here.
+    # An extra series for each counter and histogram, which is of no use here.
     disable_created_metrics()  # type: ignore[no-untyped-call]
     metrics = RolloutMetrics()
     port = await stack.enter_async_context(serving(metrics, parsed))

@@ -1,7 +1,7 @@
 """Spans for OpenTelemetry: attempts, phases, turns, calls of the engine and of tools, commands.
 
-Attributes follow the semantic conventions for generative AI where they have one. No span holds a
-prompt, an output, a command or a message of an error: names and numbers only.
+Attributes follow the semantic conventions for generative AI where these exist. No span holds a
+prompt, an output, a command or an error message: only names and numbers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from opentelemetry.util.types import AttributeValue
 
 COMMITS_KEPT: Final = 4096
-"""Attempts that ended and may yet be committed."""
+"""Ended attempts that are remembered because they may yet be committed."""
 
 
 @dataclass(slots=True)
@@ -42,16 +42,16 @@ class _OpenAttempt:
     span: trace.Span
     phase: trace.Span | None = None
     turns: dict[int, _OpenTurn] = field(default_factory=dict)
-    """By branch."""
+    """Open turns by branch."""
 
     def around(self, branch: int) -> trace.Span:
-        """Return the innermost span that is open."""
+        """Return the innermost open span."""
         turn = self.turns.get(branch)
         return turn.span if turn else self.phase or self.span
 
 
 class SpanObserver(Observer):
-    """Makes spans of the events of a run."""
+    """Creates spans from the events of a run."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
@@ -228,7 +228,7 @@ class SpanObserver(Observer):
         attributes: dict[str, AttributeValue],
         kind: SpanKind = SpanKind.INTERNAL,
     ) -> None:
-        """Make a span of what has ended already."""
+        """Create a span for an operation that has already ended."""
         context: Context = trace.set_span_in_context(parent)
         span = self._tracer.start_span(
             name,
@@ -241,7 +241,7 @@ class SpanObserver(Observer):
 
 
 def _result(trajectory: Trajectory | None) -> dict[str, AttributeValue]:
-    """Return what an attempt came to."""
+    """Return the attributes for the outcome of an attempt."""
     if trajectory is None:
         return {}
     found: dict[str, AttributeValue] = {
@@ -261,7 +261,7 @@ def _result(trajectory: Trajectory | None) -> dict[str, AttributeValue]:
 
 
 def _end(span: trace.Span, error: str, *, at: float | None = None) -> None:
-    """End a span; `error` names the class of what went wrong, and nothing more is told of it."""
+    """End a span; `error` is the class of the error, of which nothing else is exported."""
     if error:
         span.set_attribute("error.type", error)
         span.set_status(StatusCode.ERROR)

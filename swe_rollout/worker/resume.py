@@ -1,7 +1,7 @@
-"""Play attempts with journals: each goes on where its journal ends, whoever wrote it.
+"""Play attempts with journals: each resumes where its journal ends, whoever wrote it.
 
-An attempt that lost its sandbox or its engine goes on too, as long as that gets it further: an
-episode whose policy ends its own sandbox in the same turn each time costs an attempt each time.
+An attempt that lost its sandbox or its engine resumes too, as long as it makes progress: if the
+policy destroys its own sandbox in the same turn each time, each time costs an attempt.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ from swe_rollout.worker.forks import JournalKeeper
 log = structlog.get_logger()
 
 PATIENCE_S: Final = 300.0
-"""How long an episode that is resumed waits for the store."""
+"""How long a resumed episode waits for the store."""
 _CLAIMS: Final = 8
-"""Tries to take a journal that another process still writes."""
+"""Attempts to claim a journal that another process is still writing."""
 
 
 class ResumableEpisodes:
@@ -62,8 +62,8 @@ class ResumableEpisodes:
         keeper: JournalKeeper | None = None,
         on_turn: Callable[[], None] | None = None,
     ) -> None:
-        """`there`: the last journal of each episode that has one. Without `keeper`, none is kept
-        for forks. `on_turn` is called after each turn that is durable.
+        """`there` holds the last journal of each episode that has one. Without `keeper`, no journal
+        is kept for forks. `on_turn` is called whenever a turn becomes durable.
         """
         self._journals = journals
         self._turns = journals if on_turn is None else journals.telling(on_turn)
@@ -74,9 +74,9 @@ class ResumableEpisodes:
 
     @property
     def unplayed(self) -> frozenset[EpisodeId]:
-        """The episodes of earlier processes' journals that were not begun here.
+        """Return the episodes with journals of earlier processes that this one has not started.
 
-        A sandbox of theirs may live: an attempt that goes on attaches to it, or ends it.
+        Their sandboxes may still be running: a resumed attempt attaches to its sandbox or ends it.
         """
         return frozenset(self._unplayed)
 
@@ -90,7 +90,7 @@ class ResumableEpisodes:
         keeper: JournalKeeper | None = None,
         on_turn: Callable[[], None] | None = None,
     ) -> Self:
-        """Find the journals that earlier processes left; those of committed episodes are removed.
+        """Find the journals left by earlier processes, and remove those of committed episodes.
 
         Raises UnreachableError when the store is down.
         """
@@ -108,7 +108,7 @@ class ResumableEpisodes:
         return cls(journals, left, keeper=keeper, on_turn=on_turn)
 
     async def first(self, attempt: Attempt) -> Attempt:
-        """Return the attempt that an episode's journal is of; the given one where it has none."""
+        """Return the attempt in the episode's journal, or the given one if there is none."""
         ref = self._there.get(attempt.episode)
         try:
             first = await read_chunk(ref, 0, await self._journals.chunk(ref, 0)) if ref else None
@@ -118,9 +118,9 @@ class ResumableEpisodes:
         return attempt if header is None else replace(attempt, number=header.attempt)
 
     async def play(self, attempt: Attempt, context: JobContext) -> Trajectory:
-        """Play an attempt, from where its journal ends. Raises as `run_episode`, UnreachableError.
+        """Play an attempt from the end of its journal. Raises as `run_episode`, UnreachableError.
 
-        One that can't go on from there, or does not do the same again, begins anew.
+        An attempt that can't resume, or that diverges from its journal, starts over.
         """
         is_second = False
         while True:
@@ -140,28 +140,29 @@ class ResumableEpisodes:
             if failure is None or not failure.retryable:
                 return trajectory
             if not journal.written:
-                # As in any other turn, the first is tried twice; its sandbox had to start for that.
+                # The first turn gets two attempts, like any other; its sandbox had to start for
+                # that.
                 if is_second or journal.goes_on or not journal.had_sandbox:
                     return trajectory
                 is_second = True
             log.info("episode_resumes", attempt=attempt.number, why=failure.message)
 
     async def chunks(self, episode: EpisodeId) -> int:
-        """Count the chunks of the episode's journal, whoever writes it."""
+        """Count the chunks of the episode's journal, whoever wrote them."""
         ref = await self._journals.last(episode)
         return 0 if ref is None else ref.chunks
 
     async def keep(self, trajectory: Trajectory, *, fork: ForkPoint | None) -> Trajectory:
-        """Keep an episode's journal for forks of it, if the job wants that; the record names it.
+        """Keep an episode's journal for forks, if the job asks for it, and name it in the record.
 
-        Raises UnreachableError and StoreError, where nothing is lost by another try.
+        Raises UnreachableError and StoreError, after which it is safe to retry.
         """
         if self._keeper is None or trajectory.episode not in self._there:
             return trajectory
         return await self._keeper.keep(trajectory, fork)
 
     async def forget(self, episode: EpisodeId) -> None:
-        """Remove the journals of an episode that is committed. Never raises for a store's error."""
+        """Remove the journals of a committed episode. Never raises for an error of the store."""
         if self._there.pop(episode, None) is None:
             return
         try:
@@ -170,7 +171,7 @@ class ResumableEpisodes:
             log.warning("journal_not_removed", episode=str(episode), why=str(error))
 
     async def _open(self, attempt: Attempt, context: JobContext) -> AttemptJournal:
-        """Take the episode's journal, or begin one."""
+        """Claim the episode's journal, or start one."""
         episode, writer = attempt.episode, new_writer()
         self._unplayed.discard(episode)
         earlier = await self._earlier(episode)
@@ -198,7 +199,7 @@ class ResumableEpisodes:
         )
 
     async def _earlier(self, episode: EpisodeId) -> Earlier | None:
-        """Read the episode's last journal; one that is damaged is kept aside."""
+        """Read the episode's last journal; set it aside if it is damaged."""
         if episode not in self._there:
             return None
         ref = await self._journals.last(episode)
@@ -215,13 +216,13 @@ class ResumableEpisodes:
         return None if earlier.is_closed else earlier
 
     async def _abandon(self, episode: EpisodeId, why: str) -> None:
-        """Let nobody go on with the episode's journal: whoever does finds out at its next turn."""
+        """Close the episode's journal for everyone; its current writer notices at its next turn."""
         log.warning("episode_begins_anew", episode=str(episode), why=why)
         ref = self._there[episode]
         self._there[episode] = await self._claim(ref, mark_closed(new_writer()))
 
     async def _claim(self, ref: JournalRef, chunk: Chunk) -> JournalRef:
-        """Write a chunk behind the last one, also while another process writes; return what is."""
+        """Append a chunk, even while another process writes; return the resulting journal."""
         for _ in range(_CLAIMS):
             placed = msgspec.structs.replace(chunk, place=ref.place(ref.chunks))
             if await self._journals.create(ref, ref.chunks, compress(encode(placed))):
@@ -235,7 +236,7 @@ class ResumableEpisodes:
 
 
 def _patient() -> AsyncRetrying:
-    """Return what waits for a store that does not respond: an episode costs more than a wait."""
+    """Return the retry policy for an unresponsive store: an episode is worth the wait."""
     return AsyncRetrying(
         retry=retry_if_exception_type(UnreachableError),
         stop=stop_after_delay(PATIENCE_S),
@@ -247,9 +248,9 @@ def _patient() -> AsyncRetrying:
 async def open_journals(
     store: Store, job: RolloutJob, backlog: Backlog, *, on_turn: Callable[[], None] | None = None
 ) -> ResumableEpisodes | None:
-    """Open the journals of a job's episodes; none where its spec wants none.
+    """Open the journals of a job's episodes, or return None if its spec disables them.
 
-    `on_turn` is called after each turn that is durable.
+    `on_turn` is called whenever a turn becomes durable.
     """
     if job.spec.retry.resume is Resume.NEVER:
         return None
@@ -259,7 +260,7 @@ async def open_journals(
 
 
 def _refusal(earlier: Earlier, attempt: Attempt, context: JobContext) -> str:
-    """Say why an attempt doesn't go on with a journal; empty where it does."""
+    """Describe why an attempt can't resume from a journal; empty if it can."""
     if why := why_not(earlier, attempt, context):
         return why
     may_live = earlier.mark is not None and isinstance(context.sandboxes, Reattaching)

@@ -1,6 +1,6 @@
 """Open the sandbox back end that a job names.
 
-`SANDBOXES` is the extension point: a built-in back end is a factory over a `SandboxSetup`; one of a
+`SANDBOXES` is the extension point: a built-in back end is a factory that takes a `SandboxSetup`; a
 user's own is a `SandboxProvider`.
 """
 
@@ -33,17 +33,17 @@ from swe_rollout.types.instance import Instance
 
 @dataclass(frozen=True, slots=True)
 class SandboxSetup:
-    """The job that sandboxes are for."""
+    """What a back end needs to know about the job."""
 
     instances: Sequence[Instance]
     job: str
     on_note: Callable[[str], None]
     harmless: bool = False
-    """No model writes the commands: a scripted policy does, or the tasks' authors did."""
+    """Whether a scripted policy or the tasks' authors, not a model, write the commands."""
     owner: OwnerReference | None = None
-    """The job's object on a cluster; its pods are deleted with it."""
+    """The job's object on a cluster; the pods are deleted with it."""
     on_start_warning: Callable[[SandboxError], None] | None = None
-    """Called with the reason when a pod is about to fail."""
+    """Called with the reason if a pod is about to fail."""
 
 
 SandboxFactory: TypeAlias = "Callable[..., SandboxProvider]"
@@ -64,10 +64,10 @@ SANDBOXES: ExtensionPoint[SandboxProvider | SandboxFactory] = ExtensionPoint(
 def open_sandboxes(
     spec: SandboxSpec, setup: SandboxSetup, stack: AsyncExitStack
 ) -> SandboxProvider:
-    """Open the provider that the spec names; `stack` ends it with its sandboxes.
+    """Open the provider that the spec names; `stack` closes it and ends its sandboxes.
 
-    Raises PrerequisiteError when sandboxes for the instances can't be started, ExtensionError when
-    the back end can't be made.
+    Raises PrerequisiteError if sandboxes for the instances can't be started, ExtensionError if the
+    back end can't be created.
     """
     chosen = [(use, options) for use, options in spec if options is not None]
     if len(chosen) != 1:
@@ -97,7 +97,7 @@ def open_local(setup: SandboxSetup, *, options: LocalSandbox) -> SandboxProvider
 
 
 def _note_networks(setup: SandboxSetup, network: str, field: str) -> None:
-    """Say that tasks ask for a network that they don't get."""
+    """Note that tasks ask for a network that they don't get."""
     wanting = [each.instance_id for each in setup.instances if each.wants_network]
     if wanting and network == "none":
         more = f" and {len(wanting) - 1} more" if wanting[1:] else ""
@@ -130,10 +130,10 @@ _TOX: Final = re.compile(r"^\s*(?:\w+=\S*\s+)*tox\b", re.MULTILINE)
 def open_checkout(
     spec: CheckoutSpec, instances: Sequence[Instance], on_note: Callable[[str], None]
 ) -> Checkout:
-    """Return what sandboxes of these tasks are made of.
+    """Return the checkout from which these tasks' sandboxes are made.
 
-    Raises PrerequisiteError when the tasks don't share a base commit, when the environment does not
-    run, and when it lacks the program that runs the tests.
+    Raises PrerequisiteError if the tasks have different base commits, or if the environment does
+    not run or lacks the test runner.
     """
     base = _shared_commit(instances)
     folder = _existing(Path(spec.workdir))
@@ -156,9 +156,9 @@ def _shared_commit(instances: Sequence[Instance]) -> str | None:
 
 
 def of_checkout(instances: Sequence[Instance], folder: Path) -> Sequence[Instance]:
-    """Return the tasks that start from the commit at which `folder` is; all where none does.
+    """Return the tasks whose base commit `folder` has checked out; all tasks if none match.
 
-    Raises PrerequisiteError when there is no such folder.
+    Raises PrerequisiteError if there is no such folder.
     """
     folder = _existing(folder)
     if len(instances) < _SEVERAL:
@@ -177,10 +177,10 @@ def _existing(folder: Path) -> Path:
 
 
 def _require_runner(instance: Instance, environment: Environment) -> None:
-    """Raise PrerequisiteError when the environment lacks the program that runs the tests."""
+    """Raise PrerequisiteError if the environment lacks the program that runs the tests."""
     text = (instance.evaluation.script or "") + "\n".join(instance.evaluation.commands)
     text = text.replace(instance.test_patch, "") if instance.test_patch else text
-    # A sandbox's `tox` makes do with pytest.
+    # The `tox` of a sandbox needs only pytest.
     is_there = (
         "pytest" in environment.programs
         if (command := _PYTEST.search(text)) and "python" not in command[0]

@@ -1,7 +1,7 @@
-"""Run episodes side by side, as many at a time as asked for, and commit each one once.
+"""Run up to a given number of episodes concurrently, and commit each once.
 
-The backlog comes from `worker.backlog`, the story of an episode is in `episode`. While a service is
-down, the scheduler waits and no episode loses an attempt: `Services` is its view of them.
+The backlog comes from `worker.backlog`; `episode` plays one episode. While a service is down, the
+scheduler waits and no episode loses an attempt; `Services` is its view of the services.
 """
 
 from __future__ import annotations
@@ -44,23 +44,23 @@ _T = TypeVar("_T")
 _A = TypeVar("_A")
 
 OWNER_POLL_S = 2.0
-"""How often to look for an episode that another process has taken over."""
+"""How often to check on an episode that another process has taken over."""
 OWNER_PATIENCE_S = 600.0
-"""How long that process may write nothing before it counts as dead: longer than a turn takes."""
+"""After this long without a write, that process counts as dead: longer than any turn."""
 
 
 class Services(Protocol):
-    """The state of the services that episodes depend on, as a monitor sees it."""
+    """The state of the services that episodes depend on, as seen by a monitor."""
 
     store_patience_s: float
-    """How long a finished episode waits for a store that is down before everything stops."""
+    """How long a finished episode waits for a store that is down before the job stops."""
 
     async def ready(self) -> None:
-        """Return when an attempt may begin."""
+        """Wait until an attempt may start."""
         ...
 
     async def excuses(self, failure: Failure) -> bool:
-        """Whether an attempt failed because a service is down: then it does not count."""
+        """Whether an attempt failed because a service is down, and so does not count."""
         ...
 
     def store_failed(self, error: SweRolloutError) -> None:
@@ -88,7 +88,7 @@ class Unmonitored:
 
 
 class EpisodeScheduler:
-    """Runs episodes side by side, commits each, and watches the failure budget."""
+    """Runs episodes concurrently, commits each once, and enforces the failure budget."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class EpisodeScheduler:
     ) -> None:
         """`size` is how many episodes run at a time; 0 starts none.
 
-        Without `journals`, an episode that is broken off begins anew.
+        Without `journals`, an interrupted episode starts over.
         """
         self._context = context
         self._store = store
@@ -121,12 +121,12 @@ class EpisodeScheduler:
 
     @property
     def running(self) -> int:
-        """Episodes being played or graded now."""
+        """Return the number of episodes being played or graded."""
         return self._playing
 
     @property
     def left(self) -> int:
-        """Episodes not committed yet."""
+        """Return the number of episodes not committed yet."""
         return len(self._queue) + len(self._tasks)
 
     def add(self, attempts: Attempts) -> None:
@@ -135,24 +135,24 @@ class EpisodeScheduler:
         self._changed.set()
 
     def resize(self, size: int) -> None:
-        """Run this many at a time from now on; surplus episodes finish."""
+        """Run `size` episodes at a time from now on; surplus ones finish."""
         self._size = size
         self._changed.set()
 
     def drop(self) -> None:
-        """Cancel running episodes and queue them again from the start; commits go on."""
+        """Cancel running episodes and requeue them from the start; commits continue."""
         for task in self._tasks.keys() - self._committing:
             task.cancel()
 
     def close(self) -> None:
-        """Start nothing more: `work` returns when the running episodes have ended."""
+        """Start no more episodes: `work` returns when the running ones have ended."""
         self._closed = True
         self._changed.set()
 
     async def work(self) -> None:
-        """Run everything queued; the first error that concerns the whole job stops it.
+        """Run all queued episodes; stop at the first error that concerns the whole job.
 
-        Episodes that it stopped stay queued, and `work` can be called again.
+        Episodes stopped by it stay queued, and `work` can be called again.
         """
         try:
             async with asyncio.TaskGroup() as group:
@@ -172,7 +172,7 @@ class EpisodeScheduler:
             task.add_done_callback(self._ended)
 
     def _prewarm(self) -> None:
-        """Prewarm sandboxes for the attempts that can start next: no more than fit at a time."""
+        """Prewarm sandboxes for the attempts that can start next, no more than run at a time."""
         startable = 0 if self._closed else self._size
         self._context.prewarm(self._tasks.values(), self._queue.peek(startable))
 
@@ -195,7 +195,7 @@ class EpisodeScheduler:
                 await self._journals.forget(trajectory.episode)
 
     async def _played(self, first: Attempt) -> Trajectory:
-        """Return what the episode came to, here or in a process that has taken it over."""
+        """Return the episode's trajectory, from here or from a process that took it over."""
         if self._journals is None:
             return await play_attempts(first, self._counted, self._context)
         while True:
@@ -209,7 +209,7 @@ class EpisodeScheduler:
             log.warning("episode_taken_back", why="its owner writes nothing any more")
 
     async def _committed_by_owner(self, episode: EpisodeId) -> Trajectory | None:
-        """Wait for the process that has taken an episode over; none: it is at a standstill."""
+        """Wait for the process that took an episode over; return None if it has stalled."""
         seen, since_s = -1, 0.0
         while since_s < OWNER_PATIENCE_S:
             await asyncio.sleep(OWNER_POLL_S)
@@ -223,7 +223,7 @@ class EpisodeScheduler:
         return 0 if self._journals is None else await self._journals.chunks(episode)
 
     async def _counted(self, attempt: Attempt) -> Trajectory:
-        """Run an attempt, again while it ends for a reason that does not count as one."""
+        """Run an attempt, repeating it while its failures do not count."""
         while True:
             with waiting(self._context.publish, Service.ENGINE):
                 await self._services.ready()
@@ -236,7 +236,7 @@ class EpisodeScheduler:
             if not failure.retryable:
                 return trajectory
             if failure.scarce and self._playing:
-                # Other episodes hold the capacity: wait for one to end.
+                # Other episodes use all the capacity: wait for one to end.
                 await self._one_ended.wait()
                 continue
             return trajectory
@@ -255,7 +255,7 @@ class EpisodeScheduler:
     async def _commit(self, trajectory: Trajectory) -> None:
         self._context.publish(PhaseBegan(trajectory.episode, Phase.COMMIT))
         if not await self._patiently(self._store.commit, trajectory):
-            # An earlier write got through unnoticed, or another process was first: that one counts.
+            # An earlier write succeeded unnoticed, or another process was first: its record counts.
             log.info("already_committed")
             try:
                 trajectory = await self._patiently(self._store.read, trajectory.episode)
@@ -266,7 +266,7 @@ class EpisodeScheduler:
         self._counts.add(trajectory)
 
     def check_budget(self) -> None:
-        """Raise BudgetSpentError when too many of the finished episodes were masked, few or not."""
+        """Raise BudgetSpentError if too many finished episodes are masked, however few finished."""
         self._counts.check()
 
     async def _patiently(self, call: Callable[[_A], Awaitable[_T]], argument: _A) -> _T:

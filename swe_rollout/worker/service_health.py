@@ -1,7 +1,7 @@
 """Watch the services that a worker depends on: the engine, the store, sandboxes.
 
-`Conditions` collects what is unmet, for the operator; `EngineMonitor` holds episodes back while the
-engine is down and excuses attempts that failed for it; `StoreMonitor` watches the store.
+`Conditions` collects unmet conditions for the operator; `EngineMonitor` holds episodes back while
+the engine is down and excuses attempts that failed because of it; `StoreMonitor` watches the store.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ LONGEST_PAUSE_S = 30.0
 PROBE_S = 10.0
 """How often an engine that responds is probed."""
 PAUSE_S = 60.0
-"""A pause that is longer is reported."""
+"""Longer pauses are reported."""
 BUSY_S = 10.0
-"""The wait before the next attempt on an engine that responds but accepts no calls."""
+"""The wait before retrying an engine that responds but accepts no calls."""
 STORE_PATIENCE_S = 3600.0
-"""Finished episodes are kept in memory this long; there are no more of them than run at once."""
+"""How long finished episodes stay in memory; no more of them than run concurrently."""
 _SANDBOXES = (Boundary.SANDBOX, Boundary.CLUSTER, Boundary.GRADER)
 _MESSAGE_CHARS = 1000
 _MET = {
@@ -44,25 +44,25 @@ _MET = {
     ConditionType.SANDBOXES_READY: "sandboxes start",
 }
 LOCAL_PATIENCE_S = 300.0
-"""How long a run in this process waits for a service before it stops, for somebody watches it."""
+"""How long a local run, which somebody is watching, waits for a service before it stops."""
 
 
 def back_off() -> wait_exponential:
-    """The pauses between attempts to reach a service that is down."""
+    """Return the pauses between attempts to reach a service that is down."""
     return wait_exponential(multiplier=FIRST_PAUSE_S, max=LONGEST_PAUSE_S)
 
 
 class Conditions:
-    """The conditions of a job that are unmet for this worker, at most one reason for each."""
+    """The job's conditions that this worker finds unmet, with one reason each."""
 
     def __init__(self, on_note: Callable[[str], None] | None = None) -> None:
-        """`on_note` is called with a sentence for people, when one is unmet and when it is met."""
+        """`on_note` is called with a message whenever a condition becomes unmet or met."""
         self._by_condition: dict[ConditionType, UnmetCondition] = {}
         self._on_note = on_note or _no_note
 
     @property
     def unmet(self) -> tuple[UnmetCondition, ...]:
-        """All of them, in the order of `ConditionType`."""
+        """Return all unmet conditions, in the order of `ConditionType`."""
         return tuple(self._by_condition[each] for each in ConditionType if each in self)
 
     def __contains__(self, condition: ConditionType) -> bool:
@@ -95,7 +95,7 @@ class Conditions:
     async def until_reached(
         self, condition: ConditionType, call: Callable[[], Awaitable[_T]]
     ) -> _T:
-        """Call until the service behind it responds; the condition is unmet meanwhile."""
+        """Repeat `call` until its service responds; mark the condition unmet meanwhile."""
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(UnreachableError),
             wait=back_off(),
@@ -118,12 +118,12 @@ class Pausable(Protocol):
 
     @property
     def paused_s(self) -> float:
-        """For how long it has been paused; 0 while it is not."""
+        """Return how long the engine has been paused; 0 if it is not."""
         ...
 
 
 class EngineMonitor:
-    """The `Services` of a scheduler: no episode pays for an engine that is down."""
+    """The `Services` of a scheduler: no episode loses attempts while the engine is down."""
 
     def __init__(
         self,
@@ -134,10 +134,10 @@ class EngineMonitor:
         engine_patience_s: float | None = None,
         store_patience_s: float = STORE_PATIENCE_S,
     ) -> None:
-        """`is_wanted`: whether the job still exists; None: nobody else ends its sandboxes.
+        """`is_wanted` says whether the job still exists; None if only we end its sandboxes.
 
-        An attempt waits `engine_patience_s` for the engine, beyond what its calls have waited;
-        None: for good.
+        Beyond its calls' own waits, an attempt waits `engine_patience_s` for the engine, or forever
+        if that is None.
         """
         self.store_patience_s = store_patience_s
         self._patience_s = engine_patience_s
@@ -168,9 +168,9 @@ class EngineMonitor:
             )(self._probe)
 
     async def ready(self) -> None:
-        """Return when the engine responded to its last probe.
+        """Wait until the engine responds to a probe.
 
-        Raises UnreachableError when it has not for too long.
+        Raises UnreachableError if that takes too long.
         """
         try:
             async with asyncio.timeout(self._patience_s):
@@ -181,12 +181,12 @@ class EngineMonitor:
             ) from None
 
     async def excuses(self, failure: Failure) -> bool:
-        """Whether the engine is down or accepts no calls, or the job is deleted with its sandboxes.
+        """Whether the engine is unavailable, or the job was deleted along with its sandboxes.
 
-        Returns when another attempt may work.
+        Waits until another attempt may succeed.
         """
         if failure.boundary in _SANDBOXES and not await self._is_still_wanted():
-            # Kubernetes deletes in any order. This worker is next; its attempt counts for nothing.
+            # Kubernetes deletes in any order. This worker is next, so its attempt does not count.
             await asyncio.sleep(BUSY_S)
             return True
         if failure.boundary is not Boundary.ENGINE or not failure.retryable:
@@ -194,19 +194,19 @@ class EngineMonitor:
         if not await self._probe():
             return True
         if failure.type != UnavailableError.__name__ or self._patience_s is not None:
-            return False  # the call itself has waited, and a run must end
-        # Not the failure's own message: it quotes what answered at the job's address.
+            return False  # the call itself has already waited, and a run must end
+        # Don't use the failure's message: it quotes whatever responded at the job's address.
         busy = UnavailableError("the engine accepts no more work")
         self._conditions.fail(ConditionType.MODEL_READY, busy)
         await asyncio.sleep(BUSY_S)
         return True
 
     def store_failed(self, error: SweRolloutError) -> None:
-        """Mark the store as down; a trajectory waits for it."""
+        """Mark the store as down, with a trajectory waiting for it."""
         self._conditions.fail(ConditionType.STORAGE_READY, error)
 
     def store_responded(self) -> None:
-        """Mark the store as well."""
+        """Mark the store as healthy."""
         self._conditions.clear(ConditionType.STORAGE_READY)
 
     async def _is_still_wanted(self) -> bool:
@@ -229,7 +229,7 @@ class EngineMonitor:
         return True
 
     def _note_pause(self) -> None:
-        """Say that the engine is paused for longer than an update of weights takes."""
+        """Report that the engine has been paused for longer than a weight update takes."""
         was_paused = self._is_paused
         self._is_paused = isinstance(self._engine, Pausable) and self._engine.paused_s > PAUSE_S
         if self._is_paused:
@@ -244,9 +244,9 @@ class EngineMonitor:
 
 
 class StoreMonitor:
-    """Keeps the condition of a store by how its calls end, whoever makes them.
+    """Updates the store's condition from the outcome of every call to it.
 
-    Reads may succeed while a disk is full or a bucket is read-only, so each kind counts by itself.
+    Kinds of calls are tracked separately: reads may succeed while a disk is full.
     """
 
     def __init__(self, conditions: Conditions) -> None:
@@ -254,7 +254,7 @@ class StoreMonitor:
         self._failing = set[str]()
 
     def __call__(self, kind: str, error: UnreachableError | None) -> None:
-        """Note how a call of a kind, such as `write`, has ended, or that it takes very long."""
+        """Record how a call of this kind, such as `write`, ended, or that it is very slow."""
         if error is not None:
             self._failing.add(kind)
             self._conditions.fail(ConditionType.STORAGE_READY, error)

@@ -1,7 +1,7 @@
-"""A job opened in this process: its tasks and everything its episodes share.
+"""A job opened in this process: its tasks and the resources that its episodes share.
 
-`run_job` runs all of it; a program that plays single episodes, such as a trainer, opens a session
-itself. Every adapter of a trainer stands on `Session.run_episode`.
+`run_job` runs all of its episodes; a program that plays single episodes, such as a trainer, opens a
+session itself. Every trainer adapter builds on `Session.run_episode`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from swe_rollout.worker.stored_tasks import load_noted
 
 
 class Session:
-    """The tasks of a job, and what playing them takes."""
+    """The tasks of a job, and the resources for playing them."""
 
     def __init__(
         self,
@@ -52,10 +52,10 @@ class Session:
         first_sample: int = 0,
         conditions: Conditions | None = None,
     ) -> None:
-        """`quarantined` are ids of tasks that are left out, and why.
+        """`quarantined` maps the ids of skipped tasks to reasons.
 
-        Samples that get no number from the caller are numbered from `first_sample` on. `conditions`
-        say which services are down.
+        Samples without a number from the caller are numbered from `first_sample`. `conditions`
+        holds the services that are down.
         """
         self.job = job
         self.instances = tuple(instances)
@@ -73,16 +73,16 @@ class Session:
 
     @property
     def engine(self) -> TokenEngine:
-        """What samples. Raises InternalError where a chat API plays the episodes."""
+        """The token engine. Raises InternalError if the policy is a chat API."""
         return self.context.agent.tokens.engine
 
     @property
     def renderer(self) -> Renderer:
-        """The renderer of the engine's model. Raises InternalError as `engine` does."""
+        """The renderer for the engine's model. Raises InternalError like `engine`."""
         return self.context.agent.tokens.renderer
 
     def new_samples(self, instance_id: str, count: int = 1) -> int:
-        """Take the numbers of samples that this session has not played; return the first."""
+        """Reserve `count` unused sample numbers; return the first."""
         first = self._next_sample.get(instance_id, self._first_sample)
         self._next_sample[instance_id] = first + count
         return first
@@ -96,11 +96,11 @@ class Session:
     ) -> Trajectory:
         """Play one episode of a task and return its record; nothing is stored.
 
-        It is tried again as `spec.retry` says; what broke its last attempt is in the record's
-        `failure`. At most `spec.parallelism` episodes are played at a time, the others wait.
-        `sample` is its number among those of the task, by default the next that this session has
-        not played. `sampling` takes the place of `spec.sampling`. Raises UsageError for an id that
-        the job does not have, and for an episode that is being played.
+        Failed attempts are retried according to `spec.retry`; the record's `failure` holds the last
+        error. At most `spec.parallelism` episodes are played concurrently; others wait. `sample` is
+        the number of the sample, by default the next one unused in this session. `sampling`
+        replaces `spec.sampling`. Raises UsageError for an unknown id and for an episode that is
+        already being played.
         """
         found = self._instance(instance) if isinstance(instance, str) else instance
         number = self.new_samples(found.instance_id) if sample is None else sample
@@ -131,9 +131,8 @@ class Session:
     ) -> Group:
         """Play a group of samples of one task, `spec.samples` by default; nothing is stored.
 
-        A sample that failed for good is replaced by another one, up to `refills` times; the group
-        is short after that. Samples have numbers that this session has not played. Raises as
-        `run_episode`.
+        A sample that failed for good is replaced, up to `refills` times; after that, the group is
+        short. Samples get numbers unused in this session. Raises the errors of `run_episode`.
         """
         found = self._instance(instance) if isinstance(instance, str) else instance
         wanted = self.job.spec.samples if samples is None else samples
@@ -148,7 +147,7 @@ class Session:
         group = Assembly(name, wanted=wanted, refills=refills, first=first)
 
         async def fill(sample: int) -> None:
-            """Play a sample, and those that replace it."""
+            """Play a sample and, if it fails, its replacements."""
             while sample in group.missing():
                 group.add(await self.run_episode(found, sample=sample, sampling=sampling))
                 sample += wanted
@@ -186,17 +185,17 @@ async def open_session(
 ) -> AsyncIterator[Session]:
     """Open the dataset, sandboxes, engine and grader of a job while the block runs.
 
-    `base_dir` is where relative dataset paths start. `engine` takes the place of the one that
-    `spec.policy` names, and stays open; `first_sample` is as in `Session`. `logs` keeps what tests
-    print: the store, where records are stored. While no sandbox starts, others wait for up to
-    `start_patience_s`; None: they don't, and whoever plays the episodes judges each failure.
-    `publish` takes every event. Raises UsageError, PrerequisiteError or UnreachableError.
+    Relative dataset paths start at `base_dir`. `engine` replaces the one that `spec.policy` names,
+    and stays open; `first_sample` is as in `Session`. `logs` keeps test output: the store, if
+    records are stored. If sandboxes fail to start, further starts wait for up to
+    `start_patience_s`; if it is None, they don't, and the caller handles each failure. `publish`
+    receives every event. Raises UsageError, PrerequisiteError or UnreachableError.
     """
     spec = job.spec
     await import_extensions(job)
     loaded = await load_noted(spec.tasks, base_dir=base_dir, on_note=on_note)
     conditions = Conditions(on_note)
-    # An engine of the caller's own may serve a model, whatever the policy names.
+    # The caller's own engine may serve a model, whatever the policy names.
     harmless = spec.policy.scripted is not None and engine is None
     setup = SandboxSetup(loaded.instances, job.metadata.name, on_note, harmless=harmless)
     async with AsyncExitStack() as stack:

@@ -1,7 +1,7 @@
-"""Single sandboxes outside of a job: for one command, and for programs that bring their own loop.
+"""Single sandboxes outside a job: for one command, or for programs with their own loop.
 
-Sandboxes of one spec share a provider, which ends with the last of them. So a thousand of them hold
-one connection to a cluster, as in a job.
+Sandboxes with the same spec share a provider, which closes with the last of them. So a thousand of
+them use one connection to a cluster, as in a job.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Wanted:
     workdir: str = "/"
     """Folder of the image in which commands start."""
     lifetime_s: float = LIFETIME_S
-    """The sandbox ends by itself after this time, even if this process is killed."""
+    """The sandbox ends itself after this time, even if this process is killed."""
     harmless: bool = False
-    """No model writes the commands: then a local sandbox may be a plain folder."""
+    """True if no model writes the commands; a local sandbox may then be a plain folder."""
 
 
 class StandaloneSandbox:
@@ -40,7 +40,7 @@ class StandaloneSandbox:
 
     def __init__(self, name: str, sandbox: Sandbox, shared: _Shared) -> None:
         self.id = name
-        """Unique; for pods, part of the pod's name and labels."""
+        """A unique name; for pods, part of the pod's name and labels."""
         self.sandbox = sandbox
         self._shared = shared
         self._closing: asyncio.Task[None] | None = None
@@ -59,7 +59,7 @@ class StandaloneSandbox:
 
 
 class _Shared:
-    """The provider of all open sandboxes of one spec, on one event loop."""
+    """The provider shared by all open sandboxes of one spec on one event loop."""
 
     def __init__(self, spec: SandboxSpec, first: Wanted, on_note: Callable[[str], None]) -> None:
         self.spec = spec
@@ -89,7 +89,7 @@ class _Shared:
         return StandaloneSandbox(f"{self._job}-{self._started}", sandbox, self)
 
     async def release(self) -> None:
-        """Give up a share; the last one ends the provider."""
+        """Release one share; releasing the last one closes the provider."""
         self._users -= 1
         if self._users == 0:
             _providers().remove(self)
@@ -116,10 +116,10 @@ def _no_note(note: str) -> None:
 async def start_sandbox(
     spec: SandboxSpec, wanted: Wanted, *, on_note: Callable[[str], None] = _no_note
 ) -> StandaloneSandbox:
-    """Start a sandbox that the caller closes. A call that fails or is cancelled leaves nothing.
+    """Start a sandbox that the caller closes. A failed or cancelled call leaves nothing behind.
 
-    `on_note` is called with warnings for people. Raises SandboxError when this sandbox can't be
-    started, PrerequisiteError or UnreachableError when no other could be.
+    `on_note` is called with warnings for people. Raises SandboxError if this sandbox can't be
+    started, PrerequisiteError or UnreachableError if no sandbox can be.
     """
     for shared in _providers():
         if (shared.spec, shared.harmless) == (spec, wanted.harmless):

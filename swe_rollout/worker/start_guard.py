@@ -1,9 +1,9 @@
-"""Hold starts of sandboxes back while none succeeds: a circuit breaker around a provider.
+"""Hold back sandbox starts while none succeeds: a circuit breaker around a provider.
 
-A platform that starts nothing, with a full disk, a registry that is down or an API server that does
-not respond, would break every episode that is begun. So after some failures in a row, starts wait,
-and one at a time is tried, with growing pauses, until one succeeds. The starts that fail meanwhile
-are repeated here, and no attempt is charged for them. Sandboxes that run go on.
+A platform that can start nothing (full disk, registry down, unresponsive API server) would fail
+every new episode. So after several consecutive failures, starts wait, and one at a time is tried,
+with growing pauses, until one succeeds. Starts that fail meanwhile are retried here and cost no
+attempts. Running sandboxes are not affected.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from swe_rollout.worker.service_health import LONGEST_PAUSE_S, Conditions
 log = structlog.get_logger()
 
 FAILURES: Final = 3
-"""Starts that fail in a row before others wait."""
+"""Consecutive failed starts before others wait."""
 ONE_TASK_PATIENCE_S: Final = 120.0
-"""How long they wait when all of them are of one task, whose image may be what is broken."""
+"""How long starts wait if all are of one task, because its image may be the cause."""
 _SEVERAL: Final = 2
 FIRST_PAUSE_S: Final = 1.0
-"""The pause before the first start that is tried alone; doubled after each that fails."""
+"""The pause before the first trial start; doubled after each failure."""
 
 
 class GuardedSandboxes(WrappedSandboxes):
@@ -47,23 +47,23 @@ class GuardedSandboxes(WrappedSandboxes):
         patience_s: float,
         marks_each: bool = False,
     ) -> None:
-        """After `patience_s` of it, failures are raised again, and cost what they cost otherwise: a
-        job that has only tasks left that can't start has to end. With `marks_each`, the condition
-        follows each start, also while none waits.
+        """After `patience_s`, failures are raised as usual, so that a job ends if none of its
+        remaining tasks can start. With `marks_each`, every start updates the condition, even while
+        none waits.
         """
         super().__init__(provider)
         self._conditions = conditions
         self._patience_s = patience_s
         self._marks_each = marks_each
         self._turn = asyncio.Lock()
-        """Held by the one start that is tried; the others queue for it."""
+        """Held by the trial start; the others queue for it."""
         self._failures = 0
         self._tasks = set[str]()
-        """Tasks whose starts failed in a row; no more than two are kept."""
+        """Tasks whose starts failed consecutively; at most two are kept."""
         self._has_worked = False
         self._held_since: float | None = None
         self._tried = 0
-        """Starts that failed since `_held_since`."""
+        """Number of starts that failed since `_held_since`."""
 
     @property
     def holds(self) -> bool:
@@ -97,10 +97,10 @@ class GuardedSandboxes(WrappedSandboxes):
                 await asyncio.sleep(self._pause_s)
             if self.holds:
                 return await self._try(request)
-        return None  # they start again: all that wait go on at once
+        return None  # starts work again: let all waiting ones continue at once
 
     async def _try(self, request: SandboxRequest) -> Sandbox | None:
-        """Start the sandbox; none when that failed and is to be repeated."""
+        """Start the sandbox; return None if that failed and must be retried."""
         try:
             async with boundary(SandboxError, "starting the sandbox"):
                 sandbox = await self._provider.start(request)
@@ -116,13 +116,13 @@ class GuardedSandboxes(WrappedSandboxes):
         return sandbox
 
     def _count(self, request: SandboxRequest, error: EpisodeError | UnreachableError) -> None:
-        """Count a failed start, and hold the others back when there are too many in a row."""
+        """Count a failed start, and hold others back after too many in a row."""
         if not _is_of_platform(error):
             return
         self._failures += 1
         if len(self._tasks) < _SEVERAL:
             self._tasks.add(request.episode.instance)
-        # A cluster that has started sandboxes, and does not respond, can start no other.
+        # If a cluster that has started sandboxes does not respond, it can start no others.
         is_down = isinstance(error, UnreachableError) and self._has_worked
         if not self.holds and not is_down and self._failures < FAILURES:
             return
@@ -140,7 +140,7 @@ class GuardedSandboxes(WrappedSandboxes):
         )
 
     def _repeats(self, error: EpisodeError | UnreachableError) -> bool:
-        """Whether a start that failed is repeated at nobody's expense."""
+        """Whether a failed start is retried without costing an attempt."""
         return self.holds and self._is_patient and _is_of_platform(error)
 
     def _start_all(self) -> None:
@@ -156,8 +156,8 @@ class GuardedSandboxes(WrappedSandboxes):
 
 
 def _is_of_platform(error: EpisodeError | UnreachableError) -> bool:
-    """Whether a failed start says something about others.
+    """Whether a failed start predicts the failure of others.
 
-    What lacks room waits for it in the scheduler, and what no repetition helps is of its task.
+    Lack of capacity is handled in the scheduler; permanent errors concern only their task.
     """
     return isinstance(error, UnreachableError) or (error.retryable and not error.scarce)

@@ -1,7 +1,7 @@
-"""Start a worker: from the spec of its job to a scheduler with its shard of the episodes.
+"""Start a worker: from its job's spec to a scheduler with its shard of the episodes.
 
-Each service is waited for, and meanwhile its condition is unmet; none of that is an error. How a
-worker runs and ends is in `cluster_worker`.
+Start-up waits for each service, with its condition unmet meanwhile; that is not an error.
+`cluster_worker` runs and ends the worker.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ log = structlog.get_logger()
 
 _READ_AHEAD = 8
 _END_S = 3.0
-"""How long a worker that is told to stop ends sandboxes; those left end by themselves."""
+"""How long a stopping worker spends on ending sandboxes; the rest end themselves."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerResources:
-    """What a worker needs to schedule its shard, except the engine."""
+    """Everything a worker needs to schedule its shard, except the engine."""
 
     store: Store
     instances: Sequence[Instance]
@@ -63,11 +63,11 @@ class WorkerResources:
     backlog: Backlog
     sandboxes: SandboxProvider
     progress: ShardProgress
-    """Counts what earlier workers of the shard have committed already."""
+    """The shard's progress, including the commits of its earlier workers."""
     journals: ResumableEpisodes | None = None
-    """Journals of running episodes; None if the job wants none."""
+    """Journals of running episodes; None if the job disables them."""
     samplers: tuple[Sampler, ...] = ()
-    """Who sampled what earlier workers have committed."""
+    """The samplers of the episodes that earlier workers committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,25 +75,25 @@ class WorkerStartup:
     """Brings up one worker of a job."""
 
     job: RolloutJob
-    """The job, as `on_cluster` returns it."""
+    """The job, as returned by `on_cluster`."""
     shard: Shard
     owner: OwnerReference
     """The job's object; the pods are deleted with it."""
     store_owner: Owner
-    """Takes the job in its store for itself."""
+    """Claims the job in its store."""
     conditions: Conditions
-    """Updated while a service is waited for."""
+    """Updated while start-up waits for a service."""
     is_wanted: Callable[[], Awaitable[bool]]
-    """Whether the job still exists and is not suspended, asked when a sandbox was lost."""
+    """Whether the job still exists and is not suspended; called after a sandbox is lost."""
     observer: Subscriber | None = None
-    """Takes every event of the shard, besides the progress report."""
+    """Receives every event of the shard, in addition to the progress report."""
     on_progress: Callable[[], None] | None = None
-    """Called after each turn of this worker that is durable, and each episode that it commits."""
+    """Called whenever this worker makes a turn durable or commits an episode."""
 
     async def resources(self, stack: AsyncExitStack) -> WorkerResources:
-        """List the backlog and open sandboxes, as soon as store and cluster respond.
+        """List the backlog and open the sandboxes once the store and the cluster respond.
 
-        `stack` ends the sandboxes. Raises the errors that concern the whole job.
+        `stack` ends the sandboxes. Raises errors that concern the whole job.
         """
         store = Store.open(self.job.spec.store.uri)
         store.observe(StoreMonitor(self.conditions))
@@ -115,8 +115,8 @@ class WorkerStartup:
         sandboxes = self._sandboxes(instances, stack)
         opening = partial(open_journals, store, self.job, backlog, on_turn=self.on_progress)
         journals = await self.conditions.until_reached(ConditionType.STORAGE_READY, opening)
-        # The shard has no other worker: whatever runs for it was left by a predecessor. Episodes
-        # that go on look at theirs themselves.
+        # The shard has no other worker, so a predecessor left whatever still runs for it. Resumed
+        # episodes check their own sandboxes.
         kept = journals.unplayed if journals else frozenset[EpisodeId]()
         episodes = {attempt.episode for attempt in backlog.attempts} - kept
         await self.conditions.until_reached(
@@ -129,7 +129,7 @@ class WorkerStartup:
     async def scheduler(
         self, resources: WorkerResources, stack: AsyncExitStack
     ) -> EpisodeScheduler:
-        """Make a scheduler of size 0 with the backlog queued, as soon as the engine responds."""
+        """Create a scheduler of size 0 with the backlog queued, once the engine responds."""
         assembling = partial(
             assemble,
             self.job,
@@ -183,7 +183,7 @@ class WorkerStartup:
     async def _counted(
         self, store: Store, backlog: Backlog
     ) -> tuple[ShardProgress, tuple[Sampler, ...]]:
-        """Count what earlier workers of the shard have committed, and note who sampled it."""
+        """Count the commits of the shard's earlier workers, and collect their samplers."""
         progress = ShardProgress(self.conditions, job=backlog.planned, on_commit=self.on_progress)
         samplers = list[Sampler]()
         Events(progress, self.observer)(Planned(len(backlog.attempts), len(backlog.committed)))
@@ -201,9 +201,9 @@ class WorkerStartup:
 
 
 def on_cluster(job: RolloutJob, namespace: str) -> RolloutJob:
-    """Put the job's sandboxes into its own namespace, where its object can own them.
+    """Place the job's sandboxes in its own namespace, where its object can own them.
 
-    Raises PrerequisiteError for sandboxes that are not pods, or in another namespace.
+    Raises PrerequisiteError if the sandboxes are not pods or are in another namespace.
     """
     if job.spec.sandbox.backend is not None:
         return job
@@ -232,7 +232,7 @@ async def _read(
 
 
 async def _end_unplayed(journals: ResumableEpisodes, sandboxes: SandboxProvider) -> None:
-    """End the sandboxes of episodes that this worker would have gone on with."""
+    """End the sandboxes of episodes that this worker would have resumed."""
     if not journals.unplayed:
         return
     try:

@@ -1,7 +1,7 @@
-"""The tasks of a job in a store, for work on its trajectories: replay, grading again, exports.
+"""The tasks of a stored job, for work on its trajectories: replay, regrading, exports.
 
-No engine is opened. The job is as its plan has it; each record names the content of its task, so
-that work on another task of the same name is refused.
+No engine is opened. The job comes from its plan; each record holds the digest of its task, so a
+different task with the same name is refused.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True, slots=True)
 class StoredTasks:
-    """A job as it was planned, and its tasks by id."""
+    """A job as planned, and its tasks by id."""
 
     job: RolloutJob
     instances: Mapping[str, Instance]
 
     def task_of(self, trajectory: Trajectory) -> Instance:
-        """Return the task that the record is of. Raises TaskError when it is not there."""
+        """Return the task of a trajectory. Raises TaskError if it is missing."""
         name = trajectory.episode.instance
         found = self.instances.get(name)
         if found is None:
@@ -56,16 +56,16 @@ class StoredTasks:
 
 @dataclass(frozen=True, slots=True)
 class OtherDataset:
-    """A dataset to use in place of the job's, and the folder that its relative paths start from."""
+    """A dataset that replaces the job's, and the folder where its relative paths start."""
 
     dataset: Dataset
     base_dir: Path
 
 
 async def stored_job(store: Store, name: str) -> RolloutJob:
-    """Return the job as it was planned last, in the store it is read from.
+    """Return the job as last planned, with its store set to the one that it is read from.
 
-    Raises UsageError when there is no such job, or no readable spec of it.
+    Raises UsageError if there is no such job or its spec is unreadable.
     """
     plan = await store.plan(name)
     try:
@@ -87,10 +87,10 @@ async def open_tasks(
     on_note: Callable[[str], None],
     other: OtherDataset | None = None,
 ) -> StoredTasks:
-    """Load the job's tasks, with its extensions. Relative paths start at `base_dir`.
+    """Load the job's tasks and extensions. Relative paths start at `base_dir`.
 
-    All tasks of the dataset are loaded: the job may have grown over several selections of it.
-    Raises what loading a dataset raises.
+    All tasks of the dataset are loaded, because the job may have grown over several selections.
+    Raises the errors of loading a dataset.
     """
     await import_extensions(job)
     return await load_tasks(job, base_dir=base_dir, on_note=on_note, other=other)
@@ -99,7 +99,7 @@ async def open_tasks(
 async def load_noted(
     dataset: Dataset, *, base_dir: Path, on_note: Callable[[str], None]
 ) -> LoadedDataset:
-    """Load a dataset, with notes for people of what was left out. Raises as `load`."""
+    """Load a dataset, with notes for people about anything left out. Raises like `load`."""
     loaded = await load(dataset, base_dir=base_dir, on_progress=on_note)
     for note in (*(f"left out: {problem}" for problem in loaded.problems), *loaded.notes):
         on_note(note)
@@ -113,7 +113,7 @@ async def load_tasks(
     on_note: Callable[[str], None],
     other: OtherDataset | None = None,
 ) -> StoredTasks:
-    """Load the job's tasks, and run no code of its store."""
+    """Load the job's tasks without running any code from its store."""
     chosen = other or OtherDataset(job.spec.dataset, base_dir)
     everything: dict[str, object] = {"include": (), "exclude": (), "slice": ""}
     everything |= {"quarantine": None, "skip_bad_rows": True}
@@ -128,9 +128,9 @@ async def load_tasks(
 async def for_each(
     items: AsyncIterator[_Item], work: Callable[[_Item], Awaitable[None]], *, parallelism: int
 ) -> None:
-    """Do the work on every item, on `parallelism` at a time; few are read ahead.
+    """Process every item, `parallelism` at a time; read only a few ahead.
 
-    The first error ends all of it.
+    The first error stops all work.
     """
     turn = asyncio.Lock()
 

@@ -1,4 +1,4 @@
-"""Say what the policy of a recorded episode was shown: the job's prompts around the task's text."""
+"""Reconstruct the prompts of a recorded episode: the job's, filled with the task's text."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from swe_rollout.worker.stored_tasks import StoredTasks
 
 
 def reading_of(tasks: StoredTasks, *, on_note: Callable[[str], None]) -> Reading:
-    """Return how exports read the records of a job.
+    """Return the settings with which exports read a job's records.
 
-    Tools that can't be loaded here are left out of the chats, with a note.
+    Tools that can't be loaded here are omitted from the chats, with a note.
     """
     spec = tasks.job.spec
     tools: tuple[ToolSpec, ...] = ()
