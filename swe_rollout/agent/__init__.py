@@ -1,1 +1,1 @@
-"""The agent: its program, prompts and tools, the grammar of its calls, and exact token ids."""
+"""The agent: its program, prompts and tools, the call grammar, and exact token ids."""

@@ -1,11 +1,11 @@
-"""The branches of one episode while it runs, and what all agents of the episode share.
+"""The branches of a running episode, and the state that all of its agents share.
 
-Compaction replaces a long history by the policy's own summary of it. The request for a summary is a
-user message, and the summary a turn like any other, trained on in the branch that it ends. The next
-branch begins with the first prompt and the summary, with mask 0.
+Compaction replaces a long history with the policy's own summary of it. The request for a summary is
+a user message; the summary is an ordinary turn, trained on in the branch that it ends. The next
+branch starts with the first prompt and the summary, both with mask 0.
 
-An `OpenBranch` is a token log and what its next delta will hold. `EpisodeState` has the turns, the
-clock and the failure of the episode; its agents take turns at the engine, one at a time.
+An `OpenBranch` is a token log and the content of its next delta. `EpisodeState` holds the episode's
+turns, clock and failure; its agents use the engine one at a time.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from swe_rollout.types.turn import CallStatus, ToolCall, Turn
 
 _SHORT_CALLS = 8
 _SHORT_CHARACTERS = 4096
-"""Up to these sizes work takes a few milliseconds at worst and is done at once."""
+"""Work up to these sizes takes a few milliseconds at most, so it runs on the event loop."""
 SUMMARY_REQUEST = """\
 There is little room left in this conversation. It ends here, and you go on in a new one that \
 holds the task and what you write now, nothing else. Call no tool in this turn. Write down what \
@@ -58,21 +58,21 @@ still there. Go on from here.
 
 
 class OpenBranch:
-    """One branch: its log, and what follows its last turn."""
+    """One branch: its log, and the input that follows its last turn."""
 
     def __init__(
         self, index: int, kind: BranchKind, parent: OpenBranch | None, prompt: Rendered
     ) -> None:
         self.index = index
         self.first: Sequence[Message] = ()
-        """The messages that it begins with."""
+        """The messages that the branch starts with."""
         self.log = TokenLog()
         self.log.append_prompt(prompt.ids)
         self._kind = kind
         self._parent = None if parent is None else parent.index
         self._parent_length: int = 0 if parent is None else len(parent.log)
         self.opens_reasoning = prompt.opens_reasoning
-        """Whether the next turn begins inside the reasoning."""
+        """Whether the next turn starts inside its reasoning."""
         self._last_calls: tuple[ToolCall, ...] = ()
         self._reasoning_is_open = False
         self._delta: tuple[tuple[int, tuple[str, ...], str], Rendered] | None = None
@@ -84,11 +84,11 @@ class OpenBranch:
         return self._last_calls
 
     def follow(self, calls: tuple[ToolCall, ...], *, reasoning_is_open: bool) -> None:
-        """Note what the delta must follow: the turn just sampled and read."""
+        """Record the calls and the reasoning state of the turn that the next delta follows."""
         self._last_calls, self._reasoning_is_open = calls, reasoning_is_open
 
     async def delta(self, parts: AgentParts, results: Sequence[str], message: str) -> Rendered:
-        """Render what follows the last turn. Rendered once, however often it is asked for."""
+        """Render the input after the last turn, once; later calls return the same delta."""
         key = (len(self.log), tuple(results), message)
         if self._delta is None or self._delta[0] != key:
             render = partial(
@@ -112,14 +112,14 @@ class OpenBranch:
         self._delta = None
 
     async def is_full(self, parts: AgentParts, results: Sequence[str], message: str) -> bool:
-        """Whether the branch, with what would follow its last turn, is beyond `compactAt`."""
+        """Return whether the branch, including its next delta, would exceed `compactAt`."""
         if parts.limits.compact_at is None:
             return False
         delta = await self.delta(parts, results, message)
         return compaction_is_due(self.log, len(delta.ids), parts.limits)
 
     def record(self) -> Branch:
-        """Return the branch as it is stored."""
+        """Return the stored form of the branch."""
         return Branch.of(
             self.log,
             index=self.index,
@@ -139,7 +139,7 @@ class ChatBranch(OpenBranch):
         self.system = "".join(_texts(first, MessageRole.SYSTEM))
         self.messages: list[ChatMessage] = list(map(UserMessage, _texts(first, MessageRole.USER)))
         self.lines = [ChatLine(message.role.value, message.content, index) for message in first]
-        """The conversation as it is recorded; messages of the policy name their turn."""
+        """The recorded conversation; each message of the policy has the index of its turn."""
         self.tokens = 0
         """Tokens of the last request and its response, as the API counts them."""
         self._prompt_tokens = 0
@@ -147,14 +147,14 @@ class ChatBranch(OpenBranch):
     def following(
         self, calls: Sequence[ToolCall], results: Sequence[str], message: str
     ) -> list[ChatMessage]:
-        """Return what follows the last turn: the results of its calls, and what was said since."""
+        """Return the messages after the last turn: results of its calls, and the user's message."""
         pairs = list(zip(calls, results, strict=True))
         answered = tuple(
             ToolResult(call.id, text, is_error=call.status is not CallStatus.OK)
             for call, text in pairs
             if call.id
         )
-        # A turn that was cut may have no call that a result could refer to.
+        # A truncated turn may have no call that a result could refer to.
         said = [text for call, text in pairs if not call.id] + ([message] if message else [])
         return [
             *([ToolResults(answered)] if answered else []),
@@ -162,7 +162,7 @@ class ChatBranch(OpenBranch):
         ]
 
     def add(self, following: Sequence[ChatMessage], response: ChatResponse, *, turn: int) -> None:
-        """Append what was sent behind the last turn, and the response to it."""
+        """Append the messages sent after the last turn, and the response to them."""
         self.messages += following
         self.lines += [line for each in following for line in _lines(each, self.index)]
         said = response.message
@@ -180,7 +180,7 @@ class ChatBranch(OpenBranch):
 
 
 def _with_tools(first: Sequence[Message], parts: AgentParts) -> Sequence[Message]:
-    """Describe the tools in the system message, where calls stand in the words of a message."""
+    """Describe the tools in the system message if calls are written in the message text."""
     form, tools = parts.chat_format, parts.toolbox.specs
     if form is None or not tools:
         return first
@@ -205,7 +205,7 @@ def _lines(message: ChatMessage, branch: int) -> Iterator[ChatLine]:
 
 
 class EpisodeState:
-    """What the agents of one episode share."""
+    """The state that the agents of one episode share."""
 
     def __init__(self, parts: AgentParts, on_turn: Callable[[Turn], None]) -> None:
         self.turns: list[Turn] = []
@@ -216,16 +216,16 @@ class EpisodeState:
         self.is_over = False
         """Whether the agent program has returned."""
         self.tools = ToolState()
-        """What the tools remember."""
+        """The state of the episode's tools."""
         self.engine = asyncio.Lock()
-        """An engine takes one call of an episode at a time."""
+        """Allows one engine call of the episode at a time."""
         self._episode_seconds = parts.limits.episode_seconds
         self.deadline = Deadline(self._episode_seconds)
         """The clock, which all agents share."""
         self._on_turn = on_turn
         self._reported = set[int]()
         self.models: dict[str, None] = {}
-        """What answered, where it is a chat API that says so; in order."""
+        """The models that a chat API reported in its responses, in order of first use."""
 
     def chat(self) -> ChatRecord | None:
         """Return the conversations of an episode over a chat API, or None if it has tokens."""
@@ -237,7 +237,7 @@ class EpisodeState:
         )
 
     def prompts(self) -> tuple[ChatLine, ...]:
-        """Return the messages that the branches begin with."""
+        """Return the messages that the branches start with."""
         return tuple(
             ChatLine(message.role.value, message.content, branch.index)
             for branch in self.branches
@@ -245,7 +245,7 @@ class EpisodeState:
         )
 
     def start_clock(self) -> None:
-        """Start the clock again, from the beginning."""
+        """Restart the clock from zero."""
         self.deadline.reset(self._episode_seconds)
 
     async def open_branch(
@@ -255,7 +255,7 @@ class EpisodeState:
         parts: AgentParts,
         first: Sequence[Message],
     ) -> OpenBranch:
-        """Open the next branch, which begins with these messages."""
+        """Open the next branch, which starts with these messages."""
         branch: OpenBranch
         if parts.chat is not None:
             first = _with_tools(first, parts)
@@ -268,7 +268,7 @@ class EpisodeState:
         return branch
 
     def report(self, index: int) -> None:
-        """Tell the observer that a turn ended in an orderly way; once for each turn."""
+        """Notify the observer, once per turn, that a turn ended without a failure."""
         if index not in self._reported:
             self._reported.add(index)
             self._on_turn(self.turns[index])
@@ -280,10 +280,10 @@ class EpisodeState:
 
 
 def with_summary(first: Sequence[Message], summary: str) -> tuple[Message, ...]:
-    """Return the first messages of a branch, the last of the user's followed by a summary.
+    """Return the first messages of a branch, with a summary appended to the last user message.
 
-    One message, because many templates take no second one of the user's. The summary is the
-    policy's text: like a dataset row's, it can't forge control tokens.
+    It gets no message of its own because many templates reject two user messages in a row. Like
+    the text of a dataset row, the summary can't forge control tokens.
     """
     notes = _NOTES.replace("{summary}", summary or "(none)")
     users = [at for at, message in enumerate(first) if message.role is MessageRole.USER]
@@ -294,9 +294,9 @@ def with_summary(first: Sequence[Message], summary: str) -> tuple[Message, ...]:
 
 
 def compaction_is_due(log: TokenLog, more: int, limits: Limits) -> bool:
-    """Whether a log that grows by `more` tokens is beyond `limits.compactAt`.
+    """Return whether a log that grows by `more` tokens would exceed `limits.compactAt`.
 
-    Never while most of it is the prompt: that would be there again.
+    This is never so while the prompt is most of the log, because compaction keeps the prompt.
     """
     if limits.compact_at_tokens is None:
         return False

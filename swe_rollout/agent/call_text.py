@@ -1,8 +1,8 @@
-"""Write calls as text, for templates that leave that to the words of a turn.
+"""Write calls as text, for templates that do not render calls themselves.
 
-Some templates write the turns of the policy word by word and know nothing of calls: the call is in
-the words. And a template that knows no tools at all is told about them in the system message, with
-an example. Only the formats here can be used with such templates. Used by `dialect`, `renderer`.
+Some templates copy a turn's text and do not support calls, so the call is part of that text. Where
+a template does not support tools at all, the system message describes them and shows an example
+call. Only the formats here work with such templates. Used by `dialect` and `renderer`.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ EXAMPLE: Final = ToolCall(CallStatus.OK, "", "TOOL", {"KEY": "VALUE"})
 
 @runtime_checkable
 class WrittenFormat(Protocol):
-    """A parser that also writes its calls: its format stands in the words of a turn."""
+    """A parser that can also write calls, for a format that is part of a turn's text."""
 
     def write(self, calls: Sequence[ToolCall]) -> str:
-        """Return calls as the policy is to write them; the prompt shows one."""
+        """Return calls in the form that the policy should write; the prompt shows one."""
         ...
 
 
 def stands_in_words(form: str | None) -> bool:
-    """Whether calls of a format stand in the words of a turn, whatever the template writes."""
+    """Return whether calls of this format are always part of a turn's text."""
     if form is None or form in _OF_TEMPLATES:
         return False
     return form in CALL_TEXTS or isinstance(parser_for(form), WrittenFormat)
 
 
 def write_calls(form: str, calls: Sequence[ToolCall]) -> str:
-    """Return calls as the policy would write them; KeyError where the format is not one of here."""
+    """Return calls as the policy would write them. Raises KeyError for an unknown format."""
     if form not in CALL_TEXTS and isinstance(own := parser_for(form), WrittenFormat):
         return own.write(calls)
     return CALL_TEXTS[form].write(calls)
 
 
 def describe_tools(tools: Sequence[ToolSpec], example: str) -> str:
-    """Return text for the system message: the tools, and how to call one, by an example."""
+    """Return text for the system message: the tools, and an example call."""
     written = "\n".join(json.dumps(tool.function(), ensure_ascii=False) for tool in tools)
     return (
         f"\n\n# Tools\n\nYou act by calling tools. These are their signatures:\n\n{written}\n\n"
@@ -56,12 +56,12 @@ def describe_tools(tools: Sequence[ToolSpec], example: str) -> str:
 
 
 def written_call(form: str) -> str:
-    """Return a call as the prompt shows it, with what else a model must know of the format."""
+    """Return the example call for the prompt, with any further notes on the format."""
     return "\n\n".join(filter(None, (write_calls(form, [EXAMPLE]), NOTES.get(form))))
 
 
 def written_result(text: str) -> str:
-    """Return a result as a message of the user has it."""
+    """Return a result in the form used within a user message."""
     return f"Observation:\n{text}"
 
 
@@ -70,18 +70,18 @@ def _json(value: object, indent: int | None = None) -> str:
 
 
 def plain_value(value: object) -> str:
-    """Return a value as grammars without quotes write it: a text as it is, all else as JSON."""
+    """Return a value as grammars without quotes write it: strings unchanged, the rest as JSON."""
     return value if isinstance(value, str) else _json(value)
 
 
 @dataclass(frozen=True, slots=True)
 class CallText:
-    """How a format writes calls that stand side by side."""
+    """How a format writes one call and the other calls of the same turn."""
 
     each: str
-    """One call, as a format string over what `fields` returns."""
+    """Format string for one call; its fields are the keys that `fields` returns."""
     value: str = ""
-    """One argument, as a format string over its key, its value and whether the value is text."""
+    """Format string for one argument: its key, its value, and whether the value is a string."""
     between: str = ""
     head: str = ""
     tail: str = ""
@@ -92,7 +92,7 @@ class CallText:
         return f"{self.head}{self.between.join(written)}{self.tail}"
 
     def fields(self, call: ToolCall, at: int) -> dict[str, str]:
-        """Return the texts of which a call, at its place in the turn, may be made."""
+        """Return the fields for the format string of a call, given its index in the turn."""
         del at
         arguments = dict(call.arguments)
         tool_named = {"tool_name": call.name, "parameters": arguments}
@@ -113,7 +113,7 @@ class CallText:
 
     @classmethod
     def list_of(cls, each: str, opener: str, closer: str = "") -> Self:
-        """Return the text of a format that writes calls as a list, with commas between them."""
+        """Return the `CallText` of a format that writes calls as a comma-separated list."""
         return cls(each, between=", ", head=f"{opener}[", tail=f"]{closer}")
 
 
@@ -143,7 +143,7 @@ CALL_TEXTS: Final[Mapping[str, CallText]] = {
         "<function={name}>\n{values}</function>", "<parameter={}>{}</parameter>\n", "\n"
     ),
 }
-"""The formats of calls in the words of a turn."""
+"""The formats of calls that are part of a turn's text."""
 NOTES: Final[dict[str, str]] = {
     TextFormat.THOUGHT_ACTION: "Values are Python literals; `Action Input:` and a JSON object on "
     "the line behind `Action: TOOL` do as well. Stop after the action.",
@@ -152,7 +152,7 @@ NOTES: Final[dict[str, str]] = {
     TextFormat.FUNCTION_XML: "A value is everything between its two tags, as it is, also over "
     "several lines. Write one call, and nothing behind it.",
 }
-"""What else a model must know of a format."""
+"""Further notes on a format for the model."""
 WRITABLE: Final = frozenset(CALL_TEXTS) - frozenset(TextFormat)
 """The formats of templates that `write_calls` knows."""
 HINTS: Final[tuple[tuple[str, ToolFormat], ...]] = (
@@ -167,4 +167,4 @@ HINTS: Final[tuple[tuple[str, ToolFormat], ...]] = (
     ("formatted as functools[", ToolFormat.FUNCTOOLS),
     ("Write 'Action:' followed by a json-formatted list", ToolFormat.COMMAND_R),
 )
-"""What a template says to its model, or its vocabulary has, where the words hold the calls."""
+"""Text in the template or vocabulary that reveals which format the calls in a turn's text have."""

@@ -1,8 +1,8 @@
 """ChatTurns: the turns of an agent over a chat API, which returns messages and no tokens.
 
-It stands in for `policy_turns.PolicyTurns` where the engine is a chat engine: programs, tools and
-limits are the same. Calls come as the API's own, whose ids go back with the results; or in the
-words of a message, where the agent has a format for that.
+It replaces `policy_turns.PolicyTurns` if the engine is a chat engine; programs, tools and limits
+are the same. Calls are either the API's own, whose ids are returned with the results, or part of
+the message text if the agent has a format for that.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class ChatTurns(PolicyTurns):
     async def take(
         self, branch: OpenBranch, results: Sequence[str], message: str
     ) -> tuple[SampledTurn, TurnBuilder | None]:
-        """Send what follows the last turn and return the response, unless a limit is reached.
+        """Send the messages after the last turn and return the response, unless a limit is reached.
 
-        A call that the time limit ends leaves no turn: an API returns a message or nothing.
+        A request that hits the time limit leaves no turn: APIs return a whole message or nothing.
         """
         if not isinstance(branch, ChatBranch):
             raise InternalError("a branch over a chat API has tokens")
@@ -83,7 +83,7 @@ class ChatTurns(PolicyTurns):
         )
 
     def _tools(self) -> tuple[ChatTool, ...]:
-        """Return the tools that the API itself knows of; others are in the system message."""
+        """Return the tools to pass to the API; none if the system message describes them."""
         if self._parts.chat_format is not None:
             return ()
         return tuple(
@@ -119,7 +119,7 @@ class ChatTurns(PolicyTurns):
             turn.calls = await off_loop(self._calls, said.calls, words)
             stop = None if turn.calls else StopReason.FINISHED
             return SampledTurn(turn.text, words, turn.calls, stop)
-        # A cut turn may hold half a call: nothing in it is parsed or run.
+        # A truncated turn may contain half a call, so nothing in it is parsed or run.
         if 0 < usage.completion_tokens < limits.max_new_tokens:
             return SampledTurn(turn.text, words, stop=StopReason.CONTEXT_FULL)
         if limits.cut_turns is CutTurns.END:
@@ -136,7 +136,7 @@ class ChatTurns(PolicyTurns):
 
 
 def read_calls(calls: Sequence[ChatCall], tools: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:
-    """Check the calls of a message as strictly as those of sampled tokens; each keeps its id."""
+    """Check a message's calls as strictly as calls in sampled tokens; each keeps its id."""
     return tuple(
         replace(_read(call, tools) if index < MAX_CALLS else _TOO_MANY, id=call.id)
         for index, call in enumerate(calls)
@@ -153,7 +153,7 @@ def _read(call: ChatCall, tools: Sequence[ToolSpec]) -> ToolCall:
     if not name:
         return ToolCall(CallStatus.MISSING_NAME, raw, problem=not_run("it names no tool"))
     try:
-        # APIs write nothing for a call without arguments.
+        # APIs send an empty string for a call without arguments.
         arguments = read_json(call.arguments).whole if call.arguments.strip() else {}
     except ValueError as error:
         return ToolCall(CallStatus.INVALID_JSON, raw, name, problem=not_run(str(error)))

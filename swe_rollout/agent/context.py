@@ -1,9 +1,9 @@
-"""AgentContext: one agent of an episode as its program sees it. Read it after `episode`.
+"""AgentContext: one agent of an episode as its program sees it. Read `episode` first.
 
-A turn: the log so far is the request, what the engine samples is appended and never touched again,
-the calls in it run one after the other, and their observations become the delta of the next turn.
-A program takes these steps apart, writes messages between them, or starts sub-agents. Whatever it
-does, only sampled tokens are trained on, and each of them stands in one branch.
+In a turn, the log so far is the request; the sampled tokens are appended and never changed; the
+calls in them run one after the other, and their observations become the delta of the next turn.
+A program can take these steps one by one, add messages between them, or start sub-agents. Whatever
+it does, only sampled tokens are trained on, and each of them belongs to exactly one branch.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from swe_rollout.types.trajectory import ChatLine, ChatRecord
 from swe_rollout.types.turn import Observation, ToolCall, Turn
 
 GRACE_S = 60.0
-"""After the episode's time is over, for what a program does between steps."""
+"""Seconds that a program may still run, outside of steps, after the episode's time is up."""
 
 
 class AgentContext(StepOrder):
-    """One agent: `begin()` it, then take a `turn()` until one of them returns a stop reason.
+    """One agent: call `begin()`, then `turn()` until it returns a stop reason.
 
-    `turns` and `log` can be read at any time, also after a failure: what was sampled stays.
-    Observations of the last turn are in the turn, but not in the log: no request ever held them.
-    A step that can't be taken, such as a turn after a limit, raises InternalError.
+    `turns` and `log` can be read at any time, even after a failure: sampled tokens are kept.
+    Observations of the last turn are in the turn but not in the log, because no request held them.
+    A step that is not allowed, such as a turn after a limit, raises InternalError.
     """
 
     def __init__(
@@ -55,8 +55,8 @@ class AgentContext(StepOrder):
         on_turn: Callable[[Turn], None] = lambda _: None,
         origin: Origin | None = None,
     ) -> None:
-        """`on_turn` is called with each turn that ended in an orderly way; `origin`: where this
-        agent was started, if it is a sub-agent.
+        """`on_turn` is called with each turn that ended without a failure. `origin` says where
+        this agent was started if it is a sub-agent.
         """
         self._origin = origin or Origin(EpisodeState(parts, on_turn), None, 0, parts.limits.turns)
         super().__init__(self._origin.state)
@@ -65,7 +65,7 @@ class AgentContext(StepOrder):
         self.episode = episode
         self.sandbox = sandbox
         self.said = ""
-        """The words of the last turn: its text without reasoning."""
+        """The text of the last turn without its reasoning."""
         self._sampling = sampling
         turns = PolicyTurns if parts.chat is None else ChatTurns
         self._policy = turns(parts, episode, sampling, self._state)
@@ -75,12 +75,12 @@ class AgentContext(StepOrder):
 
     @property
     def can_continue(self) -> bool:
-        """Whether the agent can go on, if need be by a message: no limit was reached."""
+        """Whether the agent can go on, if necessary after a message: no limit was reached."""
         return self.failure is None and self.stop in RESUMABLE
 
     @property
     def failure(self) -> Exception | None:
-        """The exception that ended a step of any agent, and with it the episode."""
+        """The exception that failed a step of any agent and so ended the episode."""
         return self._state.failure
 
     @property
@@ -90,7 +90,7 @@ class AgentContext(StepOrder):
 
     @property
     def tool_state(self) -> ToolState:
-        """What the tools remember of this episode."""
+        """The state of the tools in this episode."""
         return self._state.tools
 
     @property
@@ -105,7 +105,7 @@ class AgentContext(StepOrder):
 
     @property
     def log(self) -> TokenLog:
-        """The tokens of the present branch. Read only: appending to it is the harness's own."""
+        """The tokens of the current branch. Read-only: only the harness appends to it."""
         return self._branch.log if self._branch else TokenLog()
 
     def branches(self) -> tuple[Branch, ...]:
@@ -115,11 +115,11 @@ class AgentContext(StepOrder):
     @property
     def task(self) -> tuple[Message, ...]:
         """The messages that present the task, as `begin` renders them."""
-        # The sandbox's own folder: one without namespaces has no /testbed.
+        # Ask the sandbox for its folder: a sandbox without namespaces has no /testbed.
         return self.parts.prompts.messages(self.instance.problem_statement, self.sandbox.workdir)
 
     def prompts(self) -> tuple[ChatLine, ...]:
-        """Return the messages that the branches of the episode begin with."""
+        """Return the messages that the branches of the episode start with."""
         return self._state.prompts()
 
     def chat(self) -> ChatRecord | None:
@@ -127,9 +127,9 @@ class AgentContext(StepOrder):
         return self._state.chat()
 
     async def begin(self, messages: str | Sequence[Message] | None = None) -> None:
-        """Render the first prompt, and start the clock. Once, before any turn.
+        """Render the first prompt and start the clock. Call it once, before any turn.
 
-        `messages` stand in place of the task's; a text is a user message behind the system prompt.
+        `messages` replace the task's; a string becomes a user message after the system prompt.
         """
         if self._branch is not None:
             raise misuse("begin() was called twice")
@@ -143,11 +143,11 @@ class AgentContext(StepOrder):
             )
 
     async def turn(self) -> StopReason | None:
-        """Sample a turn and run its calls. Return why the agent stops, or None if it goes on.
+        """Sample a turn and run its calls; return why the agent stops, or None if it can go on.
 
-        Its request holds the results of the last calls. A log beyond `limits.compactAt` is
-        summarised first. EngineError and SandboxError pass; after one of them, or a limit, there is
-        no further turn.
+        The request includes the results of the last calls. A log above `limits.compactAt` is
+        summarised first. EngineError and SandboxError propagate; no turn can follow either of them,
+        or a limit.
         """
         if await self._compaction_is_due() and (stop := await self.compact()) is not None:
             return stop
@@ -157,16 +157,16 @@ class AgentContext(StepOrder):
         return self.stop
 
     async def finish(self) -> StopReason:
-        """Take turns until one of them, or a limit, ends the agent. `said` has its last words."""
+        """Take turns until one of them or a limit stops the agent. `said` is its last message."""
         while (stop := await self.turn()) is None:
             pass
         return stop
 
     async def generate(self) -> SampledTurn:
-        """Sample a turn and read its calls, but run none.
+        """Sample a turn and parse its calls, but run none.
 
-        Its request holds the answers to the last calls, and what was said since. Where a limit is
-        reached nothing may be sampled; `stop` says so.
+        The request includes the results of the last calls and the message passed to `say` since. If
+        a limit is reached, nothing may have been sampled; `stop` then gives the reason.
         """
         branch = self._not_at_limit()
         if self.stop is not None and not self._message:
@@ -174,7 +174,7 @@ class AgentContext(StepOrder):
         if self._pending and self._pending.left:
             raise misuse("a turn was asked for before all calls of the last one were answered")
         with self._step():
-            # One call of the engine at a time; all else in an episode may overlap.
+            # Only engine calls are exclusive; everything else in an episode may overlap.
             async with self._state.engine:
                 turn = await self._generate(branch)
         self.stop = turn.stop
@@ -183,8 +183,8 @@ class AgentContext(StepOrder):
     async def run(self, calls: Sequence[ToolCall] | None = None) -> Sequence[Observation]:
         """Run calls of the last turn and return their observations, in order.
 
-        `calls` must be the next ones without an answer; by default all of those are run. Fewer
-        observations come back where `stop` says why: the work was handed in, or the time is up.
+        `calls` must be the next calls without a result; the default is all of them. Fewer
+        observations are returned if the work was submitted or the time is up; `stop` says which.
         """
         pending = self._open_turn()
         chosen = pending.next(calls)
@@ -197,9 +197,9 @@ class AgentContext(StepOrder):
         return pending.observations[before:]
 
     def answer(self, call: ToolCall, text: str) -> None:
-        """Answer the next call of the last turn with a text of the program's own, without a run.
+        """Set the result of the next call of the last turn to `text` instead of running it.
 
-        For a program that refuses a call, or asks somebody else.
+        Use it to refuse a call, or to get the result from somewhere else.
         """
         pending = self._open_turn()
         pending.next([call])
@@ -208,12 +208,12 @@ class AgentContext(StepOrder):
         self._close_calls(pending)
 
     def say(self, text: str) -> None:
-        """Write a user message, which the next turn reads; the program's own, not trained on.
+        """Add a user message for the next turn to read. It is not trained on.
 
-        All calls of the last turn come first. An end of the policy's own, no call or a submission,
-        is taken up again by it. What was said since the last turn is one message.
+        All calls of the last turn must have a result. A policy that ended by itself, with no call
+        or a submission, goes on after it. All texts since the last turn form one message.
 
-        Raises InternalError where the chat template can't append a message exactly.
+        Raises InternalError if the chat template can't append a message exactly.
         """
         branch, pending = self._not_at_limit(), self._pending
         if not text.strip():
@@ -236,12 +236,12 @@ class AgentContext(StepOrder):
         tools: Sequence[str] | None = None,
         turns: int | None = None,
     ) -> AgentContext:
-        """Start a sub-agent, and return its context, ready for its first turn.
+        """Start a sub-agent and return its context, ready for its first turn.
 
-        It works in the same sandbox, in a branch of its own that begins with `prompt`; a text is a
-        user message behind the system prompt. `tools`: names of those that this agent has, none:
-        all. `turns`: at most so many of its own; those of the episode are left to all agents
-        together, as is the time. Raises InternalError beyond `MAX_DEPTH` and `MAX_SUB_AGENTS`.
+        It works in the same sandbox, in its own branch, which starts with `prompt`; a string is a
+        user message after the system prompt. `tools` names some of this agent's tools; None means
+        all. `turns` limits its own turns; all agents share the episode's turns and time. Raises
+        InternalError beyond `MAX_DEPTH` or `MAX_SUB_AGENTS`.
         """
         branch = self._begun()
         self._origin.check_room()
@@ -258,7 +258,7 @@ class AgentContext(StepOrder):
         return child
 
     async def _delegate(self, prompt: str, *, has_tools: bool) -> str:
-        """Let a sub-agent work to its end, for a tool; its last words, and why it ended early."""
+        """Run a sub-agent for a tool; return its last message, and why it ended early if it did."""
         if not self.can_spawn:
             raise ToolError("no further agent may be asked: there are too many, or too deep")
         tools = [spec.name for spec in self.parts.toolbox.specs if not spec.ends_episode]
@@ -269,23 +269,23 @@ class AgentContext(StepOrder):
 
     @property
     def can_spawn(self) -> bool:
-        """Whether a further sub-agent may be started here."""
+        """Whether this agent may start another sub-agent."""
         return self._origin.can_spawn
 
     async def restart(self, messages: str | Sequence[Message]) -> None:
-        """Drop the history: go on in a new branch that begins with `messages`.
+        """Drop the history and go on in a new branch that starts with `messages`.
 
-        What was sampled stays in the old branch, and in the record.
+        Sampled tokens stay in the old branch and in the record.
         """
         first = self.parts.prompts.first(messages)
         await self._restart(first)
         self._first = first
 
     async def compact(self) -> StopReason | None:
-        """Ask the policy for a summary, and go on with the first prompt and it, in a new branch.
+        """Ask the policy for a summary, and go on from it and the first prompt in a new branch.
 
-        The summary is sampled in the old branch; as a part of the new prompt it is not trained on
-        again. Returns a stop reason where a limit leaves no room for it.
+        The summary is sampled, and trained on, in the old branch only; in the new one it is part of
+        the prompt. Returns a stop reason if a limit leaves no room for the summary.
         """
         self.say(SUMMARY_REQUEST)
         turn = await self.generate()
@@ -302,9 +302,9 @@ class AgentContext(StepOrder):
         self._branch, self._pending, self._message, self.stop = opened, None, "", None
 
     async def _compaction_is_due(self) -> bool:
-        """Whether the log, with what the next turn would add to it, is beyond `compactAt`."""
+        """Return whether the log, including the next delta, would exceed `compactAt`."""
         branch, pending, limits = self._ready(), self._pending, self.parts.limits
-        # A message of the program's own is read before the history goes.
+        # The policy must read the program's message before the history is dropped.
         if limits.compact_at is None or self.stop or self._message:
             return False
         if not pending or pending.left:
@@ -329,7 +329,7 @@ class AgentContext(StepOrder):
         return turn
 
     def _close_calls(self, pending: TurnBuilder) -> None:
-        """Record the answers so far; once all calls have one, look whether the policy is stuck."""
+        """Record the results so far; once every call has one, check whether the policy is stuck."""
         index = pending.index
         self._state.turns[index] = pending.build()
         if self.stop is not None or not pending.left:
@@ -340,11 +340,11 @@ class AgentContext(StepOrder):
             self.stop = self.stop or self._policy.stuck([self._state.turns[at] for at in last])
 
     def time_limit(self) -> AbstractAsyncContextManager[asyncio.Timeout]:
-        """Cancel the block when the episode's time has been over for `GRACE_S`."""
+        """Cancel the block `GRACE_S` seconds after the episode's time is up."""
         return self._state.deadline.enforced(grace_s=GRACE_S)
 
     def close(self) -> None:
-        """End the episode: no step of any agent follows. Turns left open are reported."""
+        """End the episode: no agent may take another step. Report the turns left open."""
         self._state.is_over = True
         if self.failure is None:
             self._state.report_all()

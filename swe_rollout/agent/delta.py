@@ -1,7 +1,7 @@
-"""Deltas as text: what a template writes between two turns, with stand-ins for text from outside.
+"""Deltas as text: what a template writes between two turns, with placeholders for outside text.
 
-A delta is the difference of a small stand-in conversation without and with new messages, so what
-was sampled is never rendered again. Used by `renderer`, which makes ids of it, and by the probes.
+A delta is the difference between a small stand-in conversation without and with the new messages,
+so sampled text is never rendered again. Used by `renderer`, which encodes it, and by the probes.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ class UnfitError(ValueError):
 
 
 class StandIns:
-    """Texts from outside are not rendered: stand-ins that nobody can guess are."""
+    """Unguessable placeholders, which are rendered in place of texts from outside."""
 
     def __init__(self, count: int) -> None:
         self._nonce = secrets.token_hex(16)
         self.texts = [f"body{self._nonce}x{index}x" for index in range(count)]
-        """The text rendered in place of each."""
+        """The placeholder of each text."""
 
     def pieces(self, rendered: str) -> list[str]:
-        """Return the text that the template wrote around them: one piece more than texts."""
+        """Return the template's text around the placeholders: one piece more than placeholders."""
         pieces = re.split(rf"body{self._nonce}x(\d+)x", rendered)
         found = [int(index) for index in pieces[1::2]]
         if found != list(range(len(self.texts))):
@@ -62,7 +62,7 @@ class StandIns:
 
 @dataclass(frozen=True, slots=True)
 class DeltaTemplate:
-    """What a template writes between two turns, in a dialect that it takes."""
+    """What a template writes between two turns, in a dialect that it accepts."""
 
     template: ChatTemplate
     dialect: Dialect
@@ -70,10 +70,10 @@ class DeltaTemplate:
     def pieces(
         self, calls: Sequence[ToolCall], tools: Sequence[ToolSpec], *, messages: int = 0
     ) -> list[str]:
-        """Return the text around the results of `calls` and so many messages of the user.
+        """Return the text around the results of `calls` and the given number of user messages.
 
-        It begins behind the end of the turn, or with that where it is the header of what follows,
-        and it depends on the names and ids of the calls alone.
+        It starts after the turn's end token, or with it if that token is also the next header.
+        It depends only on the names and ids of the calls.
         """
         stand_ins = StandIns(len(calls) + messages)
         results, said = stand_ins.texts[: len(calls)], stand_ins.texts[len(calls) :]
@@ -89,7 +89,7 @@ class DeltaTemplate:
         *,
         messages: Sequence[str] = (),
     ) -> str:
-        """Return the same with the results and messages in place, written as the template would."""
+        """Return the delta with results and messages filled in as the template would write them."""
         first, *rest = self.pieces(calls, tools, messages=len(messages))
         bodies = [
             *map(self.dialect.result.apply, results),
@@ -98,10 +98,10 @@ class DeltaTemplate:
         return first + "".join(body + piece for body, piece in zip(bodies, rest, strict=True))
 
     def behind_end(self, behind: str) -> str:
-        """Return what follows the end of a turn without calls, given all that stands behind it.
+        """Return the text after the end of a turn without calls, given all text after the turn.
 
-        Where the end is the header of what follows, that stays; the policy may have sampled it.
-        Raises UnfitError where the template ends such a turn in no way that the family knows.
+        An end token that is also the next header is kept; the policy may have sampled it. Raises
+        UnfitError if the template ends such a turn in a way that the family does not know.
         """
         family = self.dialect.family
         if family.end_is_header:
@@ -115,7 +115,7 @@ class DeltaTemplate:
         return _STAND_IN if self.dialect.has_system else _STAND_IN[1:]
 
     def _answered(self, messages: Sequence[str], tools: Sequence[ToolSpec]) -> str:
-        """Render all that stands behind the words of a turn without calls: its end, the user's
+        """Render everything after the text of a turn without calls: its end, the user's
         `messages`, and the start of the next turn.
         """
         said: dict[str, object] = {"role": "assistant", "content": _WORD}
@@ -138,14 +138,14 @@ class DeltaTemplate:
     ) -> str:
         """Render the results of `calls`, the user's `messages`, and the start of the next turn.
 
-        A stand-in conversation holds the calls by name and id, so that those fit; all results are
-        rendered at once, because templates join neighbouring ones. Arguments are left out: they
-        stand before what is cut off. A template that takes one call in a turn is given one after
-        the other, because it names results by the call before them.
+        A stand-in conversation contains the calls with matching names and ids. All results are
+        rendered together because templates join neighbouring ones. Arguments are omitted: they come
+        before the part that is kept. A template that accepts only one call per turn gets each call
+        in its own turn, because it takes the name of a result from the call before it.
 
-        Names and ids are the policy's where the template takes them. One that refuses them, as
-        Mistral's refuse an id that has not nine characters, is given ours: nothing that a policy
-        writes breaks an episode.
+        Names and ids are the policy's if the template accepts them. Otherwise ours replace them
+        (Mistral's templates, for example, reject an id that is not nine characters long), so that
+        nothing a policy writes breaks an episode.
         """
         *written, ours = named_forms(calls[: len(results)], tools, self.dialect)
         for named in written:
@@ -185,10 +185,10 @@ class DeltaTemplate:
         *,
         prompted: bool,
     ) -> str:
-        """Return what stands behind the end of a turn with `calls`, in a small conversation.
+        """Return the text after the end of a turn with `calls`, in a small conversation.
 
-        The turn says one word that is not found elsewhere; the first end behind its last place is
-        the end of the turn.
+        The turn contains a word that occurs nowhere else; the first end token after its last
+        occurrence is the end of the turn.
         """
         dialect, family = self.dialect, self.dialect.family
         marked = [replace(call, arguments={"said": _WORD}) for call in calls]

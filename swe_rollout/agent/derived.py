@@ -1,7 +1,7 @@
 """Derive families from a template: which token may end a turn, and how reasoning is marked.
 
-For templates of no family in `agent.family`. What is derived is only proposed: `template_probe`
-tries each proposal on whole conversations and takes the first that holds.
+This is for templates that match no family in `agent.family`. Each derived family is a candidate:
+`template_probe` tries them on whole conversations and takes the first that passes.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _REASONING: Final = (
     ("<thinking>", "</thinking>"),
     ("Here are my reasoning steps:\n", "[BEGIN FINAL RESPONSE]"),
 )
-"""The marks of reasoning, by the end that a template mentions."""
+"""Pairs of reasoning marks; a template is searched for the end marks."""
 
 
 class DerivedFamilies:
-    """What one template shows of its grammar, rendered with a tool where it needs one."""
+    """The grammar that one template reveals, rendered with a tool if it needs one."""
 
     def __init__(self, template: ChatTemplate, encoding: Encoding, tool: ToolSpec) -> None:
         self._template = template
@@ -49,20 +49,20 @@ class DerivedFamilies:
         turn: dict[str, object] = {"role": "assistant", "content": _SAID}
         inner = self._rendered([_TASK, turn, _NEXT], (), (tool,))
         self.writes_turns = _SAID in inner
-        """Whether the template writes what the policy says at all."""
+        """Whether the template writes the policy's text at all."""
         self._inner = inner.rpartition(_SAID)[2].partition(str(_NEXT["content"]))[0]
-        """What stands between a turn without calls and the text of a message."""
+        """The text between a turn without calls and the content of the next message."""
         last = self._rendered([_TASK, turn], (), (tool,)).rpartition(_SAID)[2]
-        # Some templates end a turn only once another message follows.
+        # Some templates end a turn only if another message follows.
         self.behind = last or self._inner
-        """What stands behind a turn without calls, up to the text of the next message."""
+        """The text after a turn without calls, up to the content of the next message."""
 
     def families(self) -> Iterator[Family]:
-        """Yield families whose end is a token that the template writes behind a turn."""
+        """Yield families whose end is a token that the template writes after a turn."""
         opening = self._opening()
         closing = _before_next(self._controls(self.behind), opening)
         reasoning = _reasoning(self._template.source)
-        # A token that begins a turn ends none: nothing would be left to begin the next one with.
+        # A token that starts a turn can't also end one: nothing would be left to start the next.
         tried = set(opening)
         for end in (*closing, *self._behind_call(opening)):
             if end in tried:
@@ -94,7 +94,7 @@ class DerivedFamilies:
         return list(dict.fromkeys(controls[i] for i in ids if i in controls))
 
     def _opening(self) -> list[str]:
-        """Return the tokens of the start of a turn, which the prompt ends in."""
+        """Return the tokens that start a turn, with which the prompt ends."""
         for tools, start in product(((), (self._tool,)), ([SYSTEM], [])):
             try:
                 asked = self._template.render([*start, _TASK], tools, prompted=False)
@@ -105,7 +105,7 @@ class DerivedFamilies:
         return []
 
     def _after(self, end: str) -> str:
-        """Return the white space that the template puts behind an end, also before a message."""
+        """Return the white space that the template writes after an end, also before a message."""
         _, found, rest = self.behind.partition(end)
         after = rest if found and not rest.strip() else ""
         _, found, rest = self._inner.partition(end)
@@ -123,7 +123,7 @@ class DerivedFamilies:
 
 
 def _before_next(tokens: list[str], opening: list[str]) -> list[str]:
-    """Return the tokens before the one that begins the next turn."""
+    """Return the tokens before the one that starts the next turn."""
     return list(takewhile(lambda token: token not in opening[:1], tokens))
 
 

@@ -23,14 +23,14 @@ _MAX_EARLIER: Final = 999
 
 
 class Quoting(Enum):
-    """How a template writes a text from outside."""
+    """How a template escapes text from outside."""
 
     RAW = "as it is"
     TRIMMED = "without white space at its ends"
     JSON = "as the inside of a JSON string"
 
     def apply(self, text: str) -> str:
-        """Return the text as the template would have written it."""
+        """Return the text as the template would write it."""
         match self:
             case Quoting.RAW:
                 return text
@@ -46,35 +46,35 @@ class Dialect:
 
     family: Family
     arguments_as_text: bool = False
-    """Whether it takes arguments as JSON text, not as a mapping."""
+    """Whether the template takes arguments as JSON text, not as a mapping."""
     speaks_with_calls: bool = True
-    """Whether a turn with calls may hold words too."""
+    """Whether a turn with calls may contain text too."""
     silent_content: str | None = None
-    """The content of a turn that may not hold words."""
+    """The content of a turn that may not contain text."""
     one_call: bool = False
-    """Whether it refuses, or leaves out, all calls of a turn but the first."""
+    """Whether the template rejects or omits all calls of a turn but the first."""
     has_system: bool = True
-    """Whether it takes a system message."""
+    """Whether the template accepts a system message."""
     moves_system: bool = False
-    """Whether it leaves the system message out once a turn follows."""
+    """Whether the template omits the system message once a turn follows."""
     moves_prompt: bool = False
-    """Whether it writes the prompt in another way once a turn follows: its place for tools, or an
-    instruction behind the last message. What was sent stays."""
+    """Whether the template changes the prompt once a turn follows, such as the place of tools or an
+    instruction after the last message. The prompt stays as it was sent."""
     writes_tools: bool = True
-    """Whether it writes the tools' schemas; where not, the family's own text goes into the system
-    message, as the vendor documents."""
+    """Whether the template writes the tools' schemas; if not, the system message gets the family's
+    own text, as its vendor documents."""
     user: Quoting = Quoting.RAW
     result: Quoting = Quoting.RAW
     calls_in_words: str | None = None
-    """The format of calls that stand in the words of a turn, because the template writes none."""
+    """The format of calls that are part of a turn's text, if the template does not write calls."""
     results_as_user: bool = False
-    """Whether results are a user message, because the template has no role for them."""
+    """Whether results go into a user message because the template has no role for them."""
     numbers_results: bool = False
-    """Whether it counts calls from the start of the conversation; the policy's ids are numbers."""
+    """Whether the template numbers calls over the conversation; the policy's ids are numbers."""
 
 
 def messages(first: Sequence[Message], contents: Sequence[str]) -> list[dict[str, object]]:
-    """Return the first messages, with `contents` in place of their own."""
+    """Return the first messages with their contents replaced by `contents`."""
     pairs = zip(first, contents, strict=True)
     return [{"role": message.role.value, "content": content} for message, content in pairs]
 
@@ -82,7 +82,7 @@ def messages(first: Sequence[Message], contents: Sequence[str]) -> list[dict[str
 def assistant_message(
     content: str, calls: Sequence[ToolCall], dialect: Dialect, *, reasoning: str = ""
 ) -> dict[str, object]:
-    """Return a turn of the policy; a call that did not parse is rendered as far as it is known."""
+    """Return a turn of the policy, with as much of an unparsed call as is known."""
     if calls and dialect.calls_in_words is not None:
         written = write_calls(dialect.calls_in_words, calls)
         content, calls = f"{content}\n{written}" if content else written, ()
@@ -105,7 +105,7 @@ def _tool_call(call: ToolCall, index: int, dialect: Dialect) -> dict[str, object
 def result_messages(
     calls: Sequence[ToolCall], results: Sequence[str], dialect: Dialect
 ) -> list[dict[str, object]]:
-    """Return the results of calls, in order; one message where they are the user's."""
+    """Return the results of calls in order, as one message if they go into a user message."""
     if dialect.results_as_user:
         write = written_result if stands_in_words(dialect.calls_in_words) else _tool_response
         return [{"role": "user", "content": "\n".join(map(write, results))}]
@@ -127,9 +127,9 @@ def _tool_response(result: str) -> str:
 def answer_messages(
     calls: Sequence[ToolCall], results: Sequence[str], messages: Sequence[str], dialect: Dialect
 ) -> list[dict[str, object]]:
-    """Return the results of calls and the user's messages behind them.
+    """Return the results of calls, followed by the user's messages.
 
-    They are one message where results are the user's too: templates want the roles to alternate.
+    If results go into a user message too, all are one message: templates want alternating roles.
     """
     answered = result_messages(calls, results, dialect) if calls else []
     if answered and messages and dialect.results_as_user:
@@ -155,7 +155,7 @@ def _arguments(call: ToolCall, dialect: Dialect) -> object:
 
 
 def earlier_messages(calls: Sequence[ToolCall], dialect: Dialect) -> list[dict[str, object]]:
-    """Return a turn with as many calls as came before, for a template that counts them."""
+    """Return a turn with as many calls as came before, for a template that numbers them."""
     first = calls[0].id if calls else ""
     if not dialect.numbers_results or not re.fullmatch(r"\d{1,3}", first):
         return []
@@ -165,12 +165,12 @@ def earlier_messages(calls: Sequence[ToolCall], dialect: Dialect) -> list[dict[s
 
 
 def name_of(call: ToolCall) -> str:
-    """Return the name of a call in a form with which the policy can't forge a token."""
+    """Return the name of a call, or `invalid` for one that could forge a token."""
     return call.name if re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", call.name) else "invalid"
 
 
 def id_of(call: ToolCall, index: int, dialect: Dialect) -> str:
-    """Return the id of a call: the policy's own where it gave a plain one."""
+    """Return the id of a call: the policy's own if it is plain, else a generated one."""
     if re.fullmatch(r"[A-Za-z0-9_.:-]{1,128}", call.id):
         return call.id
     return dialect.family.call_id.format(name=name_of(call), index=index)
@@ -179,9 +179,9 @@ def id_of(call: ToolCall, index: int, dialect: Dialect) -> str:
 def named_forms(
     calls: Sequence[ToolCall], tools: Sequence[ToolSpec], dialect: Dialect
 ) -> list[list[ToolCall]]:
-    """Return the calls without arguments: as named, with ids of ours, with names of tools too.
+    """Return the calls without arguments in three forms: unchanged, with our ids, with known tools.
 
-    The last form has nothing of the policy's own but the number of calls, so a template that passed
+    Only the number of calls in the last form comes from the policy, so every template that passed
     its probe renders it. A form that is equal to a later one is left out.
     """
     bare = [replace(call, name=name_of(call), arguments={}) for call in calls]

@@ -1,6 +1,6 @@
-"""Which forms of messages to try on a template, and which formats of calls in the words of a turn.
+"""Which message forms to try on a template, and which call formats within a turn's text.
 
-`template_probe` takes the first dialect that holds in whole conversations.
+`template_probe` takes the first dialect that passes on whole conversations.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from swe_rollout.spec.tool_format import ToolFormat
 
 
 class DialectSearch(TurnProbe):
-    """One template, with the dialects that it might take."""
+    """One template, and the dialects that it might accept."""
 
     def dialects(self) -> Iterator[Dialect]:
-        """Yield dialects to try, the richest first; calls in words come last."""
+        """Yield dialects to try, the richest first, those with calls in the text last."""
         base = replace(self._dialect, writes_tools=self._writes_tools(), one_call=False)
         if stands_in_words(self._wanted):
             for system, moved in self._systems():
@@ -39,7 +39,7 @@ class DialectSearch(TurnProbe):
     def _dialects_in_words(self, base: Dialect) -> Iterator[Dialect]:
         native = self._native_forms()
         forms = native or self._told_forms(writes_tools=base.writes_tools)
-        # A template whose calls are read has a place for results too.
+        # A template whose calls can be parsed has a place for results too.
         roles = (False,) if native else (False, True)
         for (system, moved), form, as_user in product(self._systems(), forms, roles):
             if self._wanted not in (None, form):
@@ -53,7 +53,7 @@ class DialectSearch(TurnProbe):
             )
 
     def _systems(self) -> list[tuple[bool, bool]]:
-        """Return whether there is a system message, and whether the template moves it."""
+        """Return pairs to try: whether there is a system message, whether the template moves it."""
         moves = (False, True) if self._family.moves_system else (False,)
         return [*((True, moved) for moved in moves), (False, False)]
 
@@ -79,7 +79,7 @@ class DialectSearch(TurnProbe):
         return self._template.render_any([ASKED], (TOOL,), prompted=True)
 
     def _written_call(self) -> str:
-        """Return a call as the template itself writes it; empty where it writes none."""
+        """Return a call as the template itself writes it; empty if it writes none."""
         for dialect in self._own_dialects(replace(self._dialect, one_call=False)):
             said = assistant_message("", (FIRST_CALL,), dialect)
             start = [SYSTEM, ASKED] if dialect.has_system else [ASKED]
@@ -93,7 +93,7 @@ class DialectSearch(TurnProbe):
         return ""
 
     def _native_forms(self) -> list[str]:
-        """Return formats in which the template's own calls could stand in the words."""
+        """Return the formats to try for the template's own calls within the text."""
         written = self._written_call()
         if not written:
             return []
@@ -101,9 +101,9 @@ class DialectSearch(TurnProbe):
         return [form for form in sorted(WRITABLE) if self._reads(form, ids)]
 
     def _told_forms(self, *, writes_tools: bool) -> list[str]:
-        """Return the formats of calls that the template tells its model.
+        """Return the call formats that the template describes to its model.
 
-        A template that tells nothing is told by the harness, in the format that the job names.
+        If it describes none, the harness describes the format that the job names.
         """
         said, written = self._prompt(), self._written_call()
         is_silent = not written

@@ -1,9 +1,9 @@
 """Encode text to ids and back: the chat template's own text, and text that must not forge control
 tokens.
 
-Scaffold is the template's own: its control tokens become single ids. A body is text from outside
-(an issue, a tool's output): it is encoded by a copy of the vocabulary that has no control tokens,
-so `<|im_end|>` in it is just characters. Used by `agent.renderer`.
+Scaffold is the template's own text; its control tokens become single ids. A body is text from
+outside (an issue, a tool's output), encoded with a copy of the vocabulary that has no control
+tokens, so that `<|im_end|>` in it is just characters. Used by `agent.renderer`.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ _FORGERIES = ("{}", "{}{}", "x{}y", " {} ", "\n{}\n", "<{}>")
 _MAX_CACHED_CHARACTERS = 2048
 _MAX_CACHED_SCAFFOLDS = 4096
 _ORDINARY = -1
-"""Stands for every id that is no control token."""
+"""Stands for every id that is not a control token."""
 _CHECKED: Final[set[str]] = set()
-"""Digests of the definitions that passed their checks in this process: the checks take most of the
-time of a load, and a local run loads the same model several times."""
+"""Digests of definitions that this process has checked: checks take most of the load time, and a
+local run loads the same model several times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +82,9 @@ class Encoding:
     """The vocabulary of a model, for scaffold and for bodies."""
 
     def __init__(self, backend: Backend) -> None:
-        """Raises PrerequisiteError when bodies can't be kept from forging control tokens."""
+        """Raises PrerequisiteError if bodies can't be kept from forging control tokens."""
         definition = json.loads(backend.to_str())
-        # A tokenizer's file may ask to cut or to pad what it encodes.
+        # A tokenizer's file may enable truncation or padding.
         definition.update(truncation=None, padding=None)
         refuse_random(definition)
         self._scaffold = backend.from_str(json.dumps(definition))
@@ -105,9 +105,9 @@ class Encoding:
             _CHECKED.add(self.digest)
 
     def encode(self, parts: Iterable[Scaffold | Body], *, after: int | None = None) -> list[int]:
-        """Encode the parts, each by itself; nothing is added at either end.
+        """Encode each part separately, adding nothing at either end.
 
-        `after` is the id before them; None if they begin a conversation.
+        `after` is the id before them; None if they start a conversation.
         """
         ids: list[int] = []
         for part in parts:
@@ -118,7 +118,7 @@ class Encoding:
         return ids
 
     def _body_ids(self, text: str) -> list[int]:
-        """Encode a body; a character that stands for a space in the vocabulary is written out."""
+        """Encode a body; the vocabulary's space mark in it is encoded as bytes."""
         if not self._space_mark:
             return self._ids(self._body, text)
         first, *others = (
@@ -140,7 +140,7 @@ class Encoding:
 
     @staticmethod
     def _ids(backend: Backend, text: str) -> list[int]:
-        # Half a surrogate pair, which a dataset row may hold, is no text to a tokenizer.
+        # A dataset row may contain a lone surrogate, which tokenizers reject.
         plain = text.encode(errors="replace").decode()
         return backend.encode(plain, add_special_tokens=False).ids
 
@@ -159,7 +159,7 @@ class Encoding:
         return found
 
     def _scaffolded(self, text: str, after: int | None) -> list[int]:
-        """Encode scaffold; a piece that follows a body gets no space of its own in front."""
+        """Encode scaffold without adding a space before a piece that follows a body."""
         if after is None:
             return self._ids(self._scaffold, text)
         if after in self.controls:
@@ -178,11 +178,11 @@ class Encoding:
         ]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of ids, control tokens written out; a space in front is kept."""
+        """Return the text of ids, including control tokens and a leading space."""
         return self._inner.decode(list(ids), skip_special_tokens=False)
 
     def id_of(self, control: str) -> int | None:
-        """Return the id of a control token; none when the vocabulary has no such token."""
+        """Return the id of a control token; None if the vocabulary has no such token."""
         return next((i for i, text in self.controls.items() if text == control), None)
 
     def sampled(self, ids: Sequence[int]) -> SampledText:
@@ -190,7 +190,7 @@ class Encoding:
         marks, runs = list[Mark](), list[TokenRun]()
         offset = start = 0
         for is_control, group in groupby(ids, key=self.controls.__contains__):
-            # Characters may be spread over several ids, so a run between controls is decoded whole.
+            # A character may span several ids, so a run between control tokens is decoded whole.
             run = tuple(group)
             written = [self.controls[i] for i in run] if is_control else [self.decode(run)]
             runs.append(TokenRun(offset, start, run, "".join(written)))
@@ -203,7 +203,7 @@ class Encoding:
         return SampledText(text, tuple(marks), self.atomic, TokenOffsets(runs, self._ends))
 
     def _ends(self, run: TokenRun) -> Sequence[int] | None:
-        """Return how many characters end with each id of a run; none where that is not known."""
+        """Return how many characters end with each id of a run; None if that is not known."""
         if run.ids[0] in self.controls:
             return list(accumulate(len(self.controls[i]) for i in run.ids))
         return self._bytes.ends(run.ids, run.text)

@@ -1,8 +1,8 @@
 """Families: facts about the chat grammars of models, before a template is probed.
 
-Which tokens identify a family, which end a turn, and what the template writes behind them.
-`agent.template_probe` checks each fact against the template itself; the grammar of a model of no
-family here is derived from its template alone, or refused.
+They say which tokens identify a family, which tokens end a turn, and what the template writes after
+them. `agent.template_probe` checks each fact against the template itself. The grammar of a model
+that belongs to no family here is derived from its template alone, or refused.
 """
 
 from __future__ import annotations
@@ -27,33 +27,33 @@ class Family:
     needs: tuple[str, ...]
     """Tokens that must all be in the vocabulary."""
     end: str
-    """The token that a turn with calls is sampled to end in."""
+    """The token that the policy samples at the end of a turn with calls."""
     formats: tuple[ToolFormat, ...]
     """The formats of its calls."""
     after: str = ""
-    """Text of the template behind the end, which the policy does not sample."""
+    """The template's text after the end, which the policy does not sample."""
     other_ends: tuple[str, ...] = ()
-    """Further tokens that end a turn; they stay, and nothing is put behind them."""
+    """Further tokens that end a turn; they are kept, and nothing is added after them."""
     end_is_header: bool = False
-    """Whether the end is also the header of what follows, and so is written once."""
+    """Whether the end is also the next header, and so is written only once."""
     cut_end: str | None = None
-    """The text that closes a turn that was cut; by default `end` and `after`."""
+    """The text that closes a truncated turn; by default `end` and `after`."""
     reasoning: Reasoning = _THINK
     reasoning_end: str = "\n</think>\n\n"
-    """Closes reasoning that was cut."""
+    """The text that closes truncated reasoning."""
     has_one_round: bool = False
-    """Whether its templates are only right up to the second turn with calls, which then has the
-    form of the first."""
+    """Whether its templates are only correct up to the second turn with calls; later deltas then
+    have the form of the first."""
     moves_system: bool = False
     """Whether its templates may write the system message only while the task is the last message.
     The prompt stays as it was sent."""
     tools_text: Callable[[Sequence[ToolSpec]], str] | None = None
-    """Writes tools into the system message as the vendor does, where its template does not."""
+    """Describes tools in the system message as the vendor does, if its template does not."""
     is_guess: bool = False
-    """Whether its end is only a token that stands between a call and its result."""
+    """Whether its end is only guessed, from a token between a call and its result."""
     call_id: str = "call{index:05}"
-    """The id of a call that has none of its own, by `name` and `index`. Nine letters and digits is
-    the one form that every template takes."""
+    """Format string over `name` and `index` for the id of a call without one. Nine letters and
+    digits is the only form that every template accepts."""
 
 
 def _deepseek_tools(tools: Sequence[ToolSpec]) -> str:

@@ -1,6 +1,6 @@
 """The first prompt of an episode, and tasks whose prompt leaves no room for a turn.
 
-That is nothing the policy did: such an episode is a failure of its task, without a reward.
+The policy is not to blame for them: such an episode is a failure of its task, without a reward.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from swe_rollout.errors import TaskError, UsageError
 from swe_rollout.types.instance import Instance
 
 _MEASURED_BYTES: Final = 4 << 20
-"""The size of the prompts that are tokenised in advance, which takes a second or two."""
+"""Total size of the prompts to tokenise in advance, which takes a second or two."""
 
 
 class PromptTooLongError(TaskError):
@@ -35,12 +35,12 @@ class LongPrompts:
     """Tasks whose first prompt is too long."""
 
     tokens: tuple[tuple[str, int], ...]
-    """The id of each task, and the tokens of its prompt."""
+    """The id of each task, and the number of tokens in its prompt."""
     limit: int
-    """Tokens of prompt and completions."""
+    """The maximum number of tokens in prompt and completions together."""
 
     def __str__(self) -> str:
-        """Describe them in a line."""
+        """Describe the tasks in one line."""
         shown = ", ".join(f"{name} ({size} tokens)" for name, size in self.tokens[:3])
         more = len(self.tokens) - 3
         tasks = (
@@ -56,16 +56,16 @@ class LongPrompts:
 
 
 def fits(tokens: int, limit: int) -> bool:
-    """Whether a turn may follow so many tokens."""
+    """Return whether there is room for a turn after this many tokens."""
     # Engines refuse a request that could fill the context to its last token.
     return tokens + 1 < limit
 
 
 def find_long_prompts(parts: AgentParts, instances: Iterable[Instance]) -> LongPrompts:
-    """Find the tasks whose prompt, as `AgentContext.task` presents it, leaves no room for a turn.
+    """Return the tasks whose prompt, as `AgentContext.task` presents it, leaves no room for a turn.
 
-    Only texts that may be too long are tokenised, and not more than a few megabytes of them. Raises
-    UsageError where the prompt of a task without a word would not fit either.
+    Only texts that may be too long are tokenised, up to a few megabytes of them. Raises UsageError
+    if even the prompt of an empty task would not fit.
     """
     limit, renderer = parts.limits.context_tokens, parts.tokens.renderer
 

@@ -1,6 +1,6 @@
-"""The files of a model: its tokenizer, and what its configuration says of tokens.
+"""The files of a model: its tokenizer, and the token settings of its configuration.
 
-No other module imports transformers for the token path. Used by `renderer`.
+This is the only module of the token path that imports transformers. Used by `renderer`.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from swe_rollout.huggingface import check_source, check_tokenizer_folder, hub_re
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """What the token path takes from a model's files."""
+    """The data that the token path takes from a model's files."""
 
     tokenizer: Pretrained
     model_vocab: int | None
-    """None where the configuration does not say."""
+    """The size of the model's vocabulary; None if the configuration does not say."""
     model_ends: frozenset[int]
-    """Ids at which an engine stops, by the model's own configuration."""
+    """Ids at which an engine stops, according to the model's configuration."""
 
 
 def read_model_files(name_or_path: str) -> ModelFiles:
-    """Read a folder, or a name on the hub: its local cache comes first.
+    """Read a folder, or a name on the hub, whose local cache is tried first.
 
-    Raises OSError, ValueError, or what else transformers does for files that it can't use.
+    Raises OSError, ValueError, or whatever transformers raises for files that it can't use.
     """
     try:
         return _read(name_or_path, cached_only=True)
     except (OSError, ValueError):
-        # A folder that lacks something fails the same way again; a name may be on the hub.
+        # An incomplete folder would fail the same way again; a name may be on the hub.
         check_tokenizer_folder(name_or_path)
         check_source(name_or_path)
         with hub_refusals(name_or_path):
@@ -43,7 +43,7 @@ def read_model_files(name_or_path: str) -> ModelFiles:
 
 def _read(name_or_path: str, *, cached_only: bool) -> ModelFiles:
     with _without_torch_advice():
-        # It takes a second, and only the token path needs it.
+        # The import takes a second, and only the token path needs it.
         import transformers  # noqa: PLC0415
     tokenizer = transformers.AutoTokenizer.from_pretrained(
         name_or_path, local_files_only=cached_only
@@ -58,7 +58,7 @@ def _read(name_or_path: str, *, cached_only: bool) -> ModelFiles:
         generation = {}
     if not isinstance(tokenizer, transformers.PreTrainedTokenizerFast):
         raise ValueError(f"{type(tokenizer).__name__} has no tokenizer.json")  # noqa: TRY004
-    # transformers types a conversation as text by text, but templates read calls and tools too.
+    # transformers types a message as a dict of strings, but templates read calls and tools too.
     ends = _ends_of(config) | _ends_of(generation)
     return ModelFiles(cast("Pretrained", tokenizer), _vocab_of(config), ends)
 
@@ -81,7 +81,7 @@ def _ends_of(config: dict[str, object]) -> frozenset[int]:
 
 @contextmanager
 def _without_torch_advice() -> Iterator[None]:
-    """Keep transformers from telling stderr that there is no PyTorch: none is needed here."""
+    """Keep transformers from warning on stderr that PyTorch is missing: it is not needed here."""
 
     def keep(record: logging.LogRecord) -> bool:
         return not record.getMessage().startswith("PyTorch was not found")

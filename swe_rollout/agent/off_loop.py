@@ -1,8 +1,8 @@
-"""Run work on a turn in a thread, so that nothing a policy writes holds the event loop.
+"""Run work on a turn in a thread, so that nothing a policy writes can block the event loop.
 
-There is one such thread: the work holds Python's lock for most of its time, so more of them would
-only make the loop wait for each in turn. What it runs is linear in a turn, and made of short steps:
-the loop gets the lock back within a few milliseconds. Used by `context`, and by sessions.
+There is only one such thread: the work holds the GIL most of the time, so with more threads the
+loop would only wait for each in turn. The work is linear in a turn's length and consists of short
+steps, so the loop gets the GIL back within a few milliseconds. Used by `context` and by sessions.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _THREAD = ThreadPoolExecutor(max_workers=1, thread_name_prefix="turns")
 
 
 async def off_loop(function: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
-    """Call a function in the thread, and return what it returns."""
+    """Call a function in the thread and return its result."""
     call = partial(copy_context().run, function, *args, **kwargs)
     return await asyncio.get_running_loop().run_in_executor(_THREAD, call)
 
 
 @contextmanager
 def settled_heap() -> Iterator[None]:
-    """Keep the garbage collector from what is loaded by now while the block runs.
+    """Exclude all objects that exist now from garbage collection while the block runs.
 
-    Vocabularies, templates and modules are a million objects. A full collection looks through them
-    for a tenth of a second, in which no thread runs, and a long turn can start several.
+    Vocabularies, templates and modules are a million objects. A full collection scans them for a
+    tenth of a second, in which no thread runs, and a long turn can trigger several.
     """
     gc.collect()
     gc.freeze()

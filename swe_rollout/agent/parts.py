@@ -16,7 +16,7 @@ from swe_rollout.tokens.replay import Recording
 
 
 class TokenParts(NamedTuple):
-    """What makes turns of tokens."""
+    """The parts that produce turns of tokens."""
 
     engine: TokenEngine
     renderer: Renderer
@@ -28,30 +28,29 @@ class AgentParts:
 
     engine: TokenEngine | ChatEngine
     renderer: Renderer | None
-    """None for a chat engine, which has no tokens."""
+    """The token path; None for a chat engine, which has no tokens."""
     toolbox: Toolbox
     prompts: Prompts
     limits: Limits
     recording: Recording | None = None
-    """Data to record beside ids and logprobs."""
+    """Data to record in addition to ids and logprobs."""
     chat_format: str | None = None
-    """Over a chat API, the format of calls that stand in the words of a message; None for the API's
-    own calls."""
+    """The format of calls within a chat API's message text; None if the API has its own calls."""
 
     def __post_init__(self) -> None:
-        """Check once what `tokens` and `chat` rely on in every turn."""
+        """Check, once, what `tokens` and `chat` rely on in every turn."""
         wanted = ChatEngine if self.renderer is None else TokenEngine
         if not isinstance(self.engine, wanted):
             raise InternalError(f"an engine of episodes is no {wanted.__name__}")
 
     @property
     def tokens(self) -> TokenParts:
-        """Engine and renderer of episodes that have tokens. Raises InternalError for others."""
+        """Engine and renderer of episodes with tokens. Raises InternalError for other episodes."""
         if self.renderer is None:
             raise InternalError("an episode over a chat API was asked for tokens")
         return TokenParts(cast("TokenEngine", self.engine), self.renderer)
 
     @property
     def chat(self) -> ChatEngine | None:
-        """The engine of episodes that have only messages; None if they have tokens."""
+        """The chat engine of episodes that have only messages; None if they have tokens."""
         return cast("ChatEngine", self.engine) if self.renderer is None else None

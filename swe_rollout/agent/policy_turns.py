@@ -1,4 +1,4 @@
-"""PolicyTurns: one turn of an agent, from the request to the calls in it, and the run of those.
+"""PolicyTurns: take one turn of an agent, from the request to its parsed calls, and run the calls.
 
 Used by `context`, which decides when a turn may be taken.
 """
@@ -46,7 +46,7 @@ from swe_rollout.types.turn import (
 
 _MIN_TOOL_S = 0.1
 MAX_ABORTS_PER_TURN = 16
-"""Continuations of one turn; an engine that always aborts is a failure of the engine."""
+"""Maximum continuations of one turn; more aborts are a failure of the engine."""
 _BACKOFF = wait_exponential(multiplier=0.05, max=5.0)
 
 
@@ -64,9 +64,9 @@ class PolicyTurns:
     async def take(
         self, branch: OpenBranch, results: Sequence[str], message: str
     ) -> tuple[SampledTurn, TurnBuilder | None]:
-        """Append what follows the last turn and sample the next, unless a limit is reached.
+        """Append the delta after the last turn and sample the next, unless a limit is reached.
 
-        Return what was sampled, and the turn in the making; none where nothing was.
+        Return the sampled turn and its builder, which is None if nothing was sampled.
         """
         index = len(self._state.turns)
         delta = await branch.delta(self._parts, results, message) if branch.has_turns else None
@@ -82,7 +82,7 @@ class PolicyTurns:
         try:
             sampled = await self._play(branch, turn)
         finally:
-            # What was sampled stays in the record, whatever happened after it.
+            # Sampled tokens stay in the record, whatever happened after them.
             if turn.ids:
                 turn.text = turn.text or self._parts.tokens.renderer.decode(turn.ids)
                 self._state.turns.append(turn.build())
@@ -96,7 +96,7 @@ class PolicyTurns:
         sandbox: Sandbox,
         delegate: Delegate | None = None,
     ) -> StopReason | None:
-        """Run calls of a turn in order; `delegate` is for tools that ask further agents."""
+        """Run calls of a turn in order; `delegate` is for tools that start sub-agents."""
         began = self._state.deadline.now()
         try:
             for call in calls:
@@ -110,7 +110,7 @@ class PolicyTurns:
         return None
 
     def stuck(self, turns: Sequence[Turn]) -> StopReason | None:
-        """Whether no call of the last turns parsed, or all of them were the same."""
+        """Return a stop reason if no call of the last turns parsed, or all were the same."""
         limits = self._parts.limits
         ends = turns[-limits.format_errors :]
         if len(ends) == limits.format_errors and all(map(_all_failed, ends)):
@@ -124,7 +124,7 @@ class PolicyTurns:
     def _overflow(self, branch: OpenBranch, why: str) -> StopReason:
         """Return the stop reason for a request that does not fit.
 
-        Raises PromptTooLongError where the policy has no part in that.
+        Raises PromptTooLongError if it is the first request of the episode.
         """
         if branch.index == 0 and not self._state.turns:
             raise PromptTooLongError(why)
@@ -161,13 +161,13 @@ class PolicyTurns:
                 raise
             return StopReason.TIME_LIMIT
         except ContextOverflowError as error:
-            # An engine that did not say before how much it holds.
+            # The engine did not report its context length beforehand.
             return self._overflow(branch, str(error))
         finally:
             turn.engine_s = self._state.deadline.now() - began
         if turn.finish_reason is FinishReason.STOP:
             return None
-        # A cut turn may hold half a call: nothing in it is parsed or run.
+        # A truncated turn may contain half a call, so nothing in it is parsed or run.
         if len(turn.ids) < limits.max_new_tokens:
             return StopReason.CONTEXT_FULL
         return StopReason.TOKEN_LIMIT if limits.cut_turns is CutTurns.END else None
@@ -191,12 +191,12 @@ class PolicyTurns:
 
 
 def encodable(text: str) -> str:
-    """Return text for a record: half a surrogate pair, as in a file's name, is none."""
+    """Return text that can be recorded: a lone surrogate, as in a file name, is replaced."""
     return text.encode(errors="replace").decode()
 
 
 def sampling_of(sampling: Sampling, branch: OpenBranch) -> Sampling:
-    """Return the sampling of a branch: two with the same prompt must not be the same sample."""
+    """Return the sampling of a branch, so that branches with equal prompts sample differently."""
     if sampling.seed is None or not branch.index:
         return sampling
     return sampling.model_copy(update={"seed": (sampling.seed + branch.index) & 0x7FFFFFFF})
@@ -208,7 +208,7 @@ def _all_failed(turn: Turn) -> bool:
 
 
 def _wait(state: RetryCallState) -> float:
-    """Wait only for an engine that sampled nothing."""
+    """Return the seconds before a retry: 0 if the aborted call sampled anything."""
     generation = state.outcome.result() if state.outcome else None
     return 0.0 if generation and generation.token_ids else _BACKOFF(state)
 
@@ -228,9 +228,9 @@ class TurnSampler:
         self._log = log
 
     async def sample(self, turn: TurnBuilder, budget: int, deadline: Deadline) -> None:
-        """Sample one turn of `budget` tokens at most; one that is aborted goes on where it was.
+        """Sample one turn of at most `budget` tokens; an aborted one continues where it stopped.
 
-        Raises EngineError when the engine fails, or aborts without end.
+        Raises EngineError if the engine fails, or keeps aborting.
         """
         await self._add(turn, budget, deadline)
         if turn.finish_reason is not FinishReason.ABORT:
@@ -249,7 +249,7 @@ class TurnSampler:
             ) from error
 
     async def _add(self, turn: TurnBuilder, budget: int, deadline: Deadline) -> Generation:
-        """Add what one call of the engine samples, with what is left of the budget."""
+        """Add the tokens that one engine call samples within the remaining budget."""
         generation = await self._generate(turn, budget - len(turn.ids), deadline)
         self._append(turn, generation)
         if turn.finish_reason is FinishReason.ABORT and len(turn.ids) >= budget:
@@ -289,7 +289,7 @@ class TurnSampler:
 
 
 def _weight_runs(generation: Generation) -> Sequence[tuple[int, int, str | None]]:
-    """Cut what was sampled where the weights changed; EngineError where their spans leave gaps."""
+    """Split the sample where the weights changed. Raises EngineError if their spans have gaps."""
     total = len(generation.token_ids)
     if not generation.weight_versions:
         return [(0, total, None)]

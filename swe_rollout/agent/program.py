@@ -24,7 +24,7 @@ class AgentFailedError(InternalError):
 
 
 class Agent(Protocol):
-    """Takes the turns of one episode. Holds no state: one instance serves all episodes."""
+    """Takes the turns of one episode. It is stateless: one instance serves all episodes."""
 
     async def __call__(self, context: AgentContext, /) -> StopReason:
         """Take turns until the episode ends, and return why."""
@@ -32,7 +32,7 @@ class Agent(Protocol):
 
 
 async def loop(context: AgentContext) -> StopReason:
-    """Take turns until one of them, or a limit, ends the episode."""
+    """Take turns until one of them or a limit ends the episode."""
     await context.begin()
     return await context.finish()
 
@@ -62,9 +62,9 @@ AGENTS: ExtensionPoint[Agent] = ExtensionPoint(
 async def run_agent(program: Agent, context: AgentContext) -> StopReason:
     """Run an agent program to the end of its episode.
 
-    A failure of the engine or the sandbox inside a turn is raised, also when the program caught it.
-    A program that goes on long after the episode's time is cancelled. What tools hold for the
-    episode is given back, however it ends.
+    A failure of the engine or sandbox inside a turn is raised even if the program caught it. A
+    program that runs long after the episode's time is up is cancelled. Resources that tools hold
+    for the episode are released however it ends.
     """
     stop: StopReason | None = None
     token = CLOCK.set(context.clock)
@@ -78,7 +78,7 @@ async def run_agent(program: Agent, context: AgentContext) -> StopReason:
     except SweRolloutError:
         raise
     except Exception as error:
-        if error is context.failure:  # a step's, which the program only passes on
+        if error is context.failure:  # raised by a step; the program only passed it on
             raise
         raise AgentFailedError(
             "the agent program failed",

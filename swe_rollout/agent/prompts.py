@@ -1,7 +1,7 @@
-"""The prompts before the first turn. Rendered once, by `agent.renderer`.
+"""The prompts before the first turn, which `agent.renderer` renders once.
 
-Texts are filled in in one pass: braces in an issue, or in a value, are never taken for names, and a
-name that is not known stays as it is.
+Templates are filled in a single pass: braces in an issue or a value are never taken for names, and
+unknown names stay unchanged.
 """
 
 from __future__ import annotations
@@ -53,28 +53,28 @@ class Message:
 
     role: MessageRole
     content: str
-    """A system message is the job's own text and trusted. A user message holds text of a dataset
-    row: nothing in it can become a control token."""
+    """A system message is the job's own, trusted text. A user message contains text of a dataset
+    row, in which nothing can become a control token."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """The two texts every episode of a job starts with."""
+    """The two texts with which every episode of a job starts."""
 
     system: str = SYSTEM
-    """Empty: no system message."""
+    """The system message; if empty, there is none."""
     instance: str = INSTANCE
-    """`{problem_statement}` and `{workdir}` are filled in, and `values`."""
+    """The user message, in which `{problem_statement}`, `{workdir}` and `values` are filled in."""
     values: Mapping[str, str] = field(default_factory=dict)
-    """The values of further names in the instance prompt."""
+    """Values of further names in the instance prompt."""
 
     def messages(self, problem_statement: str, workdir: str) -> tuple[Message, ...]:
-        """Return the messages that present a task, worked on in the folder `workdir`."""
+        """Return the messages that present a task to be solved in the folder `workdir`."""
         task = {**self.values, "problem_statement": problem_statement, "workdir": workdir}
         return self.first(fill(self.instance, task))
 
     def first(self, given: str | Sequence[Message]) -> tuple[Message, ...]:
-        """Return messages as they are, and a text as the user's, behind the system message."""
+        """Return messages unchanged, and a string as a user message after the system message."""
         if not isinstance(given, str):
             return tuple(given)
         user = Message(MessageRole.USER, given)
@@ -82,12 +82,12 @@ class Prompts:
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
-    """Fill in the `{name}`s of a template in one pass; names without a value stay as they are."""
+    """Fill in the `{name}`s of a template in one pass; names without a value are kept."""
     return _NAME.sub(lambda found: values.get(found[1], found[0]), template)
 
 
 def described(tools: Iterable[ToolSpec]) -> str:
-    """Describe tools for people and models: a line each, and one for every argument."""
+    """Describe tools for people and models: one line per tool and one per argument."""
     return "\n".join(line for tool in tools for line in _lines(tool))
 
 
@@ -108,11 +108,11 @@ class PromptBuilder:
 
     template: str = ""
     variables: Mapping[str, str] = field(default_factory=dict)
-    """Filled into the template and the contents of sections."""
+    """Values to fill into the template and the contents of sections."""
     sections: tuple[str, ...] = ()
 
     def section(self, title: str, content: str, *, when: bool = True) -> PromptBuilder:
-        """Add a section; not where `when` is false, nor without content."""
+        """Add a section unless `when` is false or the content is empty."""
         if not when or not content.strip():
             return self
         return self._with(f"# {title}\n\n{fill(content, self.variables)}")
@@ -123,7 +123,7 @@ class PromptBuilder:
         return self._with(f"# Tools\n\n{text}") if text else self
 
     def examples(self, pairs: Sequence[tuple[str, str]]) -> PromptBuilder:
-        """Add a section of inputs and what is expected for each."""
+        """Add a section of example inputs with their expected outputs."""
         written = (f"Input:\n{given}\n\nOutput:\n{wanted}" for given, wanted in pairs)
         return self._with("# Examples\n\n" + "\n\n".join(written)) if pairs else self
 
@@ -145,12 +145,12 @@ def _plain(value: object) -> str:
 
 
 def messages_of(prompt: object, *, system: str = "") -> tuple[Message, ...]:
-    """Return the first messages of a prompt in one of the forms that data sets have.
+    """Return the first messages of a prompt in one of the forms that datasets use.
 
-    A text; a list of messages `{"role", "content"}`; or an object with `content`, `prompt` or
-    `messages`, which are one of these. A leading system message takes the place of `system`; it is
-    trusted as the job's own is. Raises UsageError for anything else, also for a message of the
-    assistant: nothing is written for the policy.
+    The prompt is a string, a list of messages `{"role", "content"}`, or an object whose `content`,
+    `prompt` or `messages` is one of these. A leading system message replaces `system`, and is as
+    trusted as the job's own. Raises UsageError for anything else, including an assistant message:
+    nothing is written for the policy.
     """
     match prompt:
         case str() if prompt.strip():

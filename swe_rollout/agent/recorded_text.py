@@ -1,7 +1,7 @@
-"""Tell the words of a recorded turn from its calls, without its tokenizer.
+"""Separate the text of a recorded turn from its calls, without its tokenizer.
 
-For exports. The parser of the record's own format reads the decoded text once more; only where it
-finds exactly the recorded attempts are they cut out. Nothing is guessed.
+Used by exports. The parser of the recorded format reads the decoded text again; the attempts are
+cut out only if they are exactly the recorded ones. Nothing is guessed.
 """
 
 from __future__ import annotations
@@ -34,29 +34,29 @@ _SECTIONS: Final[Mapping[str, tuple[str, str]]] = {
     ToolFormat.SOLAR: (r"<\|tool_calls\|>", ""),
     ToolFormat.LLAMA3: ("", ""),
 }
-"""Patterns of what encloses the calls of a turn, which commas or semicolons may part; the span of
-each call lies inside."""
+"""Patterns of the text around a turn's calls, which commas or semicolons may separate; the span
+of each call lies inside."""
 _STARTS: Final[Mapping[str, tuple[str, ...]]] = {
     ToolFormat.HARMONY: ("<|start|>", "<|channel|>"),
 }
-"""What a call begins with, where the parser also counts words before it as its own."""
+"""Starts of a call, for parsers whose spans also include text before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedText:
-    """What a turn says."""
+    """The text of a recorded turn."""
 
     sampled: str
-    """All of it, without the token that ended it."""
+    """The whole turn, without the token that ended it."""
     words: str | None
-    """The same without its calls; reasoning stays as it was sampled. None where a call did not
-    parse, or the calls can't be told from the words exactly."""
+    """The turn without its calls, including its reasoning. None if a call did not parse, or if
+    the calls can't be separated from the text exactly."""
 
 
 def recorded_text(
     turn: Turn, path: TokenPath | None, tools: Sequence[ToolSpec] = ()
 ) -> RecordedText:
-    """Read the text of a recorded turn. `tools` are those that the policy was offered."""
+    """Read the text of a recorded turn; `tools` are those that the policy was offered."""
     sampled = _without_end(turn, path)
     if not turn.tool_calls:
         return RecordedText(sampled, sampled)
@@ -72,7 +72,7 @@ def recorded_text(
 def _attempts(
     sampled: str, path: TokenPath, tools: Sequence[ToolSpec], *, opened: bool
 ) -> tuple[ToolCall, ...]:
-    """Parse the text, with offsets of characters in place of tokens."""
+    """Parse the text, with character offsets instead of token indices."""
     text = SampledText(sampled, (), token_at=lambda offset: offset)
     family = _family(path)
     reasoning = replace(family.reasoning if family else Reasoning(), opened=opened)
@@ -86,9 +86,9 @@ def _attempts(
 
 
 def _cut_out(sampled: str, form: str, calls: Sequence[ToolCall]) -> str | None:
-    """Return the text without its calls, and without the sections that held nothing but them.
+    """Return the text without its calls and without sections that contained only calls.
 
-    None where that would lose words, or leave a part of a section.
+    Return None if that would lose text or leave part of a section.
     """
     if _CUT in sampled:
         return None
@@ -110,7 +110,7 @@ def _cut_out(sampled: str, form: str, calls: Sequence[ToolCall]) -> str | None:
 
 
 def _without_end(turn: Turn, path: TokenPath | None) -> str:
-    """Remove the token that ended the turn, where its family is known."""
+    """Return the text without the token that ended the turn, if its family is known."""
     family = _family(path)
     if family is None or turn.finish_reason is not FinishReason.STOP:
         return turn.text

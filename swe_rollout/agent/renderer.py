@@ -1,8 +1,8 @@
-"""Renderer: messages to token ids by the model's own chat template, and sampled ids to text.
+"""Renderer: turn messages into token ids with the model's chat template, and sampled ids into text.
 
-The conversation is rendered once. After that only new messages are: `delta` takes the difference of
-a small stand-in conversation without and with them, so what was sampled is never tokenised again.
-`agent.template_probe` has checked that the template allows this.
+The conversation is rendered once, and after that only new messages: `delta` is the difference
+between a small stand-in conversation without and with them, so sampled text is never tokenised
+again. `agent.template_probe` has checked that the template allows this.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from swe_rollout.types.turn import ToolCall
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """Text of the harness as ids; it ends in the start of the policy's turn."""
+    """Text of the harness as ids, which ends with the start of the policy's turn."""
 
     ids: list[int]
     opens_reasoning: bool
-    """Whether that start is already inside the reasoning."""
+    """Whether the policy's turn starts inside its reasoning."""
 
 
 class Renderer:
-    """The token path of one model. Shared by all episodes; holds no state of theirs."""
+    """The token path of one model, shared by all episodes; it holds no state of theirs."""
 
     def __init__(
         self,
@@ -54,27 +54,27 @@ class Renderer:
         model_ends: Iterable[int] = (),
         template_day: date = DEFAULT_DAY,
     ) -> None:
-        """Raises PrerequisiteError where vocabulary or template can't be used exactly.
+        """Raises PrerequisiteError if the vocabulary or template can't be used exactly.
 
-        `tool_format` is the format of calls, built-in or `module:attr`; by default the one that the
-        template writes. `chat_template_kwargs`: variables of the template. `model_vocab`: the size
-        of the model's vocabulary where it is known; it may be padded beyond the tokenizer's.
-        `model_ends`: further ids at which an engine stops, by the model's own configuration.
-        `template_day`: the date that the template is told.
+        `tool_format` is the format of calls, built-in or `module:attr`; the default is the one that
+        the template writes. `chat_template_kwargs` are variables of the template. `model_vocab` is
+        the size of the model's vocabulary if known, which may be padded beyond the tokenizer's.
+        `model_ends` are further ids at which an engine stops, from the model's configuration.
+        `template_day` is the date that the template sees.
         """
         self.tokenizer = tokenizer
-        """The tokenizer as it was given, for checks that do without this class."""
+        """The original tokenizer, for checks that bypass this class."""
         template = ChatTemplate(tokenizer, chat_template_kwargs, day=template_day)
         self.template = template.without_tools() if stands_in_words(tool_format) else template
         self._encoding = Encoding(tokenizer.backend_tokenizer)
         self.grammar = probe(self.template, self._encoding, tool_format)
-        """The family, and what probing the template found."""
+        """The family and the other results of probing the template."""
         self.tool_format = self.grammar.tool_format
-        """The format of the policy's calls, as it was named."""
+        """The name of the format of the policy's calls."""
         self.parser = parser_for(self.tool_format)
         """Reads the policy's calls; stateless."""
         self.vocab_size = model_vocab or len(tokenizer)
-        """A bound above every id: the model's own size where it is known, else the tokenizer's."""
+        """A bound above every id: the model's vocabulary size if known, else the tokenizer's."""
         eos = tokenizer.eos_token_id
         self.stop_token_ids = tuple(
             sorted({*self.grammar.ends, *model_ends, *(() if eos is None else (eos,))})
@@ -92,9 +92,9 @@ class Renderer:
         chat_template_kwargs: Mapping[str, object] | None = None,
         template_day: date = DEFAULT_DAY,
     ) -> Renderer:
-        """Load the renderer of a model: a folder with its tokenizer, or a name on the hub.
+        """Load the renderer of a model from a folder with its tokenizer, or by its name on the hub.
 
-        The hub's local cache comes first, so that a known model needs no network.
+        The hub's local cache is tried first, so that a cached model needs no network.
         """
         with as_prerequisite_error(f"there is no tokenizer at {name_or_path}", fix=_WHERE):
             files = read_model_files(name_or_path)
@@ -114,12 +114,12 @@ class Renderer:
         return self._encoding.controls
 
     def reasoning(self, *, opened: bool) -> Reasoning:
-        """Return the marks of reasoning; `opened`: whether the prompt ended inside it."""
+        """Return the marks of reasoning; `opened` says whether the prompt ended inside it."""
         return replace(self.grammar.family.reasoning, opened=opened)
 
     @property
     def path(self) -> TokenPath:
-        """How tokens are made here, for the record."""
+        """How this renderer makes tokens, for the record."""
         return TokenPath(
             self.grammar.family.name,
             self.tool_format,
@@ -129,7 +129,7 @@ class Renderer:
 
     @property
     def fingerprint(self) -> str:
-        """16 hex characters over vocabulary and template, for the record."""
+        """A digest of vocabulary and template, 16 hex characters, for the record."""
         text = f"{self._encoding.digest}\n{self.template.source}"
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -142,7 +142,7 @@ class Renderer:
             first, told = _with_system(first, told), ""
         users = [message.content for message in first if message.role is MessageRole.USER]
         stand_ins = StandIns(len(users))
-        # Without a system message, the first user message begins with the tools.
+        # Without a system message, the first user message starts with the tools.
         told = told.lstrip("\n") + "\n\n" if told else ""
         shown = (f"{'' if index else told}{each}" for index, each in enumerate(stand_ins.texts))
         contents = [
@@ -164,13 +164,13 @@ class Renderer:
         open_reasoning: bool = False,
         messages: Sequence[str] = (),
     ) -> Rendered:
-        """Render what stands between two turns: the boundary, results, messages, the prompt.
+        """Render the text between two turns: the boundary, results, messages, the prompt.
 
-        `last_id` is the last one sampled. What ended the turn stays as it is: where the end is the
-        header of what follows, that is not written twice; a turn that another id ended, or that was
-        cut, gets its own end here, after the end of its reasoning if that is open.
-        Results, and the user's `messages` behind them, are bodies: they can't forge control tokens.
-        Raises InternalError for messages that the template can't append exactly.
+        `last_id` is the last sampled id. The token that ended the turn is kept, and not repeated if
+        it is also the next header. A turn that ended with another id, or was cut, is closed here,
+        after the end of its reasoning if that is open. Results and the user's `messages` after them
+        are bodies: they can't forge control tokens. Raises InternalError for messages that the
+        template can't append exactly.
         """
         grammar = self.grammar
         if messages:
@@ -188,14 +188,14 @@ class Renderer:
         return Rendered(self._encoding.encode(parts, after=last_id), self._opens(pieces[-1]))
 
     def message_refusal(self, *, after_calls: bool) -> str:
-        """Return why a user message can't be appended to the log exactly; '': it can be.
+        """Return why a user message can't be appended to the log exactly; '' if it can.
 
-        `after_calls`: behind the results of calls; else behind a turn without any.
+        With `after_calls` it follows results of calls, otherwise a turn without calls.
         """
         return self._messages.refusal(after_calls=after_calls)
 
     def check_message(self, *, after_calls: bool) -> None:
-        """Raise InternalError where a user message can't be appended exactly."""
+        """Raise InternalError if a user message can't be appended exactly."""
         if why := self.message_refusal(after_calls=after_calls):
             raise InternalError(
                 "this model's chat template can't append a user message exactly",
@@ -205,7 +205,7 @@ class Renderer:
             )
 
     def _tools_text(self, tools: Sequence[ToolSpec]) -> str:
-        """Describe the tools where the template does not, as the vendor of the family does."""
+        """Describe the tools as the family's vendor does, if the template does not."""
         if not tools:
             return ""
         write = self.grammar.family.tools_text
@@ -214,7 +214,7 @@ class Renderer:
         return write(tools).replace("{example}", written_example(self.tool_format))
 
     def _close(self, last_id: int, *, open_reasoning: bool) -> str:
-        """Return the missing end of the sampled turn, and the template's text behind it."""
+        """Return the missing end of the sampled turn, and the template's text after it."""
         grammar, family = self.grammar, self.grammar.family
         if last_id == grammar.end_id:
             return family.after
@@ -228,7 +228,7 @@ class Renderer:
     ) -> list[str]:
         """Return the template's text around results and messages.
 
-        It depends on the names and ids of the calls and on the number of messages alone.
+        It depends only on the names and ids of the calls and on the number of messages.
         """
         dialect = self.grammar.dialect
         named = [(name_of(call), id_of(call, index, dialect)) for index, call in enumerate(calls)]
@@ -245,11 +245,11 @@ class Renderer:
         return opens_reasoning(begun, self.grammar.family.reasoning)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of ids for people, control tokens written out."""
+        """Return the text of ids for people, including control tokens."""
         return self._encoding.decode(ids)
 
     def sampled(self, ids: Sequence[int]) -> SampledText:
-        """Return one turn's ids as text for a parser, without the id that ended it."""
+        """Return one turn's ids as text for a parser, without the id that ended the turn."""
         if not ids or ids[-1] not in self.stop_token_ids:
             return self._encoding.sampled(ids)
         return replace(self._encoding.sampled(ids[:-1]), ended_by=self._encoding.decode(ids[-1:]))
@@ -260,7 +260,7 @@ _WHERE = (
     "on the hub that this machine can reach"
 )
 _MAX_CACHED_DELTAS = 1024
-"""Ids that count up, as Kimi's do, add one each turn."""
+"""Bounds the cache: ids that count up, as Kimi's do, add an entry in each turn."""
 
 
 VENDOR_FORMATS: Final = (
@@ -268,11 +268,11 @@ VENDOR_FORMATS: Final = (
     ToolFormat.DEEPSEEK_V31,
     ToolFormat.DEEPSEEK_V32,
 )
-"""Formats of the calls that a vendor's own text about tools shows."""
+"""Call formats that a vendor's own description of tools already shows."""
 
 
 def written_example(tool_format: str) -> str:
-    """Return an example call for the system message, where the template writes none."""
+    """Return an example call for the system message, if the template writes none."""
     body = (
         "tool_call_name<｜tool▁sep｜>tool_call_arguments"
         if tool_format == ToolFormat.DEEPSEEK_V31
@@ -284,7 +284,7 @@ def written_example(tool_format: str) -> str:
 
 
 def _joined(pieces: Sequence[str], bodies: Iterable[str]) -> list[Scaffold | Body]:
-    """Return the text of the template, with a body between each two pieces of it."""
+    """Return the pieces of the template's text with a body between each two."""
     parts: list[Scaffold | Body] = [Scaffold(pieces[0])]
     for body, piece in zip(bodies, pieces[1:], strict=True):
         parts += [Body(body), Scaffold(piece)]

@@ -1,7 +1,7 @@
-"""A turn while its episode runs: what the policy said, its record so far, and how it is read.
+"""A turn while its episode runs: the sampled text, its record so far, and how it is parsed.
 
-`SampledTurn` is what a program gets; `TurnBuilder` collects what `types.turn.Turn` stores. Nothing
-that a policy writes raises here, or costs more than its length.
+A program gets a `SampledTurn`; `TurnBuilder` collects the data that `types.turn.Turn` stores.
+Nothing that a policy writes raises an error here, and the cost is linear in its length.
 """
 
 from __future__ import annotations
@@ -38,35 +38,35 @@ from swe_rollout.types.turn import (
 )
 
 MAX_CALLS = 128
-"""Attempts that are answered in one turn; each costs a result in the next prompt."""
+"""Maximum attempts per turn that get a result of their own, which the next prompt must hold."""
 _SHORT_TOKENS = 512
-"""Up to this size a turn is read in a few milliseconds at worst, which is done at once."""
+"""Turns up to this size are parsed on the event loop, in a few milliseconds at most."""
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class SampledTurn:
-    """What a policy said in one turn; nothing of it has been run."""
+    """One sampled turn, of which nothing has been run."""
 
     text: str = ""
-    """The whole text, decoded for people; empty where a limit left no room for a turn."""
+    """The whole text, decoded for people; empty if a limit left no room for a turn."""
     words: str = ""
     """The text without reasoning and control tokens."""
     calls: tuple[ToolCall, ...] = ()
     stop: StopReason | None = None
-    """Why the agent can't go on as it is: it made no call, or a limit is reached."""
+    """Why the agent can't simply go on: it made no call, or a limit was reached."""
     reasoning_is_open: bool = False
-    """Whether the turn was cut inside its reasoning."""
+    """Whether the turn was truncated inside its reasoning."""
 
 
 @dataclass(slots=True)
 class TurnBuilder:
-    """A turn in the making: what was sampled and the answers so far; `build` returns its record."""
+    """An unfinished turn: its sampled tokens and results so far; `build` returns its record."""
 
     index: int
     request: RequestProof
-    """Proof of the first request; a turn that was aborted goes on from its own ids."""
+    """Proof of the first request; an aborted turn continues from its own ids."""
     branch: int = 0
     message: str = ""
     """The user message that the program wrote before the turn."""
@@ -78,26 +78,26 @@ class TurnBuilder:
     """The decoded text, set once the turn has been read."""
     calls: tuple[ToolCall, ...] = ()
     observations: list[Observation] = field(default_factory=list)
-    """The answers so far, one for each of the first calls."""
+    """The results so far, in the order of the calls."""
     engine_s: float = 0.0
     tools_s: float = 0.0
     counted_tokens: int = 0
-    """The number of tokens by the chat API's count, for a turn without ids."""
+    """The chat API's count of tokens, for a turn without ids."""
 
     @property
     def results(self) -> list[str]:
-        """The texts of the answers so far."""
+        """The texts of the results so far."""
         return [observation.text for observation in self.observations]
 
     @property
     def left(self) -> tuple[ToolCall, ...]:
-        """The calls that have no answer yet."""
+        """The calls without a result."""
         return self.calls[len(self.observations) :]
 
     def next(self, wanted: Sequence[ToolCall] | None) -> tuple[ToolCall, ...]:
-        """Return the wanted calls, or all that are left where `wanted` is None.
+        """Return the wanted calls, or all calls without a result if `wanted` is None.
 
-        Raises InternalError unless they are the next ones without an answer.
+        Raises InternalError unless they are the next calls without a result.
         """
         if wanted is None:
             return self.left
@@ -111,12 +111,12 @@ class TurnBuilder:
         return found
 
     def refuse_the_rest(self) -> None:
-        """Answer the calls behind a submission, so that the conversation can go on."""
+        """Refuse the calls after a submission, so that the conversation can go on."""
         problem = not_run("an earlier call of the turn handed the work in")
         self.observations.extend(Observation(problem) for _ in self.left)
 
     def add(self, generation: Generation) -> None:
-        """Add one response; spans of weights are counted from the start of the turn."""
+        """Add one response; offsets of weight spans count from the start of the turn."""
         before = len(self.ids)
         if not before:
             self.cached_tokens = generation.cached_tokens
@@ -149,7 +149,7 @@ class TurnBuilder:
 async def read_sampled(
     renderer: Renderer, turn: TurnBuilder, *, tools: Sequence[ToolSpec], opens_reasoning: bool
 ) -> SampledTurn:
-    """Read what was sampled, in a thread if it is long. `opens_reasoning`: its prompt did."""
+    """Parse a sampled turn, in a thread if it is long. `opens_reasoning` is said of its prompt."""
     read = (
         partial(read_cut_turn, renderer, turn.ids, opens_reasoning=opens_reasoning)
         if turn.finish_reason is FinishReason.LENGTH
@@ -161,7 +161,7 @@ async def read_sampled(
 def read_turn(
     renderer: Renderer, ids: Sequence[int], *, tools: Sequence[ToolSpec], opens_reasoning: bool
 ) -> SampledTurn:
-    """Read a turn that ended by itself. `opens_reasoning`: whether its prompt opened it."""
+    """Parse a complete turn; `opens_reasoning` says whether its prompt opened the reasoning."""
     sampled = renderer.sampled(ids)
     reasoning = renderer.reasoning(opened=opens_reasoning)
     calls = _bounded(_calls(renderer.parser, renderer.tool_format, sampled, tools, reasoning))
@@ -170,7 +170,7 @@ def read_turn(
 
 
 def read_cut_turn(renderer: Renderer, ids: Sequence[int], *, opens_reasoning: bool) -> SampledTurn:
-    """Read a turn that was cut: it may hold half a call, so nothing in it is run."""
+    """Read a truncated turn, in which nothing is run because it may contain half a call."""
     reasoning, sampled = renderer.reasoning(opened=opens_reasoning), renderer.sampled(ids)
     return SampledTurn(
         renderer.decode(ids),
@@ -181,7 +181,7 @@ def read_cut_turn(renderer: Renderer, ids: Sequence[int], *, opens_reasoning: bo
 
 
 def words_of(sampled: SampledText, reasoning: Reasoning) -> str:
-    """Return the words of a turn: what stands behind its reasoning, without control tokens."""
+    """Return the text of a turn after its reasoning, without control tokens."""
     if reasoning_is_open(sampled, reasoning):
         return ""
     _, closer, words = sampled.text.rpartition(reasoning.closer)
@@ -195,7 +195,7 @@ def words_of(sampled: SampledText, reasoning: Reasoning) -> str:
 
 
 def calls_in_words(form: str, text: str, tools: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:
-    """Return the calls in the words of a message, for a format that stands in them."""
+    """Return the calls in a message's text, for a format that is part of it."""
     found = _calls(parser_for(form), form, SampledText(text, ()), tools, Reasoning())
     return _bounded(found)
 
@@ -210,14 +210,14 @@ def _calls(
     try:
         return parser.parse(sampled, tools=tools, reasoning=reasoning)
     except Exception as error:
-        # The turn can't be read, whoever is to blame: nothing in it runs, and the episode goes on.
+        # The turn can't be parsed, whoever is to blame: nothing in it runs, the episode goes on.
         log.warning("parser_failed", tool_format=form, error=repr(error)[:500], exc_info=True)
         problem = not_run("the turn could not be read; write one plain call")
         return (ToolCall(CallStatus.MALFORMED, sampled.text, problem=problem),)
 
 
 def _bounded(calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
-    """Answer the first calls one by one, and all others with one refusal."""
+    """Keep the first `MAX_CALLS` calls, and replace all others by one refused call."""
     if len(calls) <= MAX_CALLS:
         return calls
     first, last = calls[MAX_CALLS].span, calls[-1].span
@@ -231,7 +231,7 @@ def _bounded(calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
 
 
 def cut_call(tokens: int) -> ToolCall:
-    """Return what stands for the calls of a turn that was cut."""
+    """Return the call that stands for the calls of a truncated turn."""
     problem = (
         f"the turn was cut after {tokens} tokens; nothing in it was run. Say less before a call, "
         "or do it in several steps."

@@ -1,6 +1,6 @@
-"""Which step an agent may take next; a step that can't be taken is refused with the reason.
+"""Which step an agent may take next; any other step is refused with the reason.
 
-Used by `context`, whose agent is a `StepOrder`; `Origin` says which agents may be started.
+Used by `context`, whose agent is a `StepOrder`; `Origin` decides which agents may be started.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ MAX_DEPTH = 3
 MAX_SUB_AGENTS = 64
 """Sub-agents of one episode, at all levels."""
 RESUMABLE = (None, StopReason.FINISHED, StopReason.SUBMITTED)
-"""The policy's own ends, after which a message can go on; all others are limits."""
+"""Ends that the policy chose, which a message can resume; all other stop reasons are limits."""
 
 
 def misuse(why: str, fix: str = "correct the agent program") -> InternalError:
-    """Return the error for a step that can't be taken."""
+    """Return the error for a step that is not allowed."""
     return InternalError("the agent asked for a step that can't be taken", why=why, fix=fix)
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where an agent comes from."""
+    """How an agent was started."""
 
     state: EpisodeState
     branch: OpenBranch | None
     """The branch that started it; None for the agent of the episode."""
     depth: int
-    """Levels above it."""
+    """The number of agents above it."""
     turns: int
-    """Limit of its own turns."""
+    """The limit of its own turns."""
 
     @property
     def can_spawn(self) -> bool:
-        """Whether a further sub-agent may be started by this agent."""
+        """Whether this agent may start another sub-agent."""
         return self.depth < MAX_DEPTH and self.state.sub_agents < MAX_SUB_AGENTS
 
     def check_room(self) -> None:
-        """Raise InternalError where no further sub-agent may be started."""
+        """Raise InternalError if this agent may not start another sub-agent."""
         if not self.can_spawn:
             raise misuse(
                 f"there are {MAX_DEPTH} levels of sub-agents, and {MAX_SUB_AGENTS} in an episode, "
@@ -55,14 +55,14 @@ class Origin:
             )
 
     def spawned(self, branch: OpenBranch, turns: int | None) -> Origin:
-        """Return the origin of a sub-agent that takes at most so many turns, and count it."""
+        """Count a sub-agent that takes at most `turns` turns, and return its origin."""
         self.state.sub_agents += 1
         limit = self.turns if turns is None else min(turns, self.turns)
         return Origin(self.state, branch, self.depth + 1, limit)
 
 
 class StepOrder:
-    """The state of one agent on which its next step depends."""
+    """The state of one agent that decides which steps it may take."""
 
     def __init__(self, state: EpisodeState) -> None:
         self.stop: StopReason | None = None
@@ -101,7 +101,7 @@ class StepOrder:
 
     @contextmanager
     def _step(self) -> Iterator[None]:
-        """Note what fails inside, which ends the episode; one step at a time."""
+        """Allow one step at a time; record a failure inside the block, which ends the episode."""
         self._is_busy = True
         acting = ACTING.set(self._branch.index if self._branch else 0)
         try:

@@ -1,7 +1,7 @@
 """ChatTemplate: render a model's own template as text.
 
-Token ids are made in `agent.renderer`. Conversations are plain dicts only here, because templates
-read nothing else.
+`agent.renderer` makes the token ids. Conversations are plain dicts only here, because templates
+accept nothing else.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ TEMPLATE_ERRORS: Final = (
     ValueError,
     InternalError,
 )
-"""Exceptions of a template that is asked for something it can't do: it is a program."""
+"""Exceptions of a template, which is a program, when it does not support its input."""
 
 SYSTEM: Final[dict[str, object]] = {"role": "system", "content": "You fix code."}
-"""The system message of conversations that try a template out."""
+"""The system message of conversations that probe a template."""
 
 
 class Pretrained(Protocol):
@@ -68,7 +68,7 @@ _RETAIN: Final[dict[str, object]] = {
     "drop_thinking": False,
     "truncate_history_thinking": False,
 }
-"""Variables by which templates keep the reasoning of earlier turns."""
+"""Variables that make templates keep the reasoning of earlier turns."""
 
 
 class ChatTemplate:
@@ -81,10 +81,10 @@ class ChatTemplate:
         *,
         day: date = DEFAULT_DAY,
     ) -> None:
-        """`kwargs` are the variables of the template that a job sets, such as `enable_thinking`.
+        """`kwargs` are template variables that a job sets, such as `enable_thinking`.
 
-        `day` is the date that the template is told, whatever the clock says: the workers of a job,
-        and those that resume it, render the same prompt.
+        `day` is the date that the template sees instead of the clock's, so that all workers of a
+        job, including those that resume it, render the same prompt.
         """
         self._tokenizer = tokenizer
         self._set_by_job = dict(kwargs or {})
@@ -94,7 +94,7 @@ class ChatTemplate:
         self._input = find_input(self._rendered, TEMPLATE_ERRORS)
 
     def without_tools(self) -> ChatTemplate:
-        """Return the same template, which is told of no tools."""
+        """Return the same template, which is given no tools."""
         silent = ChatTemplate(self._tokenizer, self._set_by_job, day=self._day)
         silent._shows_tools = False
         return silent
@@ -140,8 +140,8 @@ class ChatTemplate:
         *toolsets: Sequence[ToolSpec],
         prompted: bool = False,
     ) -> str:
-        """Render with the first of `toolsets` that the template takes, and a system message in
-        front if it takes one. Raises the last of its errors where it takes none of them.
+        """Render with the first of `toolsets` that the template accepts, after a system message if
+        it accepts one. Raises the template's last error if it accepts none of them.
         """
         errors: list[Exception] = []
         for tools, start in product(toolsets, ([SYSTEM], [])):

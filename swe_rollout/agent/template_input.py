@@ -1,12 +1,12 @@
-"""What a chat template is given: the form of its tools and of messages, and the date.
+"""The input of a chat template: the form of tools and messages, and the date.
 
-Most take a tool as `{"type": "function", "function": {…}}` and a content as text. Some take what is
-inside of `function`, as SGLang gives it to them, and those of models with images take contents as
-lists of parts. Used by `template`.
+Most templates take a tool as `{"type": "function", "function": {…}}` and a content as text. Some
+take only the value of `function`, as SGLang passes it, and those of multimodal models take contents
+as lists of parts. Used by `template`.
 
-Templates ask the clock by `strftime_now`. Workers on both sides of midnight, and the one that
+Templates read the clock with `strftime_now`. Workers on both sides of midnight, and a worker that
 resumes a job a week later, must render the same prompt, so the day is part of the job. A macro of
-the same name stands before the template; it knows the day alone.
+the same name, prepended to the template, knows only that day.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from datetime import UTC, date, datetime, time
 from typing import Final
 
 DEFAULT_DAY: Final = date(2026, 1, 1)
-"""The day where the job names none."""
+"""The day, unless the job names one."""
 _ASKS: Final = "strftime_now"
 _DIRECTIVES: Final = (
     *("%-d", "%-m", "%-H", "%-I", "%-M", "%-S", "%-j", "%Y", "%y", "%m", "%B", "%b", "%h", "%d"),
@@ -29,22 +29,22 @@ _DIRECTIVES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class TemplateInput:
-    """One form of input."""
+    """One form of a template's input."""
 
     bare_tools: bool = False
-    """Whether a tool is only its name, description and parameters."""
+    """Whether a tool is given as only its name, description and parameters."""
     content_parts: bool = False
-    """Whether a content is a list of parts, here of one text."""
+    """Whether a content is a list of parts, here with one text part."""
 
     def tools(self, functions: Sequence[dict[str, object]]) -> list[dict[str, object]]:
-        """Return tools in this form; `functions` are those of chat completion APIs."""
+        """Return tools in this form; `functions` have the form of chat completion APIs."""
         if not self.bare_tools:
             return list(functions)
         inner = (function.get("function") for function in functions)
         return [each for each in inner if isinstance(each, dict)]
 
     def conversation(self, messages: Sequence[dict[str, object]]) -> list[dict[str, object]]:
-        """Return messages in this form; `messages` have texts as contents, or none."""
+        """Return messages in this form; contents of `messages` are strings or missing."""
         return [*map(self._message, messages)] if self.content_parts else list(messages)
 
     @staticmethod
@@ -77,9 +77,9 @@ def find_input(
     render: Callable[[list[dict[str, object]], list[dict[str, object]]], str],
     errors: tuple[type[Exception], ...],
 ) -> TemplateInput:
-    """Return the first form in which `render` writes what user and policy say; else the usual one.
+    """Return the first form in which `render` writes the text of user and policy, or the usual one.
 
-    `render` takes messages and tools, and raises one of `errors` for what the template can't do.
+    `render` takes messages and tools, and raises one of `errors` for unsupported input.
     """
     return next((form for form in _FORMS if _is_taken(form, render, errors)), _FORMS[0])
 
@@ -110,12 +110,12 @@ def _conversations() -> Iterator[list[dict[str, object]]]:
 
 
 def pinned_to(day: date, source: str | dict[str, str] | None) -> dict[str, object]:
-    """Return variables that pin a template, or several by name; none where it asks no clock."""
+    """Return variables that pin a template, or several by name; empty if it reads no clock."""
     match source:
         case str() if _ASKS in source:
             return {"chat_template": _macro(day) + source}
         case dict():
-            # Of several, the one for tools is used, and with it the plain one for other prompts.
+            # Of several, the one for tools is used, and the default one for prompts without tools.
             chosen = source.get("tool_use", source.get("default", ""))
             return pinned_to(day, chosen)
         case _:
@@ -124,10 +124,10 @@ def pinned_to(day: date, source: str | dict[str, str] | None) -> dict[str, objec
 
 def _macro(day: date) -> str:
     moment = datetime.combine(day, time(), UTC)
-    # Midnight of UTC, in words that no locale changes where the C locale is set, as in workers.
+    # Midnight UTC, in words that do not depend on the locale where it is C, as in workers.
     steps = "".join(
         f" | replace({json.dumps(each)}, {json.dumps(moment.strftime(each))})"
         for each in _DIRECTIVES
     )
-    # The newline belongs to the block before it: the template begins where it did.
+    # The newline belongs to the block before it, so the template starts where it did.
     return f"{{% macro {_ASKS}(format) %}}{{{{ format{steps} }}}}{{% endmacro %}}\n"

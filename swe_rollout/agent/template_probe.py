@@ -1,8 +1,8 @@
 """Probe a chat template when it is loaded: can its tokens be kept exact?
 
 No family is taken on trust: its facts are compared with the template's own rendering of whole
-conversations. A template of no family, or at odds with its own, gets a family derived from its
-renderings; one that can't be kept exact is refused with what differs.
+conversations. A template that has no family, or contradicts it, gets a family derived from its
+renderings. A template that can't be kept exact is refused with the difference.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from swe_rollout.types.turn import ToolCall
 
 UNKNOWN_FORMAT = "it writes calls in no known format"
 _READ = 2
-"""How far a dialect came whose calls are read back."""
+"""The progress of a dialect whose calls were parsed back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +47,15 @@ class Grammar:
     dialect: Dialect
     end_id: int
     ends: frozenset[int]
-    """Tokens that end a turn, so that the harness adds no end."""
+    """Tokens that end a turn; after one of them, the harness adds no end."""
     tool_format: str
     drops_reasoning: bool
-    """Whether it leaves out the reasoning of earlier turns, which stays here all the same."""
+    """Whether the template drops the reasoning of earlier turns, which is kept here anyway."""
     example: str = ""
     """A call as the policy should write it, for templates that describe no tools."""
     is_rewritten: bool = False
-    """Whether it writes an earlier turn in another way once a later one follows; what was sent
-    stays here all the same."""
+    """Whether the template rewrites an earlier turn once a later one follows; the tokens that were
+    sent are kept here all the same."""
 
     @property
     def family(self) -> Family:
@@ -64,10 +64,10 @@ class Grammar:
 
 
 def probe(template: ChatTemplate, encoding: Encoding, wanted: str | None = None) -> Grammar:
-    """Return the grammar of a template; PrerequisiteError names what can't be kept exact.
+    """Return the grammar of a template. PrerequisiteError names what can't be kept exact.
 
-    `wanted`: the format that the job names. The template is held to it: its own calls must be found
-    by the parser of that format, or no run would ever find one.
+    `wanted` is the format that the job names. Its parser must find the template's own calls, or no
+    run would ever find a call.
     """
     try:
         template.render_any([ASKED], (TOOL,), prompted=True)
@@ -77,7 +77,7 @@ def probe(template: ChatTemplate, encoding: Encoding, wanted: str | None = None)
     derived = DerivedFamilies(template, encoding, TOOL)
     families = (*known, *derived.families())
     why: list[str] = []
-    # A template that keeps its prompt as it was sent is never taken for one that moves it.
+    # A template that keeps its prompt as sent must never be classified as one that moves it.
     for moves_prompt, family in product((False, True), families):
         try:
             dialect = Dialect(family, moves_prompt=moves_prompt)
@@ -98,7 +98,7 @@ class _Trial(DialectSearch):
     """One template, probed as one family."""
 
     def grammar(self) -> Grammar:
-        """Return the grammar; raises one of `TEMPLATE_ERRORS` where the family is another."""
+        """Return the grammar. Raises one of `TEMPLATE_ERRORS` if the family does not fit."""
         family = self._family
         end = self._encoding.id_of(family.end)
         if end is None:
@@ -116,9 +116,9 @@ class _Trial(DialectSearch):
         )
 
     def _settle(self) -> tuple[str, bool]:
-        """Settle on the first dialect in which whole conversations are exact.
+        """Choose the first dialect in which whole conversations are exact.
 
-        Return the format of its calls, and whether the template rewrites what was sent.
+        Return the format of its calls, and whether the template rewrites sent text.
         """
         errors: list[tuple[int, str]] = []
         for dialect in self.dialects():
@@ -134,14 +134,14 @@ class _Trial(DialectSearch):
                 return form, self._check_second_round() or dialect.moves_prompt
             except TEMPLATE_ERRORS as error:
                 errors.append((passed, message_of(error)))
-        # The dialect that came furthest says most of what is wrong; so does a call that none reads.
+        # The dialect that got furthest explains most of the problem, as does an unparsed call.
         furthest = max(passed for passed, _ in errors)
         said = [message for passed, message in errors if passed == furthest]
         unread = [message for _, message in errors if UNKNOWN_FORMAT in message]
         raise UnfitError((said if furthest == _READ else unread or said)[0])
 
     def _example(self, form: str) -> str:
-        """Return a call in its format: as the harness writes it, or else the template."""
+        """Return an example call as the harness writes it, or else as the template does."""
         if form in WRITABLE or stands_in_words(form):
             return written_call(form)
         calls = (replace(EXAMPLE, id="0"),) if self._dialect.numbers_results else (EXAMPLE,)
@@ -165,7 +165,7 @@ class _Trial(DialectSearch):
         return self._dialect if has_both else replace(self._dialect, one_call=True)
 
     def _with_quoting(self, dialect: Dialect) -> Dialect:
-        """Find how it writes the task and a result, by a text that each way writes differently."""
+        """Find how the template escapes the task and a result, with a text that shows it."""
         history = self._history()
         asking: dict[str, object] = {"role": "user", "content": QUOTED}
         asked = [*self._asked()[:-1], asking]
@@ -187,9 +187,9 @@ class _Trial(DialectSearch):
             raise UnfitError("it changes the text of a user message")
 
     def _check_second_round(self) -> bool:
-        """Check a second turn, with parallel calls where the template takes them.
+        """Check a second turn, with parallel calls if the template accepts them.
 
-        Return whether the template writes the first one in another way then.
+        Return whether the template then rewrites the first turn.
         """
         if self._family.has_one_round:
             return False
@@ -238,12 +238,12 @@ class _Trial(DialectSearch):
 
 
 def _numbered(calls: tuple[ToolCall, ...], start: int) -> tuple[ToolCall, ...]:
-    """Return calls with ids that no other call has, as the policy would give them."""
+    """Return calls with unique ids, as the policy would assign them."""
     return tuple(replace(call, id=f"c{start + at:08}") for at, call in enumerate(calls))
 
 
 def opens_reasoning(begun: str, reasoning: Reasoning) -> bool:
-    """Whether the text of the harness ends inside the reasoning."""
+    """Return whether the harness's text ends inside the reasoning."""
     opened = begun.rfind(reasoning.opener)
     return opened >= 0 and begun.find(reasoning.closer, opened) < 0
 

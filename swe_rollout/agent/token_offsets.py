@@ -1,6 +1,6 @@
-"""Which sampled token holds a character of a turn's text, in one pass over its tokens.
+"""Find which sampled token contains a character of a turn's text, in one pass over its tokens.
 
-A character may be spread over several tokens, so tokens are taken as bytes. Used by `encoding`.
+A character may span several tokens, so tokens are treated as bytes. Used by `encoding`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FALLBACK: Final = re.compile(r"<0x([0-9A-F]{2})>")
 
 @dataclass(frozen=True, slots=True)
 class TokenRun:
-    """Ids between control tokens, or control tokens, with their start in text and turn."""
+    """A run of ordinary ids, or of control tokens, with its start in the text and in the turn."""
 
     offset: int
     start: int
@@ -30,20 +30,20 @@ class TokenRun:
 
 
 class TokenBytes:
-    """The bytes of each token of a vocabulary, found when a turn holds it."""
+    """The bytes of each token of a vocabulary, looked up on first use."""
 
     def __init__(
         self, decode: Callable[[Sequence[int]], str], piece: Callable[[int], str | None]
     ) -> None:
-        """`decode` returns the text of ids, `piece` a token as the vocabulary writes it."""
+        """`decode` returns the text of ids; `piece` returns a token as the vocabulary writes it."""
         self._decode = decode
         self._piece = piece
         self._known: dict[int, bytes] = {}
         self._single: set[int] = set()
-        """Tokens that stand for one byte, in a vocabulary with a fallback to bytes."""
+        """Tokens that stand for one byte, in a vocabulary with byte fallback."""
 
     def ends(self, ids: Sequence[int], text: str) -> list[int] | None:
-        """Return the number of characters that end with each id; none where that is not known."""
+        """Return the number of characters that end with each id; None if that is not known."""
         known = self._known
         for each in ids:
             if each not in known:
@@ -68,7 +68,7 @@ class TokenBytes:
 
 
 def _ends_by_sequence(pieces: Iterable[bytes]) -> list[int]:
-    """Count as byte-level vocabularies decode: a broken sequence becomes one replacement."""
+    """Count as byte-level vocabularies decode: a broken sequence is one replacement character."""
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
     ends, total = list[int](), 0
     for piece in pieces:
@@ -80,8 +80,8 @@ def _ends_by_sequence(pieces: Iterable[bytes]) -> list[int]:
 
 
 def _ends_by_group(pieces: Sequence[bytes], single: Sequence[bool]) -> list[int]:
-    """Count as a fallback to bytes decodes: bytes in a row become text together, or one replacement
-    each.
+    """Count as byte fallback decodes: consecutive bytes are decoded together; if that fails, each
+    is one replacement character.
     """
     ends, total = list[int](), 0
     for is_single, group in groupby(zip(pieces, single, strict=True), key=itemgetter(1)):
@@ -98,7 +98,7 @@ def _ends_by_group(pieces: Sequence[bytes], single: Sequence[bool]) -> list[int]
 
 @cache
 def _byte_alphabet() -> dict[str, int]:
-    """Return the characters in which byte-level vocabularies write bytes."""
+    """Return the byte for each character with which byte-level vocabularies write bytes."""
     plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(0x100) if byte not in plain]
     shifted = {chr(0x100 + index): byte for index, byte in enumerate(others)}
@@ -106,19 +106,19 @@ def _byte_alphabet() -> dict[str, int]:
 
 
 class TokenOffsets:
-    """Finds tokens by the offsets of a turn's text; counts the characters of each run once."""
+    """Finds tokens by offsets in a turn's text; counts the characters of each run once."""
 
     def __init__(
         self, runs: Sequence[TokenRun], ends: Callable[[TokenRun], Sequence[int] | None]
     ) -> None:
-        """`ends`: the number of characters that end with each id of a run."""
+        """`ends` returns the number of characters that end with each id of a run."""
         self._runs = runs
         self._offsets = [run.offset for run in runs]
         self._ends_of = ends
         self._ends: dict[int, Sequence[int] | None] = {}
 
     def __call__(self, offset: int) -> int | None:
-        """Return the token that completes the character at an offset; none where none is known."""
+        """Return the token that completes the character at an offset; None if it is not known."""
         if not self._runs:
             return 0
         index = bisect_right(self._offsets, offset) - 1

@@ -1,6 +1,6 @@
-"""Parsers of tool calls: a module for each family of formats, and in it a row for each format.
+"""Parsers of tool calls: one module for each family of formats, with one row for each format.
 
-Strict: nothing is repaired, nothing is guessed.
+They are strict: they repair nothing and guess nothing.
 """
 
 from __future__ import annotations
@@ -52,5 +52,5 @@ CALL_FORMATS: ExtensionPoint[ToolCallParser] = ExtensionPoint(
 
 
 def parser_for(name: str) -> ToolCallParser:
-    """Return the parser of a built-in format, or of one named as `module:attr`."""
+    """Return the parser of a built-in format, or of a format named as `module:attr`."""
     return CALL_FORMATS.load(name)

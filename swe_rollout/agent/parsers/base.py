@@ -1,7 +1,7 @@
-"""Shared by parsers: sampled text with its control tokens, reasoning, and checks of calls.
+"""What parsers share: sampled text with its control tokens, reasoning, and checks of calls.
 
 A parser finds every attempt at a call and decides for each whether it may run. Attempts inside the
-reasoning are drafts and no calls. The sampled ids themselves are never touched.
+reasoning are drafts, not calls. The sampled ids themselves are never changed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Reasoning:
     opener: str = "<think>"
     closer: str = "</think>"
     opened: bool = False
-    """Whether the prompt ended inside it, so that a turn starts with reasoning."""
+    """Whether the prompt ended inside the reasoning, so that the turn starts with reasoning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,36 +46,36 @@ class Mark:
 
     @property
     def end(self) -> int:
-        """Offset of the text behind it."""
+        """Offset of the text after the mark."""
         return self.start + len(self.token)
 
 
 @dataclass(frozen=True, slots=True)
 class SampledText:
-    """One turn as text, without the id that ended it."""
+    """One turn as text, without the token that ended it."""
 
     text: str
     marks: tuple[Mark, ...]
     """The control tokens, in order."""
     atomic: frozenset[str] = frozenset()
-    """Texts that are one token in this vocabulary: only that token counts, never its spelling."""
+    """Texts that are one token in this vocabulary; spelled with other tokens they do not count."""
     token_at: Callable[[int], int | None] | None = field(default=None, compare=False)
-    """Index of the sampled token that holds the character at an offset; the count of tokens for
-    the end of the text. None where only text is known."""
+    """Returns the index of the sampled token that contains the character at an offset; for the end
+    of the text, the number of tokens. None if only text is known."""
     ended_by: str = ""
-    """The token that ended the turn; empty where it was cut, or is not known."""
+    """The token that ended the turn; empty if the turn was truncated or the token is unknown."""
     _offsets: dict[str, list[int]] = field(init=False, repr=False, compare=False)
-    """Where each delimiter stands: a turn of nothing but openers is searched thousands of times."""
+    """Offsets of each delimiter, cached: a turn full of openers is searched thousands of times."""
 
     def __post_init__(self) -> None:
-        """Index control tokens; other delimiters are looked for when they are asked for."""
+        """Index control tokens; other delimiters are indexed when they are first searched for."""
         offsets: dict[str, list[int]] = {}
         for mark in self.marks:
             offsets.setdefault(mark.token, []).append(mark.start)
         object.__setattr__(self, "_offsets", offsets)
 
     def span(self, start: int, end: int) -> TokenSpan | None:
-        """Return the tokens that hold the characters `[start, end)`."""
+        """Return the span of tokens that contain the characters `[start, end)`."""
         if self.token_at is None:
             return None
         first, last = self.token_at(start), self.token_at(end - 1)
@@ -96,9 +96,9 @@ class SampledText:
         return min(found, key=lambda mark: mark.start, default=None)
 
     def without_spelled(self, *tokens: str) -> SampledText:
-        """Return the same text, with tokens blanked where they are only spelled; offsets stay.
+        """Return the text with merely spelled `tokens` blanked; offsets do not change.
 
-        For grammars that are read by patterns.
+        This is for grammars that are parsed with regular expressions.
         """
         text = self.text
         for token in self.atomic.intersection(tokens):
@@ -121,10 +121,10 @@ def _occurrences(text: str, delimiter: str) -> Iterator[int]:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The attempts that one opener started, and where the text continues."""
+    """The attempts that one opener started, and the offset where parsing continues."""
 
     calls: tuple[ToolCall, ...]
-    """Where one has no span, it is that of everything from the opener to `end`."""
+    """The attempts; one without a span spans everything from the opener to `end`."""
     end: int
 
 
@@ -138,19 +138,19 @@ class ToolCallParser(Protocol):
         tools: Sequence[ToolSpec],
         reasoning: Reasoning,
     ) -> tuple[ToolCall, ...]:
-        """Return every attempt outside the reasoning, in order; empty when there is none."""
+        """Return every attempt outside the reasoning, in order."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What was read between two offsets: the attempts there, reasoning, or words."""
+    """The content between two offsets: attempts, reasoning, or other text."""
 
     calls: tuple[ToolCall, ...]
     start: int
     end: int
     is_thought: bool = False
-    """Whether it is reasoning with its end; without one it counts as words."""
+    """Whether it is closed reasoning; reasoning that is never closed counts as text."""
 
 
 def attempts(
@@ -160,7 +160,7 @@ def attempts(
     *,
     reasoning: Reasoning,
 ) -> tuple[ToolCall, ...]:
-    """Return what `read` finds at each opener; `begins` returns the next one from an offset on.
+    """Return what `read` finds at each opener; `begins` finds the next opener from an offset on.
 
     Openers inside the reasoning don't count; reasoning that never ends swallows the rest.
     """
@@ -175,7 +175,7 @@ def pieces(
     *,
     reasoning: Reasoning,
 ) -> Iterator[Piece]:
-    """Yield the attempts as `attempts` does, and all that stands between them."""
+    """Yield the attempts as `attempts` does, and all text between them."""
     at, size = _behind(sampled, reasoning.closer, 0) if reasoning.opened else 0, len(sampled.text)
     while at is not None:
         opener, thought = begins(at), sampled.find(reasoning.opener, at)
@@ -196,7 +196,7 @@ def pieces(
 
 @dataclass(frozen=True, slots=True)
 class OpenerParser(ToolCallParser):
-    """Reads a grammar whose attempts begin with one of a few openers."""
+    """Reads a grammar whose attempts start with one of a few openers."""
 
     openers: tuple[str, ...]
     read: Callable[[SampledText, Mark, Sequence[ToolSpec]], Found]
@@ -213,7 +213,7 @@ class OpenerParser(ToolCallParser):
 
 
 class MalformedError(Exception):
-    """A call is not one of the grammar, or a value in it is not what it claims to be."""
+    """A call does not follow the grammar, or a value in it does not have its declared type."""
 
     def __init__(self, problem: str, status: CallStatus = CallStatus.MALFORMED) -> None:
         super().__init__(problem)
@@ -221,7 +221,7 @@ class MalformedError(Exception):
 
 
 def text_start(sampled: SampledText, reasoning: Reasoning) -> int:
-    """Return the start of the text behind the reasoning, for grammars without an opener."""
+    """Return the start of the text after the reasoning, for grammars without an opener."""
     at = _behind(sampled, reasoning.closer, 0) if reasoning.opened else 0
     while at is not None and (start := sampled.find(reasoning.opener, at)) is not None:
         if sampled.text[at:start].strip():
@@ -231,7 +231,7 @@ def text_start(sampled: SampledText, reasoning: Reasoning) -> int:
 
 
 def reasoning_is_open(sampled: SampledText, reasoning: Reasoning) -> bool:
-    """Whether a turn that was cut was cut inside its reasoning."""
+    """Return whether a truncated turn ends inside its reasoning."""
     at = _behind(sampled, reasoning.closer, 0) if reasoning.opened else 0
     while at is not None and (start := sampled.find(reasoning.opener, at)) is not None:
         at = _behind(sampled, reasoning.closer, start)
@@ -245,17 +245,17 @@ def _behind(sampled: SampledText, delimiter: str, start: int) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The reason why an attempt can't run, with what is known of it."""
+    """Why an attempt can't run, and what is known about it."""
 
     status: CallStatus
     problem: str = ""
     name: str = ""
     known_to: int = 0
-    """The end of the text that was understood: no delimiter lies before it."""
+    """The end of the text that was parsed; it contains no delimiter."""
 
 
 def refused(sampled: SampledText, start: int, delimiters: Delimiters, refusal: Refusal) -> Found:
-    """Return an attempt that can't run: as `refusal` says up to its closer, unclosed without."""
+    """Return an attempt that can't run, up to its closer; without a closer it is unclosed."""
     opener, closer = delimiters.opener, delimiters.closer
     mark = sampled.first((opener, closer), max(start, refusal.known_to))
     if mark is not None and mark.token == closer:
@@ -268,12 +268,12 @@ def refused(sampled: SampledText, start: int, delimiters: Delimiters, refusal: R
 
 
 def not_run(problem: str) -> str:
-    """Word the reason why a call was not run for the policy."""
+    """Return the message that tells the policy why a call was not run."""
     return f"the call was not run: {problem}"
 
 
 def unless_refused(call: ToolCall, problem: str) -> ToolCall:
-    """Refuse a call that was to run as malformed; return any other as it is."""
+    """Return a runnable call as malformed, and any other call unchanged."""
     if call.status is not CallStatus.OK:
         return call
     return replace(call, status=CallStatus.MALFORMED, arguments={}, problem=problem)
@@ -296,16 +296,16 @@ def checked(
 
 
 def typed(text: str, name: str, spec: ToolSpec | None) -> object:
-    """Type an argument that was written as plain text by its schema.
+    """Convert an argument that was written as plain text to the type in its schema.
 
-    It stays text where the schema wants text or names no type. Anything else must be JSON of a type
-    that the schema allows; other text stays text, and the schema refuses it if it must.
+    If the schema allows more than strings, JSON is decoded, unless the schema allows strings but
+    not that JSON type. Any other text stays a string, which schema validation may reject.
     """
     return typed_as(text, spec.arguments.types_of(name) if spec is not None else frozenset())
 
 
 def typed_as(text: str, types: frozenset[str]) -> object:
-    """Type a plain text by the JSON types that are allowed; it stays text where there are none."""
+    """Convert plain text to one of the allowed JSON types; without any, it stays a string."""
     if not types - {"string"}:
         return text
     if "boolean" in types and text.strip(SPACE) in _BOOLEANS:

@@ -1,4 +1,4 @@
-"""Grammars of a call as one element with an element for each argument; values are plain text.
+"""Grammars that write a call as one element with an element per argument; values are plain text.
 
     <tool_call>
     <function=NAME>
@@ -8,7 +8,7 @@
     </function>
     </tool_call>
 
-A family is a row at the end. `tags` says where a value ends; its type comes from the tool's schema.
+Each family is a row at the end. `tags` finds the end of a value; its type comes from the schema.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class ArgumentTags:
     """The tags around each argument of a call."""
 
     opener: str
-    """A pattern, with the argument's name as the group `name`."""
+    """A pattern whose group `name` is the argument's name."""
     closer: str
     noun: str = "argument"
     unclosed: str = "is not closed"
     call_opener: str = ""
-    """What begins a call, where a value may open parameters of other tools without closing them;
-    empty where it may open none."""
+    """Pattern of a call's start, if a value may open parameters of other tools without closing
+    them; else empty."""
 
     def read(
         self,
@@ -62,9 +62,9 @@ class ArgumentTags:
         tool: ToolSpec | None,
         value: Callable[[re.Match[str], str], object],
     ) -> tuple[dict[str, object], int]:
-        """Read the arguments from `start` on, and return them with the offset behind the last one.
+        """Read the arguments from `start` on; return them and the offset after the last one.
 
-        `value` types the text behind an opening tag. Raises MalformedError.
+        `value` converts the text after an opening tag to its type. Raises MalformedError.
         """
         arguments, at = dict[str, object](), start
         opener = re.compile(f"{WS}(?P<tag>{self.opener})")
@@ -86,14 +86,14 @@ class ArgumentTags:
 
 @dataclass(frozen=True, slots=True)
 class TaggedTurn:
-    """A sampled turn of a grammar of tags."""
+    """A sampled turn in a tag grammar."""
 
     sampled: SampledText
     tags: SampledText
-    """The turn without tags that are only spelled; offsets are searched here."""
+    """The turn with merely spelled tags blanked; all searches use it."""
     values: Values
     ends: Offsets
-    """The ends of calls that a value can't go beyond, where the grammar has such."""
+    """The ends of calls that no value can extend beyond, if the grammar has them."""
     tools: Sequence[ToolSpec]
 
 
@@ -103,25 +103,25 @@ class ElementGrammar(ToolCallParser):
 
     call: Delimiters
     head: str
-    """What names the tool behind the opener; the name is the group."""
+    """Pattern, with the tool's name as its group, of the text after the opener."""
     arguments: ArgumentTags
     only: str
-    """The rule for what may stand in a call, told where one breaks it."""
+    """The rule for the content of a call, quoted in the error if a call breaks it."""
     tail: str = ""
-    """What stands before the call's closer."""
+    """The text before the call's closer."""
     tokens: tuple[str, ...] = ()
-    """Further delimiters, which may be tokens."""
+    """Further delimiters that may be tokens."""
     closers: tuple[str, ...] = ()
     """Further closing tags that belong to no value."""
     nameless: str = "it must begin with the name of a tool"
     behind_name: tuple[str, ...] = ()
-    """What a name must stand before: other words there are malformed. Empty: they are no name."""
+    """What must follow a name: other text before it is malformed; if empty, a missing name."""
     value_opener: str = ""
     """The opening tag of an argument inside a value; by default that of any argument."""
     ends_at_first: bool = False
-    """Whether a call ends at the first end of a call behind it, whatever its values quote."""
+    """Whether a call ends at the first call end after its start, whatever its values quote."""
     is_framed: bool = False
-    """Whether one newline on either side of a value is no part of it."""
+    """Whether one newline on either side of a value is not part of it."""
     has_cdata: bool = False
     """Whether a value may be wrapped in CDATA."""
 
@@ -160,7 +160,7 @@ class ElementGrammar(ToolCallParser):
     def _arguments(
         self, turn: TaggedTurn, start: int, behind: int | None, tool: ToolSpec | None
     ) -> tuple[dict[str, object], int]:
-        """Read the arguments `behind` the head, and return them with the end of the call."""
+        """Read the arguments after the head; return them and the end of the call."""
         limit = turn.ends.next(start) if self.ends_at_first else len(turn.sampled.text)
         if limit is None:
             raise MalformedError(f"{self.tail} and {self.call.closer} must end it")
@@ -220,14 +220,14 @@ QWEN_XML = ElementGrammar(
     tail="</function>",
     closers=("</function>",),
     nameless="it must begin with <function=NAME>",
-    # One that is really a parameter's stands in a line of its own.
+    # A tag that really belongs to a parameter is on a line of its own.
     value_opener=r"^<parameter=(?P<name>[^<>\n]+)>$|<parameter=[^<>\n]+>",
     ends_at_first=True,
     is_framed=True,
 )
 GLM45 = GLM47 = ElementGrammar(
     _TOOL_CALL,
-    # One newline behind the name is framing; any other space would be part of it.
+    # One newline after the name is framing; any other space would be part of the name.
     head=r"([^\s<>{}\0]+)\n?(?=<arg_key>|</?tool_call>|\Z)",
     arguments=_keyed(_ARG_TAGS, unclosed="is not closed by </arg_value>"),
     only="there may only be keys and values behind the name",
@@ -249,7 +249,7 @@ FUNCTION_XML = ElementGrammar(
     arguments=_parameter_tags(),
     only="only arguments, each closed, may come before </function>",
 )
-"""R2E's: calls in the words of a turn. Nothing is trimmed from a value."""
+"""R2E's format: calls are part of a turn's text. Nothing is trimmed from a value."""
 MINICPM = ElementGrammar(
     Delimiters('<function name="', "</function>"),
     head=r'([^"<>\n]+)">',

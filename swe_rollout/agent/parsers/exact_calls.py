@@ -1,9 +1,9 @@
-"""Refuse calls that may be only part of another call, because something around them is left over.
+"""Refuse calls that may be only part of another call, because unmatched text surrounds them.
 
 A value in tags is plain text, and a broken JSON string has no end: either may quote the end of its
-own call, or another call. What runs then is a command that was cut short, or one that was only
-quoted. Nothing tells where the value really ends, but something is left over: a tag that belongs to
-no call, or a call that is malformed.
+own call, or another call. A command that was cut short, or one that was only quoted, would then
+run. The real end of the value is unknown, but something is left over: a tag that belongs to no
+call, or a malformed call.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _WELL_FORMED = {CallStatus.OK, CallStatus.BAD_ARGUMENTS, CallStatus.UNKNOWN_TOOL
 
 @dataclass(frozen=True, slots=True)
 class LeftOvers:
-    """Finds what is left over in one turn of a grammar of tags.
+    """Finds unmatched tags and malformed calls in one turn of a tag grammar.
 
-    The first value that is opened and the last end of a call may belong together: all between them
-    would then be one value. So between them there may only be well-formed calls, and words without
-    tags; otherwise no call there runs. Nor does any behind a call that is cut inside a value.
+    The first opening tag of a value and the last end of a call may belong together; everything
+    between them would then be one value. So only well-formed calls and text without tags may be
+    between them; otherwise none of those calls runs. Nor does any call after a truncated value.
     """
 
     sampled: SampledText
@@ -48,7 +48,7 @@ class LeftOvers:
     """All closing tags of the grammar."""
 
     def refuse(self, found: Iterable[Piece]) -> tuple[ToolCall, ...]:
-        """Return the attempts of a turn. A closing tag behind the last call refuses that one."""
+        """Return the attempts of a turn; a closing tag after the last call refuses that call."""
         turn = list(found)
         first = next((piece.start for piece in turn if piece.calls), len(self.sampled.text))
         turn = [piece for piece in turn if piece.start >= first]
@@ -65,7 +65,7 @@ class LeftOvers:
         return tuple(call for piece in turn for call in piece.calls)
 
     def _without_flawed_span(self, turn: Sequence[Piece], first: int) -> list[Piece]:
-        """Refuse all calls of the widest span from an opening tag to an end, if one is flawed."""
+        """Refuse all calls of the widest span from an opening tag to an end if one is flawed."""
         span = self.values.widest(first)
         inside = [span is not None and p.start <= span[1] and span[0] < p.end for p in turn]
         pairs = list(zip(turn, inside, strict=True))
@@ -98,8 +98,8 @@ def calls_between(
 ) -> tuple[ToolCall, ...]:
     """Return what `read` finds at each opener, for grammars whose values are quoted.
 
-    `begins` finds the next opener where that is more than a delimiter. A grammar whose calls have
-    no closer has an empty one.
+    `begins` finds the next opener if it is more than a delimiter. The closer is empty if the
+    grammar's calls have none.
     """
 
     def has_closer(start: int, end: int) -> bool:
@@ -120,10 +120,10 @@ def refuse_beside_rest(
     has_closer: Callable[[int, int], bool],
     goes_on: Callable[[ToolCall], bool],
 ) -> tuple[ToolCall, ...]:
-    """Return the attempts of a turn, for grammars that tell a delimiter in a value from others.
+    """Return the attempts of a turn, for grammars that can tell which delimiters are in values.
 
-    `has_closer`: whether a call is closed between two offsets. Where none is open, that refuses the
-    calls before it. `goes_on`: whether an attempt may hold what follows; that refuses all behind.
+    `has_closer` says whether a closer is between two offsets; without an open call, it refuses the
+    calls before it. `goes_on` says whether an attempt may continue; if so, it refuses later calls.
     """
     turn: list[Piece] = []
     is_open, refused = False, 0
@@ -137,15 +137,15 @@ def refuse_beside_rest(
 
 
 def is_unclosed(call: ToolCall) -> bool:
-    """Whether an attempt has no end."""
+    """Return whether an attempt has no end."""
     return call.status is CallStatus.UNCLOSED
 
 
 def _is_odd(text: str, quote: str) -> bool:
-    """Whether a text ends inside a string, as far as its quotes tell."""
+    """Return whether a text ends inside a string, judging by its quotes."""
     return (text.count(quote) - text.count(f"\\{quote}")) % 2 == 1
 
 
 def _without(piece: Piece, problem: str) -> Piece:
-    """Return a piece none of whose calls runs."""
+    """Return the piece with all of its calls refused."""
     return replace(piece, calls=tuple(unless_refused(call, problem) for call in piece.calls))

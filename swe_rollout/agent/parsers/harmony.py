@@ -1,11 +1,11 @@
-"""The grammar of gpt-oss: messages with a channel, one of them to `functions.NAME`.
+"""The grammar of gpt-oss: messages with a channel, in which a call is addressed to a function.
 
     <|channel|>analysis<|message|>…<|end|>
     <|start|>assistant<|channel|>commentary to=functions.NAME <|constrain|>json<|message|>{…}
 
-The recipient may stand with the role or with the channel. `<|call|>` ends the turn, so it has been
-cut from the text already; a message that another token ended is no call that may run. The analysis
-channel is the reasoning: nothing in it is a call.
+The recipient may follow the role or the channel. `<|call|>` ends the turn and is no longer in the
+text; a message that ends with any other token is not a runnable call. The analysis channel is the
+reasoning: nothing in it is a call.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _START, _CHANNEL, _MESSAGE = "<|start|>", "<|channel|>", "<|message|>"
 _END, _CALL, _RETURN = "<|end|>", "<|call|>", "<|return|>"
 _ADDRESSED = re.compile(r"(?:^|\s)to=")
 _ROLE = re.compile(r"(?:assistant)?+(?:\s++to=(?P<recipient>\S*+))?+\s*+")
-# Possessive, because white space between optional parts could be shared out in many ways.
+# Possessive, because white space between optional parts could match in many ways.
 _ON_CHANNEL = re.compile(
     r"\s*+(?P<channel>\w++)(?:\s++to=(?P<recipient>[^\s<]*+))?+\s*+"
     r"(?:(?:<\|constrain\|>\s*+)?+json)?+\s*+"
@@ -36,17 +36,17 @@ class _Message:
     start: int
     header: str
     role: str
-    """The header up to its channel."""
+    """The header before its channel."""
     channel: str
-    """The header behind the token that begins its channel."""
+    """The header after the token that starts its channel."""
     body: str | None
-    """None where the message was never begun."""
+    """The message; None if it never started."""
     end: Mark
     """The token that ended it, or the end of the turn."""
 
     @property
     def behind(self) -> int:
-        """Offset of the next message; its opener also ends one that has no end."""
+        """Offset after the message; the opener of the next one also ends it."""
         return self.end.start if self.end.token == _START else self.end.end
 
     @property
@@ -64,7 +64,7 @@ class HarmonyParser(ToolCallParser):
     def parse(
         self, sampled: SampledText, *, tools: Sequence[ToolSpec], reasoning: Reasoning
     ) -> tuple[ToolCall, ...]:
-        # A prompt that opened the reasoning contains the header of the first message.
+        # A prompt that opened the reasoning already contains the header of the first message.
         first = _ended(sampled, 0) if reasoning.opened else Mark(0, "")
         return tuple(
             replace(
@@ -97,7 +97,7 @@ def _message(sampled: SampledText, start: int) -> _Message:
     parted = begun.start if channel is None else min(channel, begun.start)
     role, rest = text[header:parted], text[parted : begun.start].removeprefix(_CHANNEL)
     if header == start and not _ADDRESSED.search(role):
-        # Words before the first message are words, as they are before any call.
+        # Text before the first message is plain text, as it is before any call.
         role = ""
     whole = text[header : begun.start]
     if begun.token != _MESSAGE:
@@ -108,7 +108,7 @@ def _message(sampled: SampledText, start: int) -> _Message:
 
 
 def _known_to(text: str, start: int) -> int:
-    """Return the end of a call's JSON: a delimiter in one of its strings cuts nothing."""
+    """Return the end of a call's JSON; delimiters in its strings do not end it."""
     try:
         return read_json(text, start).end
     except ValueError:

@@ -6,9 +6,9 @@
     </invoke>
     </minimax:tool_call>
 
-Several invocations may stand in one block, and nothing else: words among them may be the rest of a
-value that was cut short, so they refuse every call of their block. DSML says of each value whether
-it is a string; others leave that to the tool's schema. `tags` says where a value ends.
+A block may contain several invocations and nothing else: any other text may be the rest of a value
+that was cut short, so it refuses every call of the block. DSML marks each value as a string or not;
+the others leave that to the tool's schema. `tags` finds the end of a value.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ class InvokeGrammar(ToolCallParser):
 
     block: Delimiters
     prefix: str = ""
-    """What the tags inside have behind their `<` or `</`."""
+    """The prefix of tag names inside a block, after `<` or `</`."""
     says_string: bool = False
-    """Whether each parameter marks itself if its value is a string."""
+    """Whether each parameter states whether its value is a string."""
 
     def parse(
         self, sampled: SampledText, *, tools: Sequence[ToolSpec], reasoning: Reasoning
     ) -> tuple[ToolCall, ...]:
         closers = (f"</{self.prefix}parameter>", self._closer, self.block.closer)
-        # The tags of DSML have one token each, and are none: a tag that is spelled is text.
+        # Only the prefix of DSML's tags is a token; a tag that is spelled out is text.
         own = (self.prefix,) if self.prefix else ()
         tags = sampled.without_spelled(*own, self.block.opener, *closers)
         block = f"{self.block.opener}|{self.block.closer}"
         end = rf"{self._closer}(?={WS}(?:{self._opener}\b|{block}|\Z))"
-        # Tags of XML in a value may have other attributes too.
+        # XML tags in a value may have other attributes too.
         other = rf"<{self.prefix}parameter\b[^<>]*+(?<!/)>"
         opener, following = self._parameter(), self._parameter().replace("?P<name>", "?:")
         values = ValueTags(f"{opener}|{other}", closers[0], f"{following}|{end}", self._closer)
@@ -93,7 +93,7 @@ class InvokeGrammar(ToolCallParser):
             if turn.tags.text.startswith(self._opener, start):
                 call, at = self._invocation(turn, start)
                 calls.append(replace(call, span=turn.tags.span(start, at)))
-                # What follows one that is not closed may be part of its value.
+                # Text after an unclosed invocation may be part of its value.
                 words |= not turn.tags.text.endswith(self._closer, 0, at)
             else:
                 words, at = True, self._next(turn, start)
@@ -114,7 +114,7 @@ class InvokeGrammar(ToolCallParser):
         return Found(tuple(open_calls), stop.start)
 
     def _stop(self, turn: TaggedTurn, start: int) -> Mark | None:
-        """Return the end of the block, if it comes next: its closer, another block, or the turn."""
+        """Return the end of the block if it is next: its closer, another block, or end of turn."""
         at = skip_space(turn.sampled.text, start)
         if at == len(turn.sampled.text):
             return Mark(at, "")
@@ -122,19 +122,19 @@ class InvokeGrammar(ToolCallParser):
         return mark if mark is not None and mark.start == at else None
 
     def _next(self, turn: TaggedTurn, start: int) -> int:
-        """Return where an invocation, or the end of the block, may come behind `start`."""
+        """Return the offset after `start` at which an invocation or the block's end may be."""
         mark = turn.tags.first((self._opener, self.block.closer, self.block.opener), start + 1)
         return len(turn.sampled.text) if mark is None else mark.start
 
     def _invocation(self, turn: TaggedTurn, start: int) -> tuple[ToolCall, int]:
-        """Read a call, and return it with the offset behind it."""
+        """Read a call; return it and the offset after it."""
         pattern = rf'{self._opener}(?: name="([^"<>\n]*)")?{WS}>'
         head = re.compile(pattern).match(turn.tags.text, start)
         name = (head[1] or "") if head else ""
         try:
             arguments, end = self._arguments(turn, head, tool_named(name, turn.tools))
         except MalformedError as error:
-            # Up to its closing tag, or to where the next one may begin.
+            # Up to its closing tag, or to where the next invocation may start.
             end, closed = self._next(turn, start), turn.tags.find(self._closer, start)
             end = end if closed is None else min(end, closed + len(self._closer))
             raw = turn.sampled.text[start:end].strip()
@@ -148,7 +148,7 @@ class InvokeGrammar(ToolCallParser):
     def _arguments(
         self, turn: TaggedTurn, head: re.Match[str] | None, tool: ToolSpec | None
     ) -> tuple[dict[str, object], int]:
-        """Read the parameters behind a head, and return them with the end of the invocation."""
+        """Read the parameters after a head; return them and the end of the invocation."""
         if head is None:
             raise MalformedError(f'it must begin with {self._opener} name="NAME">')
         limit = turn.ends.next(head.end())

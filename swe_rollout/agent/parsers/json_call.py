@@ -4,8 +4,8 @@
     <tool_calls>[{"name": "NAME", "arguments": {…}}]</tool_calls>
     <function=NAME>{…}</function>
 
-A family is a row at the end. The JSON decoder says where the value ends, so a closer in one of its
-strings cuts nothing. Some families have no closer: the end of the turn closes the call.
+Each family is a row at the end. The JSON decoder finds the end of the value, so a closer in one of
+its strings does not end the call. Some families have no closer: the turn's end closes the call.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def call_of_object(
     name_key: str = "name",
     id_key: str | None = None,
 ) -> ToolCall:
-    """Read a call from an object with a name, its arguments and, in some grammars, an id."""
+    """Read a call from an object with a name, arguments and, in some grammars, an id."""
     match value:
         case dict() if (name := value.get(name_key)) and isinstance(name, str):
             rest = {key: each for key, each in value.items() if key != name_key}
@@ -67,7 +67,7 @@ def call_of_object(
 def call_of_arguments(
     name: str, arguments: object, *, key: str, tools: Sequence[ToolSpec], raw: str
 ) -> ToolCall:
-    """Read a call of `name`; arguments in a JSON string, or none at all, are malformed."""
+    """Read a call of `name`; missing arguments, or arguments in a JSON string, are malformed."""
     if isinstance(arguments, dict):
         return checked(name, arguments, tools=tools, raw=raw)
     problem = f'the call of {name[:80]} was not run: "{key}" must be a JSON object'
@@ -75,12 +75,12 @@ def call_of_arguments(
 
 
 def status_of(error: ValueError) -> CallStatus:
-    """Tell JSON that was cut short from JSON that is wrong."""
+    """Return the status of invalid JSON: truncated or malformed."""
     return CallStatus.UNCLOSED if isinstance(error, JsonEndsError) else CallStatus.INVALID_JSON
 
 
 def call_of_text(name: str, text: str, *, tools: Sequence[ToolSpec], raw: str) -> ToolCall:
-    """Read a call of `name` whose arguments are one JSON object, the whole of `text`."""
+    """Read a call of `name` whose arguments are the JSON object `text`."""
     try:
         value = read_json(text).whole
     except ValueError as error:
@@ -89,41 +89,41 @@ def call_of_text(name: str, text: str, *, tools: Sequence[ToolSpec], raw: str) -
 
 
 class Shape(Enum):
-    """What stands between the delimiters."""
+    """The content between the delimiters."""
 
     LIST = auto()
     OBJECT = auto()
     LINES = auto()
-    """Objects, each on lines of its own."""
+    """Objects, each on its own lines."""
     ONE = auto()
-    """One object, and the closer directly behind it; white space around it belongs to the call."""
+    """One object directly followed by the closer; white space around it belongs to the call."""
 
 
 @dataclass(frozen=True, slots=True)
 class JsonGrammar(ToolCallParser):
-    """Reads the calls of one family; what may be only part of a broken call does not run."""
+    """Reads the calls of one family; a call that may be part of a broken one does not run."""
 
     opener: str
-    """Empty where the turn is nothing but a JSON list of calls."""
+    """The opener of a call; empty if the whole turn is a JSON list of calls."""
     closer: str = ""
-    """Empty where the end of the turn closes a call."""
+    """The closer of a call; empty if the end of the turn closes it."""
     shape: Shape = Shape.LIST
     lead: str = ""
-    """A second token that the opener needs directly behind it."""
+    """A second token that must directly follow the opener."""
     head: str = ""
-    """A pattern of what names the tool before its arguments, with the groups `name` and perhaps
-    `id`; empty where the JSON names it."""
+    """Pattern of the text before the arguments, with the group `name` and optionally `id`; empty if
+    the JSON names the tool."""
     tokens: tuple[str, ...] = ()
     """Delimiters in the head."""
     is_word: bool = False
-    """Whether the opener is a word that text may hold: only a list directly behind it counts."""
+    """Whether the opener is an ordinary word, which only counts directly before a list."""
     name_key: str = "name"
     arguments_key: str = "arguments"
     id_key: str | None = None
     is_keyed: bool = False
-    """Whether a call is an object of one key, the name, whose value is the arguments."""
+    """Whether a call is an object with one key, the tool's name, and the arguments as its value."""
     cut: CallStatus = CallStatus.UNCLOSED
-    """The status of a call whose JSON ends too soon, but which has a closer."""
+    """The status of a call that has a closer but incomplete JSON."""
 
     def parse(
         self, sampled: SampledText, *, tools: Sequence[ToolSpec], reasoning: Reasoning
@@ -146,7 +146,7 @@ class JsonGrammar(ToolCallParser):
     def call(
         self, value: object, head: re.Match[str], raw: str, tools: Sequence[ToolSpec]
     ) -> ToolCall:
-        """Return the call that a JSON value is, behind its head if the family has one."""
+        """Return the call in a JSON value, which follows a head if the family has one."""
         if self.head:
             found = call_of_arguments(
                 head["name"], value, key=self.arguments_key, tools=tools, raw=raw
@@ -170,11 +170,11 @@ class JsonGrammar(ToolCallParser):
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """Reads what one opener begins."""
+    """Reads the attempts after one opener."""
 
     sampled: SampledText
     tags: str
-    """The turn without delimiters that are only spelled."""
+    """The turn with merely spelled delimiters blanked."""
     grammar: JsonGrammar
     tools: Sequence[ToolSpec]
 
@@ -226,7 +226,7 @@ class _Call:
         return text.startswith("{", at) and "\n" in text[text.rfind("}", 0, at) : at]
 
     def _closed(self, end: int) -> int | None:
-        """Return the offset behind the closer that must come at `end`; None where it does not."""
+        """Return the offset after the closer at `end`, or None if there is no closer."""
         text, closer, opener = self.sampled.text, self.grammar.closer, self.grammar.opener
         if closer and self.sampled.find(closer, end) == end:
             return end + len(closer)

@@ -4,9 +4,9 @@
     [TOOL_CALLS] [{"name": "NAME", "arguments": {…}, "id": "ID"}]
     [TOOL_CALLS]NAME[CALL_ID]ID[ARGS]{…}
 
-Llama's follow `<|python_tag|>`, in Llama 4 `<|python_end|>` behind words, or they are the whole
-turn, which then starts with a brace. Mistral's are a list up to Small 3.1, later one mark for each,
-whose id may be left out.
+Llama's calls follow `<|python_tag|>`, in Llama 4 `<|python_end|>` after text, or they are the whole
+turn, which then starts with a brace. Mistral's are a list up to Small 3.1; later models write one
+mark before each call and may omit its id.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MORE = "there is more text behind its JSON object"
 
 
 class Llama3Parser(ToolCallParser):
-    """Reads calls that are the end of a turn, or all of it."""
+    """Reads calls at the end of a turn, or calls that are the whole turn."""
 
     def parse(
         self, sampled: SampledText, *, tools: Sequence[ToolSpec], reasoning: Reasoning
@@ -59,7 +59,7 @@ class Llama3Parser(ToolCallParser):
 
 
 def _objects(sampled: SampledText, start: int, tools: Sequence[ToolSpec]) -> Iterator[ToolCall]:
-    """Read objects up to the end of the turn, with semicolons between them."""
+    """Read objects, separated by semicolons, up to the end of the turn."""
     text, at = sampled.text, start
     while True:
         try:
@@ -101,11 +101,11 @@ def _list(sampled: SampledText, opener: Mark, tools: Sequence[ToolSpec]) -> Foun
 def _elements(
     sampled: SampledText, start: int, count: int, tools: Sequence[ToolSpec]
 ) -> Iterator[ToolCall]:
-    """Read each element of a valid list by itself, so that it has its own text and span."""
+    """Read each element of a valid list separately, so that it has its own text and span."""
     text = sampled.text
     at = skip_space(text, start)
     for _ in range(count):
-        # Behind the bracket, or the comma.
+        # After the bracket or comma.
         begin = skip_space(text, at + 1)
         found = read_json(text, begin)
         at = found.end
@@ -136,7 +136,7 @@ def _named(sampled: SampledText, opener: Mark, tools: Sequence[ToolSpec]) -> Fou
 def _with_arguments(
     sampled: SampledText, start: int, name: str, tools: Sequence[ToolSpec]
 ) -> tuple[ToolCall, int]:
-    """Read a call from its arguments on; also return the offset behind it."""
+    """Read a call from its arguments on; return it and the offset after it."""
 
     def following(at: int) -> int:
         found = sampled.find(_CALLS, at)

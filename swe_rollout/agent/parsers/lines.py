@@ -1,4 +1,4 @@
-"""Grammars whose calls begin with a mark at the start of a line, for engines that give text alone.
+"""Grammars whose calls start with a mark at the start of a line, for engines that return only text.
 
     Thought: …
     Action: NAME
@@ -6,9 +6,9 @@
 
     TOOL_CALL: NAME(KEY=VALUE, …)
 
-A turn without a mark is no call. A value may hold anything, also lines that look like calls. So
-what stands behind an attempt that is broken, or has no end, is not read: it may be the rest of that
-attempt's value. A format is a row at the end.
+A turn without a mark has no call. A value may contain anything, even lines that look like calls. So
+text after a broken or unclosed attempt is not parsed: it may be the rest of that attempt's value.
+Each format is a row at the end.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class LineParser(ToolCallParser):
     mark: str
     read: Callable[[_Line], Found]
     reads_on: bool = False
-    """Whether attempts behind a broken one are read: its input has an end that is known."""
+    """Whether attempts after a broken one are read, because the end of its input is known."""
 
     def parse(
         self, sampled: SampledText, *, tools: Sequence[ToolSpec], reasoning: Reasoning
@@ -103,7 +103,7 @@ class LineParser(ToolCallParser):
 
 
 def _named_action(line: _Line) -> Found:
-    """Read the name behind `Action:`, and the JSON behind `Action Input:` on the next line."""
+    """Read the name after `Action:`, and the JSON after `Action Input:` on the next line."""
     text, start = line.text, line.mark.end
     following = _ACTION.search(text, start)
     limit = following.start() if following else len(text)
@@ -134,7 +134,7 @@ def _named_action(line: _Line) -> Found:
 
 
 def _any_action(line: _Line) -> Found:
-    """Read an action in either form; the answer is none, nor is what follows an invented result."""
+    """Read an action in either form; a final answer, or text after an invented result, is none."""
     if _OBSERVED.search(line.text, line.before, line.mark.start):
         problem = "an observation before it was made up; stop after an action"
         return line.refused(CallStatus.MALFORMED, problem)
@@ -147,7 +147,7 @@ def _any_action(line: _Line) -> Found:
 def _python_call(line: _Line) -> Found:
     """Read `NAME(KEY=VALUE, …)`; values are Python literals.
 
-    It must be all of its line, or of its lines: what follows may be the rest of a broken value.
+    It must fill its line or lines: any text after it may be the rest of a broken value.
     """
     text, start = line.text, skip_space(line.text, line.mark.end)
     named = _PYTHON_NAME.match(text, line.mark.end)
@@ -165,7 +165,7 @@ def _python_call(line: _Line) -> Found:
 
 
 def _closing(text: str, start: int) -> int | None:
-    """Return the offset behind the bracket that closes the first one."""
+    """Return the offset after the bracket that closes the first one."""
     depth = 0
     for found in _PYTHON.finditer(text, start):
         if found["open"]:
@@ -178,10 +178,10 @@ def _closing(text: str, start: int) -> int | None:
 
 
 def _json_action(line: _Line) -> Found:
-    """Read a JSON object with a name and parameters, with tolerance.
+    """Read a JSON object with a name and parameters leniently.
 
-    It may stand in a fence and on several lines; comments and commas before a closing bracket are
-    left out, and `arguments` is read as `parameters`. All other formats are strict.
+    It may be in a code fence and span lines; comments and trailing commas are ignored, and
+    `arguments` is read as `parameters`. All other formats are strict.
     """
     begun = _BEFORE_JSON.match(line.text, line.mark.end)
     if begun is None:
@@ -203,7 +203,7 @@ def _json_action(line: _Line) -> Found:
 
 
 def _plain(text: str, start: int) -> tuple[str, int | None]:
-    """Return the object at `start` as strict JSON would write it, and the offset behind it."""
+    """Return the object at `start` as strict JSON, and the offset after it."""
     pieces, depth, at, comma = list[str](), 0, start, False
     for found in _JSON_PIECE.finditer(text, start):
         between = text[at : found.start()]

@@ -1,7 +1,7 @@
-"""Grammars of calls as Python: `[NAME(KEY=VALUE, …), …]`, with literals as values.
+"""Grammars that write calls as Python: `[NAME(KEY=VALUE, …), …]`, with literals as values.
 
-LFM2 puts the list between two tokens, Llama 4 ends the turn with it, OLMo 3 writes one call on a
-line. Only calls of plain names with keyword arguments count, whose values JSON could hold.
+LFM2 puts the list between two tokens, Llama 4 ends the turn with it, OLMo 3 writes one call per
+line. Only calls of plain names with keyword arguments count, and only values that JSON can express.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ STRING = re.compile(
     r"|'(?:[^'\\\n]|\\.)*+'?|\"(?:[^\"\\\n]|\\.)*+\"?",
     re.DOTALL,
 )
-"""A string, or what is left of one that is not closed."""
+"""A string, or the rest of an unclosed one."""
 _ODD = re.compile(r"[#;\\]|''\s*''|\w''|(?<!\w)\(|\s\.|\.\s")
-"""Python that is no part of a call: comments, statements, parentheses, prefixes of strings."""
+"""Python that is not part of a call: comments, statements, parentheses, string prefixes."""
 _RUN = re.compile(r"[-+~]{9}|(?:\bnot\s+){9}|[({\[]{50}")
-"""Operators and brackets that would only nest Python's parser."""
+"""Runs of operators or brackets that would only nest Python's parser deeply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +53,9 @@ class PythonGrammar(ToolCallParser):
     """Reads the calls of one family."""
 
     call: Delimiters | None
-    """None where the list ends the turn, with nothing but words before it."""
+    """The delimiters of the list; None if it ends the turn, with only text before it."""
     is_lines: bool = False
-    """Whether there is a call on each line, and no list."""
+    """Whether each line has one call, without a list."""
 
     def parse(
         self, sampled: SampledText, *, tools: Sequence[ToolSpec], reasoning: Reasoning
@@ -102,7 +102,7 @@ class PythonGrammar(ToolCallParser):
 
 
 def _closer(sampled: SampledText, start: int, closer: str) -> int | None:
-    """Return the offset of the closer; one that a string holds is text."""
+    """Return the offset of the closer; a closer inside a string is text."""
     at, found = start, sampled.find(closer, start)
     while found is not None:
         quoted = STRING.search(sampled.text, at)
@@ -115,7 +115,7 @@ def _closer(sampled: SampledText, start: int, closer: str) -> int | None:
 
 
 def python_calls(raw: str, tools: Sequence[ToolSpec], *, is_lines: bool) -> tuple[ToolCall, ...]:
-    """Read a text that is one list of calls, or with `is_lines` calls one behind the other."""
+    """Read a text that is one list of calls or, with `is_lines`, a sequence of calls."""
     text = raw.strip()
     try:
         return tuple(_call(node, text, tools) for node in _nodes(text, is_lines=is_lines))
@@ -132,7 +132,7 @@ def _nodes(text: str, *, is_lines: bool) -> Sequence[ast.expr]:
         raise MalformedError("there may be nothing but calls with literals")
     try:
         with warnings.catch_warnings():
-            # A backslash that escapes nothing is a warning of Python's, and none of ours.
+            # Python warns about a backslash that escapes nothing, but such a string is fine here.
             warnings.simplefilter("ignore")
             body = ast.parse(text, mode="exec").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:

@@ -1,8 +1,8 @@
 """Grammars that put calls into a section: Kimi K2 and DeepSeek V3 and V3.1.
 
-Section and call have delimiters, which are tokens; the text between those of a call differs, but it
-ends in JSON, whose decoder says where: a delimiter in one of its strings cuts nothing. A section
-that is never closed holds no complete call.
+The delimiters of sections and calls are tokens. The content of a call differs between families, but
+it ends in JSON, whose end the decoder finds: a delimiter in one of its strings does not end it. An
+unclosed section contains no complete call.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ class SectionGrammar:
     call: Delimiters
     separator: str
     before: str
-    """A pattern of all that stands before the separator; a group `name` is the tool's."""
+    """Pattern of all text before the separator; a group `name` is the tool's name."""
     rule: str
-    """What a call must begin with, told where it does not."""
+    """How a call must start, quoted in the error if one does not."""
     after: str = ""
-    """A pattern of what stands between the separator and the JSON, perhaps with the `name`."""
+    """Pattern of the text between the separator and the JSON, possibly with the group `name`."""
     has_id: bool = False
-    """Whether what stands before the separator is the id of the call."""
+    """Whether the text before the separator is the id of the call."""
     tail: str = ""
-    """The text behind the JSON."""
+    """The text after the JSON."""
 
     @property
     def delimiters(self) -> tuple[str, ...]:
-        """All but the separator."""
+        """All delimiters but the separator."""
         return self.section.opener, self.section.closer, self.call.opener, self.call.closer
 
 
@@ -56,14 +56,14 @@ _WORDS = not_run("there may be nothing but calls in their section")
 
 @dataclass(frozen=True, slots=True)
 class _Sections:
-    """Reads sections of one turn."""
+    """Reads the sections of one turn."""
 
     sampled: SampledText
     grammar: SectionGrammar
     tools: Sequence[ToolSpec]
 
     def read(self, opener: Mark) -> Found:
-        """Read a section, or refuse a call outside any."""
+        """Read a section, or refuse a call that is outside of any section."""
         if opener.token == self.grammar.section.opener:
             return self._section(opener)
         problem = f"it must stand behind {self.grammar.section.opener}"
@@ -92,7 +92,7 @@ class _Sections:
         return Found(tuple(calls), mark.end)
 
     def _call(self, start: int) -> Found:
-        """Read one call; `start` is behind its opener."""
+        """Read one call; `start` is the offset after its opener."""
         text, grammar = self.sampled.text, self.grammar
         separator = self.sampled.first((grammar.separator, *grammar.delimiters), start)
         if separator is None or separator.token != grammar.separator:
@@ -122,14 +122,14 @@ class _Sections:
         return Found((replace(call, id=call_id),), closer.end)
 
     def _closer(self, start: int) -> Mark | None:
-        """Return the closer of the call, if it comes next."""
+        """Return the closer of the call if it is next."""
         text, closer = self.sampled.text, self.grammar.call.closer
         at = skip_space(text, start + len(self.grammar.tail))
         is_next = text.startswith(self.grammar.tail, start) and self.sampled.find(closer, at) == at
         return Mark(at, closer) if is_next else None
 
     def _refused(self, start: int, refusal: Refusal, call_id: str = "") -> Found:
-        """Refuse the text up to the call's closer; unclosed where anything else comes first."""
+        """Refuse the text up to the call's closer; it is unclosed if anything else comes first."""
         begin = max(start, refusal.known_to)
         mark = self.sampled.first(self.grammar.delimiters, begin)
         end = len(self.sampled.text) if mark is None else mark.start

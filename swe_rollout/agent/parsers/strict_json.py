@@ -1,4 +1,4 @@
-"""Strict JSON for calls: what Python's decoder forgives is refused. Used by all parsers."""
+"""Strict JSON for calls: refuses what Python's decoder tolerates. Used by all parsers."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 SPACE = " \t\r\n"
-"""JSON's white space; also what may stand between the tags of a grammar."""
+"""JSON's white space, which may also be between the tags of a grammar."""
 _MAX_DEPTH = 100
-"""Nested values; code that stores and renders calls goes no deeper than Python's stack."""
+"""Maximum nesting; code that stores and renders calls recurses on Python's stack."""
 _TOO_DEEP = "its JSON is invalid: it is nested too deeply"
 _SPACE = re.compile(rf"[{SPACE}]*+")
 _WINDOW = 1024
 _MARGIN = 16
-"""An error so near to the end of a window may be one of the window alone, as in `tru|e`."""
+"""An error this close to the end of a window may be due to the window, as in `tru|e`."""
 
 
 class JsonEndsError(ValueError):
@@ -25,7 +25,7 @@ class JsonEndsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class JsonText:
-    """A JSON value in a text, and the offset behind it and the white space that follows."""
+    """A JSON value in a text, and the offset after it and the white space that follows."""
 
     value: object
     end: int
@@ -34,18 +34,17 @@ class JsonText:
 
     @property
     def whole(self) -> object:
-        """The value; ValueError where the text has more behind it."""
+        """The value. Raises ValueError if more text follows it."""
         if self.end != self.limit:
             raise ValueError("there is more text behind its JSON value")
         return self.value
 
 
 def read_json(text: str, start: int = 0, limit: int | None = None) -> JsonText:
-    """Decode the value at `start`, behind white space; ValueError says what is wrong and where.
+    """Decode the value at `start`, skipping white space; ValueError says what is wrong and where.
 
-    A JsonEndsError where the text, up to `limit`, merely ends too soon. Keys that appear twice, NaN
-    and Infinity, halves of surrogate pairs, and values that are nested a hundred deep are no JSON
-    here.
+    Raises JsonEndsError if the text up to `limit` merely ends too soon. Duplicate keys, NaN and
+    Infinity, lone surrogates, and values nested more than a hundred levels deep are not accepted.
     """
     limit = len(text) if limit is None else limit
     begin = skip_space(text, start)
@@ -67,9 +66,9 @@ def read_json(text: str, start: int = 0, limit: int | None = None) -> JsonText:
 
 
 def _decoded(text: str, begin: int, limit: int) -> tuple[object, int]:
-    """Decode in windows that grow: neither a value nor an error costs more than it is long.
+    """Decode in growing windows, so that the cost of a value or an error is linear in its length.
 
-    Python's errors count the lines before them, and a turn may hold thousands of broken calls.
+    Python's errors count the lines before them, and a turn may contain thousands of broken calls.
     """
     size = _WINDOW
     while (end := begin + size) < limit:
@@ -81,7 +80,7 @@ def _decoded(text: str, begin: int, limit: int) -> tuple[object, int]:
             if error.pos < len(window) - _MARGIN and not _is_open_string(error):
                 raise
             continue
-        # A number may go on behind the window.
+        # A number may continue after the window.
         if used < len(window):
             return value, used
     return _DECODER.raw_decode(text[begin:limit])
@@ -92,7 +91,7 @@ def _is_open_string(error: json.JSONDecodeError) -> bool:
 
 
 def _refuse_surrogates(value: object, written: str) -> None:
-    # A lone surrogate escape decodes, but it is no text: nothing could store or run it.
+    # A lone surrogate escape decodes, but the result can't be stored or run.
     (json.dumps(value, ensure_ascii=False) if r"\u" in written else written).encode()
 
 
@@ -103,7 +102,7 @@ def skip_space(text: str, start: int) -> int:
 
 
 def is_shallow(value: object, depth: int = _MAX_DEPTH) -> bool:
-    """Whether lists and objects lie in each other at most so many levels deep."""
+    """Return whether lists and objects are nested at most `depth` levels deep."""
     level = [value]
     for _ in range(depth):
         if not level:
@@ -123,7 +122,7 @@ def _inside(value: object) -> Iterable[object]:
 
 
 class _NotJsonError(ValueError):
-    """Text that Python's decoder would accept."""
+    """The text is not JSON, although Python's decoder would accept it."""
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -144,7 +143,7 @@ def _no_constant(name: str) -> NoReturn:
 
 
 _MAX_DIGITS = 1000
-"""Python refuses to read 4,300; no record holds more than 19."""
+"""Python refuses to read 4,300 digits; records hold at most 19."""
 _DECODER = json.JSONDecoder(
     object_pairs_hook=_unique, parse_int=_integer, parse_constant=_no_constant
 )

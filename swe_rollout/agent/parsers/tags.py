@@ -1,19 +1,19 @@
-"""Where a value ends in grammars that write values as plain text between tags.
+"""Find where a value ends, in grammars that write values as plain text between tags.
 
-A value may hold anything, tags of the grammar too, so its first closing tag need not be its own.
-These rules decide, in this order:
+A value may contain anything, including tags of the grammar, so the first closing tag need not be
+its own. These rules decide, in this order:
 
-- the closing tag that balances the value's opening tags is its own, if the grammar goes on behind
-  it: a value may quote whole parameters;
-- else the first closing tag is, behind which the grammar goes on;
-- a value that this leaves ambiguous is refused: one that opens another parameter of the tool, or
+- the closing tag that balances the value's opening tags ends it, if the grammar can continue after
+  that tag: a value may quote whole parameters;
+- otherwise the first closing tag after which the grammar can continue ends it;
+- a value that is still ambiguous is refused: one that opens another parameter of the tool, or
   another call with one, and does not close it, or one with a second closing tag right before its
   own.
 
-A value that quotes the end of a call is cut short there. Its real end then closes nothing, and
-`exact_calls` refuses the call for that.
+A value that quotes the end of a call is cut short there. Its real end then closes nothing, for
+which `exact_calls` refuses the call.
 
-All tags of a turn are found once; each question costs O(log n), whatever the turn says.
+All tags of a turn are found once; each query then costs O(log n) on any input.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from swe_rollout.agent.parsers.strict_json import skip_space
 from swe_rollout.agent.tools.base import ToolSpec
 
 WS = r"[ \t\r\n]*+"
-"""What may stand between tags."""
+"""White space, which may be between tags."""
 _MAX_OPEN = 64
-"""Parameters that a value may open without closing them; more of them are as good as one's own."""
+"""A value that leaves this many parameters open is ambiguous, whatever their names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +39,12 @@ class ValueTags:
     """The tags around a value, as patterns."""
 
     opener: str
-    """With a group `name`: that of the parameter, where a value could hold one without its end."""
+    """Pattern of the opening tag; its group `name`, if any, is the parameter's name."""
     closer: str
     following: str
-    """What the grammar continues with behind a closing tag."""
+    """What the grammar continues with after a closing tag."""
     call_end: str
-    """What ends a call behind the closing tag of its last value."""
+    """What ends a call after the closing tag of its last value."""
 
     def find(self, text: str) -> Values:
         """Find all tags of a turn."""
@@ -60,16 +60,16 @@ class Values:
 
     openers: Sequence[int]
     going_on: Sequence[int]
-    """The closing tags behind which the grammar goes on."""
+    """The closing tags after which the grammar can continue."""
     before: Mapping[int, int]
-    """A closing tag to the closing tag before it, if there is only white space between them."""
+    """Maps a closing tag to the previous closing tag if only white space is between them."""
     last_call_end: int
-    """The last closing tag that ends a call; -1 where there is none."""
+    """The last closing tag that ends a call; -1 if there is none."""
     closer_of: Mapping[int, int]
-    """An opening tag to the closing tag that balances it."""
+    """Maps an opening tag to the closing tag that balances it."""
     opener_of: Mapping[int, int]
     around: Mapping[int, int]
-    """An opening tag to the one that was open before it."""
+    """Maps an opening tag to the enclosing one."""
     names: Mapping[int, str]
     """The name in each opening tag that has one, by the tag's offset."""
 
@@ -90,7 +90,7 @@ class Values:
         )
 
     def end(self, opener: int, start: int, limit: int) -> int | None:
-        """Return the closing tag of the value that begins at `start`; none before `limit`."""
+        """Return the closing tag of the value from `start` on; None if `limit` comes first."""
         own = self.closer_of.get(opener, limit)
         if own < limit and _any(self.going_on, own, own + 1):
             return own
@@ -100,7 +100,7 @@ class Values:
     def check(self, name: str, start: int, end: int, names: Collection[str] | None) -> None:
         """Raise MalformedError for a value whose end is ambiguous.
 
-        `names`: the parameters that it may not open without closing them; none: all.
+        `names` are the parameters that it may not open without closing them; None means all.
         """
         if self._leaves_open(start, end, names):
             raise MalformedError(f"the value of {name[:80]} is not closed")
@@ -119,9 +119,9 @@ class Values:
         return True
 
     def widest(self, start: int) -> tuple[int, int] | None:
-        """Return the first opening tag from `start` on and the last end of a call behind it.
+        """Return the first opening tag from `start` on and the last end of a call after it.
 
-        None where there are no such two.
+        Return None if either is missing.
         """
         at = bisect_left(self.openers, start)
         if at == len(self.openers) or self.last_call_end < self.openers[at]:
@@ -129,13 +129,13 @@ class Values:
         return self.openers[at], self.last_call_end
 
     def has_unclosed(self, start: int, end: int) -> bool:
-        """Whether a value is opened there that is not closed there."""
+        """Return whether a value is opened but not closed between two offsets."""
         first, last = bisect_left(self.openers, start), bisect_left(self.openers, end)
         return any(self.closer_of.get(at, end) >= end for at in self.openers[first:last])
 
 
 def parameters_of(tool: ToolSpec | None) -> Collection[str] | None:
-    """Return the parameters of a tool; none: any. A call of no tool never runs."""
+    """Return the parameters of a tool; None, for no tool, means any: such a call never runs."""
     if tool is None:
         return ()
     return None if tool.arguments.takes_any else tool.arguments.properties
@@ -166,7 +166,7 @@ def _any(starts: Sequence[int], start: int, end: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """Where a pattern matches in one turn."""
+    """The offsets of a pattern's matches in one turn."""
 
     starts: Sequence[int]
 
@@ -176,10 +176,10 @@ class Offsets:
         return cls([found.start() for found in re.finditer(pattern, text)])
 
     def next(self, start: int) -> int | None:
-        """Return the first match at or behind an offset."""
+        """Return the first match at or after an offset."""
         at = bisect_left(self.starts, start)
         return self.starts[at] if at < len(self.starts) else None
 
     def any(self, start: int, end: int) -> bool:
-        """Whether there is a match between two offsets."""
+        """Return whether there is a match between two offsets."""
         return _any(self.starts, start, end)

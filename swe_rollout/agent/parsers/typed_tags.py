@@ -1,10 +1,10 @@
-"""Grammars whose values name or nest their types: Kimi K3, MiniMax M3 and Gemma 4.
+"""Grammars whose values state their types or are nested: Kimi K3, MiniMax M3 and Gemma 4.
 
     <|open|>call tool="NAME" index="1"<|sep|><|open|>argument key="KEY" type="string"<|sep|>VALUE…
     ]<]minimax[>[<invoke name="NAME">]<]minimax[>[<KEY>VALUE]<]minimax[>[</KEY>…
     <|tool_call>call:NAME{KEY:<|"|>TEXT<|"|>,KEY:3}<tool_call|>
 
-Their delimiters are tokens of the vocabulary, so a value can't hold one.
+Their delimiters are tokens of the vocabulary, so a value can't contain one.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ class _Cursor:
         self.limit = limit
 
     def take(self, pattern: str) -> re.Match[str] | None:
-        """Step over what matches here; delimiters that are only spelled do not."""
+        """Skip text that matches here; merely spelled delimiters do not match."""
         found = re.compile(pattern).match(self.tags, self.at, self.limit)
         if found:
             self.at = found.end()
         return found
 
     def expect(self, pattern: str, problem: str) -> re.Match[str]:
-        """Step over what must come here; MalformedError where it does not."""
+        """Skip text that must match here. Raises MalformedError if it does not."""
         if (found := self.take(pattern)) is None:
             raise MalformedError(problem)
         return found
 
     def up_to(self, delimiter: str, problem: str) -> str:
-        """Step over the text before a delimiter, and return it as it was sampled."""
+        """Skip the text before a delimiter and return it as sampled."""
         end = self.tags.find(delimiter, self.at, self.limit)
         if end < 0:
             raise MalformedError(problem)
@@ -70,14 +70,14 @@ class _Cursor:
 
 @dataclass(frozen=True, slots=True)
 class TypedParser(ToolCallParser):
-    """Reads calls by one function, which leaves the cursor behind the call."""
+    """Reads each call with one function, which leaves the cursor after the call."""
 
     call: Delimiters
     tokens: tuple[str, ...]
     """The tokens of its delimiters."""
     read: Callable[[_Cursor, Sequence[ToolSpec]], tuple[str, dict[str, object]]]
     is_block: bool = False
-    """Whether the delimiters hold several calls."""
+    """Whether the delimiters may enclose several calls."""
 
     def parse(
         self, sampled: SampledText, *, tools: Sequence[ToolSpec], reasoning: Reasoning
@@ -94,7 +94,7 @@ class TypedParser(ToolCallParser):
             end, following = closers.next(opener.end), openers.next(opener.end)
             limit = len(tags) if following is None else following
             if end is None or end > limit:
-                # No value can hold these tokens, so this call is not closed.
+                # No value can contain these tokens, so this call is not closed.
                 problem = not_run(f"it is not closed by {self.call.closer}")
                 raw = sampled.text[opener.end : limit]
                 return Found((ToolCall(CallStatus.UNCLOSED, raw, problem=problem),), limit)
@@ -173,7 +173,7 @@ def _minimax(cursor: _Cursor, tools: Sequence[ToolSpec]) -> tuple[str, dict[str,
 
 
 def _element(cursor: _Cursor, key: str, schema: Mapping[str, object], depth: int) -> object:
-    """Read the value of an element by its schema, and step over its closing tag."""
+    """Read the value of an element according to its schema, and skip its closing tag."""
     if depth > _MAX_DEPTH:
         raise MalformedError("a value is nested too deeply")
     closer = rf"{_NS_PATTERN}</{re.escape(key)}>"
@@ -196,7 +196,7 @@ def _element(cursor: _Cursor, key: str, schema: Mapping[str, object], depth: int
 
 
 def _inside(schema: Mapping[str, object], name: str) -> Mapping[str, object]:
-    """Return the schema of an element inside a list or an object; empty where it has none."""
+    """Return the schema of an element inside a list or an object; empty if it has none."""
     match schema:
         case {"properties": {**known}} if name in known:
             found = known[name]
@@ -210,7 +210,7 @@ def _inside(schema: Mapping[str, object], name: str) -> Mapping[str, object]:
 
 
 def _plain(text: str, types: frozenset[str], *, is_nested: bool) -> object:
-    """Type a text by its schema. Without one, inside lists and objects, it is typed as JSON is."""
+    """Convert text by its schema; inside lists and objects without a schema, decode it as JSON."""
     if not text and types <= {"array", "object"} and len(types) == 1:
         return [] if "array" in types else {}
     return typed_as(text, types or (_ANY if is_nested else types))

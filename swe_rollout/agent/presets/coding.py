@@ -16,7 +16,7 @@ _SHOWN = 10
 
 
 class Work(Enum):
-    """What a call does for the work on code. Only guidance and counts depend on it."""
+    """The kind of work a call does on code. Only guidance and counts depend on it."""
 
     VIEW = auto()
     SEARCH = auto()
@@ -49,9 +49,9 @@ _EDITS: Final = re.compile(r"(?:^|[\s;&|(])(?:git apply|patch -|sed -i|git am)\b
 
 
 def work_of(call: ToolCall) -> Work:
-    """Return what kind of work a call is, told from its tool's name and its arguments.
+    """Return the kind of work of a call, judging by its tool's name and its arguments.
 
-    What a shell command does can't be known.
+    The effect of a shell command can't be known.
     """
     if (named := _BY_NAME.get(call.name)) is not None:
         return named

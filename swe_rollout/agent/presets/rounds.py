@@ -1,4 +1,4 @@
-"""The loop of all presets, and what one may rule on in it.
+"""The loop of all presets, and the rules that a preset may add to it.
 
 A preset is frozen and serves all episodes; the `Rules` that it makes hold the state of one. Rules
 refuse calls and write messages of the harness. Nothing is ever written for the policy.
@@ -26,39 +26,39 @@ Count = Annotated[int, Field(ge=1, le=100_000)]
 
 
 class Behind(Enum):
-    """What a message of the harness may follow."""
+    """What a message of the harness may follow: results of calls, or a turn without any."""
 
     CALLS = "the results of calls"
     WORDS = "a turn without calls"
 
 
 class Rules:
-    """The rules of a preset in one episode; these here allow everything."""
+    """The rules of a preset in one episode; this base class allows everything."""
 
     def __init__(self, context: AgentContext) -> None:
         self.context = context
         self.end: StopReason | None = None
-        """Set by a rule that ends the episode."""
+        """The stop reason, set by a rule that ends the episode."""
 
     def first(self) -> Sequence[Message] | None:
-        """Return what stands in place of the task's messages; none: those."""
+        """Return the first messages; None keeps the task's."""
         return None
 
     def refusal(self, turn: SampledTurn, index: int) -> str:
-        """Return why call `index` of the turn, which could run, is not run; '': it is."""
+        """Return why call `index` of the turn, which could run, is refused; '' lets it run."""
         del turn, index
         return ""
 
     def observed(self, call: ToolCall, observation: Observation) -> None:
-        """Take note of a call that was run."""
+        """Record a call that was run."""
 
     def without_call(self, turn: SampledTurn) -> str:
-        """Return what to say to a policy that made no call; '': it has finished."""
+        """Return the message to a policy that made no call; '' if it has finished."""
         del turn
         return ""
 
     def between(self, turn: SampledTurn, rounds: int) -> str:
-        """Return what to say behind the results of a turn, the `rounds`-th; '': nothing."""
+        """Return the message after the results of a turn, the `rounds`-th; '' for none."""
         del turn, rounds
         return ""
 
@@ -71,7 +71,7 @@ class Preset(Model):
 
     @property
     def messages(self) -> frozenset[Behind]:
-        """Where its rules write messages; a chat template must be able to append those."""
+        """Where the rules write messages, which the chat template must be able to append."""
         return frozenset()
 
     @abstractmethod
@@ -105,7 +105,7 @@ class Preset(Model):
 
 
 async def _sample(context: AgentContext) -> SampledTurn:
-    """Sample a turn; before it, have a log that has grown too long summarised."""
+    """Sample a turn, after compacting a log that has grown too long."""
     is_due = (
         context.stop is None
         and context.log.sampled > 0
@@ -134,9 +134,9 @@ async def _answer(context: AgentContext, turn: SampledTurn, rules: Rules) -> boo
 
 
 def has_thought(context: AgentContext, turn: SampledTurn, *labels: str) -> bool:
-    """Whether the last turn says something, or reasons, before its first call.
+    """Return whether the last turn has text or reasoning before its first call.
 
-    `labels` are no words. Taken from the tokens: how a call begins is up to its format.
+    `labels` do not count as text. It looks at the tokens, as formats start calls differently.
     """
     renderer = context.parts.renderer
     if renderer is None:

@@ -26,7 +26,7 @@ __all__ = ["TOOLS", "Offered", "load_tool", "toolbox"]
 
 @dataclass(frozen=True, slots=True)
 class Offered(Tool):
-    """A tool as one job offers it: another name or description, bounds of its own."""
+    """A tool as one job offers it: with another name or description, or with its own bounds."""
 
     tool: Tool
     name: str | None = None
@@ -36,7 +36,7 @@ class Offered(Tool):
 
     @classmethod
     def as_in(cls, use: ToolUse, tool: Tool) -> Tool:
-        """Return the tool as `use` offers it; itself where nothing is changed."""
+        """Return the tool as `use` offers it; the tool itself if nothing changes."""
         changes = (use.name, use.description, use.timeout_seconds, use.output_bytes)
         return tool if changes == (None,) * 4 else cls(tool, *changes)
 
@@ -78,10 +78,10 @@ TOOLS: ExtensionPoint[Tool | Toolset] = ExtensionPoint(
 
 
 def toolbox(uses: Iterable[Use | str]) -> Toolbox:
-    """Load tools, in this order; a bare name has no parameters, a toolset is all of its tools.
+    """Load tools in this order. A bare name has no parameters; a toolset adds all of its tools.
 
-    Raises ExtensionError for a tool that can't be had, for configuration that is missing, and for
-    two tools that the policy could not tell apart.
+    Raises ExtensionError for a tool that can't be loaded, for missing configuration, and for two
+    tools that the policy could not tell apart.
     """
     tools = [tool for use in uses for tool in _load(use)]
     names = [tool.spec.name for tool in tools]
@@ -95,7 +95,7 @@ def toolbox(uses: Iterable[Use | str]) -> Toolbox:
 
 
 def load_tool(use: Use | str) -> Tool:
-    """Load one tool, as `use` offers it; ExtensionError also for a toolset of several."""
+    """Load one tool as `use` offers it. Raises ExtensionError also for a toolset of several."""
     match _load(use):
         case (tool,):
             return tool

@@ -1,6 +1,6 @@
-"""Arguments: the JSON schema of a tool's arguments, and what is wrong with those of a call.
+"""Arguments: the JSON schema of a tool's arguments, and the check of a call's arguments.
 
-Strict: a name that the schema does not list is a problem, unless the schema says that it takes any.
+The check is strict: a name that the schema does not list is a problem, unless it allows any name.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _TYPE_NAMES: dict[type, frozenset[str]] = {
 
 
 def _is_integer(checker: TypeChecker, value: object) -> bool:
-    # JSON schema takes 3.0 for an integer; what the policy wrote is a fraction all the same.
+    # JSON schema accepts 3.0 as an integer, but the policy wrote a fraction.
     del checker
     return isinstance(value, int) and not isinstance(value, bool)
 
@@ -52,7 +52,7 @@ _VALIDATOR: type[Validator] = extend(  # type: ignore[no-untyped-call]
 
 
 def json_types(value: object) -> frozenset[str]:
-    """Return JSON schema's names for the type of a decoded JSON value."""
+    """Return JSON schema's names for the types of a decoded JSON value."""
     if value is None:
         return frozenset({"null"})
     return next(_TYPE_NAMES[each] for each in type(value).mro() if each in _TYPE_NAMES)
@@ -67,10 +67,10 @@ class Arguments:
 
     @classmethod
     def of(cls, schema: dict[str, object]) -> Arguments:
-        """Compile the JSON schema of an object; ValueError when it is none."""
+        """Compile the JSON schema of an object. Raises ValueError for anything else."""
         if schema.get("type", "object") != "object":
             raise ValueError("parameters must be a JSON schema of the type object")
-        # A reference could lead anywhere, also to another host.
+        # A reference could point anywhere, even to another host.
         if '"$ref":' in json.dumps(schema):
             raise ValueError("a schema with references can't be used")
         try:
@@ -101,11 +101,11 @@ class Arguments:
         return bool(self.schema.get("additionalProperties")) or "properties" not in self.schema
 
     def types_of(self, name: str) -> frozenset[str]:
-        """Return the JSON types that an argument may have; empty when its schema names none."""
+        """Return the JSON types that an argument may have; empty if its schema names none."""
         return types_in(self.properties.get(name, {}))
 
     def problems(self, arguments: Mapping[str, object]) -> list[str]:
-        """Return what is wrong first, worded for the policy; empty when nothing is."""
+        """Return the first problems, worded for the policy; empty if there are none."""
         found = chain(self._unknown(arguments), self._wrong(arguments))
         shown = list(islice(found, _MAX_PROBLEMS))
         return [*shown, "there is more"] if next(found, None) is not None else shown
@@ -132,7 +132,7 @@ class Arguments:
     def _errors(self, arguments: Mapping[str, object]) -> list[ValidationError]:
         """Return violations of the schema that `_unknown` and `_wrong` do not report themselves."""
         order = list(self.properties)
-        given: dict[str, Any] = dict(arguments)  # as jsonschema types its instances
+        given: dict[str, Any] = dict(arguments)  # the type that jsonschema declares for instances
         # An array may have thousands of wrong elements.
         some = islice(self.validator.iter_errors(given), _MAX_ERRORS)
         found = sorted(some, key=lambda e: _position(e, order))
@@ -141,7 +141,7 @@ class Arguments:
 
 
 def types_in(schema: Mapping[str, object]) -> frozenset[str]:
-    """Return the JSON types that a schema allows; empty when it names none."""
+    """Return the JSON types that a schema allows; empty if it names none."""
     return frozenset(_types(schema))
 
 
@@ -196,7 +196,7 @@ def _plural(type_name: str) -> str:
 
 
 def _storable(value: object) -> bool:
-    """Whether the stored record, whose numbers have 64 bits, can hold the value."""
+    """Return whether the stored record, whose numbers have 64 bits, can hold the value."""
     match value:
         case bool() | str() | None:
             return True

@@ -1,8 +1,8 @@
 """Tool: a schema the policy reads, and a run in the episode's sandbox.
 
 A tool's own failure (no such file, a command that fails) is an observation; a lost sandbox is a
-`SandboxError` and ends the episode. Tools hold no state: one instance serves all episodes. What one
-of them remembers in an episode is in `ToolContext.state`.
+`SandboxError` and ends the episode. Tools are stateless: one instance serves all episodes. The
+state of an episode's tools is in `ToolContext.state`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class ToolSpec:
     ends_episode: bool = False
     """Whether the policy hands in its work by calling it."""
     schema: Arguments | None = field(default=None, kw_only=True)
-    """The arguments in place of `parameters`, where these are objects or come from outside."""
+    """Replaces `parameters` if arguments are nested or the schema comes from outside."""
 
     @property
     def arguments(self) -> Arguments:
@@ -90,7 +90,7 @@ class ToolSpec:
         }
 
     def problems(self, arguments: Mapping[str, object]) -> list[str]:
-        """Return what is wrong with the arguments of a call, worded for the policy."""
+        """Return the problems with the arguments of a call, worded for the policy."""
         return self.arguments.problems(arguments)
 
 
@@ -107,27 +107,27 @@ def _arguments(parameters: tuple[Parameter, ...]) -> Arguments:
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """The bounds of one call, and what the episode's tools remember."""
+    """The bounds of one call, and the state of the episode's tools."""
 
     timeout_s: float
     output_bytes: int
-    """Maximum size of the observation; the middle of a longer one is cut out and marked."""
+    """Maximum size of the observation; the middle of a longer one is replaced by a marker."""
     state: ToolState = field(default_factory=ToolState)
-    """The state of the episode's tools, the same in all of its calls."""
+    """The state of the episode's tools, shared by all of its calls."""
     remaining_s: float = math.inf
-    """Time left to the episode: no call takes longer, whatever its tool may take."""
+    """Time left in the episode, which limits every call regardless of its tool's own limit."""
     delegate: Delegate | None = None
-    """Asks a further agent; None where there is no model to ask."""
+    """Starts a sub-agent; None if there is no model for it."""
 
 
 class Delegate(Protocol):
-    """Asks a further agent of the episode, and returns its last words."""
+    """Starts a sub-agent of the episode and returns its last message."""
 
     async def __call__(self, prompt: str, *, has_tools: bool) -> str:
-        """Return what the agent said at its end.
+        """Return the last message of the sub-agent.
 
-        `has_tools`: it has the tools of the one that asks, but those that end the episode; else
-        none. Raises ToolError where no further agent may be started.
+        With `has_tools` it has its parent's tools except those that end the episode; otherwise it
+        has none. Raises ToolError if no further agent may be started.
         """
         ...
 
@@ -159,12 +159,12 @@ class Configurable(Protocol):
 
 @runtime_checkable
 class ActsOutside(Protocol):
-    """A tool that may act outside of the sandbox, and keeps nothing of an episode."""
+    """A tool that may act outside of the sandbox, and keeps no state of an episode."""
 
     @property
     def acts_outside(self) -> bool:
-        """Whether it does. A resumed episode is then given what a call returned; the call is not
-        made again.
+        """Whether the tool acts outside. A resumed episode then gets the recorded result of a call
+        instead of making the call again.
         """
         ...
 
@@ -174,9 +174,9 @@ class Toolset:
     """Several tools under one name; a job that names it gets all of them, in this order."""
 
     tools: tuple[Tool | ToolUse | str, ...]
-    """Tools, and how a job would name them."""
+    """Tools, or their names as in a job."""
     name: str = ""
-    """The name under which a program registers this object; empty if it is named by module."""
+    """The name under which a program registers this object; empty if named as `module:attr`."""
 
 
 class Toolbox:
@@ -196,7 +196,7 @@ class Toolbox:
         return tuple(tool.spec for tool in self._tools.values())
 
     def only(self, names: Sequence[str]) -> Toolbox:
-        """Return those of the tools that are named, in that order."""
+        """Return the toolbox with only the named tools, in that order."""
         if missing := [name for name in names if name not in self._tools]:
             raise InternalError(
                 f"the agent has no tool {missing[0]}", why=f"it has {', '.join(self._tools)}"
@@ -204,7 +204,7 @@ class Toolbox:
         return Toolbox(self._tools[name] for name in names)
 
     def ends_episode(self, call: ToolCall) -> bool:
-        """Whether the call hands the work in."""
+        """Return whether the call submits the work."""
         return self._tools[call.name].spec.ends_episode
 
     async def run(self, call: ToolCall, sandbox: Sandbox, context: ToolContext) -> Observation:
@@ -221,21 +221,21 @@ class Toolbox:
 
 
 def readable(output: bytes) -> str:
-    """Decode output for the policy: bytes that are no UTF-8 become U+FFFD, NUL is written out."""
+    """Decode output for the policy: invalid UTF-8 becomes U+FFFD, and NUL is written out."""
     return output.decode("utf-8", errors="replace").replace("\0", r"\x00")
 
 
 def bounded(observation: Observation, context: ToolContext) -> Observation:
-    """Return an observation that can be stored, and whose text fits the bounds of the call."""
+    """Return a storable observation whose text fits the bounds of the call."""
     text = readable(observation.text.encode(errors="replace"))
     shown = cut_middle(text, context.output_bytes)
     return replace(observation, text=shown, truncated=observation.truncated or shown != text)
 
 
 def cut_middle(text: str, limit: int) -> str:
-    """Cut a text to `limit` bytes of UTF-8: its two ends, and between them how much is omitted.
+    """Cut a text to `limit` bytes of UTF-8: keep both ends, and note the omitted size between them.
 
-    Where there is no room for that marker, only the beginning is left.
+    If there is no room for that note, keep only the start.
     """
     data = text.encode()
     if len(data) <= limit:
@@ -243,7 +243,7 @@ def cut_middle(text: str, limit: int) -> str:
     room = limit - len(_marker(len(data)))
     if room <= 0:
         return data[:limit].decode(errors="ignore")
-    # A cut may fall into a character; what is left of it is dropped.
+    # A cut may split a character; the rest of it is dropped.
     head = data[: (room + 1) // 2].decode(errors="ignore")
     tail = data[len(data) - room // 2 :].decode(errors="ignore")
     return head + _marker(len(data) - len(head.encode()) - len(tail.encode())) + tail

@@ -1,6 +1,6 @@
-"""The `calculator` tool: arithmetic on an expression's syntax tree, never `eval`.
+"""The `calculator` tool: arithmetic on an expression's syntax tree, without `eval`.
 
-Integers stay integers, of any size up to `MAX_BITS`; nothing takes long.
+Integers stay integers, of any size up to `MAX_BITS`; no expression takes long.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def calculator(
 
 
 def evaluate(expression: str) -> Number:
-    """Work out an expression; ToolError, ArithmeticError, ValueError or TypeError say why not."""
+    """Evaluate an expression. Raises ToolError, ArithmeticError, ValueError or TypeError."""
     if len(expression) > _MAX_EXPRESSION:
         raise ToolError(f"the expression has over {_MAX_EXPRESSION} characters")
     try:
@@ -133,7 +133,7 @@ def _bounded(value: Number) -> Number:
 
 def _power(base: Number, exponent: Number) -> Number:
     if isinstance(base, int) and isinstance(exponent, int) and exponent > 0:
-        # Known before it is worked out: 9**9**9 would take hours.
+        # The size is known before evaluation: 9**9**9 would take hours.
         if base.bit_length() > 1 and (base.bit_length() - 1) * exponent > MAX_BITS:
             raise ToolError(f"the result has over {MAX_BITS} bits")
         return int(base**exponent)

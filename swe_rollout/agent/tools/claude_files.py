@@ -1,4 +1,4 @@
-"""Claude Code's faces of files: `Read`, `Write`, `Edit` and `MultiEdit`.
+"""Claude Code's faces for files: `Read`, `Write`, `Edit` and `MultiEdit`.
 
 An edit replaces exact text; every other byte stays as it is.
 """
@@ -54,9 +54,9 @@ class _Window:
     first: int
     lines: list[bytes]
     total: int | None
-    """Lines of the whole file; unknown for a large one."""
+    """Number of lines in the whole file; None, for unknown, if it is large."""
     more: bool
-    """Whether lines follow."""
+    """Whether more lines follow."""
 
 
 async def _read(call: Call) -> str:
@@ -69,7 +69,7 @@ async def _read(call: Call) -> str:
 
 
 async def _window(call: Call, info: PathInfo, first: int, count: int) -> _Window:
-    """Fetch a file of moderate size whole; of a larger one the lines alone."""
+    """Fetch a whole file of moderate size, or only the lines of a larger one."""
     if info.size_bytes <= MAX_FILE_BYTES:
         data = await call.sandbox.read_file(info.path)
         _check_shown(info, data)
@@ -80,7 +80,7 @@ async def _window(call: Call, info: PathInfo, first: int, count: int) -> _Window
                 raise ToolError(f"{info.path} ends with line {total}; offset is beyond it")
             end = first - 1 + count
             return _Window(first, lines[first - 1 : end], total, end < total)
-    # One more than asked for shows whether there are more.
+    # One extra line shows whether there are more.
     bounds = (str(first), str(count + 1), str(PAGE_BYTES))
     result = await script(call, _LINES, info.path, *bounds)
     if result.timed_out:
@@ -145,7 +145,7 @@ _WRITE_SPEC: Final = ToolSpec(
 
 @validate_call
 def write_face(*, folders: Folders = ()) -> Face:
-    """Offer `Write`: a whole file, with exactly the given text; one that exists keeps its mode."""
+    """Offer `Write`: write a whole file with exactly this text; an existing one keeps its mode."""
 
     async def act(call: Call) -> str:
         info = await find(call, "file_path")
@@ -198,13 +198,13 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True)
 class Edited:
-    """A file's new content, and the span that the last replacement wrote first."""
+    """A file's new content, and the first span that the last replacement wrote."""
 
     data: bytes
     at: int
     size: int
     count: int
-    """Occurrences replaced, by all replacements together."""
+    """Number of occurrences that all replacements together replaced."""
 
 
 _EDIT_SPEC: Final = ToolSpec(
@@ -217,7 +217,7 @@ _EDIT_SPEC: Final = ToolSpec(
 
 @validate_call
 def edit_face(*, folders: Folders = ()) -> Face:
-    """Offer `Edit`: text that occurs exactly once, or everywhere; an empty one creates a file."""
+    """Offer `Edit`: replace text that occurs exactly once, or everywhere; empty creates a file."""
 
     async def act(call: Call) -> str:
         texts = call.required("old_string"), call.required("new_string")
@@ -242,7 +242,7 @@ _MULTI_EDIT_SPEC: Final = ToolSpec(
 
 @validate_call
 def multi_edit_face(*, folders: Folders = ()) -> Face:
-    """Offer `MultiEdit`: several replacements in one file, in order; all of them or none."""
+    """Offer `MultiEdit`: make several replacements in one file, in order, all or none."""
 
     async def act(call: Call) -> str:
         edits = [
@@ -282,9 +282,9 @@ async def _create(call: Call, info: PathInfo, edits: Sequence[Replacement]) -> s
 
 
 def replaced(data: bytes, edits: Sequence[Replacement], name: str) -> Edited:
-    """Make replacements in order; ToolError for the first that can't be made, which it names.
+    """Make replacements in order. Raises ToolError, which names the first that can't be made.
 
-    Nothing is written: `data` is what they start from, `name` how messages call the file.
+    Nothing is written. `data` is the original content; messages call the file `name`.
     """
     done = Edited(data, 0, 0, 0)
     for number, edit in enumerate(edits, 1):
@@ -316,14 +316,14 @@ def _replaced(before: Edited, edit: Replacement, name: str) -> Edited:
             f"and {line_of(data, again)}; add context to make it unique, or set replace_all"
         )
     size = len(data) + count * (len(new) - len(old))
-    # Checked before it is made: four million replacements by a long text fill any memory.
+    # Checked beforehand: four million replacements with a long text would fill any memory.
     if size > MAX_FILE_BYTES:
         raise ToolError(f"the file would have {size} bytes, over {MAX_FILE_BYTES}")
     return Edited(data.replace(old, new, count), at, len(new), before.count + count)
 
 
 def _with_line_ends(data: bytes, text: bytes) -> bytes:
-    r"""Return a text with `\r\n` where all lines of the file end so and the text has no `\r`."""
+    r"""Return the text with `\r\n` if all lines of the file end so and the text has no `\r`."""
     if b"\n" not in text or b"\r" in text:
         return text
     crlf = data.count(b"\r\n")
@@ -331,7 +331,7 @@ def _with_line_ends(data: bytes, text: bytes) -> bytes:
 
 
 def _hint(data: bytes, old: bytes) -> str:
-    """Say what may be wrong with a text that does not occur."""
+    """Return what may be wrong with a text that does not occur."""
     longest = max((line.strip() for line in old.split(b"\n")), key=len)
     at = data.find(longest) if longest else -1
     if at < 0:

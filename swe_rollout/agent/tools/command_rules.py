@@ -1,7 +1,7 @@
 """CommandRules: commands that a job asks the policy not to run.
 
-A rule of conduct, not a wall: it reads a script as simple shell, and whoever wants to get around it
-can. What must not happen is made impossible by the sandbox.
+They are rules of conduct, not a security boundary: scripts are read as simple shell, and a policy
+that wants to get around the rules can. The sandbox prevents what must not happen.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _TOKEN: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class CommandRules:
-    """Programs and patterns that no command of a script may have."""
+    """Programs that no script may run, and patterns that none of its commands may match."""
 
     programs: tuple[str, ...] = ()
-    """Names, such as `git`; a path to a program has its last part as its name."""
+    """Names, such as `git`; the name of a program's path is its last part."""
     patterns: tuple[re.Pattern[str], ...] = ()
-    """Searched in each command."""
+    """Patterns to search for in each command."""
 
     def refusal(self, script: str) -> str:
-        """Return which command breaks which rule, worded for the policy; empty if none does."""
+        """Return which command breaks which rule, worded for the policy; empty if none."""
         if not self.programs and not self.patterns:
             return ""
         for command in commands(script):
@@ -60,9 +60,9 @@ NO_RULES: Final = CommandRules()
 
 
 def commands(script: str) -> Iterator[str]:
-    """Yield the simple commands of a shell script, those in substitutions too.
+    """Yield the simple commands of a shell script, including those in substitutions.
 
-    Comments and here-documents are no commands. What is in quotes is taken as text.
+    Comments and here-documents are not commands. Quoted text is not read as commands.
     """
     parts: list[str] = []
     documents: list[str] = []

@@ -1,9 +1,9 @@
-"""Tools that data describes, not code: a name, a description and a JSON schema of the arguments.
+"""Tools described by data, not code: a name, a description and a JSON schema of the arguments.
 
 The data come from outside: from the manifest of a bundle, or from an MCP server. So their size is
-bounded, and a schema may have only keywords that are checked in time linear in a call. What the
-policy reads of them becomes part of the prompt, whose control tokens are real:
-`require_no_controls` refuses text that holds one.
+bounded, and a schema may only have keywords that can be checked in time linear in a call. The
+description becomes part of the prompt, whose control tokens are real: `require_no_controls` refuses
+text that contains one.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ _PLAIN: Final = frozenset(
     }
 )
 KEYWORDS: Final = _ONE | _SEVERAL | _PLAIN | {"properties"}
-"""Keywords that a schema may have. Others may lead anywhere (`$ref`), or a call that fits badly
-takes for ever (`pattern`, `uniqueItems`)."""
+"""Keywords that a schema may have. Others may point anywhere (`$ref`), or take forever on some
+calls (`pattern`, `uniqueItems`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaredSpec(ToolSpec):
-    """A tool as the policy sees it, which data from outside describe."""
+    """A tool as the policy sees it, described by data from outside."""
 
 
 def declared_spec(
     name: str, description: str, schema: Mapping[str, object], *, ends_episode: bool = False
 ) -> DeclaredSpec:
-    """Check what data say about a tool; raises ValueError for what no policy should be offered."""
+    """Check the data of a tool. Raises ValueError for a tool that no policy should be offered."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name[:80]!r} is no tool's name: up to 64 letters, digits, _ and -")
     if not description.strip():
@@ -63,11 +63,11 @@ def declared_spec(
 
 
 def require_no_controls(specs: Sequence[ToolSpec], controls: Iterable[str]) -> None:
-    """Raise ExtensionError for a declared tool whose text holds a control token of the model.
+    """Raise ExtensionError for a declared tool whose text contains a control token of the model.
 
-    Tools are part of the prompt's scaffold: there, such a text would become the token.
+    Tools are part of the prompt's scaffold, in which such a text would become the token.
     """
-    # Runs of spaces are in some vocabularies, and no text can do without.
+    # Some vocabularies contain runs of spaces, which no text can do without.
     marks = [control for control in controls if control.strip()]
     for spec in specs:
         if not isinstance(spec, DeclaredSpec):
@@ -94,7 +94,7 @@ def _arguments(schema: Mapping[str, object]) -> Arguments:
 
 
 def require_checkable(schema: Mapping[str, object], depth: int = 0) -> None:
-    """Raise ValueError for a schema with a keyword that is not checked in linear time."""
+    """Raise ValueError for a schema with a keyword that can't be checked in linear time."""
     if depth > MAX_DEPTH:
         raise ValueError(f"the schema is over {MAX_DEPTH} levels deep")
     for keyword, value in schema.items():

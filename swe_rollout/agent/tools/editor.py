@@ -1,7 +1,7 @@
-"""The one editor: look at files and change them, byte for byte.
+"""The one editor: view files and change them, byte for byte.
 
-Only the span named by a call changes: line ends, tabs, encodings and file modes stay as they are.
-`editor_faces` and `claude_files` are what policies call.
+Only the span named by a call changes: line ends, tabs, encodings and file modes are preserved.
+Policies call it through `editor_faces` and `claude_files`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from swe_rollout.agent.tools.lines import (
 from swe_rollout.agent.tools.skeleton import bodies
 
 MAX_EDITS: Final = 100
-"""How many edits of one file can be taken back; older ones are forgotten."""
+"""Maximum edits of one file that can be undone; older ones are dropped."""
 _SNIPPET_LINES: Final = 4
 _DOES_NOT_PARSE: Final = 9
 _PARSE: Final = f"""
@@ -43,9 +43,9 @@ except (SyntaxError, ValueError) as error:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One edit of a file: what was where, and what the file was after it.
+    """One edit of a file: the replaced text, its offset, and a digest of the file after it.
 
-    It holds no more text than the call that made it.
+    It contains no more text than the call that made it.
     """
 
     at: int
@@ -54,16 +54,16 @@ class Edit:
     digest: bytes
     """Digest of the whole file after the edit."""
     is_new: bool = False
-    """Whether the edit made the file."""
+    """Whether the edit created the file."""
 
     @classmethod
     def of(cls, data: bytes, at: int, old: bytes, new: bytes) -> tuple[Edit, bytes]:
-        """Replace `old` at `at` by `new`; return the edit and the file after it."""
+        """Replace `old` at `at` with `new`; return the edit and the file after it."""
         after = data[:at] + new + data[at + len(old) :]
         return cls(at, old, len(new), _digest(after)), after
 
     def undone(self, data: bytes, path: str) -> bytes:
-        """Return the file as it was; ToolError when it is not what the edit left."""
+        """Return the file before the edit. Raises ToolError if it has changed since the edit."""
         if _digest(data) != self.digest:
             raise ToolError(
                 f"{path} has changed since its last edit, by a command perhaps; undoing the edit "
@@ -74,35 +74,35 @@ class Edit:
 
 @dataclass(slots=True)
 class UndoHistory:
-    """Edits by the real path of their file, the last one last. One for each episode."""
+    """Edits by the real path of their file, in order; one history for each episode."""
 
     _edits: dict[str, deque[Edit]] = field(default_factory=dict)
 
     def push(self, path: str, edit: Edit) -> None:
-        """Remember an edit that was made."""
+        """Add an edit."""
         self._edits.setdefault(path, deque(maxlen=MAX_EDITS)).append(edit)
 
     def last(self, path: str) -> Edit:
-        """Return the last edit of a file; ToolError when there is none."""
+        """Return the last edit of a file. Raises ToolError if there is none."""
         if not (edits := self._edits.get(path)):
             raise ToolError(f"there is no edit of {path} to undo")
         return edits[-1]
 
     def pop(self, path: str) -> None:
-        """Forget the last edit of a file, which was undone."""
+        """Drop the last edit of a file, which was undone."""
         self._edits[path].pop()
 
 
 def _digest(data: bytes) -> bytes:
-    """Return the digest by which a file is known again."""
+    """Return a digest that identifies a file's content."""
     return hashlib.blake2b(data, digest_size=16).digest()
 
 
 async def view(call: Call, info: PathInfo, wanted: object = None, *, concise: bool = False) -> str:
     """Show a file with line numbers, or a directory two levels deep.
 
-    `wanted` is [first, last] line as the policy gave it; `concise` leaves out the bodies of a
-    Python file's longer functions.
+    `wanted` is the policy's [first, last] line; `concise` omits the bodies of longer functions of
+    a Python file.
     """
     if info.kind is PathKind.DIRECTORY:
         names = await files.listing(call, info.path)
@@ -117,19 +117,19 @@ async def view(call: Call, info: PathInfo, wanted: object = None, *, concise: bo
 
 
 async def create(call: Call, info: PathInfo, text: str) -> str:
-    """Create a file; ToolError where something has its path."""
+    """Create a file. Raises ToolError if its path exists."""
     data = encoded(text, "the text")
     if info.kind is not PathKind.MISSING:
         raise ToolError(f"{info.path} exists; change it with str_replace or insert")
     await call.sandbox.write_file(info.path, data)
-    # Folders on the way may be links; the file is known by its real path.
+    # Folders on the way may be links; the file is identified by its real path.
     made = await files.look(call, info.path)
     _history(call).push(made.path, Edit(0, b"", len(data), _digest(data), is_new=True))
     return f"created {info.path}"
 
 
 async def replace(call: Call, info: PathInfo, old: str, new: str, *, line: int | None) -> str:
-    """Replace text that occurs exactly once, or that begins in `line`, from 1."""
+    """Replace text that occurs exactly once, or that starts in `line`, counted from 1."""
     before, after = encoded(old, "old_str"), encoded(new, "new_str")
     data = await _read(call, info)
     if line is not None:
@@ -143,7 +143,7 @@ async def replace(call: Call, info: PathInfo, old: str, new: str, *, line: int |
 
 
 async def insert(call: Call, info: PathInfo, line: object, text: str) -> str:
-    """Insert lines behind a line, or at the top for 0."""
+    """Insert lines after a line, or at the top for 0."""
     given, data = encoded(text, "new_str"), await _read(call, info)
     lines = lines_of(data)
     if not isinstance(line, int) or not 0 <= line <= len(lines):
@@ -151,7 +151,7 @@ async def insert(call: Call, info: PathInfo, line: object, text: str) -> str:
     at = sum(map(len, lines[:line]))
     end = b"\r\n" if b"\r\n" in data else b"\n"
     if at == len(data) and data and not data.endswith(b"\n"):
-        # The last line has no end yet; without one the new text would join it.
+        # The last line has no line end; without one the new text would join it.
         new, skip = end + given, len(end)
     else:
         new, skip = (given if given.endswith(b"\n") else given + end), 0
@@ -160,7 +160,7 @@ async def insert(call: Call, info: PathInfo, line: object, text: str) -> str:
 
 
 async def undo(call: Call, info: PathInfo) -> str:
-    """Take back the last edit of a file, unless something else has changed it since."""
+    """Undo the last edit of a file, unless something else has changed it since."""
     edit = _history(call).last(info.path)
     before = edit.undone(await _read(call, info), info.path)
     if edit.is_new:
@@ -173,7 +173,7 @@ async def undo(call: Call, info: PathInfo) -> str:
 
 
 async def syntax_problem(call: Call, info: PathInfo) -> str:
-    """Return a warning about a Python file that does not parse, or nothing."""
+    """Return a warning about a Python file that does not parse, or an empty string."""
     if not info.path.endswith(".py"):
         return ""
     command = ["python3", "-I", "-c", _PARSE, info.path]

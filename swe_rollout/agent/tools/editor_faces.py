@@ -16,7 +16,7 @@ from swe_rollout.errors import InternalError
 
 
 class Command(StrEnum):
-    """What an editor can be told to do."""
+    """The commands of an editor."""
 
     VIEW = "view"
     CREATE = "create"

@@ -1,9 +1,9 @@
-"""Face: the one form of a tool that is not a user's own class.
+"""Face: the form of every tool that is not a user's own class.
 
-A face is what the policy reads, as data, and the function that carries out a call. Several faces
-stand over one shell, one search and one editor: each has the names, schema and texts of the system
-whose policies know it. A tool with configuration is a function that returns its face; its keyword
-parameters are what a job gives it under `with`.
+A face is the tool's description, as data, and the function that carries out a call. Several faces
+share one shell, one search and one editor; each has the names, schema and texts of the system whose
+policies know it. A tool with configuration is a function that returns its face; a job passes its
+keyword parameters under `with`.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ class Call:
 
     @property
     def remaining_s(self) -> float:
-        """The time left for the next command; never quite zero."""
+        """Seconds left for the next command; always above zero."""
         return max(_LEAST_S, self.context.timeout_s - (time.monotonic() - self._began))
 
     @property
     def expired(self) -> bool:
-        """Whether the time of the call is over."""
+        """Whether the call's time is up."""
         return self.remaining_s <= _LEAST_S
 
     def given(self, arguments: Mapping[str, object]) -> Call:
-        """Return the same call with other arguments."""
+        """Return the call with other arguments."""
         return replace(self, arguments=arguments)
 
     def text(self, name: str) -> str | None:
@@ -54,14 +54,14 @@ class Call:
         return value
 
     def required(self, name: str) -> str:
-        """Return a string argument; ToolError when it was not given."""
+        """Return a string argument. Raises ToolError if it was not given."""
         value = self.text(name)
         if value is None:
             raise ToolError(f"{name} is missing")
         return value
 
     def integer(self, name: str, *, least: int = 0, most: int = 2**53) -> int | None:
-        """Return an integer argument, or None if it was not given; ToolError outside its range."""
+        """Return an integer argument, or None if not given. Raises ToolError outside its range."""
         value = self.arguments.get(name)
         if value is None:
             return None
@@ -85,16 +85,16 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Face:
-    """A tool under one name. Holds nothing of an episode."""
+    """A tool under one name. It holds no state of an episode."""
 
     spec: ToolSpec
     act: Callable[[Call], Awaitable[Observation | str]]
-    """Carries out a call. ToolError and errors of the file system become its observation."""
+    """Carries out a call; ToolError and file system errors become its observation."""
     acts_outside: bool = False
     """Whether it may act outside of the sandbox; see `ActsOutside`."""
 
     def named(self, name: str) -> Face:
-        """Return the same tool under another name."""
+        """Return the tool under another name."""
         return replace(self, spec=replace(self.spec, name=name))
 
     async def run(
@@ -108,7 +108,7 @@ class Face:
         except (ConnectionError, TimeoutError):
             raise
         except OSError as error:
-            # Of the sandbox's file system: a missing permission, a full disk, a file for a folder.
+            # From the sandbox's file system: no permission, disk full, a file in place of a folder.
             seen = f"error: {error.strerror or type(error).__name__}"
         return bounded(Observation(seen) if isinstance(seen, str) else seen, context)
 

@@ -1,7 +1,7 @@
-"""Files of the sandbox: look one up, read it within bounds, and write it back as it was.
+"""Files of the sandbox: look them up, read them within bounds, and write them with their mode kept.
 
-Everything takes `/bin/sh` and the base utilities alone. A path is an argument of a script, never
-text in it: it may hold anything but NUL.
+Everything needs only `/bin/sh` and the base utilities. A path is passed to a script as an argument,
+never inserted into its text, so it may contain anything but NUL.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from swe_rollout.sandbox.base import ExecResult
 
 MAX_FILE_BYTES: Final = 4 << 20
 LISTED_BYTES: Final = 256 << 10
-"""Bytes of a listing that are kept; its reader sees far less."""
+"""Maximum bytes of a listing to keep; its reader sees far less."""
 _MAX_LINES: Final = 100_000
-"""Line by line, a file of nothing but newlines would hold the event loop for seconds."""
+"""A file with more lines, such as one of only newlines, would block the event loop for seconds."""
 _MAX_FOLDERS: Final = 128
 _TEXT_PROBE_BYTES: Final = 8192
 _SUGGEST_S: Final = 5.0
@@ -46,12 +46,12 @@ _LIST: Final = """
 cd -- "$1" && find . -mindepth 1 -maxdepth 2 -name '.*' -prune -o \\
   -type d -exec printf '%s/\\0' {} + -o -exec printf '%s\\0' {} +
 """
-# Names of the folder, one a line, then where in the tree the same name occurs.
+# Print the names in the folder, one per line, then where in the tree the same name occurs.
 _NAMES: Final = 'cd -- "$1" 2>/dev/null && ls -a | head -n 2000'
 _SAME_NAME: Final = """
 find . -name .git -prune -o -name "$1" -print 2>/dev/null | head -n 3
 """
-# The real path of as much of each path as exists, and the rest as it was given.
+# Print each path with its existing part resolved and the rest unchanged.
 _REAL: Final = """
 for path; do
     rest=
@@ -63,7 +63,7 @@ for path; do
     printf '%s\\0' "${real%/}$rest"
 done
 """
-# The repository's top is the first folder upwards that has a .git, as when the diff is taken.
+# As for the diff, the top of the repository is the nearest parent folder that has a .git.
 _OWN_FOLDER: Final = """
 top=$(pwd -P)
 while [ ! -e "$top/.git" ] && [ "$top" != / ]; do top=$(dirname "$top"); done
@@ -91,22 +91,22 @@ class PathKind(StrEnum):
     FILE = "file"
     DIRECTORY = "directory"
     OTHER = "other"
-    """A device, a socket, a link to nowhere, or no response in time."""
+    """A device, a socket, a dangling link, or no response in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class PathInfo:
-    """A path's kind, and for a file the properties that an edit must keep."""
+    """The kind of a path, and the properties of a file that an edit must keep."""
 
     path: str
-    """The real path of the content: links are followed, so that an edit does not replace one."""
+    """The real path: links are followed, so that an edit does not replace a link."""
     kind: PathKind
     size_bytes: int = 0
     mode: int = 0o644
 
 
 async def script(call: Call, text: str, *arguments: str, timeout_s: float = 0) -> ExecResult:
-    """Run a script of ours; `timeout_s` is at most what is left of the call."""
+    """Run one of our scripts; `timeout_s` is capped at the time left for the call."""
     limit_s = min(timeout_s or call.remaining_s, call.remaining_s)
     return await call.sandbox.exec(["/bin/sh", "-c", text, "sh", *arguments], timeout_s=limit_s)
 
@@ -133,20 +133,20 @@ def _file(path: str, details: bytes) -> PathInfo:
     try:
         real = target.removesuffix(b"\n").decode() or path
     except UnicodeDecodeError:
-        # A link to a name that is not UTF-8: the path as given still leads there.
+        # The target of the link is not UTF-8, but the given path still leads there.
         real = path
     return PathInfo(real, PathKind.FILE, int(size), int(mode, 8) & 0o777)
 
 
 async def find(call: Call, name: str) -> PathInfo:
-    """Look up the path that an argument names; a relative one starts in the working folder."""
+    """Look up the path in the argument `name`; a relative one starts in the working folder."""
     path = call.required(name)
     check_path(path, name)
     return await look(call, path)
 
 
 def check_path(path: str, name: str) -> None:
-    """Raise ToolError for a path that no file can have, and for one of absurd depth."""
+    """Raise ToolError for a path that is invalid or absurdly deep."""
     if not path or "\0" in path:
         raise ToolError(f"{name} is empty or holds a NUL character")
     if path.count("/") > _MAX_FOLDERS:
@@ -154,7 +154,7 @@ def check_path(path: str, name: str) -> None:
 
 
 async def need_file(call: Call, info: PathInfo, *, suggest: bool = True) -> None:
-    """Raise ToolError unless the path is a regular file; `suggest` names what may be meant."""
+    """Raise ToolError unless the path is a regular file; `suggest` adds similar paths."""
     match info.kind:
         case PathKind.FILE:
             return
@@ -169,9 +169,9 @@ async def need_file(call: Call, info: PathInfo, *, suggest: bool = True) -> None
 
 
 async def read(call: Call, info: PathInfo, *, advice: str = "", suggest: bool = True) -> bytes:
-    """Return the whole content of a file of moderate size; ToolError says why there is none.
+    """Return the whole content of a file of moderate size. ToolError says why it can't be read.
 
-    `advice` is what to do about a file that is too large.
+    `advice` tells the policy what to do about a file that is too large.
     """
     await need_file(call, info, suggest=suggest)
     _need_moderate(info, info.size_bytes, advice)
@@ -202,16 +202,16 @@ async def write(call: Call, info: PathInfo, data: bytes) -> None:
 
 
 async def remove(call: Call, path: str) -> None:
-    """Remove a file; ToolError where that is not possible."""
+    """Remove a file. Raises ToolError if that is not possible."""
     result = await call.sandbox.exec(["rm", "-f", "--", path], timeout_s=call.remaining_s)
     if not result.ok:
         raise ToolError(f"{path} can't be removed")
 
 
 async def listing(call: Call, path: str) -> list[str]:
-    """List names two levels down, sorted; directories end in `/`; hidden ones are left out.
+    """List names two levels deep, sorted; directories end in `/`, and hidden ones are omitted.
 
-    Where that is not all of them, the last line says why.
+    If names are missing, the last line says why.
     """
     timeout_s = call.context.timeout_s
     result = await call.sandbox.exec(
@@ -229,13 +229,13 @@ async def listing(call: Call, path: str) -> list[str]:
 
 
 def _total(shown: Sequence[str], lost_bytes: int) -> int:
-    """Estimate how many entries there are, of names as long as those that are shown."""
+    """Estimate the number of entries, assuming that names are as long as the shown ones."""
     size = sum(len(name.encode()) + 3 for name in shown) or 1
     return len(shown) + round(lost_bytes * len(shown) / size)
 
 
 async def real_paths(call: Call, paths: Sequence[str]) -> list[str]:
-    """Return where paths lead, links followed; what is missing of one stays as it was given."""
+    """Return paths with links followed; the part that does not exist stays unchanged."""
     result = await script(
         call, _REAL, *(posixpath.join(call.sandbox.workdir, path) for path in paths)
     )
@@ -246,8 +246,8 @@ async def real_paths(call: Call, paths: Sequence[str]) -> list[str]:
 
 
 def is_within(path: str, folder: str) -> bool:
-    """Whether a path of `real_paths` is a folder or below it."""
-    # Behind a folder that does not exist yet, `..` leads nowhere now, and elsewhere later.
+    """Return whether a path of `real_paths` is `folder` or below it."""
+    # After a folder that does not exist yet, `..` leads nowhere now and elsewhere later.
     if ".." in path.split("/"):
         return False
     return f"{path}/".startswith(f"{folder.rstrip('/')}/")
@@ -264,11 +264,11 @@ Folders = Annotated[
     BeforeValidator(_paths),
     Field(description="Folders that it may write to; all of the sandbox if empty."),
 ]
-"""A rule of conduct, which no shell knows."""
+"""Allowed folders: a rule of conduct, which a shell can ignore."""
 
 
 async def check_allowed(call: Call, folders: Sequence[str], path: str) -> None:
-    """Raise ToolError when a path, links followed, is in none of the folders, if there are any."""
+    """Raise ToolError if there are `folders` and the real path is in none of them."""
     if not folders:
         return
     target, *allowed = await real_paths(call, [path, *folders])
@@ -277,10 +277,10 @@ async def check_allowed(call: Call, folders: Sequence[str], path: str) -> None:
 
 
 async def own_folder(call: Call, name: str = "") -> str:
-    """Make a folder for what tools keep, or one of this name in it, and return its real path.
+    """Make the folder for files that tools keep, or `name` in it, and return its real path.
 
-    It is outside the repository, so never in the diff, in the sandbox's folder for temporary files,
-    and lives as long as the sandbox. Raises ToolError where none can be written, or where a link
+    It is in the sandbox's folder for temporary files, outside the repository and so never in the
+    diff, and lives as long as the sandbox. Raises ToolError if it can't be written, or if a link
     leads elsewhere.
     """
     result = await script(call, _OWN_FOLDER, f"/{name}" if name else "")
@@ -291,7 +291,7 @@ async def own_folder(call: Call, name: str = "") -> str:
 
 
 async def _suggestions(call: Call, path: str) -> list[str]:
-    """Return paths that may have been meant: neighbours of a similar name, then the same name."""
+    """Return paths that may be meant: similar names in the folder, then the same name elsewhere."""
     folder, name = posixpath.split(path)
     listed = await script(call, _NAMES, folder, timeout_s=_SUGGEST_S)
     names = [each for each in readable(listed.stdout).split("\n") if each not in {"", ".", ".."}]
@@ -299,16 +299,16 @@ async def _suggestions(call: Call, path: str) -> list[str]:
         found = (posixpath.join(folder, each) for each in close)
         shown = ((each, posixpath.relpath(each, call.sandbox.workdir)) for each in found)
         return [full if inside.startswith("..") else inside for full, inside in shown]
-    # A name as a pattern of `find` that matches it alone.
+    # A pattern of `find` that matches only this name.
     literal = "".join(f"\\{each}" if each in "*?[]\\" else each for each in name)
     same = await script(call, _SAME_NAME, literal, timeout_s=_SUGGEST_S)
     return [line.removeprefix("./") for line in readable(same.stdout).split("\n") if line]
 
 
 def _similar(name: str, names: Sequence[str]) -> list[str]:
-    """Return names that are close to one, and those that differ in their ending alone."""
+    """Return names that are close to `name`, and those that differ only in their suffix."""
     stem = posixpath.splitext(name)[0]
-    # Comparing takes time that grows with the square of the lengths.
+    # The time of a comparison is quadratic in the lengths.
     short = [each for each in names if len(each) <= _MAX_COMPARED_LENGTH][:_MAX_COMPARED]
     close = get_close_matches(name[:_MAX_COMPARED_LENGTH], short, n=_SUGGESTIONS)
     close += [each for each in names if posixpath.splitext(each)[0] == stem and each not in close]

@@ -1,8 +1,8 @@
-"""`@tool`: make a tool of a typed function.
+"""`@tool`: make a tool from a typed function.
 
-The policy sees the function's name, the first paragraph of its docstring, and its parameters.
-`sandbox` and `context` are passed in by the harness; parameters behind `*` are configuration, given
-once by the job (`{use: module:attr, with: {…}}`) and never shown to the policy.
+The policy sees the function's name, the first paragraph of its docstring, and its parameters. The
+harness passes `sandbox` and `context`. Keyword-only parameters are configuration, which the job
+sets once (`{use: module:attr, with: {…}}`) and the policy never sees.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.types.turn import Observation
 
 _GRACE_S = 10.0
-"""Time added to a call's own: a command that exceeds its limit is ended gently first."""
+"""Seconds beyond a call's limit, in which a command that exceeds it can end gracefully."""
 
 
 class ToolFailedError(InternalError):
@@ -44,7 +44,7 @@ class ToolFailedError(InternalError):
 
 
 class FunctionTool(Tool):
-    """A tool that is a function; `bind` gives it its configuration."""
+    """A tool made from a function; `bind` sets its configuration."""
 
     def __init__(
         self,
@@ -54,13 +54,13 @@ class FunctionTool(Tool):
         ends_episode: bool = False,
         configuration: Mapping[str, object] | None = None,
     ) -> None:
-        """Raises ExtensionError where the signature or docstring can't be offered to a policy."""
+        """Raises ExtensionError if the signature or docstring can't be offered to a policy."""
         self._function = function
         self._signature = Signature.of(function)
         self._configuration = dict(configuration or {})
         own = self._signature.description, self._signature.parameters
         self._spec = ToolSpec(name or function.__name__, *own, ends_episode=ends_episode)
-        # Where it was defined, so that `module:attr` finds it.
+        # Registered where it was defined, so that `module:attr` finds it.
         self.__module__ = function.__module__
         self.__qualname__ = function.__qualname__
 
@@ -70,17 +70,17 @@ class FunctionTool(Tool):
 
     @property
     def name(self) -> str:
-        """The name that the policy calls it by."""
+        """The name by which the policy calls it."""
         return self._spec.name
 
     @property
     def acts_outside(self) -> bool:
-        """Whether it is given nothing of the episode: then it can act only elsewhere."""
+        """Whether it takes neither sandbox nor context, and so can only act elsewhere."""
         return not self._signature.harness
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Configuration that has no default and was not bound."""
+        """Configuration without a default that was not bound."""
         needed = self._signature.configuration.items()
         return tuple(
             name
@@ -89,7 +89,7 @@ class FunctionTool(Tool):
         )
 
     def bind(self, parameters: Mapping[str, object]) -> FunctionTool:
-        """Return the tool with this configuration; TypeError for a name or value it can't take."""
+        """Return the tool with this configuration. Raises TypeError for a wrong name or value."""
         given = {name: self._configured(name, value) for name, value in parameters.items()}
         return FunctionTool(
             self._function,
@@ -101,10 +101,10 @@ class FunctionTool(Tool):
     async def run(
         self, arguments: Mapping[str, object], sandbox: Sandbox, context: ToolContext
     ) -> Observation:
-        """Call the function; it is stopped when its time is over.
+        """Call the function, and stop it when its time is up.
 
-        ToolError, ValueError and errors of files become an observation; errors of the sandbox pass;
-        any other exception is a ToolFailedError, which ends the episode as a failure.
+        ToolError, ValueError and file errors become an observation; sandbox errors propagate; any
+        other exception becomes a ToolFailedError, which ends the episode as a failure.
         """
         injected = self._signature.injected(sandbox=sandbox, context=context)
         call = partial(self._function, **arguments, **self._configuration, **injected)
@@ -171,9 +171,9 @@ def tool(
     name: str | None = None,
     ends_episode: bool = False,
 ) -> FunctionTool | Callable[[Callable[..., object]], FunctionTool]:
-    """Make a tool of a function and register it: `@tool`, or `@tool(name=…, ends_episode=True)`.
+    """Make a tool from a function and register it: `@tool` or `@tool(name=…, ends_episode=True)`.
 
-    `ends_episode`: the policy hands in its work by calling it. Raises ExtensionError where the
+    With `ends_episode`, the policy submits its work by calling it. Raises ExtensionError if the
     function can't be offered to a policy.
     """
     if name is not None and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", name):
@@ -198,21 +198,21 @@ def _registered(
     function: Callable[..., object], *, name: str | None, ends_episode: bool
 ) -> FunctionTool:
     made = FunctionTool(function, name=name, ends_episode=ends_episode)
-    # A tool that the policy calls `bash` may replace the built-in one: a job names it module:attr.
+    # A tool named `bash` may replace the built-in one, because a job names it as module:attr.
     if not TOOLS.is_shipped(made.name):
         TOOLS.register(made)
     return made
 
 
 async def _called(call: Callable[[], object]) -> object:
-    """Call a coroutine function here, a plain one in a thread: it may take its time."""
+    """Await a coroutine function here; run a plain function, which may block, in a thread."""
     if inspect.iscoroutinefunction(call):
         return await call()
     result = await asyncio.to_thread(call)
     return await result if inspect.isawaitable(result) else result
 
 
-def _adapter(annotation: Any) -> TypeAdapter[object]:  # as pydantic types annotations
+def _adapter(annotation: Any) -> TypeAdapter[object]:  # as typed by pydantic
     try:
         return TypeAdapter(annotation)
     except PydanticUserError:

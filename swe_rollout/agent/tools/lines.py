@@ -1,4 +1,4 @@
-"""Lines of a file's bytes, and texts of any size, as editors number, page and show them."""
+"""Number, page and show the lines of files and of texts of any size, as editors do."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from swe_rollout.agent.tools.base import ToolError, readable
 MATCHES_TOLD: Final = 20
 MAX_LINE_BYTES: Final = 2000
 _NOTE_BYTES: Final = 240
-"""Room kept for what a page says about itself."""
+"""Bytes reserved for a page's note on the remaining lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The lines that fit, and how many did not."""
+    """The lines that fit, and the number of lines that did not."""
 
     lines: tuple[str, ...]
     left: int
@@ -29,9 +29,9 @@ class Page:
 
 
 def page(lines: Iterable[str], limit: int) -> Page:
-    """Return as many whole lines as `limit` bytes hold together with a note on the rest.
+    """Return as many whole lines as fit into `limit` bytes with a note on the rest.
 
-    The first line is there in any case.
+    The first line is always included.
     """
     kept: list[str] = []
     room, left = limit - _NOTE_BYTES, 0
@@ -45,7 +45,7 @@ def page(lines: Iterable[str], limit: int) -> Page:
 
 
 def encoded(text: str, name: str) -> bytes:
-    """Encode an argument for a file; ToolError for half a surrogate pair."""
+    """Encode an argument for a file. Raises ToolError for a lone surrogate."""
     try:
         return text.encode()
     except UnicodeEncodeError as error:
@@ -53,9 +53,9 @@ def encoded(text: str, name: str) -> bytes:
 
 
 def lines_of(data: bytes) -> list[bytes]:
-    """Split into lines with their ends; only a newline ends one.
+    """Split into lines, with their ends; only a newline ends a line.
 
-    What `splitlines` takes for line ends is text in source code.
+    Other characters that `splitlines` treats as line ends are ordinary text in source code.
     """
     lines = data.split(b"\n")
     ended = [line + b"\n" for line in lines[:-1]]
@@ -63,30 +63,30 @@ def lines_of(data: bytes) -> list[bytes]:
 
 
 def line_of(data: bytes, at: int) -> int:
-    """Return the number, from 1, of the line that holds the byte `at`."""
+    """Return the number, from 1, of the line that contains the byte `at`."""
     return data.count(b"\n", 0, at) + 1
 
 
 def shown_line(line: bytes) -> str:
-    """Decode a line without its end; a long one is cut, and says so."""
+    """Decode a line without its end; a long one is cut, with a note that says so."""
     line = line.removesuffix(b"\n")
     if len(line) <= MAX_LINE_BYTES:
         return readable(line)
-    # A character may be cut, and what is left of it is dropped.
+    # The cut may split a character; the rest of it is dropped.
     kept = line[:MAX_LINE_BYTES].decode(errors="ignore").encode()
     return f"{readable(kept)} [... line cut after {len(kept)} bytes]"
 
 
 def numbered(lines: Sequence[bytes], first: int, *, whole: bool = False) -> list[str]:
-    """Number lines from `first` on; `whole`: long ones are not cut."""
+    """Number lines from `first` on; with `whole`, long lines are not cut."""
     shown = (readable(each.removesuffix(b"\n")) if whole else shown_line(each) for each in lines)
     return [f"{number:6}\t{each}" for number, each in enumerate(shown, first)]
 
 
 def snippet(data: bytes, at: int, size: int, *, around: int = 4, most: int = 40) -> str:
-    """Show the lines of a span and a few around it, at most `most`, and which lines these are.
+    """Show the numbered lines of a span, with a few lines around it and `most` in all.
 
-    Looks at these lines alone: a file may have millions.
+    Only these lines are read, as a file may have millions.
     """
     if not data:
         return "it is empty now"
@@ -111,7 +111,7 @@ def snippet(data: bytes, at: int, size: int, *, around: int = 4, most: int = 40)
 
 
 def only_match(data: bytes, old: bytes, path: str) -> int:
-    """Return where `old` occurs; ToolError, with the lines, unless it does exactly once."""
+    """Return where `old` occurs. Raises ToolError, with the lines, unless it does exactly once."""
     if not old:
         raise ToolError("old_str is empty; use insert to add text")
     found = list(islice(_matches(data, old), MATCHES_TOLD + 1))
@@ -135,12 +135,12 @@ def _matches(data: bytes, old: bytes) -> Iterator[int]:
 
 
 def match_in_line(data: bytes, old: bytes, path: str, line: int) -> int:
-    """Return where `old` begins in a line, from 1; ToolError unless it does exactly once."""
+    """Return where `old` starts in `line`, from 1. Raises ToolError unless it does exactly once."""
     lines = lines_of(data)
     if not old or not 1 <= line <= len(lines):
         raise ToolError(f"old_str is empty, or {path} has no line {line}")
     start = sum(map(len, lines[: line - 1]))
-    # It may go on into the next lines, but begins in this one.
+    # The match starts in this line but may extend into the next ones.
     end = start + len(lines[line - 1]) + len(old) - 1
     at = data.find(old, start, end)
     if at < 0 or data.find(old, at + 1, end) >= 0:

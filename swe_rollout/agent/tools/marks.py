@@ -1,7 +1,7 @@
-"""Marks: texts that a policy can't guess, such as the borders between parts of a command's output.
+"""Marks: texts that a policy can't guess, such as separators between parts of a command's output.
 
-A tool that draws its own random numbers can't be carried out again with the same commands. Where an
-episode's journal keeps a seed, marks follow from it, so that a resumed episode asks for the same.
+A call whose tool draws its own random numbers can't be replayed with the same commands. If the
+episode's journal keeps a seed, marks are derived from it, so a resumed episode gets the same marks.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from contextvars import ContextVar
 from typing import Final
 
 ACTING: Final = ContextVar("acting", default=0)
-"""The branch of the agent whose step runs: what tells calls of agents apart that overlap."""
+"""The branch of the agent whose step is running; it separates overlapping calls of agents."""
 
 
 class Marks:
-    """The marks of one episode, in the order in which each of its agents asks for them."""
+    """The marks of one episode, in the order in which each of its agents requests them."""
 
     def __init__(self, seed: str) -> None:
-        """`seed`: hexadecimal, and secret to the policy."""
+        """`seed` is hexadecimal, and hidden from the policy."""
         self._seed = bytes.fromhex(seed)
         self._drawn = Counter[int]()
 
@@ -33,7 +33,7 @@ class Marks:
 
 
 MARKS: Final[ContextVar[Marks | None]] = ContextVar("marks", default=None)
-"""The marks of the running episode; if there are none, every mark is random."""
+"""The marks of the running episode; if None, every mark is random."""
 
 
 def new_mark(size: int) -> str:

@@ -1,7 +1,7 @@
 """Pack the folder of a bundle into one file, which travels with the job under its digest.
 
-The packed form is JSON with base64: no archive format whose reader would have to be trusted. The
-same folder gives the same bytes on every machine.
+The packed form is JSON with base64, not an archive format whose reader would have to be trusted.
+The same folder gives the same bytes on every machine.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class PackedFile(msgspec.Struct, frozen=True):
     """A file of a bundle."""
 
     path: str
-    """Relative, with `/`."""
+    """Relative path, with `/`."""
     executable: bool
     content: bytes
 
@@ -49,11 +49,11 @@ class Bundle:
 
 
 _BUNDLES: Final[dict[str, Bundle]] = {}
-"""The bundles that came with a job of this process, by SHA-256."""
+"""The bundles of this process's jobs, by SHA-256."""
 
 
 def pack(folder: Path) -> bytes:
-    """Pack a folder; UsageError, with the reason, for one that is no bundle."""
+    """Pack a folder. Raises UsageError, with the reason, if it is not a bundle."""
     try:
         files = tuple(sorted(_files(folder), key=lambda file: file.path))
         data = msgspec.json.encode(_Packed(files))
@@ -71,7 +71,7 @@ def pack(folder: Path) -> bytes:
 
 
 def register(data: bytes) -> None:
-    """Make a packed bundle known in this process; ExtensionError for what is none."""
+    """Register a packed bundle in this process. Raises ExtensionError if it is not a bundle."""
     try:
         _BUNDLES[hashlib.sha256(data).hexdigest()] = _read(data)
     except ValueError as error:
@@ -88,7 +88,7 @@ def registered(sha256: str) -> Bundle | None:
 
 
 def _files(folder: Path) -> Iterator[PackedFile]:
-    """Read the files; ValueError for what can't travel, or when they are too many or too large."""
+    """Read the files. Raises ValueError for one that can't be packed, or too many or large ones."""
     count = size = 0
     for path in _paths(folder):
         name = path.relative_to(folder).as_posix()
@@ -116,7 +116,7 @@ def _paths(folder: Path) -> Iterator[Path]:
 
 
 def _read(data: bytes) -> Bundle:
-    """Read a packed bundle; ValueError where it is none."""
+    """Read a packed bundle. Raises ValueError if it is not one."""
     files = msgspec.json.decode(data, type=_Packed).files
     by_path = {file.path: file for file in files}
     if any(not re.fullmatch(FILE, path) for path in by_path) or len(by_path) != len(files):
@@ -131,7 +131,7 @@ def _read(data: bytes) -> Bundle:
 
 
 def _executable(files: Iterable[PackedFile], programs: set[str]) -> Iterator[PackedFile]:
-    """Yield the files that go into a sandbox, programs as such."""
+    """Yield the files for a sandbox, with programs marked executable."""
     for file in files:
         if file.path != MANIFEST:
             is_program = file.executable or file.path in programs

@@ -12,7 +12,7 @@ from swe_rollout.spec.model import Model
 
 MANIFEST: Final = "bundle.yaml"
 FILE: Final = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}(/[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}){0,7}$"
-"""A file of a bundle: a relative path without hidden names."""
+"""Pattern of a bundle's file: a relative path without hidden names."""
 MAX_TOOLS: Final = 64
 MAX_BYTES: Final = 256 << 10
 _MAX_VALUES: Final = 50_000
@@ -20,12 +20,12 @@ _NO_ARGUMENTS: Final = {"type": "object", "properties": {}}
 
 
 class BundledTool(Model):
-    """One tool: what the policy reads, and the program that it calls."""
+    """One tool: its description for the policy, and the program that it calls."""
 
     name: str
     description: str
     file: Annotated[str, StringConstraints(pattern=FILE)] | None = None
-    """The program; the file named like the tool if not given."""
+    """The program; by default the file with the tool's name."""
     parameters: dict[str, Any] = Field(default_factory=lambda: dict(_NO_ARGUMENTS))
     """The JSON schema of its arguments."""
     ends_episode: bool = False
@@ -37,7 +37,7 @@ class BundledTool(Model):
         return self.file or self.name
 
     def spec(self) -> DeclaredSpec:
-        """Return the tool as the policy sees it; ValueError for one that can't be offered."""
+        """Return the tool as the policy sees it. Raises ValueError if it can't be offered."""
         return declared_spec(
             self.name, self.description, self.parameters, ends_episode=self.ends_episode
         )
@@ -50,7 +50,7 @@ class Manifest(Model):
 
 
 def read_manifest(text: bytes) -> Manifest:
-    """Read `bundle.yaml`; ValueError, with the place, where it describes no tools."""
+    """Read `bundle.yaml`. Raises ValueError, with the place, if it is invalid."""
     if len(text) > MAX_BYTES:
         raise ValueError(f"{MANIFEST} has over {MAX_BYTES >> 10} KiB")
     try:
@@ -69,7 +69,7 @@ def read_manifest(text: bytes) -> Manifest:
 
 
 def _require_small(value: object) -> None:
-    """Raise ValueError for YAML whose aliases stand for more than fits into any memory."""
+    """Raise ValueError for YAML whose aliases expand to more than fits into memory."""
     left, seen = [value], 0
     while left:
         seen += 1

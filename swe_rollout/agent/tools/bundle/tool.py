@@ -1,9 +1,9 @@
 """Call the programs of a bundle: `{use: bundle, with: {path: tools/}}`.
 
-The bundle is put into the sandbox before the first call, outside of the repository. A program gets
-the arguments as one JSON object on its standard input: no shell, and no flag that a value could be
-taken for. What it comes to is typed as for `bash`: exit code, stdout, stderr. A policy with a shell
-can change the bundle in its own sandbox, and by that only what it reads itself.
+The bundle is installed in the sandbox before the first call, outside of the repository. A program
+gets its arguments as one JSON object on stdin, so no value can be taken for shell syntax or a flag.
+Its result has the same form as for `bash`: exit code, stdout, stderr. A policy with a shell can
+change the bundle in its own sandbox, which affects only what that policy reads.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from swe_rollout.extension import ExtensionError
 from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.types.turn import Observation
 
-# In some images, programs can't be run from everywhere. A repository may be anywhere, also at /:
-# what git is told to ignore is in no diff.
+# In some images, programs can't be run from everywhere. A repository may be anywhere, even at /, so
+# git is told to ignore the folder, which keeps it out of the diff.
 _NEW_FOLDER = """
 umask 077
 for parent in "${TMPDIR:-/tmp}" /var/tmp /run /dev/shm; do
@@ -39,9 +39,9 @@ exit 1
 
 
 def bundle(*, path: str, sha256: str = "") -> Toolset:
-    """Return the tools of the bundle in the folder `path`, which starting the job has packed.
+    """Return the tools of the bundle in the folder `path`, which was packed when the job started.
 
-    Raises ExtensionError when it did not travel with the job.
+    Raises ExtensionError if it did not travel with the job.
     """
     found = registered(sha256)
     if found is None:
@@ -64,7 +64,7 @@ def bundle_tools(found: Bundle) -> tuple[Face, ...]:
 
 @dataclass(slots=True)
 class _Place:
-    """Where a bundle is in one sandbox."""
+    """The place of a bundle in one sandbox."""
 
     folder: str = ""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -78,7 +78,7 @@ class _Installation:
         self._places = PerSandbox(_Place)
 
     async def folder(self, sandbox: Sandbox, context: ToolContext) -> str:
-        """Return the bundle's folder; ToolError where the sandbox has no place for it."""
+        """Return the bundle's folder. Raises ToolError if the sandbox has no place for it."""
         place = self._places.of(sandbox)
         async with place.lock:
             if not place.folder:
@@ -102,9 +102,9 @@ async def _call_program(installation: _Installation, program: str, call: Call) -
     except (ConnectionError, TimeoutError):
         raise
     except OSError as error:
-        # The disk is full, or what is in the way of the folder.
+        # The disk is full, or something is in the way of the folder.
         raise ToolError(f"the tool can't be installed: {error.strerror}") from error
-    # Half a surrogate pair, which JSON can hold, is no text.
+    # JSON can contain a lone surrogate, which can't be encoded.
     given = json.dumps(dict(call.arguments), ensure_ascii=False).encode(errors="replace")
     result = await call.sandbox.exec(
         [f"{folder}/{program}"], stdin=given + b"\n", timeout_s=call.context.timeout_s
