@@ -223,8 +223,8 @@ ROOT: Final = Path(__file__).resolve().parents[3]
 HEAD: Final = """\
 # Performance
 
-Written by `scripts/bench publish` from the JSON that the benchmarks print, which lies beside this
-page as `performance/NAME.json`. Subjects take turns in one run; figures are medians of the rounds.
+`scripts/bench publish` writes this page from the JSON that the benchmarks print, which is beside it
+in `performance/NAME.json`. Subjects take turns in one run; figures are medians of the rounds.
 """
 ORDER: Final = ("tokens", "loop", "strands", "exec", "sandbox_start", "fork", "pod_loss", "journal")
 """Comes first on the page; the others follow by name."""
