@@ -1,8 +1,8 @@
-"""Addresses of servers and objects: which ones a job may name, and which an engine may have.
+"""Check addresses: which servers and objects a job may name, and where an engine may be.
 
-The person who writes a job is not always trusted with everything its worker can reach.
-`engine_address` and `object_address` check what is written; `refused_address` what a name turned
-out to be, when a connection is opened. The rules of the CRD (`cluster_rules`) are the same in CEL.
+The author of a job is not always trusted with everything that its worker can reach.
+`engine_address` and `object_address` check the text; `refused_address` checks the address that a
+name resolves to, when connecting. The CRD's rules (`cluster_rules`) are the same in CEL.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ METADATA_HOSTS: Final = (
     "instance-data",
     "instance-data.ec2.internal",
 )
-"""Names of the clouds' metadata services, which give credentials to whoever asks."""
+"""Names of the clouds' metadata services, which give credentials to any client."""
 METADATA_IPS: Final = ("100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254")
-"""Those that are not link-local."""
+"""Addresses of metadata services that are not link-local."""
 CONTROL_PORTS: Final = (2379, 2380, 6443, 10248, 10249, 10250, 10255, 10256, 10257, 10259)
-"""Where a cluster's own components listen: etcd, the API server, kubelets, the controllers."""
+"""Ports of a cluster's own components: etcd, the API server, kubelets, the controllers."""
 is_worker: Final = ContextVar("is_worker", default=False)
-"""Whether this is the worker of a job on a cluster, and not a person's own process."""
+"""Whether this process is a worker on a cluster, rather than a person's own."""
 _API_SERVER: Final = re.compile(r"kubernetes(\.default(\.svc(\..+)?)?)?")
 _PLACEHOLDER: Final = re.compile(
     r"\$\{?[A-Za-z_][A-Za-z0-9_]*\}?|\$\([A-Za-z_][A-Za-z0-9_]*\)|\{\{.*?\}\}|<[A-Za-z][\w -]*>"
 )
-"""As shells, Kubernetes, Helm and people write them."""
+"""Matches placeholders as shells, Kubernetes, Helm and people write them."""
 _NUMERIC: Final = re.compile(r"(0x[0-9a-f]*|[0-9]+)(\.(0x[0-9a-f]*|[0-9]+)){0,3}")
 _METADATA: Final = frozenset(map(ipaddress.ip_address, METADATA_IPS))
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
@@ -44,7 +44,7 @@ _IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def require_filled(value: str) -> None:
-    """Raise ValueError for an address with a placeholder that nobody has filled in."""
+    """Raise ValueError if an address has a placeholder that was not filled in."""
     if found := _PLACEHOLDER.search(value):
         raise ValueError(
             f"an address, and not the placeholder {found[0]}: variables are not expanded here, "
@@ -94,7 +94,7 @@ ObjectUrl = Annotated[
 
 
 def refused_host(host: str) -> str:
-    """Describe why no engine may be at this host, as written; empty: it may."""
+    """Describe why no engine may be at this host, as written; empty if one may."""
     host = host.lower().rstrip(".")
     if host in METADATA_HOSTS:
         return "a cloud's metadata service"
@@ -105,10 +105,10 @@ def refused_host(host: str) -> str:
 
 
 def refused_address(ip: str, port: int) -> str:
-    """Describe why no engine may be at this address, which a name was resolved to; empty: it may.
+    """Describe why no engine may be at this resolved address; empty if one may.
 
-    For a worker in a pod, its own pod and the cluster's components are refused too: whoever wrote
-    its job need not be allowed to call them.
+    For a worker in a pod, its own pod and the cluster's components are refused too, because the
+    author of the job may lack permission to call them.
     """
     found = _plain(ipaddress.ip_address(ip.partition("%")[0]))
     if problem := _refused_anywhere(found):
@@ -137,7 +137,7 @@ def _goes_nowhere(ip: _IpAddress) -> bool:
 
 
 def _literal(host: str) -> _IpAddress | None:
-    """Return the address that a resolver reads out of the text itself; None for a name."""
+    """Return the address that the text itself denotes; None if it is a name."""
     if _NUMERIC.fullmatch(host):
         try:
             return ipaddress.IPv4Address(socket.inet_aton(host))  # 127.1, 0x7f.1, 2130706433
@@ -150,7 +150,7 @@ def _literal(host: str) -> _IpAddress | None:
 
 
 def _plain(ip: _IpAddress) -> _IpAddress:
-    """Return the IPv4 address inside an IPv6 one that only carries it."""
+    """Return the IPv4 address embedded in an IPv6 address, or the address itself."""
     if isinstance(ip, ipaddress.IPv4Address):
         return ip
     if ip in _NAT64:

@@ -78,10 +78,10 @@ _TOOLS: Final = ("bash", "str_replace_editor", "submit")
 
 @dataclass(frozen=True, slots=True)
 class AgentPreset:
-    """The defaults of an agent's fields; what a job sets itself wins."""
+    """The defaults of an agent's fields; the job's own settings take precedence."""
 
     system_prompt: str | None = None
-    """None: the prompt of every agent without one of its own."""
+    """None for the default system prompt."""
     instance_prompt: str | None = None
     tool_format: str = "auto"
     tools: tuple[str, ...] = _TOOLS
@@ -98,7 +98,7 @@ PRESETS: Final[Mapping[str, AgentPreset]] = {
 
 
 def preset_of(use: object) -> AgentPreset:
-    """Return the defaults of an agent; those of `loop` for one that is not built in."""
+    """Return the defaults of an agent, or those of `loop` if it is not built in."""
     return PRESETS.get(use, PRESETS["loop"]) if isinstance(use, str) else PRESETS["loop"]
 
 
@@ -106,13 +106,13 @@ class ToolUse(ShortUse):
     """A tool or toolset: its name, or `{use: module:attr, with: {…}}`, and how it is offered."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")] | None = unset()
-    """What the policy calls it; none: its own name. Not for a toolset."""
+    """The name that the policy sees; by default the tool's own. Not for a toolset."""
     description: Text | None = unset()
-    """What the policy reads about it; none: its own description. Not for a toolset."""
+    """The description that the policy sees; by default the tool's own. Not for a toolset."""
     timeout_seconds: Seconds | None = unset()
-    """Limit for one call; none: `limits.toolSeconds`."""
+    """Limit for one call; by default `limits.toolSeconds`."""
     output_bytes: Annotated[int, Field(ge=256, le=2**24)] | None = unset()
-    """Limit for one result; none: `limits.toolOutputBytes`."""
+    """Limit for one result; by default `limits.toolOutputBytes`."""
 
 
 class AgentSpec(Model):
@@ -129,8 +129,8 @@ class AgentSpec(Model):
     tool_format: Reference = Field(
         default_factory=lambda fields: preset_of(fields.get("use")).tool_format
     )
-    """The format of tool calls: a name from docs/reference/parsers.md or `module:attr`; auto: the
-    one that the chat template shows. Presets may bring another."""
+    """The format of tool calls: a name from docs/reference/parsers.md or `module:attr`; auto takes
+    the one that the chat template shows. Presets may have another default."""
     tools: Annotated[tuple[ToolUse, ...], Field(max_length=32)] = Field(
         default_factory=lambda fields: tuple(
             ToolUse(use=name) for name in preset_of(fields.get("use")).tools
@@ -151,10 +151,10 @@ class AgentSpec(Model):
     prompt_variables: Annotated[
         dict[str, Text], Field(max_length=64, exclude_if=lambda variables: not variables)
     ] = Field(default_factory=dict)
-    """Further `{name}`s of both prompts, and what is filled in for them."""
+    """Additional `{name}` placeholders in both prompts, and their values."""
     prompts_file: ShortText | None = unset()
-    """A file of prompts beside the job's: YAML with `systemPrompt` and `instancePrompt`, or a text,
-    which is the system prompt. Read when the job file is; what the job says itself wins."""
+    """A prompts file beside the job file: YAML with `systemPrompt` and `instancePrompt`, or plain
+    text, the system prompt. It is read with the job file, whose own prompts take precedence."""
 
     @field_validator("prompt_variables")
     @classmethod

@@ -1,7 +1,7 @@
-"""Bounds of a RolloutJob: every count, time, text and amount of a resource in it has a maximum.
+"""Bounds of a RolloutJob: each of its counts, times, texts and resource amounts has a maximum.
 
-They are far above what a job needs, and low enough that nothing downstream overflows. The CRD has
-them from here. Used by the models in `swe_rollout.spec`, and for a job's episodes by the worker.
+The bounds are far above what a job needs, but low enough that nothing downstream overflows. The CRD
+takes them from here, as do the models in `swe_rollout.spec` and the worker.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pydantic import AfterValidator, Field, StringConstraints
 
 MAX_SAMPLES: Final = 10_000
 MAX_EPISODES: Final = 1_000_000
-"""Tasks times samples of one job."""
+"""The most episodes (tasks times samples) of one job."""
 BUDGET_FLOOR: Final = 10
-"""While fewer episodes have finished, the failure budget is that of this many."""
+"""While fewer episodes have finished, the failure budget assumes this many."""
 MAX_SECONDS: Final = 2_592_000
-"""Thirty days: longer than any single wait makes sense."""
+"""Thirty days: no single wait is sensibly longer."""
 MAX_JOB_SECONDS: Final = 31_536_000
-"""A year, for the times of a whole job."""
+"""One year, for the durations of a whole job."""
 
 Seconds = Annotated[float, Field(gt=0, le=MAX_SECONDS)]
 Text = Annotated[str, StringConstraints(max_length=65_536)]
@@ -42,7 +42,7 @@ _FACTORS: Final = {
 
 
 def parse_quantity(text: str) -> Decimal:
-    """Return the amount; ValueError for a text that is none."""
+    """Parse a Kubernetes quantity. Raises ValueError if it is invalid."""
     if (found := _QUANTITY.fullmatch(text)) is None:
         raise ValueError("a Kubernetes quantity such as 2, 500m or 4Gi")
     number, unit = found.groups()
@@ -50,7 +50,7 @@ def parse_quantity(text: str) -> Decimal:
 
 
 def check_amount(resource: str, text: str) -> str:
-    """Return `text` if it is above 0 and not above the resource's maximum; ValueError if not."""
+    """Return `text` if it is above 0 and within the resource's maximum, else raise ValueError."""
     amount, most = parse_quantity(text), MAX_AMOUNTS[resource]
     if not 0 < amount <= parse_quantity(most):
         raise ValueError(f"a Kubernetes quantity above 0 and at most {most}")

@@ -1,4 +1,4 @@
-"""The dataset of a RolloutJob: which tasks, and which of them are taken."""
+"""The dataset of a RolloutJob: where its tasks come from, and which of them to use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from swe_rollout.spec.model import Model, OneOf, Use, added_variant, unset, vari
 
 
 class RowFormat(StrEnum):
-    """The dataset whose form rows have."""
+    """The dataset whose row format is used."""
 
     AUTO = "auto"
     SWE_BENCH = "swe-bench"
@@ -28,64 +28,64 @@ class RowFormat(StrEnum):
 
 
 class SwebenchDataset(Model):
-    """Rows of SWE-bench, of a dataset made after it, or your own in such a form."""
+    """Rows of SWE-bench, of a dataset modelled on it, or your own in such a format."""
 
     uri: ObjectUrl
     """`rows.jsonl`, `rows.jsonl.zst`, `rows.json` or `rows.parquet`: a path (relative to the job
     file), `file://` or `s3://`; or `organisation/name` of a dataset on a hub."""
     format: Annotated[RowFormat, Field(exclude_if=lambda name: name == "auto")] = RowFormat.AUTO
-    """Whose form the rows have; `auto`: each row's columns tell."""
+    """The format of the rows; `auto` detects it from each row's columns."""
     split: Annotated[
         str, StringConstraints(max_length=100), Field(exclude_if=lambda split: not split)
     ] = ""
-    """The part of a dataset on a hub to take; empty: `test`, else `train`, else all."""
+    """The split of a dataset on a hub; if empty, `test`, else `train`, else all rows."""
 
 
 class ReleasePairsDataset(Model):
     """Tasks made of two releases of a project, from the package index; no account, no images."""
 
     names: Annotated[tuple[ShortText, ...], Field(max_length=256)] = ()
-    """Projects to take, such as `sqlparse`; empty: all."""
+    """Projects to use, such as `sqlparse`; all if empty."""
 
 
 class Images(Model):
-    """Where the tasks' images are pulled from, instead of the places that rows name."""
+    """Where to pull the tasks' images from, instead of where the rows say."""
 
     rewrite: Annotated[dict[ShortText, ShortText], Field(max_length=64)] = Field(
         default_factory=dict
     )
-    """Beginnings of images, and what to put in their place: `swebench/: mirror.example/swe/`. The
-    longest that matches is used."""
+    """Prefixes of image names, and their replacements: `swebench/: mirror.example/swe/`. The
+    longest matching prefix is used."""
     registry: Annotated[ShortText, Field(pattern=r"^([A-Za-z0-9][A-Za-z0-9._/:-]*)?$")] = ""
-    """A registry that mirrors others, such as `mirror.example/hub`; it takes the place of each
-    image's own. Not for images that `rewrite` has changed."""
+    """A registry that mirrors others, such as `mirror.example/hub`; it replaces each image's own
+    registry, except for images that `rewrite` has changed."""
     digests: ObjectUrl | None = None
-    """A JSON file of image to digest (`sha256:…`), by the names in rows. Images are then pulled by
-    digest, and one that is not in the file is refused."""
+    """A JSON file that maps image names, as in the rows, to digests (`sha256:…`). Images are then
+    pulled by digest, and images missing from the file are refused."""
 
 
 class Dataset(OneOf):
     """The tasks. Set exactly one of `swebench`, `releasePairs` and `source`."""
 
     swebench: SwebenchDataset | None = variant()
-    """Rows of SWE-bench, or of a dataset made after it."""
+    """Rows of SWE-bench, or of a dataset modelled on it."""
     release_pairs: ReleasePairsDataset | None = variant()
     """Tasks made of two releases of a project."""
     source: Use | None = added_variant()
     """A source of your own: a function or class that yields instances."""
     images: Images | None = unset()
-    """Where to pull the tasks' images from; none: from where the rows say."""
+    """Where to pull the tasks' images from; by default from where the rows say."""
     include: Globs = ()
-    """Instance ids or globs to take, such as `django__*`; empty: all."""
+    """Instance ids or globs to include, such as `django__*`; all if empty."""
     exclude: Globs = ()
-    """Instance ids or globs to leave out."""
+    """Instance ids or globs to exclude."""
     slice: Annotated[str, StringConstraints(max_length=64)] = ""
-    """A Python slice over what is left, such as `0:40` or `::10`."""
+    """A Python slice of the remaining tasks, such as `0:40` or `::10`."""
     quarantine: ObjectUrl | None = unset()
-    """A file of rows that `swe-rollout audit` has found to be bad: a path (relative to the job
-    file), `file://` or `s3://`. They are left out of what is left, unless they have changed."""
+    """A file of rows that `swe-rollout audit` found bad: a path (relative to the job file),
+    `file://` or `s3://`. They are excluded from the remaining tasks unless they have changed."""
     skip_bad_rows: bool = False
-    """Leave out rows that can't be read, with a line for each, instead of refusing the job."""
+    """Skip rows that can't be read, reporting each, instead of refusing the job."""
 
     @field_validator("slice")
     @classmethod

@@ -1,8 +1,8 @@
-"""Read YAML text into plain values, with the line of every field and all syntax problems.
+"""Read YAML into plain values, with the line of every field and all syntax problems.
 
-Only data is accepted: text, numbers, true and false, null, lists, mappings. Tags, several
-documents, repeated keys and aliases that expand without bound are refused. `swe_rollout.spec.load`
-checks the fields of a job.
+Only data is accepted: text, numbers, booleans, null, lists, mappings. Tags, multiple documents,
+duplicate keys and aliases that expand without bound are refused. `swe_rollout.spec.load` checks the
+fields of a job.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import yaml
 from swe_rollout.errors import Problem
 
 MAX_CHARS = 1 << 18
-"""Longest text; with its aliases expanded, sixteen times that."""
+"""The longest text accepted; with aliases expanded, sixteen times that."""
 _NODE_COST = 64
 _MAX_DEPTH = 60
 _TAG = "tag:yaml.org,2002:"
@@ -33,21 +33,21 @@ FieldPath = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The value of a text, the line of each path, and the problems of its syntax."""
+    """The value of a YAML text, the line of each path, and its syntax problems."""
 
     value: object
     lines: dict[FieldPath, int]
     problems: tuple[Problem, ...] = ()
 
     def line(self, path: FieldPath) -> int:
-        """The line of `path`, or of its nearest enclosing field."""
+        """Return the line of `path`, or of its nearest enclosing field."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path, 1)
 
 
 def read_document(text: str, *, source: str) -> Document:
-    """Read the one document in `text`; `problems` lists errors of its syntax by line."""
+    """Read the single document in `text`; its `problems` lists syntax errors by line."""
     if len(text) > MAX_CHARS:
         return _refused(source, f"longer than {MAX_CHARS // 1024} KiB; no valid job is")
     reader = _NodeReader(source)
@@ -62,7 +62,7 @@ def read_document(text: str, *, source: str) -> Document:
 
 
 def dotted(path: FieldPath) -> str:
-    """The path as users write it: `spec.agent.tools[1]`."""
+    """Format a path as users write it: `spec.agent.tools[1]`."""
     parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return "".join(parts).removeprefix(".")
 

@@ -1,6 +1,6 @@
-"""The fields of a RolloutJob as a flat list: for `did you mean`, `explain` and reference pages.
+"""The fields of a RolloutJob as a flat list, for suggestions, `explain` and reference pages.
 
-The models in `swe_rollout.spec.job` are the only source.
+They are derived from the models in `swe_rollout.spec.job`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class SpecField:
     type: str
     """In words: `integer`, `text`, `list of text`, `one of a, b`, `mapping`."""
     default: str
-    """As YAML; empty for a field without one."""
+    """The default as YAML; empty if the field has none."""
     required: bool
     doc: str
 
@@ -39,33 +39,33 @@ class SpecField:
 
     @property
     def dotted(self) -> str:
-        """`spec.limits.turns`."""
+        """The path with dots, such as `spec.limits.turns`."""
         return ".".join(self.path)
 
 
 @cache
 def all_fields() -> tuple[SpecField, ...]:
-    """All fields of a job; each precedes the fields inside it."""
+    """Return all fields of a job, each before the fields inside it."""
     return tuple(_walk(RolloutJob, ()))
 
 
 def fields_of(model: type[BaseModel]) -> tuple[SpecField, ...]:
-    """Return the direct fields of a model that stands below a mapping of any fields."""
+    """Return the direct fields of a model nested in a free-form mapping."""
     return tuple(field for field in _walk(model, ()) if len(field.path) == 1)
 
 
 def fields_in(parent: tuple[str, ...]) -> tuple[SpecField, ...]:
-    """The direct fields of `parent`; none for a scalar."""
+    """Return the direct fields of `parent`; none for a scalar."""
     return tuple(field for field in all_fields() if field.path[:-1] == parent)
 
 
 def fields_named(name: str) -> tuple[SpecField, ...]:
-    """Return the fields of that name, in whatever case it is written."""
+    """Return the fields with this name, ignoring case."""
     return tuple(field for field in all_fields() if plain(field.name) == plain(name))
 
 
 def plain(name: str) -> str:
-    """Return the letters and digits of a name, in lower case."""
+    """Return only the letters and digits of a name, in lower case."""
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 

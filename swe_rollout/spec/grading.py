@@ -32,17 +32,17 @@ class RewardUse(ShortUse):
 
     @property
     def chat(self) -> Use | None:
-        """The chat engine of one's own that judges; none where the term has no such judge."""
+        """Return the user's chat engine that judges, or None if the term has no such judge."""
         return read_options(JudgeOptions, self.with_).chat if self.use == "judge" else None
 
 
 class Integrity(StrEnum):
-    """What becomes of a verdict whose tests something in the patch has tampered with."""
+    """How to treat a verdict if the patch tampers with its tests."""
 
     STRICT = "strict"
-    """It is `tampered`: not resolved, and reward 0."""
+    """The verdict is `tampered`: not resolved, and reward 0."""
     RECORD = "record"
-    """It stays resolved; the findings say what was seen."""
+    """The verdict stays resolved, and the findings are recorded."""
 
 
 class GradingSpec(Model):
@@ -59,13 +59,13 @@ class GradingSpec(Model):
     """Terms of the reward (docs/reference/rewards.md): `resolved`, 1 when the tests resolve the
     task, else 0; `fraction`, `reward_file`, `length`, `turns`, `format`, `judge`; or your own."""
     log_parser: Use | None = unset()
-    """Reads the test log; none: the parser that each instance names."""
+    """The parser of the test log; by default the one that each instance names."""
     integrity: Annotated[
         Integrity, Field(exclude_if=lambda integrity: integrity is Integrity.STRICT)
     ] = Integrity.STRICT
-    """`strict`: a patch whose tests pass only because it tampers with them has the verdict
-    `tampered`, and reward 0. `record`: the findings are recorded, and the verdict stands."""
+    """With `strict`, a patch whose tests pass only because it tampers with them gets the verdict
+    `tampered` and reward 0. With `record`, the findings are recorded and the verdict stands."""
     timeout_seconds: Seconds | None = None
-    """Of the test run; none: what the instance says."""
+    """Time limit for the test run; by default the instance's own."""
     enabled: bool = True
-    """False: no reward is earned and none is written."""
+    """If false, nothing is graded and no reward is recorded."""

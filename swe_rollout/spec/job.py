@@ -25,9 +25,9 @@ from swe_rollout.spec.tool_format import ToolFormat
 API_VERSION: Final = "swe-rollout.dev/v1alpha1"
 KIND: Final = "RolloutJob"
 CRD_NAME: Final = "rolloutjobs.swe-rollout.dev"
-"""Names the resource on a cluster."""
+"""The name of the custom resource definition."""
 _COMPARABLE: Final = frozenset({"policy", "sampling", "limits", "agent", "grading", "extensions"})
-"""The fields of a spec that trajectories depend on, wherever they begin."""
+"""The fields of a spec that trajectories depend on, wherever they start."""
 _SERVED: Final = {"url", "api_key_env", "timeout_seconds", "concurrency", "retries"}
 _CONNECTION: Final = {
     "sglang": _SERVED | {"workers", "outage_seconds"},
@@ -35,7 +35,7 @@ _CONNECTION: Final = {
     "anthropic": _SERVED | {"prompt_cache"},
     "transformers": {"cache_tokens"},
 }
-"""The fields of a policy that say how its engine is called, not what it samples."""
+"""The fields of a policy that affect how its engine is called, not what it samples."""
 
 
 class StoreSpec(Model):
@@ -43,13 +43,13 @@ class StoreSpec(Model):
 
     uri: ObjectUrl = "file://runs"
     """`file://` with an absolute path or one relative to the working folder, `s3://bucket/prefix`,
-    `gs://bucket/prefix` or `az://container/prefix`. The job is a folder of its own in it.
-    Credentials come from the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`); on a cluster, from
+    `gs://bucket/prefix` or `az://container/prefix`. Each job has its own folder there. Credentials
+    come from the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`); on a cluster, from
     `spec.workers.secrets`."""
     keep_journals: Annotated[bool, Field(exclude_if=lambda keep: not keep)] = False
-    """True: the journal of an episode (what engine and sandbox answered, and the files that each
-    turn changed) stays beside its record, as one object, so that `swe-rollout fork` can begin new
-    episodes from its turns. False: it goes when the episode is committed."""
+    """If true, the journal of an episode (the responses of engine and sandbox, and the files that
+    each turn changed) is kept beside its record as one object, so that `swe-rollout fork` can start
+    new episodes from its turns. If false, it is deleted when the episode is committed."""
 
     @field_validator("uri")
     @classmethod
@@ -60,20 +60,20 @@ class StoreSpec(Model):
 
 
 class ForkSpec(Model):
-    """A turn of a committed episode, whose job had `store.keepJournals`, to begin from."""
+    """The turn to start from, in a committed episode of a job with `store.keepJournals`."""
 
     uri: ObjectUrl
-    """The job of that episode: its store, a slash, its name; `s3://bucket/prefix/demo`."""
+    """The job of that episode, as its store, a slash and its name: `s3://bucket/prefix/demo`."""
     instance: Annotated[str, Field(pattern=r"^[A-Za-z0-9._+-]+$", max_length=256)]
-    """The task of that episode: the only one of this job."""
+    """The task of that episode, which is the only task of this job."""
     sample: Annotated[int, Field(ge=0, le=999_999_999)]
-    """The number of that episode among those of the task."""
+    """The sample number of that episode."""
     turn: Annotated[int, Field(ge=1, le=100_000)]
-    """The turn to sample anew, counted from 0 as in the record; those before it are inherited, with
-    the files that they left."""
+    """The turn to sample again, counted from 0 as in the record; earlier turns are inherited, along
+    with the files that they left."""
     train_inherited: Annotated[bool, Field(exclude_if=lambda trained: not trained)] = False
-    """False: what trainers get has loss mask 0 on the inherited tokens, which all episodes of the
-    job share. True: each episode trains them too."""
+    """If false, trainers get a loss mask of 0 on the inherited tokens, which all episodes of the
+    job share. If true, each episode trains on them too."""
 
     @field_validator("uri")
     @classmethod
@@ -87,25 +87,25 @@ class WorkersSpec(Model):
     """The pods that run episodes, on a cluster. `run` has none: it is the worker."""
 
     count: Annotated[int, Field(ge=1, le=1000)] = 1
-    """Worker pods; tasks are split among them, all samples of a task stay together."""
+    """Number of worker pods. Tasks are split among them; the samples of a task stay together."""
     image: Annotated[str, StringConstraints(max_length=512)] | None = None
-    """None: the operator's own."""
+    """The workers' image; by default the operator's own."""
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
     """When the image is pulled."""
     secrets: Annotated[tuple[ShortText, ...], Field(max_length=16)] = ()
-    """Secrets of the job's namespace whose keys become environment variables: credentials of the
-    store, keys of engines. Only those with the label `swe-rollout.dev/allow-workers: "true"`."""
+    """Secrets in the job's namespace whose keys become environment variables: credentials for the
+    store, API keys. They need the label `swe-rollout.dev/allow-workers: "true"`."""
     resources: Resources = Resources(cpu="250m", memory="1Gi", ephemeral_storage="1Gi")
     node_selector: NodeLabels = Field(default_factory=dict)
     """Labels of the nodes that may run workers."""
     tolerations: Annotated[tuple[Toleration, ...], Field(max_length=16)] = ()
     """Taints of your own nodes that workers tolerate."""
     image_pull_secrets: Annotated[tuple[PullSecret, ...], Field(max_length=8)] = ()
-    """Secrets of the job's namespace with credentials of the registry of workers' image, marked as
-    those of `secrets` are. Programs in the worker can't read them."""
+    """Secrets in the job's namespace with credentials for the registry of the workers' image, with
+    the same label as `secrets`. Programs in the worker can't read them."""
     labels: Labels = Field(default_factory=dict)
-    """On the worker Job and its pods: names without dots and `/`, such as `team`, and Kueue's, such
-    as `kueue.x-k8s.io/queue-name`."""
+    """Labels of the worker Job and its pods: names without dots and `/`, such as `team`, and
+    Kueue's, such as `kueue.x-k8s.io/queue-name`."""
 
 
 class ExtensionFile(Model):
@@ -120,9 +120,9 @@ class ExtensionFile(Model):
             max_length=128,
         ),
     ]
-    """The file's name; the stem of a Python file is the module's."""
+    """The file's name; a Python file's stem is the name of its module."""
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-    """Of its content. It lies in the store under this digest."""
+    """SHA-256 of the file's content, under which the store holds it."""
 
 
 class RolloutJobSpec(Model):
@@ -131,48 +131,48 @@ class RolloutJobSpec(Model):
     dataset: Dataset
     """The tasks."""
     samples: Annotated[int, Field(ge=1, le=MAX_SAMPLES)] = 1
-    """Episodes of each task: the group."""
+    """Episodes per task (the group size)."""
     parallelism: Annotated[int, Field(ge=1, le=10_000)] = 4
-    """Episodes at a time."""
+    """The most concurrent episodes."""
     policy: Policy
     """The policy."""
     sampling: Sampling = Sampling()
-    """Its sampling."""
+    """How the policy samples."""
     limits: Limits = Limits()
     """Limits of one episode."""
     # Its own defaults depend on each other; those of a schema can't.
     agent: Annotated[AgentSpec, Field(json_schema_extra={"default": {}})] = AgentSpec()
     """The agent."""
     sandbox: SandboxSpec = SandboxSpec(local=LocalSandbox())
-    """Where it works and is graded."""
+    """Where the agent works and its patch is graded."""
     grading: GradingSpec = GradingSpec()
-    """The grading of its patch."""
+    """How patches are graded."""
     store: StoreSpec = StoreSpec()
     """The store of trajectories."""
     retry: RetrySpec = RetrySpec()
-    """Retries after a failure that is not the policy's."""
+    """Retries after failures that the policy did not cause."""
     failure_budget: FailureBudget = FailureBudget()
     """When to stop a job whose infrastructure fails."""
     workers: WorkersSpec = WorkersSpec()
     """The pods that run episodes, on a cluster."""
     fork: ForkSpec | None = unset()
-    """Begin all episodes from a turn of another job's episode; none: from the task. Policy, agent,
-    limits, extensions and sampling, except its seed, have to be those of the other job."""
+    """Start all episodes from a turn of another job's episode; by default from the task. Policy,
+    agent, limits, extensions and sampling (except the seed) must match the other job's."""
     extensions: Annotated[
         tuple[ExtensionFile, ...], Field(max_length=8, exclude_if=lambda files: not files)
     ] = ()
     """Files of your own code, added by `--with FILE.py`, and bundles of tools, added where a tool
     names its folder. A cluster may forbid them."""
     suspend: bool = False
-    """True: start no episodes; what is committed stays."""
+    """If true, start no episodes; committed ones stay."""
     active_deadline_seconds: Annotated[float, Field(gt=0, le=MAX_JOB_SECONDS)] | None = None
-    """Of the whole job; none: no bound."""
+    """Time limit for the whole job; unlimited by default."""
     ttl_seconds_after_finished: Annotated[int, Field(ge=0, le=MAX_JOB_SECONDS)] | None = None
-    """How long a finished job's objects stay on the cluster; none: until they are deleted.
+    """How long a finished job's objects stay on the cluster; by default until they are deleted.
     Trajectories always stay."""
 
     def extension_names(self) -> Iterator[tuple[str, str]]:
-        """Yield each field that names an extension, and the name in it."""
+        """Yield each field that names an extension, with that name."""
         yield "agent.use", self.agent.use
         yield "agent.toolFormat", self.agent.tool_format
         for index, tool in enumerate(self.agent.tools):
@@ -192,7 +192,7 @@ class RolloutJobSpec(Model):
 
     @property
     def tasks(self) -> Dataset:
-        """The dataset; of a fork, the one task in it."""
+        """Return the dataset, limited to the single task if the job is a fork."""
         if self.fork is None:
             return self.dataset
         only = {"include": (self.fork.instance,), "exclude": (), "slice": ""}
@@ -222,7 +222,7 @@ class RolloutJobSpec(Model):
         ignored = {
             "policy.tokenizer": self.policy.tokenizer is not None,
             "policy.chatTemplateKwargs": bool(self.policy.chat_template_kwargs),
-            # Formats in the words of a message need nothing of the API.
+            # Formats written in message text need no support from the API.
             "agent.toolFormat": self.agent.tool_format in frozenset[str](ToolFormat),
         }
         if names := [name for name, is_set in ignored.items() if is_set]:
@@ -236,16 +236,16 @@ class RolloutJobSpec(Model):
 
 
 class Metadata(Model):
-    """The job's name, and labels for people's own use."""
+    """The job's name, and labels for your own use."""
 
     name: Name
     """Lower-case letters, digits and `-`: the job's folder in the store."""
     namespace: ShortText | None = None
-    """Where the job's object lives on a cluster; runs in this process ignore it."""
+    """The namespace of the job's object on a cluster; local runs ignore it."""
     labels: dict[str, str] = Field(default_factory=dict)
-    """People's own, such as `team: rl`; nothing here reads them."""
+    """Your own labels, such as `team: rl`; swe-rollout does not read them."""
     annotations: dict[str, str] = Field(default_factory=dict)
-    """People's own, of any length; nothing here reads them."""
+    """Your own annotations, of any length; swe-rollout does not read them."""
 
 
 class RolloutJob(Model):
@@ -259,17 +259,17 @@ class RolloutJob(Model):
     spec: RolloutJobSpec
 
     def with_spec(self, **fields: object) -> Self:
-        """Return the job with other values of these fields of its spec, which are not checked."""
+        """Return the job with these fields of its spec replaced, without validation."""
         return self.model_copy(update={"spec": self.spec.model_copy(update=fields)})
 
     def to_yaml_dict(self) -> dict[str, object]:
-        """The resolved job, camelCase, defaults filled in; the same file runs it again."""
+        """Return the resolved job in camelCase with defaults filled in, as a job file has it."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
     def comparable(self) -> dict[str, object]:
-        """The fields that make trajectories comparable: not which tasks, where or how fast.
+        """Return the fields that make trajectories comparable: not which tasks, where or how fast.
 
-        A job in a store keeps them.
+        They are fixed for a job in a store.
         """
         return self.spec.model_dump(
             mode="json",
@@ -280,6 +280,6 @@ class RolloutJob(Model):
 
     @property
     def digest(self) -> str:
-        """12 hex characters over `comparable`."""
+        """Return a digest of `comparable`, 12 hexadecimal characters long."""
         spec = json.dumps(self.comparable(), sort_keys=True)
         return hashlib.sha256(spec.encode()).hexdigest()[:12]

@@ -1,4 +1,4 @@
-"""The limits of an episode, and what failures cost a job.
+"""The limits of an episode, and how a job handles failures.
 
 The string under a field is its documentation everywhere.
 """
@@ -18,12 +18,12 @@ _LEAST_CONTEXT: Final = 16
 
 
 class CutTurns(StrEnum):
-    """How a turn that used up `maxNewTokens` is handled. Nothing in it is ever run."""
+    """How to handle a turn that used up `maxNewTokens`. Its tool calls are never run."""
 
     END = "end"
-    """It ends the episode (`token_limit`)."""
+    """The turn ends the episode (`token_limit`)."""
     ANSWER = "answer"
-    """The harness closes it, answers it with an error, and the episode goes on."""
+    """The harness closes the turn and responds with an error; the episode continues."""
 
 
 class Limits(Model):
@@ -32,26 +32,26 @@ class Limits(Model):
     turns: Annotated[int, Field(ge=1, le=100_000)] = 50
     """Generations per episode."""
     context_tokens: Annotated[int, Field(ge=_LEAST_CONTEXT, le=2**24)] = 32768
-    """Prompt and completions together. A task whose first prompt leaves no room is a failure of
-    that task."""
+    """Limit for prompt and completions together. If the first prompt leaves no room, the task
+    fails."""
     max_new_tokens: Annotated[int, Field(ge=1, le=2**20)] = 4096
-    """Tokens of one generation."""
+    """Limit for the tokens of one generation."""
     cut_turns: CutTurns = CutTurns.END
-    """A generation that reaches `maxNewTokens` ends the episode (`end`), or is closed and answered
-    with an error, and the episode goes on (`answer`). Nothing in it is run."""
+    """A generation that reaches `maxNewTokens` ends the episode (`end`), or is closed and gets an
+    error as its result, and the episode continues (`answer`). Its tool calls are not run."""
     episode_seconds: Seconds = 1800.0
-    """From the first turn to the end of the last one."""
+    """Limit for the time from the start of the first turn to the end of the last."""
     tool_seconds: Seconds = 120.0
     """Limit for one tool call."""
     tool_output_bytes: Annotated[int, Field(ge=256, le=2**24)] = 16384
-    """Limit for one tool result; the middle of a longer one is cut and marked."""
+    """Limit for one tool result; the middle of a longer one is cut out and marked."""
     format_errors: Annotated[int, Field(ge=1, le=100_000)] = 3
-    """Consecutive turns whose calls all failed to parse."""
+    """Limit for consecutive turns whose calls all failed to parse."""
     repeated_turns: Annotated[int, Field(ge=2, le=100_000)] | None = None
-    """Consecutive turns with identical calls; none: not checked."""
+    """Limit for consecutive turns with identical calls; unlimited by default."""
     compact_at: Annotated[float, Field(gt=0, le=2**24)] | None = unset()
-    """A log longer than this is replaced by the policy's own summary, in a new branch: a share of
-    `contextTokens` (below 1) or a number of tokens; none: never."""
+    """Replace a longer log with the policy's own summary, in a new branch. Below 1, this is a share
+    of `contextTokens`, otherwise a number of tokens; never by default."""
 
     @property
     def compact_at_tokens(self) -> int | None:
@@ -72,42 +72,43 @@ class Limits(Model):
 
 
 class Resume(StrEnum):
-    """When an episode goes on where a process that died, or a sandbox that was lost, left it."""
+    """When to resume an episode after its process died or its sandbox was lost."""
 
     EXACT = "exact"
-    """Where its sandbox can be rebuilt without a difference."""
+    """Resume if the sandbox can be rebuilt exactly."""
     BEST = "best"
-    """Also without processes that its commands had left running, and files that were not saved."""
+    """Resume even without processes that commands had left running and files not saved."""
     NEVER = "never"
-    """It begins anew, and no journal is written."""
+    """Start the episode over, and write no journal."""
 
 
 class RetrySpec(Model):
-    """Retries after a failure that is not the policy's."""
+    """Retries after failures that the policy did not cause."""
 
     attempts: Annotated[int, Field(ge=1, le=100)] = 3
-    """Tries of one episode in all; after the last, it is recorded as masked."""
+    """Attempts at one episode in total; after the last, the episode is recorded as masked."""
     backoff_seconds: Annotated[float, Field(gt=0, le=3600)] = 2.0
-    """Before the second try; doubled for each further one."""
+    """The pause before the second attempt; doubled for each further one."""
     resume: Annotated[Resume, Field(exclude_if=lambda resume: resume is Resume.EXACT)] = (
         Resume.EXACT
     )
-    """When an episode goes on at its last durable turn after a crash: `exact`, where its sandbox
-    lives on or can be rebuilt as it was; `best`, also without processes that its commands had left
-    running, which the record names; `never`: it begins anew, and no journal is written."""
+    """When an episode resumes from its last durable turn after a crash: with `exact`, if its
+    sandbox still runs or can be rebuilt exactly; with `best`, even without processes that its
+    commands left running, which the record names; with `never`, it starts over and no journal is
+    written."""
 
 
 class FailureBudget(Model):
     """When to stop a job whose infrastructure fails."""
 
     max_masked_fraction: Annotated[float, Field(ge=0, le=1)] = 0.2
-    """Of the job's committed episodes, by whichever worker or earlier run, counted as ten while
-    they are fewer, and at the end as they are; above it the job fails when one more is masked. 1:
-    never. Lost machines mask few episodes for good; broken services, and policies that end their
-    own sandboxes, most of them."""
+    """The share of the job's committed episodes, of all workers and runs, that may be masked. Above
+    it, the job fails when one more is masked; 1 means never. Until the end, fewer than ten episodes
+    count as ten. Lost machines mask few episodes for good; broken services, and policies that
+    destroy their own sandboxes, mask most."""
 
     def is_spent(self, masked: int, finished: int, *, at_least: int = BUDGET_FLOOR) -> bool:
-        """Whether so many masked episodes are too many of the finished ones.
+        """Whether too many of the finished episodes are masked.
 
         Fewer than `at_least` finished ones count as that many.
         """

@@ -1,7 +1,7 @@
-"""Load job files: YAML to `RolloutJob`, or all problems at once, each with its line.
+"""Load job files: from YAML to `RolloutJob`, or to all problems at once, each with its line.
 
-`document` parses the text, `messages` words pydantic's findings; `--set` and the file of prompts
-that a job may keep beside its own are applied here.
+`document` parses the text, and `messages` words pydantic's findings; `--set` and a job's prompts
+file are applied here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from swe_rollout.spec.model import Model
 
 
 def load_job(path: Path, overrides: Sequence[str] = ()) -> RolloutJob:
-    """Load the job in the file `path`; raises SpecError with all problems."""
+    """Load the job in the file `path`. Raises SpecError with all problems."""
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -60,7 +60,7 @@ def parse_job(text: str, *, source: str, overrides: Sequence[str] = ()) -> Rollo
         problems += [
             _problem(details, document, changed, source)
             for details in error.errors(include_url=False)
-            # A default that depends on a field with a problem of its own.
+            # A default that depends on an invalid field.
             if details["type"] != "default_factory_not_called" and message_for(details)
         ]
         raise _error(source, problems) from None
@@ -70,13 +70,13 @@ def parse_job(text: str, *, source: str, overrides: Sequence[str] = ()) -> Rollo
 
 
 def parse_spec(spec: Mapping[str, object], *, name: str, source: str) -> RolloutJob:
-    """Parse the content of a job file's `spec:`; raises SpecError with all problems."""
+    """Parse the content of a job file's `spec:`. Raises SpecError with all problems."""
     headers = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}}
     return parse_job(json.dumps({**headers, "spec": {**spec}}), source=source)
 
 
 def _file_meant(path: Path) -> str:
-    """Return which file may have been meant."""
+    """Suggest the file that may have been meant."""
     if str(path) == "-":
         return "a job is read from a file and not from stdin: cat > job.yaml"
     if path.parts[:1] and path.parts[0].endswith(":"):  # `https:/…`, as a path
@@ -99,7 +99,7 @@ def _error(source: str, problems: Sequence[Problem]) -> SpecError:
 
 
 def _order(problem: Problem) -> tuple[bool, int]:
-    """Sort key: by line, overrides last."""
+    """Return a sort key: by line, overrides last."""
     line = problem.place.rpartition(":")[2]
     return not line.isdecimal(), int(line) if line.isdecimal() else 0
 
@@ -113,7 +113,7 @@ def _not_a_job(document: Document, source: str) -> Problem:
 
 
 def _headers(value: object, source: str) -> Iterator[Problem]:
-    """Require the headers: `kubectl` needs both, so a file without them could not be applied."""
+    """Require both headers: without them, `kubectl` could not apply the file."""
     for name, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
         if isinstance(value, dict) and name not in value:
             yield Problem(f"{source}:1", name, f"missing; write `{name}: {expected}`")
@@ -129,7 +129,7 @@ def _problem(
 
 
 def _override_of(path: FieldPath, changed: Overridden) -> str | None:
-    """The `--set` that wrote `path` or a field inside it: one-of problems are on the parent."""
+    """Return the `--set` that wrote `path` or a field in it: one-of problems are the parent's."""
     for at, place in reversed(changed.places.items()):
         if path[: len(at)] == at or at[: len(path)] == path:
             return place
@@ -142,12 +142,12 @@ class Overridden:
 
     value: object
     places: dict[FieldPath, str]
-    """`--set spec.samples` for each path that was set."""
+    """The option, such as `--set spec.samples`, for each path that was set."""
     problems: tuple[Problem, ...]
 
 
 def override(value: object, overrides: Sequence[str]) -> Overridden:
-    """Set each `a.b=c` in order; the right side is YAML, and `null` removes a field."""
+    """Apply each `a.b=c` in order; the right side is YAML, and `null` removes a field."""
     if isinstance(overrides, str | Mapping):
         raise UsageError(
             "overrides are no list",
@@ -170,7 +170,7 @@ def override(value: object, overrides: Sequence[str]) -> Overridden:
             problems.append(Problem(f"--set {text}", "", "write it as path=value: spec.samples=4"))
             continue
         if not right.strip():
-            # Most often an empty variable of the shell, which must not remove the field unseen.
+            # Usually an empty shell variable, which must not silently remove the field.
             message = f"nothing behind `=`; write a value, or {name}=null to remove the field"
             problems.append(Problem(place, "", message))
             continue
@@ -186,7 +186,7 @@ def override(value: object, overrides: Sequence[str]) -> Overridden:
 
 
 def _set(value: object, path: FieldPath, new: object) -> object:
-    """A copy of `value` with `path` set, or the problem that prevents it."""
+    """Return a copy of `value` with `path` set, or the problem that prevents it."""
     head, *rest = path
     if value is not None and not isinstance(value, dict):
         return Problem("", "", f"{value!r:.40} has no fields, so `{head}` can't be set")
@@ -206,16 +206,16 @@ _YAML = {".yaml", ".yml"}
 
 
 class PromptTexts(Model):
-    """The prompts of a file."""
+    """The prompts in a prompts file."""
 
     system_prompt: Text | None = None
     instance_prompt: Text | None = None
 
 
 def with_prompts_file(job: RolloutJob, folder: Path) -> RolloutJob:
-    """Return the job with the prompts of its `agent.promptsFile`, a path relative to `folder`.
+    """Return the job with the prompts from its `agent.promptsFile`, relative to `folder`.
 
-    Fields that the job sets itself stay. Raises SpecError for a file that can't be read.
+    Prompts that the job sets itself are kept. Raises SpecError if the file can't be read.
     """
     agent = job.spec.agent
     if agent.prompts_file is None:
@@ -231,7 +231,7 @@ def with_prompts_file(job: RolloutJob, folder: Path) -> RolloutJob:
 
 
 def read_prompts(path: Path) -> PromptTexts:
-    """Read a file of prompts: YAML with their names, or a text, which is the system prompt."""
+    """Read a prompts file: YAML with named prompts, or plain text, the system prompt."""
     try:
         with path.open(encoding="utf-8-sig") as file:
             text = file.read(MAX_CHARS + 1)

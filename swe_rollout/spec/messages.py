@@ -37,7 +37,7 @@ _BOUNDS = {
 
 
 def message_for(details: ErrorDetails) -> str:
-    """One line for a finding; empty for one that others explain."""
+    """Describe a finding in one line; empty if other findings explain it."""
     path = tuple(str(part) for part in details["loc"] if not isinstance(part, int))
     found = details["input"]
     match details["type"]:
@@ -52,7 +52,7 @@ def message_for(details: ErrorDetails) -> str:
         case "reward_options":
             text = details["msg"]
         case "too_short" if len(found) >= details["ctx"]["min_length"]:
-            text = ""  # its items have problems of their own
+            text = ""  # its items have their own problems
         case kind:
             hint = _fields_meant(path, found) if kind.startswith("model_") else ""
             hint = hint or _hint(kind, found)
@@ -61,7 +61,7 @@ def message_for(details: ErrorDetails) -> str:
 
 
 def _hint(kind: str, found: object) -> str:
-    """Return how to write what was meant; empty: nothing comes to mind."""
+    """Suggest how to write what was meant; empty if there is no suggestion."""
     better = ""
     match kind, found:
         case "int_type" | "float_type" | "finite_number", str():
@@ -84,7 +84,7 @@ def _hint(kind: str, found: object) -> str:
 
 
 def _fields_meant(path: tuple[str, ...], found: object) -> str:
-    """Return how one value is written as the field that it is meant for."""
+    """Suggest the fields that the value may have been meant for."""
     names = {field.name for field in fields_in(path)}
     match found:
         case str() if re.fullmatch(r"[\w.:-]+", found):
@@ -143,7 +143,7 @@ def _shown(value: object) -> str:
         case list() | tuple():
             return f"a list of {len(value)}" if value else "an empty list"
         case str() if "@" in value or "://" in value:
-            # What comes before the @ may be a password, and what comes after the ? a key.
+            # The part before the @ may be a password, the part after the ? a key.
             public = value.rpartition("@")[2].partition("?")[0]
             return textwrap.shorten(repr(f"…{public}"), _SHOWN_CHARS, placeholder="…")
         case _:
@@ -206,7 +206,7 @@ def _value_error(message: str, found: object, path: tuple[str, ...]) -> str:
 
 
 def _meant(path: tuple[str, ...], found: object, message: str) -> str:
-    """Return what was meant by an amount or an address of nearly the right form."""
+    """Suggest a correction for an amount or address in nearly the right form."""
     if not isinstance(found, str) or "placeholder" in message:
         return ""
     if amount := re.fullmatch(r"([\d.]+) ?([KMGT])i?[Bb]", found):

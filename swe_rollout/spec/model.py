@@ -1,7 +1,7 @@
-"""The parts of every model of a RolloutJob: field names, bounds, one-of variants.
+"""The base of all RolloutJob models: field names, bounds, one-of variants.
 
-A variant is one optional member, and exactly one of a model's is set, as in a pod's `volumes`:
-unions do not survive in a CRD's structural schema.
+A variant is an optional member; exactly one of a model's variants is set, as in a pod's `volumes`,
+because a CRD's structural schema has no unions.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ else:
 
 
 class _Listed(_PydanticMeta):
-    """A class that lists its own names and fields; those of pydantic work, unlisted."""
+    """Makes `dir()` of a class list its own names and fields only; pydantic's still work."""
 
     def __dir__(self) -> list[str]:
         return _without_pydantic([*super().__dir__(), *self.__annotations__])
 
 
 class Model(BaseModel, metaclass=_Listed):
-    """The base: camelCase outside, frozen, no unknown fields."""
+    """The base model: camelCase in files, frozen, no unknown fields."""
 
     def __dir__(self) -> list[str]:
         return _without_pydantic(super().__dir__())
@@ -64,7 +64,7 @@ class Model(BaseModel, metaclass=_Listed):
         frozen=True,
         use_attribute_docstrings=True,
         allow_inf_nan=False,
-        # What is wrong may be a password.
+        # The invalid value may be a password.
         hide_input_in_errors=True,
     )
 
@@ -78,7 +78,7 @@ def _without_pydantic(names: Iterable[str]) -> list[str]:
 
 
 class OneOf(Model):
-    """Exactly one member is set."""
+    """A model of which exactly one variant is set."""
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
@@ -91,7 +91,7 @@ class OneOf(Model):
 
     @classmethod
     def variants(cls) -> tuple[str, ...]:
-        """The members of which one is set: those that default to none."""
+        """Return the names of the variants: the members that default to None."""
         return tuple(
             name
             for name, info in cls.model_fields.items()
@@ -100,33 +100,33 @@ class OneOf(Model):
 
 
 def unset() -> Any:  # as pydantic types Field itself
-    """A field that is younger than stored digests: while it is unset, it is not written."""
+    """Declare a field that is omitted while unset, so that stored digests stay valid."""
     return Field(default=None, exclude_if=lambda value: value is None)
 
 
 def variant() -> Any:
-    """A member that is one of several."""
+    """Declare a variant."""
     return Field(default=None, json_schema_extra={"x-variant": True})
 
 
 def added_variant() -> Any:
-    """A variant that is younger than stored digests: while unset, it is not written."""
+    """Declare a variant that is omitted while unset, so that stored digests stay valid."""
     return Field(
         default=None, json_schema_extra={"x-variant": True}, exclude_if=lambda value: value is None
     )
 
 
 class Use(Model):
-    """An extension: who it is, and the parameters it is made with."""
+    """An extension: its name, and the parameters it is created with."""
 
     use: Reference
     """A built-in name, an installed package's entry point, or `module:attr`."""
     with_: dict[str, Any] = Field(default_factory=dict, alias="with")
-    """Its parameters."""
+    """The extension's parameters."""
 
 
 class ShortUse(Use):
-    """An extension that is written as its bare name where it takes no parameters."""
+    """An extension that is written as its bare name if it has no parameters."""
 
     @model_validator(mode="before")
     @classmethod
@@ -145,6 +145,6 @@ class ShortUse(Use):
         schema: CoreSchema,
         handler: GetJsonSchemaHandler,
     ) -> JsonSchemaValue:
-        # A structural schema has no unions: the API server takes what it is given, and the worker
-        # checks it with the model.
+        # A structural schema has no unions: the API server accepts any value, and the worker checks
+        # it with the model.
         return {"x-kubernetes-preserve-unknown-fields": True, "description": cls.__doc__ or ""}

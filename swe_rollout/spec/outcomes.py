@@ -1,4 +1,4 @@
-"""Count episodes by how they ended. The one counter of workers, operator, store and live view."""
+"""Count episodes by outcome, for workers, operator, store and live view alike."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ class EpisodeOutcome:
 
     resolved: bool
     masked: bool
-    """Something other than the policy broke: no reward was earned."""
+    """Whether something other than the policy failed, so that no reward was earned."""
     reward: float | None
-    """None where the grader did not run."""
+    """None if the grader did not run."""
     stop_reason: str | None
     failure: str | None
-    """The failure's type."""
+    """The failure's type, if any."""
     tampered: bool = False
-    """The tests passed only because the patch tampers with them: not resolved."""
+    """Whether the tests passed only because the patch tampers with them."""
 
 
 @dataclass(slots=True)
 class OutcomeCounts:
-    """Committed episodes by outcome. Masked ones enter no mean."""
+    """Committed episodes by outcome. Means exclude masked ones."""
 
     committed: int = 0
     resolved: int = 0
@@ -62,10 +62,10 @@ class OutcomeCounts:
 
     @property
     def unresolved(self) -> int:
-        """Episodes that are neither resolved nor masked."""
+        """The number of episodes that are neither resolved nor masked."""
         return self.committed - self.resolved - self.masked
 
     @property
     def mean_reward(self) -> float | None:
-        """The mean over the graded episodes; none where there is none."""
+        """The mean over the graded episodes; None if there are none."""
         return self.reward_sum / self.graded if self.graded else None

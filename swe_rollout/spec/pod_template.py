@@ -1,9 +1,9 @@
-"""The part of a sandbox's pod that a job chooses: where it is scheduled, and what it is called.
+"""The part of a sandbox pod that a job may choose, such as scheduling and labels.
 
-The template is an allow-list. What it has no field for is fixed by `sandbox/pods/pod_spec.py`: a
-person who may create a job does not thereby get a node's files, a Secret, or a weaker isolation.
-The cluster repeats the check for the job (manifests/admission/jobs.yaml) and for every pod that a
-worker creates (manifests/admission/workers.yaml), because a job may bring its own worker image.
+The template is an allow-list. `sandbox/pods/pod_spec.py` fixes everything else, so that permission
+to create jobs does not grant a node's files, a Secret or weaker isolation. The cluster repeats the
+check for the job (manifests/admission/jobs.yaml) and for every pod that a worker creates
+(manifests/admission/workers.yaml), because a job may have its own worker image.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ ANNOTATIONS: Final = (
     "cluster-autoscaler.kubernetes.io/safe-to-evict",
     "karpenter.sh/do-not-disrupt",
 )
-"""Annotations with a prefix that only delay the removal of a node. Those of other programs choose a
+"""Prefixed annotations that only delay a node's removal. Other programs' annotations may choose a
 pod's profile, devices, networks or injected containers."""
 _PLAIN_KEY: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_]{0,61}[A-Za-z0-9])?")
-"""People's own. Programs have prefixes, and container runtimes dots."""
+"""Matches people's own keys. Those of programs have prefixes, those of runtimes dots."""
 _SYSTEM_TAINT: Final = re.compile(r"^([^/]*\.)?(kubernetes|k8s)\.io/")
 _LABEL_VALUE: Final = r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"
 _MAX_ENTRIES: Final = 32
@@ -79,76 +79,76 @@ _ObjectName = Annotated[
 
 
 class TemplateMetadata(Model):
-    """Names for people and for a queue. Those of other programs are refused: they change pods."""
+    """Labels and annotations for people and queues; other programs' are refused."""
 
     labels: Labels = Field(default_factory=dict)
-    """Names without dots and `/`, such as `team`, and Kueue's."""
+    """Labels: names without dots and `/`, such as `team`, and Kueue's."""
     annotations: _Annotations = Field(default_factory=dict)
-    """Names without dots and `/`, Kueue's, and those that keep a node from being scaled down."""
+    """Annotations: names without dots and `/`, Kueue's, and those that prevent a scale-down."""
 
 
 class Toleration(Model):
     """A taint of your own nodes that pods tolerate."""
 
     key: Annotated[_Key, AfterValidator(_taint_key)]
-    """The taint's key; none of Kubernetes' own."""
+    """The taint's key, which must not be one of Kubernetes' own."""
     operator: Literal["Equal", "Exists"] = "Equal"
-    """Whether the value counts."""
+    """Whether the value matters (`Equal`) or not (`Exists`)."""
     value: LabelValue | None = None
     """The taint's value."""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
-    """The taint's effect; none: all."""
+    """The taint's effect; all effects by default."""
     toleration_seconds: Annotated[int, Field(ge=0, le=86400)] | None = None
-    """How long a running pod stays, with `NoExecute`."""
+    """How long a running pod stays on a node with the taint, for `NoExecute`."""
 
 
 class NodeRequirement(Model):
-    """A condition on a label of a node."""
+    """A condition on a node label."""
 
     key: _Key
     """The label."""
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
-    """How the values count."""
+    """How the label's value is compared with `values`."""
     values: Annotated[tuple[LabelValue, ...], Field(max_length=64)] = ()
     """The values."""
 
 
 class NodeTerm(Model):
-    """Conditions that a node meets together."""
+    """Conditions that a node must all meet."""
 
     match_expressions: Annotated[tuple[NodeRequirement, ...], Field(min_length=1, max_length=16)]
     """The conditions."""
 
 
 class NodeTerms(Model):
-    """Alternatives, of which a node meets at least one."""
+    """Alternatives, of which a node must meet at least one."""
 
     node_selector_terms: Annotated[tuple[NodeTerm, ...], Field(min_length=1, max_length=16)]
     """The alternatives."""
 
 
 class PreferredNodes(Model):
-    """Nodes that are better than others."""
+    """Nodes to prefer over others."""
 
     weight: Annotated[int, Field(ge=1, le=100)]
-    """How much better."""
+    """The weight of the preference."""
     preference: NodeTerm
-    """Which."""
+    """The conditions that preferred nodes meet."""
 
 
 class NodeAffinity(Model):
-    """Nodes by conditions on their labels."""
+    """Selection of nodes by conditions on their labels."""
 
     required_during_scheduling_ignored_during_execution: NodeTerms | None = None
     """Nodes that may run sandboxes."""
     preferred_during_scheduling_ignored_during_execution: Annotated[
         tuple[PreferredNodes, ...], Field(max_length=16)
     ] = ()
-    """Nodes that should."""
+    """Nodes to prefer."""
 
 
 class Affinity(Model):
-    """Node selection beyond `nodeSelector`. Affinity to pods would let a job keep others' away."""
+    """Node selection beyond `nodeSelector`. Pod affinity could keep other users' pods away."""
 
     node_affinity: NodeAffinity
     """Conditions on nodes."""
@@ -187,13 +187,13 @@ class TemplateSpec(Model):
     affinity: Affinity | None = None
     """Node affinity."""
     tolerations: Annotated[tuple[Toleration, ...], Field(max_length=16)] = ()
-    """Added to those that every sandbox has."""
+    """Tolerations in addition to those that every sandbox has."""
     runtime_class_name: _ObjectName | None = None
     """Replaces `spec.sandbox.pod.runtimeClass`."""
     image_pull_secrets: Annotated[tuple[PullSecret, ...], Field(max_length=8)] = ()
-    """Secrets of the namespace, marked for rollouts, with credentials of registries."""
+    """Secrets in the namespace, marked for rollouts, with registry credentials."""
     host_users: Literal[False] | None = None
-    """false: root in the sandbox is an unprivileged user of its node."""
+    """If false, root in the sandbox is an unprivileged user on its node."""
     containers: Annotated[tuple[TemplateContainer, ...], Field(max_length=1)] = ()
     """The container `sandbox`, for its resources."""
 
@@ -208,7 +208,7 @@ class PodTemplate(Model):
 
 
 def template_fields(path: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the fields that a template may have at a path inside of it; none outside of it."""
+    """Return the fields allowed at a path inside the template; empty for other paths."""
     if path[: len(TEMPLATE_PATH)] != TEMPLATE_PATH:
         return ()
     model: type[BaseModel] | None = PodTemplate

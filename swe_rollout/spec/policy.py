@@ -16,7 +16,7 @@ ScenarioName = Literal["gold", "wrong", "empty", "malformed", "garbage", "loop"]
 
 
 LARGEST_MASK: Final = 4096
-"""The most ids that an engine reports for one sampled token."""
+"""The most ids that an engine reports per sampled token."""
 
 
 class RoutedExpertsSpec(Model):
@@ -29,30 +29,31 @@ class RoutedExpertsSpec(Model):
 
 
 class ReplaySpec(Model):
-    """Extra data for trainers that repeat the sampling. It makes records larger."""
+    """Extra data for trainers that replay the sampling. It makes records larger."""
 
     routed_experts: RoutedExpertsSpec | None = None
-    """The experts that processed each token; none: not kept."""
+    """The experts that processed each token; not recorded by default."""
     sampling_mask: bool = False
-    """The ids that topK, topP and minP left at each step, and the logprob among them."""
+    """Record the ids that topK, topP and minP left at each step, and the logprob among them."""
     prompt_logprobs: bool = False
-    """Logprobs of tokens that the harness added after the first prompt, such as tool results."""
+    """Record logprobs of tokens that the harness added after the first prompt."""
 
 
 class SglangPolicy(Model):
     """SGLang servers, called by their native `/generate`."""
 
     url: HttpUrl | None = None
-    """The server or router, such as `http://sglang:30000`; none: `workers` are called."""
+    """The server or router, such as `http://sglang:30000`; if unset, `workers` are called."""
     workers: Annotated[tuple[HttpUrl, ...], Field(max_length=256)] = ()
-    """The servers themselves. Without `url`, episodes are spread over them, each kept on one;
-    with a router as `url`, calls go through it, and aborts, pauses and weights to these."""
+    """The servers themselves. Without `url`, episodes are spread over them, each kept on one; with
+    a router as `url`, generations go through it, but aborts, pauses and weights go to the
+    servers."""
     api_key_env: Annotated[str, StringConstraints(max_length=128)] | None = None
     """The environment variable that holds the API key; never the key itself."""
     timeout_seconds: Seconds = 900.0
     """Limit for one generation."""
     concurrency: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    """Concurrent calls to one server; none: unlimited."""
+    """The most concurrent calls to one server; unlimited by default."""
     retries: Annotated[int, Field(ge=0, le=1000)] = 5
     """Retries of a call that was refused because of load."""
     outage_seconds: Seconds = 1800.0
@@ -68,7 +69,7 @@ class SglangPolicy(Model):
 
     @property
     def address(self) -> str:
-        """The policy's address, for people; the first of several."""
+        """The policy's address (the first if there are several), for people."""
         return self.url or self.workers[0]
 
 
@@ -92,20 +93,20 @@ class TransformersPolicy(Model):
     device: Annotated[
         str, StringConstraints(pattern=r"^(auto|cpu|cuda(:[0-9]{1,3})?)$", max_length=8)
     ] = "auto"
-    """`cpu`, `cuda` or `cuda:1`; auto: the first GPU, or the CPU where there is none."""
+    """`cpu`, `cuda` or `cuda:1`; `auto` takes the first GPU, or the CPU if there is none."""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
-    """auto: float32 on the CPU, the checkpoint's own type on a GPU."""
+    """`auto` takes float32 on the CPU and the checkpoint's own type on a GPU."""
     revision: Annotated[str, StringConstraints(max_length=128)] | None = None
-    """The commit, tag or branch of a model on the hub; none: its default branch."""
+    """The commit, tag or branch of a model on the hub; by default its default branch."""
     context_tokens: Annotated[int, Field(ge=16, le=2**24)] | None = None
-    """Prompt and completion together; none: what the model was made for."""
+    """Limit for prompt and completion together; by default the model's own."""
     cache_tokens: Annotated[int, Field(ge=16, le=2**31)] = 32_768
-    """Tokens whose keys and values are in memory, of all episodes together: 0.1 MB each for a model
-    of 0.6 B parameters in bfloat16. A call that does not fit waits; alone, any call fits."""
+    """Size of the KV cache in tokens, for all episodes together: 0.1 MB each for a model of 0.6 B
+    parameters in bfloat16. A call that does not fit waits; a call that is alone always fits."""
 
 
 class ChatApi(Model):
-    """How a chat API is called, whichever it is."""
+    """How any chat API is called."""
 
     model: Annotated[str, StringConstraints(min_length=1, max_length=256)]
     """The model's name, as the API knows it."""
@@ -114,33 +115,33 @@ class ChatApi(Model):
     timeout_seconds: Seconds = 900.0
     """Limit for one response."""
     concurrency: Annotated[int, Field(ge=1, le=100_000)] = 64
-    """Concurrent calls of one worker."""
+    """The most concurrent calls of one worker."""
     retries: Annotated[int, Field(ge=0, le=1000)] = 8
-    """Retries of a call that was refused because of load, or lost."""
+    """Retries of a call that was lost, or refused because of load."""
 
 
 class OpenaiPolicy(ChatApi):
     """A server with OpenAI's chat completions. Its episodes have no tokens: never for training."""
 
     url: HttpUrl = "https://api.openai.com/v1"
-    """The address in front of `/chat/completions`."""
+    """The base address, to which `/chat/completions` is appended."""
     urls: Annotated[tuple[HttpUrl, ...], Field(max_length=64)] = ()
-    """Several servers of one model, in place of `url`: each episode keeps to one of them, and goes
-    to another when it can't be reached."""
+    """Several servers of one model, in place of `url`: each episode stays on one of them, and moves
+    to another if that one can't be reached."""
     max_tokens_field: Literal["max_completion_tokens", "max_tokens"] = "max_completion_tokens"
-    """What the server calls the limit of a completion; older ones know `max_tokens` alone."""
+    """The server's name for the limit of a completion; older servers know only `max_tokens`."""
 
 
 class AnthropicPolicy(ChatApi):
     """A server with Anthropic's messages. Its episodes have no tokens: never for training."""
 
     url: HttpUrl = "https://api.anthropic.com"
-    """The address in front of `/v1/messages`."""
+    """The base address, to which `/v1/messages` is appended."""
     prompt_cache: bool = True
-    """Let the API keep the conversation so far: the next call pays a tenth for reading it."""
+    """Let the API cache the conversation so far: the next call pays a tenth to read it."""
 
     def check(self, sampling: Sampling) -> None:
-        """Raise ValueError for sampling that the API does not have."""
+        """Raise ValueError for sampling that the API does not support."""
         refused = {
             "sampling.seed": sampling.seed is not None,
             "sampling.minP": sampling.min_p > 0,
@@ -164,11 +165,11 @@ class Policy(OneOf):
     transformers: TransformersPolicy | None = added_variant()
     """A model in the worker's own process."""
     openai: OpenaiPolicy | None = added_variant()
-    """A server with OpenAI's chat completions: text alone, never for training."""
+    """A server with OpenAI's chat completions: text only, never for training."""
     anthropic: AnthropicPolicy | None = added_variant()
-    """A server with Anthropic's messages: text alone, never for training."""
+    """A server with Anthropic's messages: text only, never for training."""
     chat: Use | None = added_variant()
-    """A function of your own that answers a conversation: text alone, never for training."""
+    """A function of your own that responds to a conversation: text only, never for training."""
 
     @property
     def has_tokens(self) -> bool:
@@ -176,25 +177,25 @@ class Policy(OneOf):
         return self.openai is None and self.anthropic is None and self.chat is None
 
     tokenizer: Annotated[str, StringConstraints(max_length=512)] | None = None
-    """A folder or hub name with tokenizer and chat template; none: the one that the engine names,
-    or for a scripted policy the package's small one."""
+    """A folder or hub name with tokenizer and chat template; by default the one that the engine
+    names, or for a scripted policy the package's small one."""
     chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
-    """Variables of the chat template beside messages and tools: `{enable_thinking: false}`."""
+    """Extra variables of the chat template, such as `{enable_thinking: false}`."""
     template_date: _Day = date(2026, 1, 1)
-    """The date that a chat template tells the model, whatever the clock says: all workers of a job,
-    and those that resume it, render the same prompt."""
+    """The date that a chat template shows the model, independent of the clock, so that all workers
+    of a job, also after a resume, render the same prompt."""
 
 
 class Sampling(Model):
     """How the policy samples."""
 
     temperature: Annotated[float, Field(ge=0, le=100)] = 1.0
-    """0: always the most likely token."""
+    """Sampling temperature; 0 always takes the most likely token."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Keep the most likely tokens up to this total probability; 1: all."""
+    """Keep the most likely tokens up to this total probability; 1 keeps all."""
     top_k: Annotated[int, Field(ge=-1, le=10_000_000)] = -1
-    """-1: the whole vocabulary."""
+    """Keep this many of the most likely tokens; -1 keeps all."""
     min_p: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Keep tokens at least this likely relative to the most likely one; 0: all."""
+    """Keep tokens at least this likely relative to the most likely one; 0 keeps all."""
     seed: Annotated[int, Field(ge=-(2**53), le=2**53)] | None = None
-    """The base of all samples' seeds; none: the engine chooses."""
+    """The base of all samples' seeds; by default the engine chooses."""

@@ -1,7 +1,7 @@
-"""The options of the built-in reward terms, as they stand under `with`.
+"""The options of the built-in reward terms, as written under `with`.
 
-Checked when a job is read, so that a wrong one has its line in the job file. The string under an
-option is its documentation everywhere.
+They are checked when a job is read, so that errors point to a line in the job file. The string
+under an option is its documentation everywhere.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _Count = Annotated[int, Field(ge=0, le=2**40)]
 
 
 class Tests(StrEnum):
-    """Expected tests that count."""
+    """Which of the expected tests count."""
 
     ALL = "all"
     FAIL_TO_PASS = "fail_to_pass"  # noqa: S105 - a list of tests
@@ -34,20 +34,20 @@ class Tests(StrEnum):
 
 
 class FractionOptions(Model):
-    """Of `fraction`: the share of the expected tests that end as the task asks."""
+    """Options of `fraction`: the share of the expected tests with the required outcome."""
 
     tests: Tests = Tests.ALL
-    """The tests that count: `all`, `fail_to_pass` or `pass_to_pass`. Where most tests pass without
-    any fix, take `fail_to_pass`: doing nothing earns their share otherwise."""
+    """The tests that count: `all`, `fail_to_pass` or `pass_to_pass`. If most tests pass without any
+    fix, use `fail_to_pass`; otherwise, doing nothing earns their share."""
 
 
 class BudgetOptions(Model):
-    """Of `length`, in sampled tokens, and `turns`, in turns: a linear fall between two bounds."""
+    """Options of `length`, in sampled tokens, and `turns`: a linear fall between two bounds."""
 
     free: _Count
     """Up to this many, the score is `best`."""
     limit: _Count
-    """From this many on, the score is `worst`; in between it falls in a line."""
+    """From this many on, the score is `worst`; in between, it falls linearly."""
     best: _Score = 0.0
     """The score of a short episode. With `best: 1` and `worst: 0`, the term is a bonus."""
     worst: _Score = -1.0
@@ -61,7 +61,7 @@ class BudgetOptions(Model):
 
 
 class FormatOptions(Model):
-    """Of `format`: the share of the tool calls that could be run as sampled."""
+    """Options of `format`: the share of the tool calls that could be run as sampled."""
 
     without_calls: _Score = 0.0
     """The score of an episode without any call."""
@@ -78,8 +78,8 @@ something else, or only pleases tests.
 
 
 class JudgeOptions(OneOf):
-    """Of `judge`: a model that reads the issue and the diff, and answers with a number. Set exactly
-    one of `openai`, `anthropic` and `chat`.
+    """Options of `judge`: a model that reads the issue and the diff and responds with a number. Set
+    exactly one of `openai`, `anthropic` and `chat`.
     """
 
     openai: OpenaiPolicy | None = variant()
@@ -87,25 +87,25 @@ class JudgeOptions(OneOf):
     anthropic: AnthropicPolicy | None = variant()
     """A server with Anthropic's messages; as `policy.anthropic`."""
     chat: Use | None = variant()
-    """A function of your own that answers a conversation; as `policy.chat`."""
+    """A function of your own that responds to a conversation; as `policy.chat`."""
     prompt: Text = JUDGE_PROMPT
-    """What the judge is asked. `{patch}` and `{problem_statement}` are filled in, between markers;
-    the form of the answer is said by the harness."""
+    """The judge's prompt. `{patch}` and `{problem_statement}` are filled in, between markers; the
+    harness adds the format of the response."""
     lowest: _Score = 0.0
-    """The least score the judge may give; also that of an empty diff, for which it is not asked."""
+    """The lowest score the judge may give, and the score of an empty diff, which is not judged."""
     highest: _Score = 1.0
-    """The best score the judge may give."""
+    """The highest score the judge may give."""
     patch_chars: Annotated[int, Field(ge=1000, le=2**24)] = 60_000
-    """Characters of the diff that are shown; the middle of a longer one is cut, and that is said.
-    The same bound holds for the issue."""
+    """Limit for the characters of the diff and of the issue; the middle of a longer text is cut out
+    and marked."""
     max_tokens: Annotated[int, Field(ge=1, le=2**20)] = 2048
-    """Of one answer."""
+    """Limit for the tokens of one response."""
     temperature: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Of the judge."""
+    """The judge's sampling temperature."""
     attempts: Annotated[int, Field(ge=1, le=10)] = 3
-    """Answers that are asked for until one has a score in its last line."""
+    """How many responses to request at most until one has a score in its last line."""
     seconds: Seconds = 600.0
-    """For one episode, with all attempts and retries."""
+    """Time limit for judging one episode, including all attempts and retries."""
 
     @field_validator("prompt")
     @classmethod
@@ -135,11 +135,11 @@ OPTIONS: Final[Mapping[str, type[Model]]] = {
     "format": FormatOptions,
     "judge": JudgeOptions,
 }
-"""By term. `resolved` and `reward_file` have none."""
+"""Options by term. `resolved` and `reward_file` have none."""
 
 
 def read_options(model: type[T], given: Mapping[str, object]) -> T:
-    """Read the options of a term. Raises ValueError, with each problem and its place in `given`."""
+    """Read the options of a term. Raises ValueError with each problem and its place."""
     try:
         return model.model_validate_json(json.dumps(dict(given)), strict=True)
     except ValidationError as error:

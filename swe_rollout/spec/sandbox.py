@@ -1,4 +1,4 @@
-"""The sandboxes of a RolloutJob: local, pods, kodo, or a back end of one's own."""
+"""The sandboxes of a RolloutJob: local, pods, kodo, or a user's own back end."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def size_bytes(size: str) -> int:
 
 
 class CheckoutSpec(Model):
-    """A repository and a Python environment of this machine, in place of a task's image."""
+    """A repository and a Python environment on this machine, in place of a task's image."""
 
     workdir: Annotated[str, StringConstraints(min_length=1, max_length=4096)]
     """The checked-out repository, at the task's base commit. Sandboxes see a copy."""
@@ -40,28 +40,28 @@ class CheckoutSpec(Model):
 
 
 Network = Literal["none", "requested"]
-"""Whether sandboxes of tasks that ask for a network have one; others never do."""
+"""Whether tasks that ask for a network get one; others never do."""
 
 
 class LocalSandbox(Model):
     """Namespaces on this machine."""
 
     images: str | None = None
-    """Folder with prepared images; none: the user's cache."""
+    """Folder with prepared images; by default the user's cache."""
     isolation: Literal["auto", "bubblewrap", "none"] = "auto"
-    """auto: bubblewrap, and where it is missing, plain directories for scripted policies alone;
-    none: plain directories, in which commands can read and change all that you can."""
+    """`auto` uses bubblewrap or, if that is missing, plain directories for scripted policies only;
+    with `none`, commands run in plain directories and can read and change all that you can."""
     memory: Size = "4Gi"
-    """Of one sandbox: its processes and the files that they write."""
+    """Memory limit of one sandbox, for its processes and the files that they write."""
     disk: Size = "2Gi"
-    """Of the files that one sandbox writes, less than `memory`: they lie in memory."""
+    """Limit for the files that one sandbox writes; less than `memory`, where they lie."""
     processes: Annotated[int, Field(ge=16, le=1 << 20)] = 1024
-    """The most processes and threads of one sandbox at a time."""
+    """The most concurrent processes and threads in one sandbox."""
     network: Network = Field(default="none", exclude_if=lambda value: value == "none")
-    """requested: sandboxes of tasks that ask for it share this machine's network, with all that
-    listens on it; none: no sandbox does."""
+    """With `requested`, sandboxes of tasks that ask for a network share this machine's, with all
+    services on it; with `none`, no sandbox has a network."""
     checkout: CheckoutSpec | None = unset()
-    """For one task whose image is not here; none: images."""
+    """A checkout to use for one task in place of its image; by default images are used."""
 
     @model_validator(mode="after")
     def _memory_holds_files(self) -> Self:
@@ -77,7 +77,7 @@ class Resources(Model):
     """CPU request, as a Kubernetes quantity: `2`, `500m`. Small, because agents mostly wait for the
     engine."""
     cpu_limit: Cpu | None = None
-    """CPU limit; none: unlimited."""
+    """CPU limit; unlimited by default."""
     memory: Memory = "2Gi"
     """Memory request and limit; a container that exceeds it is killed."""
     ephemeral_storage: Storage = "4Gi"
@@ -87,39 +87,39 @@ class Resources(Model):
 class WarmPods(Model):
     """Pods that each worker starts before its episodes need them.
 
-    A waiting pod holds its resources, and costs the API server one more write when it is claimed.
+    A waiting pod holds its resources, and costs the API server an extra write when claimed.
     """
 
     cap: Annotated[int, Field(ge=0, le=1000)] = 0
-    """The most pods that start or wait at a time; 0: none."""
+    """The most pods starting or waiting at a time; 0 disables the warm pool."""
     per_image: Annotated[int, Field(ge=1, le=1000)] = 4
-    """The most of them from one image."""
+    """The most of these pods per image."""
     expiry_seconds: Seconds = 600.0
-    """How long a pod waits; a new one replaces it while the image is needed."""
+    """How long a pod waits; while its image is needed, a new pod replaces it."""
 
 
 class PodSandbox(Model):
     """One Kubernetes pod for each sandbox."""
 
     namespace: ShortText | None = None
-    """None: the current context's."""
+    """The pods' namespace; by default the current context's."""
     context: ShortText | None = None
-    """A context of the kubeconfig; none: the current one, or the cluster this runs in."""
+    """A kubeconfig context; by default the current one, or the cluster this runs in."""
     resources: Resources = Resources()
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
     """When the node pulls the image, as in a pod."""
     runtime_class: ShortText | None = None
     """A hardened runtime, such as `gvisor`."""
     run_as_user: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
-    """For images whose task needs no root: the pod runs as this user without capabilities and meets
-    Pod Security's level `restricted`; the workdir must belong to the user. None: the image's user,
-    with the few capabilities that test suites use (level `baseline`)."""
+    """For tasks that need no root: the pod runs as this user without capabilities and meets Pod
+    Security's level `restricted`; the workdir must belong to the user. By default the image's user
+    is used, with the few capabilities that test suites need (level `baseline`)."""
     start_seconds: Seconds = 300.0
-    """From creation to the first command."""
+    """Time limit from creation to the first command."""
     network: Network = Field(default="none", exclude_if=lambda value: value == "none")
-    """requested: pods of tasks that ask for it have DNS, and the label `swe-rollout.dev/network:
-    requested`, by which a NetworkPolicy of the namespace's administrator may allow traffic; none:
-    no pod does."""
+    """With `requested`, pods of tasks that ask for a network get DNS and the label
+    `swe-rollout.dev/network: requested`, for which the namespace's administrator may allow traffic
+    by a NetworkPolicy; with `none`, no pod gets a network."""
     warm: WarmPods = WarmPods()
     """Pods kept ready for the next episodes."""
     template: PodTemplate | None = None
@@ -136,15 +136,15 @@ class KodoSandbox(Model):
     namespace: ShortText = "default"
     """The pods' namespace, in the cluster of the kubeconfig's current context."""
     kubeconfig: str | None = None
-    """A kubeconfig file; none: `KUBECONFIG`, or the cluster this runs in."""
+    """A kubeconfig file; by default `KUBECONFIG`, or the cluster this runs in."""
     resources: Resources = Resources()
     """Resources of a container."""
     node_selector: NodeLabels = Field(default_factory=dict)
     """Labels of nodes that may run the pods."""
     path: str | None = None
-    """`PATH` of commands, because kodo replaces the image's own; none: kodo's."""
+    """`PATH` for commands, because kodo replaces the image's own; by default kodo's."""
     start_seconds: Seconds = 300.0
-    """From creation to a running pod."""
+    """Time limit from creation to a running pod."""
 
 
 class SandboxSpec(OneOf):

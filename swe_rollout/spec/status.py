@@ -1,7 +1,7 @@
-"""The status of a RolloutJob: counters and conditions, never single episodes.
+"""The status of a RolloutJob: counters and conditions, but no single episodes.
 
-The operator writes it, the launcher and the command line read it; the CRD's status schema is made
-from these models.
+The operator writes it; the launcher and the command line read it; the CRD's status schema is
+generated from these models.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class ConditionType(StrEnum):
     """The conditions of a job."""
 
     ACCEPTED = "Accepted"
-    """False: the spec can't be carried out; the message says how to fix it."""
+    """False if the spec can't be carried out; the message says how to fix it."""
     SUSPENDED = "Suspended"
     STORAGE_READY = "StorageReady"
     MODEL_READY = "ModelReady"
     SANDBOXES_READY = "SandboxesReady"
-    """False: sandboxes do not start; the reason is the failure's type, the message a fix."""
+    """False if sandboxes do not start; the reason is the failure's type, the message a fix."""
     COMPLETE = "Complete"
     FAILED = "Failed"
 
@@ -48,11 +48,11 @@ class Condition(Model):
     reason: str
     """One CamelCase word for programs."""
     message: str = ""
-    """What, why and how to fix it, for people."""
+    """What happened, why and how to fix it, for people."""
     last_transition_time: str
     """When `status` last changed."""
     observed_generation: int = 0
-    """The generation of the spec that it describes."""
+    """The generation of the spec that the condition describes."""
 
 
 class EpisodeCounts(Model):
@@ -61,17 +61,17 @@ class EpisodeCounts(Model):
     total: int = 0
     """Tasks times samples."""
     committed: int = 0
-    """In the store."""
+    """Episodes in the store."""
     running: int = 0
-    """Running now."""
+    """Episodes running now."""
     resolved: int = 0
-    """Committed, and the task is solved."""
+    """Committed episodes that solved their task."""
     unresolved: int = 0
-    """Committed, and the task is not solved."""
+    """Committed episodes that did not solve their task."""
     tampered: int = 0
-    """Of the unresolved: tests passed only because the patch tampers with them."""
+    """Unresolved episodes whose tests passed only because the patch tampers with them."""
     masked: int = 0
-    """Committed with a failure: something broke, nothing was earned."""
+    """Episodes committed with a failure, which earned no reward."""
 
 
 class RolloutJobStatus(Model):
@@ -84,7 +84,7 @@ class RolloutJobStatus(Model):
     progress: str = ""
     """`committed/total`, for people."""
     mean_reward: str = ""
-    """The mean over graded episodes, with two digits, for people."""
+    """The mean reward over graded episodes, with two decimals, for people."""
     resolved: str = ""
     """`resolved/graded`, for people."""
     policy: str = ""
@@ -96,9 +96,9 @@ class RolloutJobStatus(Model):
     failures: dict[str, int] = Field(default_factory=dict)
     """Masked episodes by the type of their failure."""
     reward_sum: float = 0.0
-    """Sum over the graded episodes; the mean divides it by their number."""
+    """Sum of the rewards of the graded episodes; divide by their number for the mean."""
     conditions: tuple[Condition, ...] = ()
-    """The conditions of the job, true and false."""
+    """All conditions of the job, whether true or false."""
     start_time: str | None = None
     """When its workers first started."""
     completion_time: str | None = None
@@ -108,7 +108,7 @@ class RolloutJobStatus(Model):
 
 
 class WorkerProgress(Model):
-    """The progress of one worker, as the annotation `swe-rollout.dev/progress` on its pod.
+    """The progress of one worker, stored as the annotation `swe-rollout.dev/progress` on its pod.
 
     Counts cover the whole shard, including commits of earlier workers.
     """
@@ -118,23 +118,23 @@ class WorkerProgress(Model):
     failures: dict[str, int] = Field(default_factory=dict)
     reward_sum: float = 0.0
     unmet: tuple[UnmetCondition, ...] = ()
-    """Conditions that are unmet now; empty when all is well."""
+    """Conditions that are unmet now; empty if all is well."""
     finished: bool = False
     planned: int = 0
-    """Episodes of the whole job, those of other shards included."""
+    """Episodes of the whole job, including other shards."""
     masked_now: int = 0
-    """Of the masked ones, those that this worker itself has committed."""
+    """Masked episodes that this worker itself committed."""
 
 
 class UnmetCondition(Model):
-    """A condition that a worker found unmet, for the job's conditions and events."""
+    """A condition that a worker found unmet, for the job's status and events."""
 
     condition: ConditionType
-    """The condition that is false because of it."""
+    """The condition that is false."""
     reason: str
-    """CamelCase: the failure's type without `Error`."""
+    """The failure's type in CamelCase, without `Error`."""
     message: str
-    """What, why and how to fix it, in one sentence or two."""
+    """What happened, why and how to fix it, in one or two sentences."""
 
 
 WorkerProgress.model_rebuild()

@@ -1,4 +1,4 @@
-"""Generate a job file to start from: values from here, comments from the schema."""
+"""Generate a starter job file: values from this module, comments from the schema."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _VALUES = {
 
 
 def template() -> str:
-    """A commented `job.yaml` that runs without a model or a cluster."""
+    """Return a commented `job.yaml` that runs without a model or a cluster."""
     return "\n".join(_lines()) + "\n"
 
 

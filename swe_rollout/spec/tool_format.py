@@ -1,4 +1,4 @@
-"""The formats of tool calls. Parsers read them, scripted policies write them."""
+"""The formats of tool calls, which parsers read and scripted policies write."""
 
 from __future__ import annotations
 
@@ -91,10 +91,10 @@ class ToolFormat(StrEnum):
 
 
 class TextFormat(StrEnum):
-    """Formats that stand in the words of a turn; the prompt shows them, whatever the template does.
+    """Formats written in the text of a turn; the prompt shows them, whatever the template does.
 
-    Named in `spec.agent.toolFormat` too. With one of them, the template is given no tools: it would
-    teach its own format beside this one.
+    Also named in `spec.agent.toolFormat`. With one of them, the template gets no tools, because it
+    would also teach its own format.
     """
 
     THOUGHT_ACTION = "thought_action"
@@ -102,7 +102,7 @@ class TextFormat(StrEnum):
     TOOL_CALL_LINE = "tool_call_line"
     """`TOOL_CALL: NAME(KEY=VALUE)`, values as Python literals."""
     ACTION_JSON = "action_json"
-    """`Action:` and a JSON object with `name` and `parameters`; comments and commas too many are
-    forgiven."""
+    """`Action:` and a JSON object with `name` and `parameters`; comments and superfluous commas are
+    allowed."""
     FUNCTION_XML = "function_xml"
     """`<function=NAME>` around `<parameter=KEY>VALUE</parameter>` (R2E)."""
