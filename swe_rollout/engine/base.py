@@ -20,26 +20,26 @@ from swe_rollout.types.turn import Generation
 
 @dataclass(frozen=True, slots=True)
 class GenerateRequest:
-    """One call: all token ids so far, and how many may be sampled after them."""
+    """A call: all token ids so far, and how many may be sampled after them."""
 
     episode: EpisodeId
-    """Keeps the calls of an episode on one server, whose prefix cache holds their prompt."""
+    """The calls of an episode stay on one server, whose prefix cache holds their prompt."""
     turn: int
-    """The turn's number, from 0; a turn that was aborted continues under its own number."""
+    """The turn's number, from 0; an aborted turn continues under its own number."""
     input_ids: InputIds
-    """Prompt and everything sampled or appended since; never empty."""
+    """The prompt and everything sampled or appended since; never empty."""
     max_new_tokens: int
-    """At least 1. The engine may clip it to what its context still holds."""
+    """At least 1. The engine may lower it to what still fits into its context."""
     sampling: Sampling
     stop_token_ids: tuple[int, ...]
-    """Each ends the generation, and is the last of its ids."""
+    """Each of these ids ends the generation, and is then its last id."""
     replay: ReplayRequest | None = None
-    """What to return besides ids and logprobs; None asks for nothing more."""
+    """The data to return besides ids and logprobs; None asks for nothing more."""
     branch: int = 0
-    """The branch of the episode that the ids belong to; each branch has its own prompt."""
+    """The branch of the episode to which the ids belong; each branch has its own prompt."""
     clock: Deadline | None = field(default=None, compare=False)
     """The episode's clock; the engine stops it while the call waits for a server that is paused or
-    down. None: the call has no episode to charge."""
+    down. None if the call belongs to no episode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +47,15 @@ class EngineInfo:
     """What an engine reports about itself."""
 
     model: str
-    """The name it serves the model under."""
+    """The name under which the engine serves the model."""
     context_tokens: int | None
-    """Prompt and completion together, in tokens; None when the engine does not report it."""
+    """The maximum of prompt and completion together; None if the engine does not report it."""
     vocab_size: int | None
-    """Ids are below it; None when the engine does not report it."""
+    """Token ids are below this number; None if the engine does not report it."""
     weight_version: str | None
-    """The version that marks the tokens sampled now; None when the engine has no versions."""
+    """The version of the weights that sample now; None if the engine has no versions."""
     tokenizer: str | None = None
-    """Where its tokenizer is: a folder that both sides see, or a name on the hub."""
+    """Where the engine's tokenizer is: a folder that both sides see, or a name on the hub."""
 
 
 @runtime_checkable
@@ -92,11 +92,10 @@ class TokenEngine(Protocol):
         `cached_tokens` those of them that were read from the prefix cache.
 
         `finish_reason` is `STOP` after a stop token, `LENGTH` after `max_new_tokens` or a full
-        context, and `ABORT` when somebody ended the call: the ids sampled until then, perhaps none,
-        are valid, and the caller continues the turn with them. `weight_versions` covers
-        `[0, len(token_ids))` without gaps, or is empty where the engine has no versions. `replay`
-        is set when the request asks for it, unless the call was aborted before its prompt was
-        processed.
+        context, and `ABORT` when the call was aborted: the ids sampled until then, perhaps none,
+        are valid, and the caller continues the turn with them. `weight_versions` covers `[0,
+        len(token_ids))` without gaps, or is empty where the engine has no versions. `replay` is set
+        when the request asks for it, unless the call was aborted before its prompt was processed.
 
         A call that is lost together with its server is repeated here with the same ids, and
         `request.clock` is stopped meanwhile. Cancelling the call ends it on the server too.

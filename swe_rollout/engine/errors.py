@@ -1,7 +1,7 @@
 """Errors of engines over HTTP: the types, what an error body says, and when to call again.
 
-The statuses of SGLang are in `sglang.protocol`, those of chat APIs in `chat.errors`. What is
-repeated depends on the status and on the server's own code alone, never on words in a message.
+The statuses of SGLang are in `sglang.protocol`, those of chat APIs in `chat.errors`. Whether a call
+is repeated depends only on the status and the server's own code, never on words in a message.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAX_BODY_BYTES: Final = 2**20
 """The longest body of a response that is not a generation."""
 _QUOTED_CHARACTERS: Final = 500
 _ERROR_BYTES: Final = 65_536
-"""The longest error body that is read as JSON; a longer one is taken as text."""
+"""The longest error body to parse as JSON; a longer one is taken as text."""
 _T = TypeVar("_T")
 
 
@@ -65,7 +65,7 @@ class UnauthorizedError(EngineError):
 
 
 class UnavailableError(EngineError):
-    """The engine is up but accepts no more work now, such as when its queue is full."""
+    """The engine is up but accepts no more work now, for example because its queue is full."""
 
     def __init__(self, what: str, *, why: str = "", retry_after_s: float | None = None) -> None:
         super().__init__(what, why=why, fix="lower spec.parallelism, or add engines")
@@ -76,9 +76,9 @@ class CallLoss(StrEnum):
     """How a call was lost: whether it may still be running, and whether its engine is down."""
 
     UNREACHABLE = "unreachable"
-    """No connection: nothing was sent."""
+    """No connection, so nothing was sent."""
     UPSTREAM = "upstream"
-    """A router lost its worker, or has none."""
+    """A router lost its worker or has none."""
     DROPPED = "dropped"
     """The connection ended during the call."""
     UNRESPONSIVE = "unresponsive"
@@ -86,7 +86,7 @@ class CallLoss(StrEnum):
     FAILED = "failed"
     """The engine reported an internal failure; it is up."""
     TIMED_OUT = "timed_out"
-    """No response in the time of one generation; the engine is up."""
+    """No response within the time of one generation; the engine is up."""
 
 
 class EngineLostError(EngineError):
@@ -105,7 +105,7 @@ class EngineLostError(EngineError):
 
 
 class OversizedResponseError(EngineLostError):
-    """The engine sends more than the answer to what was asked can have, or hides how much."""
+    """The engine sends more than any valid response can have, or hides how much."""
 
 
 class InvalidAnswerError(EngineError):
@@ -114,11 +114,11 @@ class InvalidAnswerError(EngineError):
 
 @dataclass(frozen=True, slots=True)
 class ErrorBody:
-    """What an error body says, whichever of its shapes it has."""
+    """The content of an error body in any of its formats."""
 
     message: str
     codes: frozenset[str] = frozenset()
-    """Its `type` and its `code`, where they are words."""
+    """The `type` and `code`, if they are words."""
     status: int | None = None
     """A `code` that is an HTTP status, as gateways send it inside a 200."""
     is_from_router: bool = False
@@ -151,7 +151,7 @@ class ErrorBody:
 REDIRECTS: Final = range(300, 400)
 CLIENT_ERRORS: Final = range(400, 500)
 SERVER_ERROR: Final = 500
-"""The lowest status of HTTP by which a server says that it failed."""
+"""The lowest HTTP status that reports a server failure."""
 _ERROR_STATUSES: Final = range(400, 600)
 
 
@@ -165,16 +165,16 @@ def _decoded(body: bytes) -> object:
 
 
 def quoted(text: str) -> str:
-    """Return the beginning of a server's text for an error, on one line."""
-    # Secrets go before the text is cut: half of one might not be found.
+    """Return the beginning of a server's text on one line, for an error."""
+    # Redact secrets before cutting the text: half of one might go unnoticed.
     line = " ".join(text[: 4 * _QUOTED_CHARACTERS].split())
     return redact(line)[:_QUOTED_CHARACTERS]
 
 
 def parse_retry_after(value: str | None, *, date: str | None = None) -> float | None:
-    """Read a Retry-After header in seconds: a number or a date; None for nonsense.
+    """Parse a Retry-After header in seconds: a number or a date; None if it is invalid.
 
-    `date`: the Date header beside it, whose clock the other one is of; this machine's may be off.
+    `date` is the Date header beside it, from the same clock; this machine's may be wrong.
     """
     if value is None:
         return None
@@ -195,7 +195,7 @@ def _moment(header: str) -> datetime | None:
 
 
 def is_retryable(error: BaseException, losses: Collection[CallLoss] = (CallLoss.FAILED,)) -> bool:
-    """Whether the same call may succeed a little later; lost in one of these ways, it may."""
+    """Whether the same call may succeed a little later after being lost in one of these ways."""
     match error:
         case OversizedResponseError():
             return False
@@ -206,13 +206,13 @@ def is_retryable(error: BaseException, losses: Collection[CallLoss] = (CallLoss.
 
 
 def stopped_clock(clock: Deadline | None) -> AbstractContextManager[None]:
-    """Stop an episode's clock, where there is one, inside the block."""
+    """Stop an episode's clock, if there is one, inside the block."""
     return nullcontext() if clock is None else clock.paused()
 
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """Repeats the calls to one engine: after its Retry-After, or else after a pause that grows."""
+    """Repeats calls to one engine: after its Retry-After, or else after a growing pause."""
 
     retries: int
     backoff: Callable[[RetryCallState], float]
@@ -223,7 +223,7 @@ class Retries:
     may_succeed: Callable[[BaseException], bool] = is_retryable
 
     async def run(self, call: Callable[[int], Awaitable[_T]], clock: Deadline | None) -> _T:
-        """Return what `call`, given the number of its attempt from 1, returns at last.
+        """Return the result of `call`, whose argument is the attempt's number from 1.
 
         The episode's clock is stopped between two attempts: the wait is not its fault.
         """

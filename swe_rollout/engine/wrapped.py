@@ -1,4 +1,4 @@
-"""Engines around others, of tokens and of messages: each turn goes through an `Around`."""
+"""Engines that wrap others, for tokens and for messages: each turn goes through an `Around`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _E = TypeVar("_E", TokenEngine, ChatEngine)
 
 
 class Around(Protocol):
-    """Surrounds each turn of an engine."""
+    """Wraps each turn of an engine."""
 
     async def __call__(
         self, request: GenerateRequest | ChatRequest, call: Callable[[], Awaitable[_T]]
     ) -> _T:
-        """Return the answer to a request, which `call` asks the engine for."""
+        """Return the response to a request; `call` obtains it from the engine."""
         ...
 
 
@@ -33,7 +33,7 @@ def wrapped_engine(engine: TokenEngine | ChatEngine, around: Around) -> TokenEng
 
 
 class _Wrapped(Generic[_E]):
-    """Forwards what is the same for both kinds of engine."""
+    """Forwards whatever both kinds of engine share."""
 
     _engine: _E
 
@@ -52,14 +52,14 @@ class _Wrapped(Generic[_E]):
 
 
 class WrappedEngine(_Wrapped[TokenEngine], TokenEngine):
-    """A token engine around another one."""
+    """A token engine that wraps another."""
 
     async def generate(self, request: GenerateRequest) -> Generation:
         return await self._around(request, partial(self._engine.generate, request))
 
 
 class WrappedChatEngine(_Wrapped[ChatEngine], ChatEngine):
-    """A chat engine around another one."""
+    """A chat engine that wraps another."""
 
     async def respond(self, request: ChatRequest) -> ChatResponse:
         return await self._around(request, partial(self._engine.respond, request))

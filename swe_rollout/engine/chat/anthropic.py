@@ -1,7 +1,7 @@
-"""Anthropic's messages as pure functions over bytes. No connection here.
+"""Anthropic's messages as pure functions over bytes, without a connection.
 
-What the policy said goes back as the very blocks that it came in: signatures of its reasoning hold
-for these alone.
+The policy's messages are sent back in exactly the blocks in which they arrived: the signatures of
+its reasoning are valid for these alone.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NO_INPUT: Final = msgspec.Raw(b"")
 
 
 class _Block(msgspec.Struct, frozen=True):
-    """One block of any type; which fields it has depends on the type."""
+    """A block of any type; the type determines which fields it has."""
 
     type: str
     text: str = ""
@@ -49,7 +49,7 @@ class _Block(msgspec.Struct, frozen=True):
 
 
 class _Usage(msgspec.Struct, frozen=True):
-    """The three counts of the prompt exclude each other."""
+    """The three counts of the prompt's tokens do not overlap."""
 
     input_tokens: Tokens = 0
     output_tokens: Tokens = 0
@@ -69,9 +69,9 @@ _BLOCKS = msgspec.json.Decoder(list[_Block])
 
 
 def encode_request(request: ChatRequest, *, model: str, prompt_cache: bool = False) -> bytes:
-    """Encode one call. Defaults of the API are left out: some models refuse to be told them.
+    """Encode a call. The API's default values are left out: some models reject them.
 
-    With `prompt_cache`, the API is asked to keep everything up to the last message.
+    With `prompt_cache`, the API is asked to cache everything up to the last message.
     """
     sampling = request.sampling
     *earlier, last = request.messages
@@ -134,7 +134,7 @@ def decode_response(body: bytes) -> ChatResponse:
 
 
 def _written(message: ChatMessage, *, is_kept: bool = False) -> dict[str, object]:
-    """Return one message; `is_kept`: everything up to a message of ours is kept for later calls."""
+    """Return one message; `is_kept` asks the API to cache everything up to this message."""
     mark = {"cache_control": {"type": "ephemeral"}} if is_kept else {}
     match message:
         case UserMessage(text):
@@ -167,7 +167,7 @@ def _written(message: ChatMessage, *, is_kept: bool = False) -> dict[str, object
 
 
 def _object(arguments: str) -> dict[str, object]:
-    """Decode the arguments of a call that came from elsewhere; what is no object becomes empty."""
+    """Decode the arguments of a call from elsewhere; anything but an object becomes empty."""
     try:
         return msgspec.json.decode(arguments, type=dict[str, object])
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):

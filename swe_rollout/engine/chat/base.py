@@ -1,8 +1,8 @@
 """ChatEngine: a conversation in, one message out. It returns text, so nothing can be trained on.
 
 Implementations: `chat.http` over the formats of `chat.openai` and `chat.anthropic`, and
-`chat.function`. Beside it stands `engine.base.TokenEngine`, whose episodes have tokens. A record
-of an episode that a chat engine played has no tokens, no logprobs and an empty loss mask.
+`chat.function`. Its counterpart is `engine.base.TokenEngine`, whose episodes have tokens. The
+record of an episode that a chat engine played has no tokens, no logprobs and an empty loss mask.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.turn import FinishReason
 
 MAX_CALLS: Final = 4096
-"""Calls in one message; more are no message of a model."""
+"""The most calls in one message; more than this is an invalid message."""
 MAX_ID_CHARS: Final = 256
 
 
@@ -29,7 +29,7 @@ class ChatTool:
     name: str
     description: str
     parameters: Mapping[str, object]
-    """The JSON schema of its arguments, an object."""
+    """The JSON schema of the tool's arguments, an object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,24 +40,24 @@ class ChatCall:
     """The API's id of the call, unique in its message; the result refers to it."""
     name: str
     arguments: str
-    """The arguments as JSON text. Any other text is the policy's mistake, which it is told."""
+    """The arguments as JSON text. Any other text is the policy's mistake, and it is told so."""
 
 
 @dataclass(frozen=True, slots=True)
 class UserMessage:
-    """What the harness says: the task."""
+    """A message from the harness: the task."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class AssistantMessage:
-    """What the policy said."""
+    """A message from the policy."""
 
     text: str
     calls: tuple[ChatCall, ...] = ()
     reasoning: str = ""
-    """The reasoning; empty where the API does not show it."""
+    """The reasoning; empty if the API does not show it."""
     native: bytes = field(default=b"", repr=False)
     """The message as this API sent it, where it must go back unchanged: JSON. Empty: it is written
     from the other fields."""
@@ -75,7 +75,7 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class ToolResults:
-    """The results of all calls of the message before, in their order."""
+    """The results of all calls of the previous message, in order."""
 
     results: tuple[ToolResult, ...]
 
@@ -85,49 +85,49 @@ ChatMessage: TypeAlias = UserMessage | AssistantMessage | ToolResults
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """One call: the conversation so far."""
+    """A call: the conversation so far."""
 
     episode: EpisodeId
     turn: int
     """The turn's number, from 0."""
     system: str
-    """The system message; an empty one is not sent."""
+    """The system message; not sent if empty."""
     messages: tuple[ChatMessage, ...]
-    """Begins with a user message; an assistant message with calls is followed by their results."""
+    """Starts with a user message; an assistant message with calls is followed by their results."""
     tools: tuple[ChatTool, ...]
     max_new_tokens: int
     """At least 1."""
     sampling: Sampling
     clock: Deadline | None = field(default=None, compare=False)
-    """The episode's clock, which is stopped while a refused call waits; None without an episode."""
+    """The episode's clock, stopped while a refused call waits; None without an episode."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatUsage:
-    """Tokens as the API counts them; 0 where it does not say."""
+    """Token counts as the API reports them; 0 for a count that it does not report."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    """Tokens of the answer, reasoning included."""
+    """Tokens of the response, reasoning included."""
     cached_tokens: int = 0
     """Tokens of the prompt that were read from the cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatResponse:
-    """One message of the policy."""
+    """A message of the policy."""
 
     message: AssistantMessage
     finish_reason: FinishReason
-    """`LENGTH` after `max_new_tokens` or a full context: its calls are not run. Never `ABORT`."""
+    """`LENGTH` after `max_new_tokens` or a full context; its calls are not run. Never `ABORT`."""
     usage: ChatUsage = ChatUsage()
     model: str = ""
-    """What answered, as the API names it; often more precise than what was asked for."""
+    """The model that responded, as the API names it; often more precise than the requested name."""
 
 
 @runtime_checkable
 class ChatEngine(Protocol):
-    """Answers for many episodes at once.
+    """Produces messages for many episodes at once.
 
     A process has one instance and calls it from one event loop, for many episodes concurrently;
     calls for the same episode never overlap. A call that fails raises `EngineError`: it is recorded
@@ -135,16 +135,16 @@ class ChatEngine(Protocol):
     """
 
     async def info(self) -> EngineInfo:
-        """Ask whether the engine is there; called at the start and as a health check.
+        """Check that the engine is available; called at the start and as a health check.
 
-        Raises UnreachableError when it is not, or refuses the key.
+        Raises UnreachableError if it is not, or if it rejects the key.
         """
         ...
 
     async def respond(self, request: ChatRequest) -> ChatResponse:
         """Return the policy's next message. Cancelling the call ends it.
 
-        Raises EngineError when the call fails for good, or its response can't be read.
+        Raises EngineError when the call fails for good or its response can't be read.
         """
         ...
 

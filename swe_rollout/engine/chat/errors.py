@@ -1,4 +1,4 @@
-"""What the formats of chat APIs share: typed errors by status and code, and checks of a message."""
+"""Shared by the formats of chat APIs: typed errors by status and code, and checks of a message."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _OVERFLOW_CODES: Final = frozenset({"context_length_exceeded", "request_too_larg
 _NO_QUOTA: Final = frozenset(
     {"insufficient_quota", "billing_hard_limit_reached", "billing_error", "billing_not_active"}
 )
-"""Codes of a 429 or 403 that waiting does not end."""
-# Anthropic has no code for it. Only the words of the error depend on this, never a retry.
+"""Codes of a 429 or 403 for which waiting does not help."""
+# Anthropic has no code for it. This affects only the error's text, never a retry.
 _OVERFLOW: Final = re.compile(r"prompt is too long|maximum context length|context window")
 Tokens = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 _T = TypeVar("_T")
@@ -40,7 +40,7 @@ _T = TypeVar("_T")
 def error_from_response(
     status: int, body: bytes, *, retry_after: str | None = None, date: str | None = None
 ) -> EngineError:
-    """Return the typed error of a response whose status is not 200, with two of its headers."""
+    """Return the typed error of a response with a status other than 200, and two of its headers."""
     found = ErrorBody.parse(body)
     why = f"HTTP {status}: {quoted(found.message)}"
     match status:
@@ -54,7 +54,7 @@ def error_from_response(
 
 
 def _refusal(status: int, found: ErrorBody, why: str) -> EngineError:
-    """Return the error of a call that fails again however often it is sent."""
+    """Return the error of a call that fails again whenever it is sent."""
     match status:
         case 400 | 413 | 422 if found.codes & _OVERFLOW_CODES or _OVERFLOW.search(found.message):
             return ContextOverflowError("the conversation exceeds the model's context", why=why)
@@ -76,7 +76,7 @@ def _refusal(status: int, found: ErrorBody, why: str) -> EngineError:
 
 
 def finish_reason(name: str | None, reasons: dict[str, FinishReason]) -> FinishReason:
-    """Translate why a message ended; InvalidAnswerError for a reason that nobody documented."""
+    """Translate why a message ended; raises InvalidAnswerError for an undocumented reason."""
     found = reasons.get(name or "")
     if found is None:
         raise InvalidAnswerError(f"unknown finish reason {(name or 'null')[:80]!r}")
@@ -84,15 +84,15 @@ def finish_reason(name: str | None, reasons: dict[str, FinishReason]) -> FinishR
 
 
 def decode(decoder: msgspec.json.Decoder[_T], body: bytes) -> _T:
-    """Decode the body of a 200. Raises EngineError: for an error inside it, that error's own."""
+    """Decode the body of a 200. Raises EngineError, also for an error that the body contains."""
     try:
-        # What is kept raw is not looked into otherwise.
+        # What is kept raw is not inspected otherwise.
         body.decode()
         return decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         found = ErrorBody.parse(body)
         if found.status is not None:
-            # Gateways send the error of the API behind them with a 200 of their own.
+            # Gateways send the error of the API behind them inside their own 200.
             raise error_from_response(found.status, body) from error
         raise InvalidAnswerError(
             "the API's response has not the documented form",
@@ -102,7 +102,7 @@ def decode(decoder: msgspec.json.Decoder[_T], body: bytes) -> _T:
 
 
 def checked_calls(calls: Sequence[ChatCall]) -> tuple[ChatCall, ...]:
-    """Check that results can refer to each call; raises InvalidAnswerError."""
+    """Check that a result can refer to each call; raises InvalidAnswerError."""
     if len(calls) > MAX_CALLS:
         raise InvalidAnswerError(f"one message has {len(calls)} calls")
     ids = {call.id for call in calls}

@@ -1,6 +1,6 @@
-"""FunctionEngine: a function of a user's own answers the conversation.
+"""FunctionEngine: a user's own function responds to the conversation.
 
-The door to every model without a built-in client: a library, a gateway, a model in the process.
+It supports any model without a built-in client: a library, a gateway, a model in the process.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from swe_rollout.extension import ExtensionPoint
 from swe_rollout.types.turn import FinishReason
 
 MAX_TEXT_CHARS: Final = 2**24
-"""The longest message, counting the arguments of its calls."""
+"""The length of the longest message, including the arguments of its calls."""
 
 
 class ChatFunction(Protocol):
-    """Answers a conversation."""
+    """Responds to a conversation."""
 
     async def __call__(self, request: ChatRequest, /) -> ChatResponse | str:
-        """Return the policy's next message; a text alone is one without calls."""
+        """Return the policy's next message; a plain text is a message without calls."""
         ...
 
 
@@ -32,7 +32,7 @@ class FunctionEngine(ChatEngine):
     """Calls a function for every message."""
 
     def __init__(self, function: ChatFunction, *, name: str) -> None:
-        """`name` stands in records."""
+        """Use a function; `name` appears in records."""
         self._function = function
         self._name = name
 
@@ -84,6 +84,6 @@ CHAT_ENGINES: ExtensionPoint[ChatEngine | ChatFunction] = ExtensionPoint(
 
 
 def chat_engine(use: str, parameters: dict[str, object]) -> ChatEngine:
-    """Make the chat engine that a job names; raises ExtensionError."""
+    """Create the chat engine that a job names; raises ExtensionError."""
     found = CHAT_ENGINES.load(use, parameters)
     return found if isinstance(found, ChatEngine) else FunctionEngine(found, name=use)

@@ -1,9 +1,9 @@
-"""HttpChatEngine: call a chat API, again where that may help. The format is a `ChatFormat`.
+"""HttpChatEngine: call a chat API, with retries. The format is a `ChatFormat`.
 
-An API may have several servers; each episode keeps to one, whose prefix cache holds its prompt, and
-moves when that can't be reached. Calls are retried by status: after the Retry-After that the API
-asks for, else after a pause that grows, both with jitter, so that refused episodes do not come back
-at once. The episode's clock is stopped meanwhile: the wait is not its fault.
+An API may have several servers. Each episode stays on one, whose prefix cache holds its prompt, and
+moves if it can't be reached. Calls are retried depending on the status: after the API's Retry-After
+or else a growing pause, both with jitter, so that refused episodes do not come back at once. The
+episode's clock is stopped meanwhile: the wait is not its fault.
 """
 
 from __future__ import annotations
@@ -44,25 +44,25 @@ log = structlog.get_logger()
 MAX_WAIT_S: Final = 120.0
 """The longest pause before another attempt, whatever the API asks for."""
 _TOKEN_BYTES: Final = 512
-"""Bytes that one token of a response may take: escaped text, in the message or the reasoning."""
+"""Bytes that one token of a response may take, as escaped text of the message or reasoning."""
 _LOST_S: Final = 30.0
-"""How long a server that can't be reached is passed over, while there are others."""
+"""How long an unreachable server is skipped, if there are others."""
 _FRESH_S: Final = 60.0
-"""How long a call that succeeded stands in for a probe."""
+"""How long a successful call stands in for a probe."""
 _BAD_KEY: Final = (401, 403)
 SENT_AGAIN: Final = (CallLoss.UNREACHABLE, CallLoss.DROPPED, CallLoss.FAILED)
-"""Ways in which a call was lost that let it be sent again."""
+"""The ways of losing a call after which it may be sent again."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatFormat:
-    """How one API is spoken."""
+    """The format of one API."""
 
     name: str
-    """Its name in records."""
+    """The API's name in records."""
     path: str
     probe_path: str
-    """Read to see that the API is there and takes the key; costs nothing."""
+    """The path to read to check that the API is there and accepts the key; costs nothing."""
     encode: Callable[[ChatRequest], bytes]
     decode: Callable[[bytes], ChatResponse]
     key_header: str = "Authorization"
@@ -98,7 +98,7 @@ def anthropic_format(policy: AnthropicPolicy) -> ChatFormat:
 
 
 def http_engine(policy: OpenaiPolicy | AnthropicPolicy) -> HttpChatEngine:
-    """Make the engine of an API. Raises PrerequisiteError when the key's variable is not set."""
+    """Create the engine of an API. Raises PrerequisiteError if the key's variable is not set."""
     match policy:
         case OpenaiPolicy():
             return HttpChatEngine(policy, openai_format(policy), urls=policy.urls or (policy.url,))
@@ -107,7 +107,7 @@ def http_engine(policy: OpenaiPolicy | AnthropicPolicy) -> HttpChatEngine:
 
 
 class HttpChatEngine(ChatEngine):
-    """Calls one API, at one server or several. Safe for concurrent calls."""
+    """Calls one API, on one server or several. Safe for concurrent calls."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class HttpChatEngine(ChatEngine):
         info = EngineInfo(
             self._policy.model, context_tokens=None, vocab_size=None, weight_version=None
         )
-        # A call that succeeded says as much, and probes of many workers count against rate limits.
+        # A successful call proves as much, and probes of many workers count against rate limits.
         if time.monotonic() - self._succeeded_at < _FRESH_S:
             return info
         probes = (self._probe(server) for server in self._servers.values())
@@ -160,12 +160,12 @@ class HttpChatEngine(ChatEngine):
         return info
 
     async def _probe(self, server: EngineConnection) -> None:
-        """Raise UnreachableError unless the server is there and takes the key."""
+        """Raise UnreachableError unless the server is there and accepts the key."""
         try:
             response = await server.get(self._form.probe_path)
         except EngineLostError as error:
             raise UnreachableError(error.what, why=error.why, fix=error.fix) from error
-        # Servers without a list of models are there all the same.
+        # Servers without a list of models are available all the same.
         if response.status in _BAD_KEY or response.status >= SERVER_ERROR:
             # The body is not quoted: whoever wrote the address might not be allowed to read it.
             refusal = error_from_response(response.status, b"")
@@ -235,7 +235,7 @@ class HttpChatEngine(ChatEngine):
 
 
 def _proxy_of(url: str) -> str | None:
-    """Return the proxy that the environment names for an address, if any."""
+    """Return the proxy that the environment sets for an address, if any."""
     target = urlsplit(url)
     if proxy_bypass(target.hostname or ""):
         return None

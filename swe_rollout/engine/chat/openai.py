@@ -1,7 +1,7 @@
 """OpenAI's chat completions as pure functions over bytes, and as plain messages.
 
-Many servers speak it: vLLM, SGLang, llama.cpp, Ollama, gateways. `openai_messages` and
-`openai_tools` give a function of one's own the same form. No connection here.
+Many servers speak this format: vLLM, SGLang, llama.cpp, Ollama, gateways. `openai_messages` and
+`openai_tools` give it to a user's own function. No connection here.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ _DECODER = msgspec.json.Decoder(_Body)
 
 
 def encode_request(request: ChatRequest, *, model: str, max_tokens_field: str) -> bytes:
-    """Encode one call. `topK` and `minP` are no part of OpenAI's API: they go only where set."""
+    """Encode a call. OpenAI's API lacks `topK` and `minP`: they are sent only if set."""
     sampling = request.sampling
     body: dict[str, object] = {
         "model": model,
@@ -118,7 +118,7 @@ def openai_tools(request: ChatRequest) -> list[dict[str, object]]:
 
 
 def decode_response(body: bytes) -> ChatResponse:
-    """Decode the body of a 200: its first choice. Raises EngineError."""
+    """Decode the body of a 200, using its first choice. Raises EngineError."""
     found = decode(_DECODER, body)
     if not found.choices:
         raise InvalidAnswerError("the API's response has no choice")
@@ -161,5 +161,5 @@ def _called(call: ChatCall) -> dict[str, object]:
 
 
 def _name(name: str) -> str:
-    # The API refuses a whole conversation for a name that is none, whoever wrote it.
+    # The API rejects a whole conversation for one invalid name, whoever wrote it.
     return name if re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) else "invalid"

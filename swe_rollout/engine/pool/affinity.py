@@ -1,8 +1,8 @@
 """Affinity: which server an episode calls. Pure; no server is contacted here.
 
 Each instance ranks the servers in its own order (rendezvous hashing), so its samples share one
-prefix cache, and the loss of a server moves only the episodes that were there. A server takes at
-most a quarter more than its share; the excess goes to the next in the ranking. Used by `pool.pool`.
+prefix cache, and the loss of a server moves only the episodes on it. A server takes at most a
+quarter more than its share; the excess goes to the next in the ranking. Used by `pool.pool`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from swe_rollout.types.episode import EpisodeId
 
 _OVERLOAD = 1.25
 MAX_EPISODES = 65_536
-"""Assignments kept, for callers that never release an episode."""
+"""The most assignments to keep, for callers that never release an episode."""
 
 
 class Affinity:
@@ -28,13 +28,13 @@ class Affinity:
         self._counts: Counter[str] = Counter()
 
     def url_of(self, episode: EpisodeId) -> str | None:
-        """Return the address of the episode's server; None when it has none yet."""
+        """Return the address of the episode's server; None if it has none yet."""
         return self._urls.get(episode)
 
     def assign(self, episode: EpisodeId, foreign_calls: Mapping[str, int]) -> str:
-        """Assign the episode to one of at least one server, and return its address.
+        """Assign the episode to one of the servers, at least one, and return its address.
 
-        `foreign_calls`: the generations of other clients that run or wait there, by address.
+        `foreign_calls`: running or waiting generations of other clients, by address.
         """
         self.release(episode)
         loads = {url: self._counts[url] + calls for url, calls in foreign_calls.items()}
@@ -48,7 +48,7 @@ class Affinity:
         return url
 
     def release(self, episode: EpisodeId) -> None:
-        """Forget the episode's server, if it has one."""
+        """Remove the assignment of the episode, if there is one."""
         url = self._urls.pop(episode, None)
         if url is not None:
             self._counts[url] -= 1

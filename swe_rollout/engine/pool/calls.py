@@ -20,7 +20,7 @@ class InFlightCalls:
     """The calls in flight at one server."""
 
     def __init__(self, *, loss: CallLoss = CallLoss.UNRESPONSIVE) -> None:
-        """`loss` is how the calls are lost when the server goes down."""
+        """Create an empty set; `loss` says how its calls are lost when the server goes down."""
         self._loss = loss
         self._calls: set[_InFlightCall] = set()
         self._paused = False
@@ -32,7 +32,7 @@ class InFlightCalls:
     async def track(self, clock: Deadline | None, *, timeout_s: float) -> AsyncIterator[None]:
         """Bound the block by the timeout of one call; raises EngineLostError when it is lost.
 
-        `clock` is the episode's; a call that is lost or refused for load is refunded to it.
+        `clock` is the episode's; the time of a lost or refused call is refunded to it.
         """
         call = _InFlightCall(clock, timeout_s)
         if self._paused:
@@ -54,19 +54,19 @@ class InFlightCalls:
             call.start_clocks()
 
     def pause(self, *, since_s: float = 0.0) -> None:
-        """Stop the clocks: the server is paused, and has been for about `since_s` seconds."""
+        """Stop the clocks: the server has been paused for about `since_s` seconds."""
         self._paused = True
         for call in self._calls:
             call.stop_clocks(since_s)
 
     def resume(self) -> None:
-        """Let the clocks run: the server samples again."""
+        """Restart the clocks: the server samples again."""
         self._paused = False
         for call in self._calls:
             call.start_clocks()
 
     def fail(self, why: str) -> None:
-        """End every call as lost: the server is down."""
+        """End every call as lost, because the server is down."""
         for call in self._calls:
             call.fail(why)
 
@@ -121,7 +121,7 @@ class _InFlightCall:
             self._stopped_s += time.monotonic() - self._stopped_at
 
     def refund(self) -> None:
-        """Give the episode back all the time of a call that brought nothing."""
+        """Give the episode back all the time of a call without a result."""
         self.start_clocks()
         if self._clock is not None:
             self._clock.extend(time.monotonic() - self._started - self._stopped_s)

@@ -1,6 +1,6 @@
-"""EnginePool: the engines of a job. Each episode stays at one of them, and survives its death.
+"""EnginePool: the engines of a job. Each episode stays on one of them, and survives its loss.
 
-Several servers are called directly, each episode at its own; a router is one replica, which learns
+Several servers are called directly, each episode on its own; a router is one replica, which learns
 from a header which episode a call belongs to. A call that is lost with its engine is repeated with
 the same ids, at another server or once one is back, with the episode's clock stopped meanwhile.
 
@@ -35,9 +35,9 @@ from swe_rollout.types.turn import Generation
 log = structlog.get_logger()
 _CRASHES = (CallLoss.DROPPED, CallLoss.UNRESPONSIVE)
 MAX_CRASHES = 5
-"""Engines that one call may be lost with: a call that kills every engine must end."""
+"""The most engines that one call may lose: a call that kills every engine must end."""
 MAX_LOSSES = 30
-"""Times one call may be lost in any way: some minutes of a router that finds no engine."""
+"""The most losses of any kind per call: some minutes of a router that finds no engine."""
 
 
 class EnginePool(TokenEngine):
@@ -51,7 +51,7 @@ class EnginePool(TokenEngine):
         timing: PoolTiming | None = None,
         first_backoff_s: float = 0.5,
     ) -> None:
-        """`vocab_size` bounds ids both ways; `first_backoff_s` is for engines that are full.
+        """Bound ids both ways by `vocab_size`; back off from full engines for `first_backoff_s`.
 
         Raises PrerequisiteError when the variable with the engines' key is not set.
         """
@@ -74,12 +74,12 @@ class EnginePool(TokenEngine):
 
     @property
     def paused_s(self) -> float:
-        """Seconds since all servers that respond have been paused; 0 while one of them samples."""
+        """Seconds for which all servers that respond have been paused; 0 while one samples."""
         replicas = [each for each in self.replicas.values() if each.state is not ReplicaState.DOWN]
         return min((each.paused_s for each in replicas), default=0.0)
 
     async def info(self) -> EngineInfo:
-        """Ask all servers; the context is the smallest, and one server that responds is enough."""
+        """Ask all servers; one response is enough, and the smallest context counts."""
         asked = map(self._info_of, self.replicas.values())
         results = await asyncio.gather(*asked, return_exceptions=True)
         for result in results:
@@ -97,7 +97,7 @@ class EnginePool(TokenEngine):
         try:
             generation = await self._attempt(request, budget)
         except RepeatCallError:
-            # Only lost calls pay for a retry loop: it takes 30 µs to set up.
+            # Set up a retry loop only for lost calls: it takes 30 µs.
             generation = await budget.retrying()(self._attempt, request, budget)
         self._prefix_guard.add(request, generation)
         return generation
@@ -107,7 +107,7 @@ class EnginePool(TokenEngine):
         self._affinity.release(episode)
 
     async def aclose(self) -> None:
-        """Stop the monitors, send the last aborts, close the connections."""
+        """Stop the monitors, send the remaining aborts, close the connections."""
         for monitor in self._monitors:
             monitor.cancel()
         await asyncio.gather(*self._monitors, return_exceptions=True)
@@ -128,7 +128,7 @@ class EnginePool(TokenEngine):
         )
         if workers:
             engine.set_workers(workers)
-        # Behind a router the bound is for each server there.
+        # The bound for a router applies to each server behind it.
         bound = policy.concurrency and policy.concurrency * max(1, len(workers))
         return Replica(
             engine, probe, timing=self._timing, concurrency=bound, on_change=self._changed.set
@@ -148,7 +148,7 @@ class EnginePool(TokenEngine):
         await replica.monitor(loads=len(self.replicas) > 1)
 
     async def _discover_workers(self, replica: Replica) -> None:
-        """Ask a router whose servers the policy does not name for them."""
+        """Ask a router for its servers if the policy does not name them."""
         if self._policy.url is None or replica.probe.workers:
             return
         try:
@@ -177,7 +177,7 @@ class EnginePool(TokenEngine):
             raise RepeatCallError from error
 
     async def _assign(self, episode: EpisodeId, budget: OutageBudget) -> Replica:
-        """Return the episode's replica, once there is one that may take it."""
+        """Return the episode's replica, as soon as one can take it."""
         if (replica := self._choose(episode)) is not None:
             return replica
         async with budget.waiting_for("an engine"):
@@ -198,11 +198,11 @@ class EnginePool(TokenEngine):
 
 
 class RepeatCallError(Exception):
-    """A call was lost and is to be repeated; never leaves the pool."""
+    """A call was lost and has to be repeated; never leaves the pool."""
 
 
 class OutageBudget:
-    """What one call may still wait, with its clock stopped, and how often it was lost."""
+    """How long a call may still wait with its clock stopped, and how often it was lost."""
 
     def __init__(self, seconds: float, *, clock: Deadline | None, timing: PoolTiming) -> None:
         self._seconds = seconds
@@ -218,8 +218,8 @@ class OutageBudget:
     def record_loss(self, lost: EngineError, *, at_live_replica: bool) -> None:
         """Count a lost call; raises EngineLostError when too many engines died during it.
 
-        A call lost at a replica that still responds backs off before it is repeated; one lost
-        with its replica is repeated at once elsewhere, or waits for a replica.
+        If the replica still responds, the call backs off before it is repeated; if not, it is
+        repeated at once elsewhere, or waits for a replica.
         """
         self._backs_off = at_live_replica
         self._losses += 1
@@ -272,7 +272,7 @@ def _is_from_live_engine(error: EngineError) -> bool:
 
 
 def _common_info(infos: Sequence[EngineInfo]) -> EngineInfo:
-    """Return what holds for all servers."""
+    """Return the information that holds for all servers."""
     first = infos[0]
     if any((info.model, info.tokenizer) != (first.model, first.tokenizer) for info in infos):
         log.warning("engines_differ", models=sorted({info.model for info in infos}))

@@ -1,6 +1,6 @@
 """PrefixGuard: verify, before anything is sent, that no sampled id was tokenised again.
 
-For each branch of an episode it keeps the ids sent last and the ids sampled after them, as the text
+For each branch of an episode it keeps the last ids sent and the ids sampled after them, as the text
 that went over HTTP. Every further request of the branch must begin with exactly those bytes.
 
 An unknown branch may begin with any ids: it is new, or `release` was called for a new attempt. So
@@ -23,7 +23,7 @@ from swe_rollout.types.turn import Generation
 _Key = tuple["EpisodeId", int]
 """An episode and one of its branches."""
 KEPT_BYTES = 512 * 2**20
-"""Bytes kept for all episodes together. Beyond it, those that called longest ago go unchecked."""
+"""Bytes kept for all episodes together. Beyond it, the least recent callers go unchecked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class PrefixGuard:
             )
 
     def add(self, request: GenerateRequest, generation: Generation) -> None:
-        """Record what was sent and sampled."""
+        """Record the ids that were sent and sampled."""
         key = (request.episode, request.branch)
         self._drop(key)
         sampled = b"," + encode_ids(generation.token_ids) if generation.token_ids else b""

@@ -1,8 +1,7 @@
-"""HealthProbe: whether a server responds, is paused, and how busy it is. Costs it milliseconds.
+"""HealthProbe: whether a server responds, whether it is paused, and its load, in milliseconds.
 
-Not `/health`, which samples a token and returns 503 from an engine that is paused; nor the
-`/readiness` of a router, which reports a dead worker as healthy for a minute. Used by
-`pool.replica`.
+It does not use `/health`, which samples a token and returns 503 from a paused engine, or a router's
+`/readiness`, which reports a dead worker as healthy for a minute. Used by `pool.replica`.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ class ReplicaState(StrEnum):
 
     READY = "ready"
     PAUSED = "paused"
-    """Calls wait in it, without a response and with their clocks stopped, until it is resumed."""
+    """Calls wait in the server, unanswered and with their clocks stopped, until it resumes."""
     DOWN = "down"
-    """It does not respond."""
+    """The server does not respond."""
 
 
 _Calls = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
@@ -49,7 +48,7 @@ class Loads(msgspec.Struct, frozen=True):
 
     @property
     def calls(self) -> int:
-        """Generations running or waiting."""
+        """Number of generations running or waiting."""
         return sum(load.num_running_reqs + load.num_waiting_reqs for load in self.loads)
 
 
@@ -67,7 +66,7 @@ class HealthProbe:
     def __init__(
         self, url: str, *, api_key_env: str | None, timeout_s: float, workers: Sequence[str] = ()
     ) -> None:
-        """`workers`: the servers behind `url`, where that is a router."""
+        """Probe a server, or a router at `url` and the `workers` behind it."""
         self._server = EngineConnection(url, api_key_env=api_key_env)
         self._api_key_env = api_key_env
         self._timeout_s = timeout_s
@@ -76,16 +75,16 @@ class HealthProbe:
 
     @property
     def workers(self) -> tuple[str, ...]:
-        """The servers behind a router; empty for a server, and while a router has named none."""
+        """The servers behind a router; empty for a server, and until a router has named any."""
         return tuple(worker.url for worker in self._workers)
 
     def set_workers(self, urls: Sequence[str]) -> None:
-        """Check these servers behind the router too."""
+        """Also check these servers behind the router."""
         key = self._api_key_env
         self._workers = tuple(EngineConnection(url, api_key_env=key) for url in urls)
 
     async def check(self) -> ReplicaState:
-        """Return READY or PAUSED; raises EngineLostError when no server would take calls."""
+        """Return READY or PAUSED; raises EngineLostError if no server would take calls."""
         own: ReplicaState | None = None
         try:
             own = await self._check(self._server)
@@ -97,16 +96,16 @@ class HealthProbe:
         if not results:
             what = f"no server responds behind {self._server.url}"
             raise EngineLostError(what, loss=CallLoss.UPSTREAM)
-        # Only the router knows which worker has which call: one that is paused is enough.
+        # Only the router knows which worker has which call: one paused worker is enough.
         return ReplicaState.PAUSED if ReplicaState.PAUSED in results else ReplicaState.READY
 
     async def count_calls(self) -> int | None:
-        """Count the generations of all clients that run or wait; None if it is not reported."""
+        """Count the running and waiting generations of all clients; None if it is not reported."""
         loads = await self._get("/v1/loads", Loads)
         return None if loads is None else loads.calls
 
     async def list_workers(self) -> tuple[str, ...]:
-        """Ask a router for its servers; empty for a server, and where an address is no engine's."""
+        """Ask a router for its servers; empty for a server or an address without an engine."""
         found = await self._get("/workers", _Workers)
         try:
             return (
@@ -129,7 +128,7 @@ class HealthProbe:
         ready = await server.get("/ready", timeout_s=self._timeout_s)
         if ready.status == OK:
             return ReplicaState.READY
-        # A paused engine returns 503 there. So does one that starts, but without model information.
+        # A paused engine returns 503 there. So does a starting one, but without model information.
         # Older engines and routers don't know the path.
         info = await server.model_info(timeout_s=self._timeout_s)
         if info.status >= SERVER_ERROR:

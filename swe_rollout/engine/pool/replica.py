@@ -1,8 +1,8 @@
 """Replica: one server of the pool, its state, and the calls that depend on it.
 
-It is probed periodically, and at once when a call is lost there. Several probes in a row must fail
-before it counts as down, which ends its calls in flight as lost. `pool.pool` decides which replica
-an episode calls.
+A replica is probed periodically, and at once when it loses a call. Several probes in a row must
+fail before it counts as down, which ends its calls in flight as lost. `pool.pool` decides which
+replica an episode calls.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class PoolTiming:
-    """How often servers are probed, and how long lost calls wait. Seconds."""
+    """How often servers are probed, and how long lost calls wait, in seconds."""
 
     probe_interval_s: float = 2.0
     """The pause between two probes of a server that responds."""
     down_probe_interval_s: float = 1.0
-    """The pause between two probes of a server that does not."""
+    """The pause between two probes of a server that does not respond."""
     probe_timeout_s: float = 5.0
     """The time limit of each request of a probe."""
     probe_failures: int = 3
     """Failed probes in a row after which a server counts as down."""
     first_backoff_s: float = 0.1
-    """The pause before a lost call is repeated at the same server; it doubles each time."""
+    """The pause before a lost call is repeated on the same server; it doubles each time."""
     max_backoff_s: float = 10.0
 
 
@@ -61,7 +61,7 @@ class Replica:
         self.probe = probe
         self.state = ReplicaState.READY
         self.foreign_calls = 0
-        """Generations of other clients that run or wait there, as of the last probe."""
+        """Running and waiting generations of other clients, as of the last probe."""
         self._timing = timing
         self._slots = None if concurrency is None else asyncio.Semaphore(concurrency)
         self._waiting = InFlightCalls(loss=CallLoss.UNREACHABLE)
@@ -76,16 +76,16 @@ class Replica:
 
     @property
     def paused_s(self) -> float:
-        """Seconds since the server was paused; 0 while it is not."""
+        """Seconds since the server was paused; 0 while it is not paused."""
         return time.monotonic() - self._last_ready if self.state is ReplicaState.PAUSED else 0.0
 
     async def generate(self, request: GenerateRequest) -> Generation:
-        """Sample one turn once there is a free slot."""
+        """Sample one turn as soon as there is a free slot."""
         async with self._slot(request):
             return await self.engine.generate(request)
 
     def add_slots(self, count: int) -> None:
-        """Allow this many more calls in flight: a router has named more servers."""
+        """Allow this many more calls in flight, after a router named more servers."""
         for _ in range(count):
             if self._slots is not None:
                 self._slots.release()
@@ -108,7 +108,7 @@ class Replica:
             await asyncio.sleep(interval_s)
 
     async def aclose(self) -> None:
-        """Cancel the probe that is under way and close the connections."""
+        """Cancel the current probe and close the connections."""
         if self._checking is not None:
             self._checking.cancel()
             await asyncio.wait((self._checking,))
@@ -133,7 +133,7 @@ class Replica:
         try:
             calls = await self.probe.count_calls()
         except EngineLostError:
-            return  # the next probe decides whether it is down
+            return  # The next probe decides whether it is down.
         self.foreign_calls = 0 if calls is None else max(0, calls - own)
 
     def _set_state(self, state: ReplicaState, why: str = "") -> None:

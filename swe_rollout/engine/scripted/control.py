@@ -1,6 +1,6 @@
 """The scripted server's control endpoints: pause, resume, update weights, report load.
 
-They behave as a real server's: while paused, it holds calls without a response, returns 503 at
+They behave like a real server's: while paused, it holds calls without a response, returns 503 from
 `/ready`, and loses aborts. Only `scripted.server` uses this.
 """
 
@@ -38,12 +38,12 @@ class _Abort(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class ScriptedControl:
-    """What runs in the server, and whether it is paused."""
+    """The calls running in the server, and whether it is paused."""
 
     running: dict[str, asyncio.Task[Generation]] = field(default_factory=dict)
     """Running calls by their rid."""
     version: str | None = None
-    """The weight version, once the weights were updated."""
+    """The weight version; None until the weights have been updated."""
     _resumed: asyncio.Event = field(default_factory=asyncio.Event)
     _idle: asyncio.Condition = field(default_factory=asyncio.Condition)
 
@@ -58,7 +58,7 @@ class ScriptedControl:
         await self._resumed.wait()
 
     async def call_ended(self, rid: str) -> None:
-        """Remove the call, and wake whoever waits for the server to be idle."""
+        """Remove the call, and wake those waiting for the server to be idle."""
         del self.running[rid]
         async with self._idle:
             self._idle.notify_all()
@@ -129,7 +129,7 @@ def _update_result(message: str, *, success: bool) -> object:
 
 @web.middleware
 async def refuse_undecodable(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Respond to a request that can't be decoded as a real server does."""
+    """Respond like a real server to a request that can't be decoded."""
     try:
         return await handler(request)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -138,7 +138,7 @@ async def refuse_undecodable(request: web.Request, handler: Handler) -> web.Stre
 
 
 def server_error(kind: str, message: str, code: int) -> object:
-    """Build an error body in the words of a real server."""
+    """Build an error body worded like a real server's."""
     return {"object": "error", "message": message, "type": kind, "param": None, "code": code}
 
 

@@ -1,7 +1,7 @@
 """ScriptedEngine: play named scenarios token by token; no model, no GPU.
 
-Stateless: the turn is counted in the input ids and the scenario is derived from the sample number,
-so the same engine works in process and behind HTTP (`scripted.server`).
+It is stateless: the turn is counted in the input ids, and the scenario follows from the sample
+number, so the same engine works in process and behind HTTP (`scripted.server`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ScriptedEngine(TokenEngine):
         """`tokenizer` is a folder, or a hub name; it must know ChatML's control tokens.
 
         `tool_format` is the renderer's, `hermes` or `qwen_xml`. `context_tokens` is for trying out
-        a full context; None: no bound.
+        a full context; None sets no bound.
         """
         self._scenarios = tuple(scenario(name) for name in policy.scenarios)
         self._instances = {instance.instance_id: instance for instance in instances}
@@ -64,7 +64,7 @@ class ScriptedEngine(TokenEngine):
         )
 
     async def generate(self, request: GenerateRequest) -> Generation:
-        """Return the ids of the turn that `input_ids` opens, cut at `max_new_tokens`."""
+        """Return the ids of the turn that `input_ids` opens, cut off at `max_new_tokens`."""
         self._check(request)
         script = self._script(request)
         sampled = script[: self._room(request)]
@@ -96,7 +96,7 @@ class ScriptedEngine(TokenEngine):
             len(openings) - 1, instance, self._tool_format
         )
         script = (*self._encode(turn), self._end)
-        # After an abort the loop continues an open turn: its ids are a prefix of the script.
+        # After an abort the loop continues an open turn, whose ids are a prefix of the script.
         so_far = tuple(ids[openings[-1] + len(self._opening) :])
         return script[len(so_far) :] if so_far == script[: len(so_far)] else script
 

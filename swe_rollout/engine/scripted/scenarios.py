@@ -1,7 +1,7 @@
 """The text of scripted policies: named scenarios, turn by turn, with their expected outcome.
 
-Text only; `scripted.engine` turns it into tokens. A scenario never looks at tool results: a turn
-depends on its number alone, so a stateless server can play it.
+This is text only; `scripted.engine` turns it into tokens. A scenario never looks at tool results: a
+turn depends only on its number, so a stateless server can play it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ default maxNewTokens."""
 _PATCH_FILE = ".git/fix.patch"
 _MARKER = "END_OF_PATCH"
 _CACHED = 64
-"""Tasks whose turns are kept: an episode asks for one after the other."""
+"""The number of tasks whose turns are cached: an episode asks for one after another."""
 # Text that is special to a chat template or a tool-call format.
 _CONTROL = re.compile(r"<\||</?(?:tool_|think|function|parameter)|" + _MARKER)
 
@@ -130,7 +130,7 @@ _SUBMIT = _ScriptedTurn("I am done with this task.", "submit", {})
 
 
 def _turn_at(turns: Sequence[_ScriptedTurn], index: int, form: str) -> str:
-    """Return the text of turn `index`; past the end, the last one again."""
+    """Return the text of turn `index`; past the end, repeat the last one."""
     return turns[min(index, len(turns) - 1)].text(form)
 
 
@@ -142,7 +142,7 @@ def _gold(index: int, instance: Instance, form: str) -> str:
 
 @lru_cache(maxsize=_CACHED)
 def _fix(patch: bytes) -> Sequence[_ScriptedTurn]:
-    """Look, write the patch down in pieces, apply it, submit. Made once for all turns of a task."""
+    """Look, write the patch in pieces, apply it, submit. Built once for all turns of a task."""
     turns = [_LOOK]
     if (path := _existing_file(patch)) is not None:
         view: dict[str, Argument] = {"command": "view", "path": path, "view_range": (1, 20)}
@@ -234,7 +234,7 @@ def _gold_patch(instance: Instance) -> bytes:
 
 
 def _existing_file(patch: str | bytes) -> str | None:
-    """Find a file that the patch changes and does not create, preferably Python."""
+    """Find a file that the patch changes but does not create, preferably Python."""
     text = patch if isinstance(patch, str) else patch.decode()
     paths = re.findall(r"^--- a/(\S+)$", text, flags=re.MULTILINE)
     sources = [path for path in paths if path.endswith(".py")]
@@ -242,7 +242,7 @@ def _existing_file(patch: str | bytes) -> str | None:
 
 
 def _chunks(patch: bytes) -> Iterator[bytes]:
-    """Cut the patch into chunks of whole lines; a line longer than a chunk is cut."""
+    """Split the patch into chunks of whole lines; a line longer than a chunk is split."""
     chunk = b""
     for line in patch.splitlines(keepends=True):
         for start in range(0, len(line), CHUNK_BYTES):
@@ -256,7 +256,7 @@ def _chunks(patch: bytes) -> Iterator[bytes]:
 
 
 def _write_command(chunk: bytes, redirect: str, path: str = _PATCH_FILE) -> str:
-    """Write the chunk by here-document; in base64 where text would not arrive byte for byte."""
+    """Write the chunk by here-document, or as base64 if the text would not arrive unchanged."""
     text = chunk.decode(errors="replace")
     plain = (
         text.encode() == chunk

@@ -1,8 +1,8 @@
-"""Serve a token engine over SGLang's `/generate`, as a server that `sglang.engine` takes for real.
+"""Serve a token engine over SGLang's `/generate`, indistinguishably for `sglang.engine`.
 
-Serves the scripted engine, so the client path is the real one without a GPU. It implements the part
-of the protocol that the client uses, and rejects what it does not honour: grammars, several
-generations for one request.
+It serves the scripted engine, so the client code is exercised without a GPU. It implements the part
+of the protocol that the client uses, and rejects what it does not support, such as grammars and
+several generations per request.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ EXPERTS = 128
 
 
 class _SamplingParams(protocol.SamplingParams, frozen=True, forbid_unknown_fields=True):
-    """Rejects fields that are misspelt, or that the scripted engine does not honour."""
+    """Rejects fields that are misspelt or that the scripted engine does not support."""
 
 
 class _Body(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ class _Body(msgspec.Struct, frozen=True):
 
 
 class _RejectedError(Exception):
-    """A request that is rejected, with the error body a real server would send."""
+    """A rejected request, with the error body that a real server would send."""
 
     def __init__(self, body: object, *, status: int = 400) -> None:
         super().__init__(body)
@@ -65,12 +65,12 @@ class _RejectedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """How the server behaves, besides its engine."""
+    """The server's behaviour, apart from its engine."""
 
     experts: ExpertShape | None = None
-    """The experts that `--enable-return-routed-experts` returns; None: it is off."""
+    """The experts that `--enable-return-routed-experts` returns; None turns this off."""
     max_running: int | None = None
-    """Calls at a time; more are rejected, as by a full queue."""
+    """The most calls at a time; further ones are rejected, as by a full queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class _Server:
         return json_response(_response_body(call, generation, version, seconds, self.setup.experts))
 
     async def _run(self, call: _ServedCall) -> Generation | None:
-        """Run the call; None when it was aborted."""
+        """Run the call; return None if it was aborted."""
         running = self.control.running
         await self._admit(call.rid)
         task = asyncio.create_task(self.engine.generate(call.request))
@@ -179,7 +179,7 @@ async def serve(
     on_ready: Callable[[str], None],
     setup: ServerOptions | None = None,
 ) -> None:
-    """Serve until cancelled; `on_ready` gets the address, with the real port if `port` is 0."""
+    """Serve until cancelled; `on_ready` gets the address, with the actual port if `port` is 0."""
     runner = web.AppRunner(make_app(engine, setup), access_log=None)
     await runner.setup()
     try:

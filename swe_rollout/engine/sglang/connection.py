@@ -1,7 +1,7 @@
-"""EngineConnection: HTTP to one server. No message format here.
+"""EngineConnection: HTTP to one server, whatever the message format.
 
-The only user of aiohttp's client among engines, chat APIs included. A server that can't be reached
-or does not respond in time is an `EngineLostError` that says how the call was lost; any response,
+It alone uses aiohttp's client among engines, including chat APIs. A server that can't be reached or
+does not respond in time is an `EngineLostError` that says how the call was lost; any response,
 errors included, is an `EngineResponse`. A response is untrusted: its bytes are counted, compressed
 ones are refused, and redirects are not followed. Used by `sglang.engine`, `sglang.control`,
 `pool.probe` and `chat.http`.
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
     from aiohttp import AddrInfoType
 
 CONNECT_S = 10.0
-"""To open a connection, and for responses that cost a server nothing."""
+"""The time to open a connection, and for responses that cost a server nothing."""
 _IDLE_S = 3.0
-# Servers close idle connections after 5 s: kept for less, so that no call meets a closing one.
+# Servers close idle connections after 5 s: keep them for less, so that no call meets a closing one.
 OK = 200
 UNKNOWN_PATH = 404
 _SHOWN_CHARACTERS: Final = 60
 _PORT: Final = re.compile(r":?\d{2,5}")
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 _HEAD_BYTES: Final = 2**20
-"""The most that may arrive before the body is read: the head, and the body's first bytes."""
+"""The most bytes that may arrive before the body is read: the head, and the body's first bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +55,11 @@ class EngineResponse:
     status: int
     body: bytes
     retry_after: str | None
-    """The header, unparsed."""
+    """The Retry-After header, unparsed."""
     content_type: str = ""
-    """What it calls its body, without parameters: all that may be shown of a stranger's."""
+    """The type of the body, without parameters: all that may be shown of a stranger's response."""
     date: str | None = None
-    """The header, unparsed: when it was sent, by the server's clock."""
+    """The Date header, unparsed: when the response was sent, by the server's clock."""
 
 
 class _OversizedError(aiohttp.ClientError):
@@ -67,9 +67,9 @@ class _OversizedError(aiohttp.ClientError):
 
 
 class _CountedResponse(ResponseHandler):
-    """Ends the connection when more bytes arrive for a response than allowed: an endless head too.
+    """Ends the connection when more bytes arrive than allowed for a response, head included.
 
-    aiohttp's parser bounds single lines and headers, not the number of interim responses.
+    aiohttp's parser bounds single lines and headers, but not the number of interim responses.
     """
 
     allowed = 0
@@ -93,7 +93,7 @@ class _CountedResponse(ResponseHandler):
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Opens connections to allowed addresses alone, whatever a name was resolved to."""
+    """Opens connections only to allowed addresses, whatever a name resolves to."""
 
     def __init__(self) -> None:
         super().__init__(limit=0, keepalive_timeout=_IDLE_S, socket_factory=_open_socket)
@@ -110,7 +110,7 @@ def _open_socket(info: AddrInfoType) -> socket.socket:
 
 
 class EngineConnection:
-    """Calls to one server. Safe for concurrent calls; opened by the first."""
+    """Calls to one server. Safe for concurrent calls; the first call opens it."""
 
     def __init__(
         self,
@@ -123,16 +123,16 @@ class EngineConnection:
     ) -> None:
         """`url` is the server's root; `api_key_env` names the variable that holds its key.
 
-        The key goes as `Bearer` into `Authorization`, as it is into any other `key_header`.
+        The key is sent as `Bearer` in `Authorization`, but verbatim in any other `key_header`.
         `headers` are sent with every call; `proxy` is the address of an HTTP proxy.
 
-        Raises PrerequisiteError when that variable is not set, UsageError for an address that no
-        engine can have.
+        Raises PrerequisiteError when that variable is not set, UsageError for an address that can't
+        be an engine's.
         """
         try:
             self.url = engine_address(url)
         except ValueError as error:
-            is_plain = re.fullmatch(r"[\w:/.-]+", url) is not None  # else it may hold a secret
+            is_plain = re.fullmatch(r"[\w:/.-]+", url) is not None  # otherwise it may hold a secret
             shown = url if is_plain else "this"
             raise UsageError(
                 f"{shown} is no engine's address",
@@ -159,8 +159,8 @@ class EngineConnection:
     ) -> EngineResponse:
         """Send a JSON body; raises EngineLostError when no response arrives in time.
 
-        Without `timeout_s` the caller bounds the time. `max_bytes` bounds the body of a 200; beyond
-        it, as beyond `MAX_BODY_BYTES` for every other status, raises OversizedResponseError.
+        Without `timeout_s`, the caller must bound the time. `max_bytes` bounds the body of a 200;
+        beyond it, as beyond `MAX_BODY_BYTES` for every other status, raises OversizedResponseError.
         """
         return await self._request(
             "POST", path, body=body, headers=headers, timeout_s=timeout_s, max_bytes=max_bytes
@@ -171,7 +171,7 @@ class EngineConnection:
         return await self._request("GET", path, timeout_s=timeout_s)
 
     async def model_info(self, *, timeout_s: float = CONNECT_S) -> EngineResponse:
-        """Read what the server says about its model, wherever its version has that."""
+        """Read the server's description of its model, wherever its version provides that."""
         response = await self.get("/model_info", timeout_s=timeout_s)
         if response.status == UNKNOWN_PATH:
             response = await self.get("/get_model_info", timeout_s=timeout_s)
@@ -228,11 +228,11 @@ class EngineConnection:
             ) from None  # the cause quotes the server
 
     async def _read(self, response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
-        """Read the whole body; raises EngineLostError for one that is too long or compressed."""
+        """Read the whole body; raises EngineLostError if it is too long or compressed."""
         self._check_head(response, max_bytes)
         protocol = response.connection and response.connection.protocol
         if isinstance(protocol, _CountedResponse):
-            # Chunks have heads and ends of their own, which count.
+            # Chunk headers and trailers count too.
             protocol.allowed = 2 * max_bytes + _HEAD_BYTES
         content = bytearray()
         async for chunk in response.content.iter_any():
@@ -278,7 +278,7 @@ def _address_meant(url: str) -> str:
 def _authorization(api_key_env: str | None, header: str) -> dict[str, str]:
     if api_key_env is None:
         return {}
-    # A file's last line break often comes along.
+    # A file's trailing line break often comes along.
     key = os.environ.get(api_key_env, "").strip()
     if not api_key_env.isidentifier():
         raise PrerequisiteError(  # it may be the key itself, so it is not shown

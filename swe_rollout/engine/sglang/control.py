@@ -1,7 +1,7 @@
-"""EngineControl: load new weights into one server: pause, load, resume.
+"""EngineControl: load new weights into one server by pause, load and resume.
 
-Always the servers' own addresses: routers do not forward these requests. `update_weights_on`
-updates many servers at once. Used by `swe-rollout engine update-weights`.
+Use the servers' own addresses: routers do not forward these requests. `update_weights_on` updates
+many servers at once. Used by `swe-rollout engine update-weights`.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from swe_rollout.engine.sglang.connection import OK, UNKNOWN_PATH, EngineConnect
 from swe_rollout.errors import EngineError
 
 RESUME_S = 60.0
-"""The time limit of a request that should take a moment."""
+"""The time limit of a request that should be quick."""
 WEIGHTS_S = 1800.0
-"""The time limit for loading weights, and for a pause in which running generations end."""
+"""The time limit for loading weights, and for a pause that waits for running generations."""
 
 
 class PauseMode(StrEnum):
     """What happens to running generations when a server is paused."""
 
     ABORT = "abort"
-    """They return what is sampled so far; agent loops continue them with the new weights."""
+    """They return the tokens sampled so far; agent loops continue them with the new weights."""
     IN_PLACE = "in_place"
-    """They freeze, and continue on the KV cache that the old weights computed."""
+    """They freeze, and continue on the KV cache computed with the old weights."""
     RETRACT = "retract"
     """They return to the queue; their prompt is processed again with the new weights."""
 
@@ -46,12 +46,12 @@ class _UpdateResult(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class WeightUpdate:
-    """Which weights to load, and how."""
+    """The weights to load, and how to load them."""
 
     model_path: str
-    """A folder that the servers see."""
+    """A folder that the servers can see."""
     version: str
-    """Marks every token sampled with these weights."""
+    """The version that marks every token sampled with these weights."""
     mode: PauseMode = PauseMode.RETRACT
 
 
@@ -86,13 +86,13 @@ class EngineControl:
         await self._post("/pause_generation", {"mode": mode.value}, timeout_s=WEIGHTS_S)
 
     async def resume(self) -> None:
-        """Sample again; has no effect on a server that is not paused."""
+        """Continue sampling; has no effect on a server that is not paused."""
         await self._post("/continue_generation", {}, timeout_s=RESUME_S)
 
     async def load_weights(
         self, model_path: str, *, version: str, flush_cache: bool = True
     ) -> None:
-        """Load other weights; a server that is not paused first lets running generations end."""
+        """Load other weights; unless it is paused, the server first finishes its generations."""
         order: dict[str, str | bool] = {
             "model_path": model_path,
             "weight_version": version,
@@ -159,7 +159,7 @@ class EngineControl:
 async def update_weights_on(
     engines: Sequence[EngineControl], update: WeightUpdate
 ) -> tuple[WeightUpdateResult, ...]:
-    """Update all servers at once; returns their results in order. A failure stops no other."""
+    """Update all servers at once; return the results in order. A failure stops no other update."""
 
     async def one(engine: EngineControl) -> WeightUpdateResult:
         try:

@@ -1,8 +1,8 @@
 """SglangEngine: the client of one SGLang server, or of a router in front of several.
 
-One HTTP call for each generation. A call is retried here only where the server is up and nothing
-was sampled that could be lost: the server was full, or failed internally. A server that is down is
-left to `pool.pool`, which jobs use. Messages are in `sglang.protocol` and `sglang.responses`.
+Each generation is one HTTP call. A call is retried here only if the server is up and nothing
+sampled could be lost: the server was full, or failed internally. Servers that are down are left to
+`pool.pool`, which jobs use. Messages are in `sglang.protocol` and `sglang.responses`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class SglangEngine(TokenEngine):
         url: str | None = None,
         first_backoff_s: float = 0.5,
     ) -> None:
-        """`vocab_size` bounds ids both ways: one beyond the model's kills a real server.
+        """Bound ids both ways by `vocab_size`: an id beyond the model's kills a real server.
 
         `url` is one of the policy's addresses; by default the first.
         """
@@ -97,20 +97,20 @@ class SglangEngine(TokenEngine):
 
     async def generate(self, request: GenerateRequest) -> Generation:
         self._check_ids(request.input_ids)
-        # A server that is down is waited for by the pool.
+        # The pool waits for servers that are down.
         return await self._retries.run(partial(self._attempt, request), request.clock)
 
     def discard_info(self) -> None:
-        """Ask for the context again before the next call: another engine may come back here."""
+        """Query the context again before the next call: another engine may have taken over."""
         self._info = None
 
     def set_workers(self, urls: Iterable[str]) -> None:
-        """Send aborts, and questions for the context, to the servers behind this router."""
+        """Send aborts and context queries to the servers behind this router."""
         key = self._policy.api_key_env
         self._workers = [EngineConnection(url, api_key_env=key) for url in urls]
 
     async def aclose(self) -> None:
-        """Send the last aborts, then close the connections."""
+        """Send the remaining aborts, then close the connections."""
         await asyncio.gather(*self._aborts)
         await asyncio.gather(*(each.aclose() for each in {self._connection, *self._workers}))
 
@@ -133,7 +133,7 @@ class SglangEngine(TokenEngine):
                 case CallLoss.UNRESPONSIVE:
                     self._start_abort(rid)
                 case _:
-                    # It may still be running: end it before it is repeated.
+                    # The call may still be running: end it before repeating it.
                     with stopped_clock(request.clock):
                         await self._abort(rid)
             raise
@@ -169,7 +169,7 @@ class SglangEngine(TokenEngine):
             )
 
     async def _max_new_tokens(self, request: GenerateRequest) -> int:
-        """Clip the request's bound to what the engine's context still holds."""
+        """Limit the requested number to what still fits into the engine's context."""
         info = self._info or await self._first_info()
         if info.context_tokens is None:
             return request.max_new_tokens
@@ -201,15 +201,15 @@ class SglangEngine(TokenEngine):
         )
 
     async def _context_tokens(self) -> int | None:
-        """Return the smallest context of all servers; None when none reports it."""
+        """Return the smallest context of all servers; None if none reports it."""
         found = await asyncio.gather(*map(self._context_of, self._workers))
         return min((tokens for tokens in found if tokens is not None), default=None)
 
     async def _context_of(self, server: EngineConnection) -> int | None:
-        """Return the longest input that the server accepts, where it reports that.
+        """Return the longest input that the server accepts, if it reports that.
 
-        It is a few tokens below the model's context. Older servers report the context, in one of
-        two places.
+        It is a few tokens below the model's context. Older servers report only the context, in one
+        of two places.
         """
         try:
             info = _decoded(await server.get("/server_info"), protocol.ServerInfo)
@@ -240,7 +240,7 @@ class SglangEngine(TokenEngine):
 
 
 def _decoded(response: EngineResponse, kind: type[_T]) -> _T | None:
-    """Decode what a server says about itself; None when it does not know the path."""
+    """Decode a server's information about itself; None if it does not know the path."""
     if response.status == UNKNOWN_PATH:
         return None
     if response.status != OK:

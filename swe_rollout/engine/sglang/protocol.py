@@ -33,7 +33,7 @@ from swe_rollout.types.episode import EpisodeId
 _TOO_MANY: Final = 429
 ROUTING_HEADER = "X-SMG-Routing-Key"
 _TOKEN_BYTES: Final = 1024
-"""Bytes allowed for one token's id, logprob and text. Most take fifty; some texts are long."""
+"""Bytes allowed for one token's id, logprob and text. Most need fifty; some texts are long."""
 _PROMPT_TOKEN_BYTES: Final = 128
 _ID_BYTES: Final = 16
 _EXPERT_BYTES: Final = 6
@@ -56,7 +56,7 @@ class SamplingParams(msgspec.Struct, frozen=True, omit_defaults=False):
 
 
 class GenerateBody(msgspec.Struct, frozen=True):
-    """One `/generate` request; unset fields are not sent."""
+    """A `/generate` request; unset fields are not sent."""
 
     rid: str
     input_ids: msgspec.Raw
@@ -88,9 +88,9 @@ class ServerInfo(msgspec.Struct, frozen=True):
     """The fields of `/server_info` that are used."""
 
     max_req_input_len: _Tokens | None = None
-    """Exclusive bound of the input ids: the context or the cache, less a few for the engine."""
+    """Exclusive bound on the input's length: the context or the cache, less a few tokens."""
     context_length: _Tokens | None = None
-    """The context set on the server's command line, if any; the model's is in `/v1/models`."""
+    """The context from the server's command line, if set; the model's is in `/v1/models`."""
 
 
 class ModelCard(msgspec.Struct, frozen=True):
@@ -105,7 +105,7 @@ class ModelList(msgspec.Struct, frozen=True):
 
 
 def routing_key(episode: EpisodeId) -> str:
-    """Format the episode as a header value: anything but plain ASCII is percent-encoded."""
+    """Format the episode as a header value, with everything but plain ASCII percent-encoded."""
     return quote(str(episode), safe="/:@+,=")
 
 
@@ -115,7 +115,7 @@ def parse_routing_key(value: str) -> EpisodeId:
 
 
 def encode_request(request: GenerateRequest, *, rid: str, max_new_tokens: int) -> bytes:
-    """Encode the body of one call."""
+    """Encode the body of a call."""
     # The ids are inserted as text: no list is built, however long the prompt.
     ids = msgspec.Raw(b"[%b]" % request.input_ids.text)
     body = GenerateBody(rid, ids, _params(request, max_new_tokens))
@@ -141,7 +141,7 @@ def _params(request: GenerateRequest, max_new_tokens: int) -> SamplingParams:
 
 
 def max_response_bytes(request: GenerateRequest) -> int:
-    """Return a generous bound for the response to a request, with everything it asks for."""
+    """Return a generous bound on the response to a request, with everything it asks for."""
     tokens, prompt, replay = request.max_new_tokens, len(request.input_ids), request.replay
     size = MAX_BODY_BYTES + tokens * _TOKEN_BYTES
     if replay is None:
@@ -183,10 +183,10 @@ _OVERFLOW = re.compile(
 def error_from_response(
     status: int, body: bytes, *, retry_after: str | None = None, stranger: str | None = None
 ) -> EngineError:
-    """Return the typed error of a response whose status is not 200.
+    """Return the typed error of a response with a status other than 200.
 
-    `stranger` is the content type of a response from what may be no engine: its body is not quoted,
-    because whoever wrote the address might not be allowed to read it.
+    `stranger` is the content type of a response that may not be an engine's: its body is not
+    quoted, because whoever wrote the address might not be allowed to read it.
     """
     found = ErrorBody.parse(body)
     why = f"HTTP {status}: {quoted(found.message if stranger is None else stranger)}"

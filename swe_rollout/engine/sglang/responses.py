@@ -1,7 +1,7 @@
 """Decode successful `/generate` responses: sampled ids, logprobs, weight versions, replay rows.
 
-Pure functions over bytes. Responses are untrusted: one that can't be trained on, or that is not the
-answer to what was requested, is an error and never repaired. Requests and error responses are in
+Pure functions over bytes. Responses are untrusted: one that can't be trained on, or that does not
+match its request, is an error and never repaired. Requests and error responses are in
 `sglang.protocol`.
 """
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _HIGHEST_LOGPROB: Final = 1e-4
-"""A probability is at most 1; engines round."""
+"""A probability is at most 1, but engines round."""
 _LOWEST_LOGPROB: Final = -1e4
 """Nothing this unlikely is ever sampled: engines write such numbers for minus infinity."""
 _MAX_VERSION_CHARS: Final = 256
@@ -48,7 +48,7 @@ class _Finish(msgspec.Struct, frozen=True):
 
 
 class _Entry(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
-    """One token of `*_token_logprobs`; thousands are alive at once, and none is ever in a cycle."""
+    """One token of `*_token_logprobs`; thousands are alive at once, none of them in a cycle."""
 
     logprob: float | None
     id: _Int
@@ -56,20 +56,20 @@ class _Entry(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_unkn
 
 
 class _Meta(msgspec.Struct, frozen=True):
-    """Lists are decoded when they are wanted, and known to be no longer than asked: millions of
-    empty items would hold the event loop for seconds.
+    """The metadata, whose lists are decoded only when needed and known to be no longer than
+    requested: millions of empty items would block the event loop for seconds.
     """
 
     finish_reason: _Finish
     completion_tokens: _Int
     output_token_logprobs: msgspec.Raw = _ABSENT
     prompt_tokens: _Int | None = None
-    """Absent when the request was aborted in the queue."""
+    """Absent if the request was aborted in the queue."""
     cached_tokens: _Int = 0
     num_retractions: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 0
     weight_version: str | None = None
     weight_versions: msgspec.Raw = _ABSENT
-    """Absent on older engines."""
+    """Absent from older engines."""
     input_token_logprobs: msgspec.Raw = _ABSENT
     routed_experts: str | None = None
     output_token_sampling_mask: msgspec.Raw = _ABSENT
@@ -88,7 +88,7 @@ _LOGPROBS = msgspec.json.Decoder(list[float | None] | None)
 
 
 def decode_response(body: bytes, request: GenerateRequest, *, vocab_size: int) -> Generation:
-    """Decode the body of a 200; raises an EngineError when it can't be trained on."""
+    """Decode the body of a 200; raises an EngineError if it can't be trained on."""
     if body.startswith((b"data:", b'{"error"')):
         raise _error_in_body(body)
     meta = _decoded(_DECODER, body).meta_info
@@ -118,7 +118,7 @@ def _decoded(decoder: msgspec.json.Decoder[_T], data: bytes | msgspec.Raw) -> _T
 def _items(
     decoder: msgspec.json.Decoder[list[_T] | None], raw: msgspec.Raw, *, field: str, most: int
 ) -> list[_T] | None:
-    """Decode a list of at most so many lists or objects."""
+    """Decode a list with at most so many lists or objects."""
     data = bytes(raw)
     if max(data.count(b"[") - 1, data.count(b"{")) > most:
         raise InvalidAnswerError(f"meta_info.{field} has more than {most} items")
@@ -126,7 +126,7 @@ def _items(
 
 
 def _error_in_body(body: bytes) -> EngineError:
-    """Return the error inside a 200, as streams and proxies that make a call a stream send it."""
+    """Return the error inside a 200, as streams, and proxies that convert to streams, send it."""
     text = body.strip().removeprefix(b"data:").split(b"\n", 1)[0]
     code = ErrorBody.parse(text).status
     if code is None:
@@ -143,7 +143,7 @@ def _finish_reason(finish: _Finish) -> FinishReason:
         case FinishReason.STOP | FinishReason.LENGTH:
             return reason
         case FinishReason.ABORT:
-            # With a status, the engine rejected the call or failed; without, somebody aborted it.
+            # With a status, the engine rejected the call or failed; without, the call was aborted.
             if finish.status_code is not None:
                 raise protocol.error_from_response(finish.status_code, finish.message.encode())
             return reason
@@ -195,7 +195,7 @@ def _logprobs(values: Sequence[float | None], *, of: str) -> tuple[float, ...]:
 def _check_end(
     finish: _Finish, reason: FinishReason, ids: tuple[int, ...], stop_ids: tuple[int, ...]
 ) -> None:
-    """Check that the ids end as the finish reason says, and go on after no stop token."""
+    """Check that the ids end as the finish reason says, and don't continue past a stop token."""
     if not set(stop_ids).isdisjoint(ids[:-1]):
         raise InvalidAnswerError("the engine sampled on after a stop token")
     match reason:
@@ -217,7 +217,7 @@ def _check_stop(
         case list(several):
             stops = tuple(several)
         case str(text):
-            # No text was asked for. Engines that found no numbers in their logits say so here.
+            # No text was requested. Engines with NaN logits report them here.
             raise InvalidAnswerError(f"the engine stopped at a text: {text[:80]!r}")
         case None:
             stops = tuple(stop for stop in ids[-1:] if stop in stop_ids)
@@ -231,13 +231,13 @@ def _check_prompt(meta: _Meta, tokens: int, sampled: int) -> None:
             f"the engine processed {meta.prompt_tokens} tokens of a prompt of {tokens}",
             fix="start the engine without --allow-auto-truncate; don't send through a session",
         )
-    # A retracted call reads back what it had sampled, each time.
+    # A retracted call reads its sampled tokens again, each time.
     if not 0 <= meta.cached_tokens <= (tokens + sampled) * (1 + meta.num_retractions):
         raise InvalidAnswerError(f"{meta.cached_tokens} of {tokens} prompt tokens were cached")
 
 
 def _weight_versions(meta: _Meta, count: int) -> tuple[WeightSpan, ...]:
-    # An aborted call has one that is empty.
+    # An aborted call may have an empty list.
     reported = _items(_SPANS, meta.weight_versions, field="weight_versions", most=count + 1)
     if reported is None:
         if meta.weight_version is None or count == 0:
@@ -273,7 +273,7 @@ def _replay(
     if wanted is None:
         return None
     if not ids and meta.finish_reason.type == FinishReason.ABORT and meta.prompt_tokens is None:
-        # Aborted in the queue, before the prompt was processed.
+        # The call was aborted in the queue, before its prompt was processed.
         return None
     experts: NDArray[np.int32] | None = None
     mask = _Mask((), ())
@@ -292,7 +292,7 @@ def _replay(
 
 
 class _Mask(NamedTuple):
-    """The ids that each sampled id was drawn from, and its logprob among them."""
+    """The candidate ids of each sampled id, and its logprob among them."""
 
     ids: tuple[tuple[int, ...], ...]
     logprobs: tuple[float, ...]

@@ -1,6 +1,6 @@
 """TransformersEngine: sample from a model in this process.
 
-For trials, tests and small models: `transformers.scheduler` reads every sequence alone, which costs
+For trials, tests and small models: `transformers.scheduler` runs each sequence alone, which costs
 throughput and makes each logprob independent of the others. Large jobs use SGLang servers.
 """
 
@@ -19,7 +19,7 @@ from swe_rollout.types.turn import Generation, WeightSpan
 
 
 class TransformersEngine(TokenEngine):
-    """Samples from one model, in a thread of its own."""
+    """Samples from one model in its own thread."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class TransformersEngine(TokenEngine):
         context_tokens: int | None = None,
         tokenizer: str | None = None,
     ) -> None:
-        """`context_tokens` lowers the model's own bound; `tokenizer` is where its tokenizer is."""
+        """Lower the model's own bound to `context_tokens`; `tokenizer` locates its tokenizer."""
         bounds = [each for each in (context_tokens, model.context_tokens) if each is not None]
         self._info = EngineInfo(
             model=model.name,
@@ -51,7 +51,7 @@ class TransformersEngine(TokenEngine):
         try:
             sampled = await asyncio.wrap_future(call.outcome)
         finally:
-            # No effect on a call that has ended.
+            # This has no effect on a call that has ended.
             call.is_cancelled = True
         version = self._info.weight_version or ""
         return Generation(
@@ -70,7 +70,7 @@ class TransformersEngine(TokenEngine):
         await asyncio.to_thread(self._scheduler.close)
 
     def _clipped(self, request: GenerateRequest) -> GenerateRequest:
-        """Check the ids, and clip the bound to what the context still holds."""
+        """Check the ids, and limit the bound to what still fits into the context."""
         ids, vocab_size = request.input_ids.ids, self._info.vocab_size or 0
         if not len(ids):
             raise BadRequestError("a request has no input ids")

@@ -1,6 +1,6 @@
 """LocalModel: a causal language model of transformers, on the CPU or a GPU.
 
-The only user of torch. Weights are read from safetensors alone, and a repository's own code is
+Only this module uses torch. Weights are only read from safetensors, and a repository's own code is
 never run: a checkpoint is data.
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 DEFAULT_VERSION: Final = "default"
-"""The weight version of a model that comes from no repository, as SGLang names it too."""
+"""The weight version of a model from no repository, as in SGLang."""
 _WHERE: Final = (
     "set spec.policy.transformers.model to a folder with config.json and *.safetensors, or to a "
     "name on the hub that this machine can reach"
@@ -27,10 +27,10 @@ _WHERE: Final = (
 
 
 class LocalModel:
-    """A model in memory. Used by one thread at a time."""
+    """A model in memory. Use it from one thread at a time."""
 
-    def __init__(self, model: Any, torch: Any, *, name: str) -> None:  # both are untyped here
-        """`model` is transformers' own, in evaluation mode, on its device."""
+    def __init__(self, model: Any, torch: Any, *, name: str) -> None:  # Both are untyped here.
+        """`model` is a transformers model, in evaluation mode, on its device."""
         self._model = model
         self._torch = torch
         self._last_only = "logits_to_keep" in inspect.signature(model.forward).parameters
@@ -46,7 +46,7 @@ class LocalModel:
     def load(cls, policy: TransformersPolicy) -> Self:
         """Load the model that a job names, and try it; takes seconds to minutes.
 
-        Raises PrerequisiteError for a missing library, device or model, and for one that can't be
+        Raises PrerequisiteError for a missing library, device or model, and for a model that can't
         read id by id.
         """
         torch, transformers = _libraries()
@@ -63,11 +63,11 @@ class LocalModel:
         return loaded
 
     def reader(self) -> LocalReader:
-        """Begin a sequence."""
+        """Start a new sequence."""
         return LocalReader(self)
 
     def forward(self, ids: NDArray[np.int32], past: object) -> tuple[NDArray[np.float32], object]:
-        """Read ids behind `past`; return the logits after the last one, and the new past."""
+        """Read ids after `past`; return the logits after the last one, and the new past."""
         torch = self._torch
         options = {"logits_to_keep": 1} if self._last_only else {}
         with torch.inference_mode():
@@ -91,21 +91,21 @@ class LocalModel:
 
 
 class LocalReader:
-    """One sequence, with its keys and values."""
+    """A sequence with its keys and values."""
 
     def __init__(self, model: LocalModel) -> None:
         self._model = model
         self._past: object = None
 
     def read(self, ids: NDArray[np.int32], /) -> NDArray[np.float32]:
-        """Read ids; return the logits of what follows the last."""
+        """Read ids; return the logits for the id after the last."""
         logits, self._past = self._model.forward(ids, self._past)
         return logits
 
 
 def _libraries() -> tuple[Any, Any]:
     try:
-        # They take seconds, and only this engine needs them.
+        # Imported here because they take seconds, and only this engine needs them.
         import torch
         import transformers
     except ImportError as error:
@@ -146,7 +146,7 @@ def _read(transformers: Any, policy: TransformersPolicy, *, dtype: str) -> Any:
     try:
         return read(cached_only=True)
     except (OSError, ValueError):
-        # A folder that lacks something fails the same way again; a name may be on the hub.
+        # A folder with missing files fails the same way again; a name may be on the hub.
         check_source(policy.model)
         with hub_refusals(policy.model):
             return read(cached_only=False)

@@ -1,12 +1,12 @@
-"""GenerationScheduler: one thread that samples for many calls, one step for each in rotation.
+"""GenerationScheduler: one thread that samples for many calls, one step per call in rotation.
 
-A step is a piece of the prompt, or one token. So a long prompt or a long turn holds nobody up, and
-a cancelled call ends before its next step. Calls are admitted in the order they came, as far as
-the cache has room. Each sequence is read alone, without padding: a token's logprob does not depend
-on who else is sampling.
+A step is a piece of the prompt, or one token, so a long prompt or turn delays no other call, and a
+cancelled call ends before its next step. Calls are admitted in order of arrival, while the cache
+has room. Each sequence is processed alone, without padding: a token's logprob does not depend on
+the other calls.
 
 What a branch of an episode has read stays in memory until its next call, which continues it. Idle
-branches are dropped, the longest unused first, where others need the room.
+branches are dropped, the least recently used first, when others need the room.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 
 
 PREFILL_TOKENS: Final = 512
-"""Tokens of a prompt that are read in one step."""
+"""Prompt tokens to read in one step."""
 _WORD: Final = 2**64
 
 
 class SequenceReader(Protocol):
-    """Reads one sequence, and remembers it."""
+    """Reads one sequence and remembers it."""
 
     def read(self, ids: NDArray[np.int32], /) -> NDArray[np.float32]:
-        """Read at least one id more; return the logits `[vocabulary]` of what follows the last."""
+        """Read at least one more id; return the logits `[vocabulary]` for the id after the last."""
         ...
 
 
@@ -57,7 +57,7 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """What an idle branch has in memory."""
+    """The state of an idle branch in memory."""
 
     ids: NDArray[np.int32]
     reader: SequenceReader
@@ -69,11 +69,11 @@ class Call:
 
     request: GenerateRequest
     outcome: Future[Sampled] = field(default_factory=Future)
-    """Set once by the scheduler's thread, unless the call is cancelled before."""
+    """The outcome, set once by the scheduler's thread unless the call is cancelled before."""
     is_cancelled: bool = False
     reader: SequenceReader | None = None
     read: int = 0
-    """Ids of the prompt that were read."""
+    """Number of prompt ids read so far."""
     cached: int = 0
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
@@ -83,7 +83,7 @@ class Call:
         self.sampler = TokenSampler(self.request.sampling)
 
     def end(self, outcome: Sampled | EngineError) -> None:
-        """Give the outcome to the caller, if it still waits and its event loop still runs."""
+        """Deliver the outcome, if the caller still waits and its event loop still runs."""
         with suppress(InvalidStateError, RuntimeError):
             if isinstance(outcome, EngineError):
                 self.outcome.set_exception(outcome)
@@ -92,17 +92,17 @@ class Call:
 
     @property
     def branch(self) -> tuple[EpisodeId, int]:
-        """The episode, and the branch of it."""
+        """The episode and its branch."""
         return self.request.episode, self.request.branch
 
     @property
     def tokens(self) -> int:
-        """The most tokens that it can come to hold."""
+        """The most tokens that the call can need in memory."""
         return len(self.request.input_ids) + self.request.max_new_tokens
 
     @property
     def finish_reason(self) -> FinishReason | None:
-        """Why it is at its end; None: it goes on."""
+        """Why the call is finished; None while it is not."""
         if self.ids and self.ids[-1] in self.request.stop_token_ids:
             return FinishReason.STOP
         if len(self.ids) >= self.request.max_new_tokens:
@@ -111,10 +111,10 @@ class Call:
 
 
 class GenerationScheduler:
-    """Samples in a thread of its own. Its methods may be called from any other one."""
+    """Samples in its own thread. Its methods may be called from any other thread."""
 
     def __init__(self, new_reader: Callable[[], SequenceReader], *, cache_tokens: int) -> None:
-        """`cache_tokens` bounds the tokens in memory, unless a single call is longer."""
+        """Keep at most `cache_tokens` tokens in memory, unless a single call is longer."""
         self._new_reader = new_reader
         self._cache_tokens = cache_tokens
         self._waiting: deque[Call] = deque()
@@ -127,12 +127,12 @@ class GenerationScheduler:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it still samples."""
+        """Whether the thread still samples."""
         return self._thread.is_alive()
 
     @property
     def cached_tokens(self) -> int:
-        """Tokens of idle branches in memory."""
+        """Number of tokens of idle branches in memory."""
         with self._wake:
             return sum(len(each.ids) for each in self._idle.values())
 
@@ -145,13 +145,13 @@ class GenerationScheduler:
             self._wake.notify()
 
     def release(self, episode: EpisodeId) -> None:
-        """Forget what an episode has read."""
+        """Drop the state of an episode."""
         with self._wake:
             for branch in [each for each in self._idle if each[0] == episode]:
                 del self._idle[branch]
 
     def close(self) -> None:
-        """End all calls and the thread; returns after the step that it is in."""
+        """End all calls and the thread; return after the current step."""
         with self._wake:
             self._is_closed = True
             self._wake.notify()
@@ -164,7 +164,7 @@ class GenerationScheduler:
         self._end_all()
 
     def _admit(self) -> bool:
-        """Wait for calls, and let in as many as there is room for; False: it is closed."""
+        """Wait for calls, and admit as many as there is room for; return False once closed."""
         with self._wake:
             self._wake.wait_for(lambda: self._is_closed or self._waiting or self._running)
             while self._waiting and not self._is_closed:
@@ -178,7 +178,7 @@ class GenerationScheduler:
             return not self._is_closed
 
     def _make_room(self, call: Call) -> bool:
-        """Drop idle sequences until the call fits, its own last; alone, it always does."""
+        """Drop idle sequences, its own last, until the call fits; alone, it always fits."""
         used = sum(each.tokens for each in self._running) + call.tokens
         others = [each for each in self._idle if each != call.branch]
         idle = sum(len(self._idle[each].ids) for each in others)
@@ -189,12 +189,12 @@ class GenerationScheduler:
         return used + idle <= self._cache_tokens or not self._running
 
     def _resume(self, call: Call) -> None:
-        """Take up what the branch has read, if the prompt goes on from there."""
+        """Reuse the state of the branch, if the prompt continues it."""
         kept = self._idle.pop(call.branch, None)
         if kept is None:
             return
         ids, known = call.request.input_ids.ids, len(kept.ids)
-        # The last id is read again in no case: its logits are not kept.
+        # The last id is always read again: its logits are not kept.
         if known < len(ids) and np.array_equal(ids[:known], kept.ids):
             call.reader, call.read, call.cached = kept.reader, known, known
 
@@ -233,7 +233,7 @@ class GenerationScheduler:
         sampled = Sampled(tuple(call.ids), tuple(call.logprobs), reason, call.cached)
         with self._wake:
             if not call.is_cancelled and call.reader is not None:
-                # The last id was drawn and not read.
+                # The last id was drawn but not read.
                 drawn = np.array(call.ids[:-1], dtype=np.int32)
                 read = np.concatenate((call.request.input_ids.ids, drawn))
                 self._idle[call.branch] = _Read(read, call.reader)
@@ -242,7 +242,7 @@ class GenerationScheduler:
     def _fail(self, call: Call, error: EngineError) -> None:
         self._running.remove(call)
         with self._wake:
-            # Memory may have run out.
+            # This may be for lack of memory.
             self._idle.clear()
         call.end(error)
 
@@ -278,13 +278,13 @@ class TokenSampler:
 
     def __init__(self, sampling: Sampling) -> None:
         self._sampling = sampling
-        # Without a seed of the job's, a call is repeatable by nobody.
+        # Without a seed from the job, nobody can repeat a call.
         self._seed = secrets.randbits(64) if sampling.seed is None else sampling.seed % _WORD
 
     def draw(self, logits: NDArray[np.float32], position: int) -> Draw:
         """Draw the id at `position` of its sequence, from logits `[vocabulary]`.
 
-        With a seed, the draw depends on seed, position and logits alone: a turn that is continued
+        With a seed, the draw depends only on seed, position and logits: a turn that is continued
         after an abort goes on as it would have. Raises LogitsError.
         """
         logprobs = log_softmax(logits, self._sampling.temperature)
@@ -298,7 +298,7 @@ class TokenSampler:
         return Draw(chosen, float(logprobs[chosen]))
 
     def _allowed(self, logprobs: NDArray[np.float64]) -> NDArray[np.int64] | None:
-        """Return the ids that may be drawn, the most likely first; None: all of them."""
+        """Return the ids that may be drawn, most likely first; None for all ids."""
         top_k, top_p, min_p = self._sampling.top_k, self._sampling.top_p, self._sampling.min_p
         is_cut = 0 < top_k < len(logprobs)
         if not is_cut and top_p == 1 and min_p == 0:
@@ -318,14 +318,14 @@ class TokenSampler:
 
 
 def log_softmax(logits: NDArray[np.float32], temperature: float) -> NDArray[np.float64]:
-    """Return the logprob of every id at a temperature, float64; 0 scales as 1 does.
+    """Return the logprob of every id at a temperature, as float64; 0 scales like 1.
 
     Raises LogitsError.
     """
     highest = logits.max(initial=-np.inf)
     if not np.isfinite(highest):
         raise LogitsError("the model's logits are NaN or infinite")
-    # The highest is taken off first: no temperature is too low for the division.
+    # Subtract the maximum first, so that no temperature is too low for the division.
     shifted = logits.astype(np.float64) - float(highest)
     with np.errstate(over="ignore"):
         scaled = shifted / (temperature or 1.0)
