@@ -1,1 +1,1 @@
-"""Adapters to trainers and agent frameworks: thin faces over a session of a job."""
+"""Adapters to trainers and agent frameworks: thin layers over a session of a job."""

@@ -1,4 +1,4 @@
-"""What adapters share: the error for a missing trainer, its engine, the columns of a sample."""
+"""Shared by the adapters: the error for a missing trainer, its engine, a sample's columns."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TrainerMissingError(PrerequisiteError, ImportError):
 
 @contextmanager
 def needed(package: str) -> Iterator[None]:
-    """Raise TrainerMissingError where the block imports this package, and it is not there."""
+    """Raise TrainerMissingError if the block imports this package and it is not installed."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -49,15 +49,15 @@ def needed(package: str) -> Iterator[None]:
 
 
 class TrainerEngine(TokenEngine):
-    """Token ids in, sampled ids out, over the engine of a trainer, which opens and closes it."""
+    """A token engine over the engine of a trainer, which opens and closes it."""
 
     def __init__(self, tokenizer: str, *, context_tokens: int | None = None) -> None:
-        """`tokenizer` is that of the engine's model: a folder or a name on the hub."""
+        """Use the `tokenizer` of the engine's model: a folder or a name on the hub."""
         self._tokenizer = tokenizer
         self._context_tokens = context_tokens
 
     def weight_version(self) -> str | None:
-        """Return the version of the weights that sample now; None where nobody says it."""
+        """Return the version of the weights that sample now; None if it is unknown."""
         return None
 
     async def info(self) -> EngineInfo:
@@ -82,9 +82,9 @@ def generation_of(
     *,
     cached_tokens: int = 0,
 ) -> Generation:
-    """Return the answer to a request; `versions` names the weights of each token, or is empty.
+    """Return the response to a request; `versions` names each token's weights, or is empty.
 
-    Raises EngineError for one that can't be trained on, or whose end is not known.
+    Raises EngineError if it can't be trained on, or if it ended for an unknown reason.
     """
     if logprobs is None or len(logprobs) != len(token_ids):
         count = "none" if logprobs is None else len(logprobs)
@@ -110,21 +110,21 @@ def generation_of(
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Prompt and response of one sample. The columns of the response are equally long."""
+    """Prompt and response of a sample. All columns of the response have the same length."""
 
     prompt_ids: list[int]
     response_ids: list[int]
-    """The response, which has at least one token."""
+    """The response, with at least one token."""
     loss_mask: list[int]
     logprobs: list[float]
     """0.0 where the mask is 0."""
 
     @classmethod
     def of(cls, sample: TrainingSample, *, filler: int) -> Self:
-        """Cut a sample behind its last sampled token, after which no trainer needs anything.
+        """Cut a sample after its last sampled token; trainers need nothing beyond it.
 
-        Trainers index the last token of a response. Where nothing was sampled, the last token of
-        the prompt stands in it, masked, and where not even a prompt was rendered, `filler` does.
+        Trainers index the last token of a response. If nothing was sampled, the prompt's last token
+        takes its place, masked; if not even a prompt was rendered, `filler` does.
         """
         end = 1 + max((i for i, each in enumerate(sample.loss_mask) if each), default=-1)
         if end:
@@ -139,17 +139,17 @@ class Columns:
 
     @property
     def token_ids(self) -> list[int]:
-        """Prompt and response."""
+        """Token ids of prompt and response."""
         return self.prompt_ids + self.response_ids
 
     def whole(self, column: Sequence[T], fill: T) -> list[T]:
-        """Return a column of the response with `fill` for each token of the prompt before it."""
+        """Return a column of the response, preceded by `fill` for each token of the prompt."""
         return [*[fill] * len(self.prompt_ids), *column]
 
     def experts(self, rows: RoutedExperts | None, *, last: bool) -> NDArray[np.int32] | None:
-        """Return the experts of its tokens, zeros where none are known, `[tokens, layers, topk]`.
+        """Return the experts of the tokens, zeros if unknown, as `[tokens, layers, topk]`.
 
-        With `last` False the last token, which was never read, has no row.
+        With `last` False, the last token, which was never read, has no row.
         """
         if rows is None:
             return None

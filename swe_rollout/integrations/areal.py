@@ -3,9 +3,9 @@
     workflow = "swe_rollout.integrations.areal.SweWorkflow"
     trainer.train(workflow=workflow, workflow_kwargs={"job": "job.yaml", "tokenizer": path})
 
-AReaL normalises rewards over slices of a fixed size, which a failed episode or a further branch
-would shift. So a workflow with `samples` plays a whole group and returns its rewards relative to
-each other: set the actor's `reward_norm` to null, and the trainer's own group size to 1.
+AReaL normalises rewards over slices of a fixed size, which a failed episode or an extra branch
+would shift. So a workflow with `samples` plays a whole group and returns rewards relative to it:
+set the actor's `reward_norm` to null, and the trainer's own group size to 1.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from swe_rollout.types.turn import Generation
 with needed("areal"):
     from areal.api import ModelRequest, RolloutWorkflow
     from areal.api.cli_args import GenerationHyperparameters
-with needed("torch"):  # it comes with AReaL
+with needed("torch"):  # AReaL installs it.
     import torch
 
 if TYPE_CHECKING:
@@ -40,14 +40,14 @@ Tensors: TypeAlias = "dict[str, torch.Tensor]"
 
 _EPSILON = 1e-6
 _NOT_SAMPLED = -1
-"""AReaL's version of a token that no weights sampled."""
+"""AReaL's version of a token that was not sampled."""
 
 
 def tensors(group: Sequence[Trajectory]) -> Tensors | None:
-    """Return the branches of graded episodes as rows, `[rows, longest]`; None if none is left.
+    """Return the branches of graded episodes as rows, `[rows, longest]`; None if none remain.
 
-    A single episode keeps its reward; those of a group are relative to its mean and deviation.
-    Raises UsageError for tokens whose weights have no number.
+    A single episode keeps its reward; rewards of a group are relative to its mean and deviation.
+    Raises UsageError for tokens whose weight version is not a number.
     """
     values = [t.reward.value for t in group if t.reward is not None and not t.masked]
     if not values or len(group) > 1 == len(values):
@@ -58,7 +58,7 @@ def tensors(group: Sequence[Trajectory]) -> Tensors | None:
     samples = [s for each in group for s in training_samples(each) if s.is_trainable]
     if not samples:
         return None
-    # AReaL puts the reward on the last token, and drops it where that is not trained.
+    # AReaL puts the reward on the last token, and drops it if that token is not trained.
     columns = [Columns.of(each, filler=0) for each in samples]
     versions = [
         each.whole(_versions(sample)[: len(each.response_ids)], _NOT_SAMPLED)
@@ -99,12 +99,12 @@ _ALL = 100_000_000
 
 
 class ArealEngine(TrainerEngine):
-    """Token ids in, sampled ids out, over `InferenceEngine.agenerate`: a version for each token."""
+    """A token engine over `InferenceEngine.agenerate`, with a version for each token."""
 
     def __init__(
         self, engine: InferenceEngine, tokenizer: str, *, context_tokens: int | None = None
     ) -> None:
-        """`tokenizer` is a folder or a name on the hub."""
+        """Use a `tokenizer`: a folder or a name on the hub."""
         super().__init__(tokenizer, context_tokens=context_tokens)
         self._engine = engine
 
@@ -127,7 +127,7 @@ class ArealEngine(TrainerEngine):
             stop_token_ids=list(request.stop_token_ids),
             skip_special_tokens=False,
         )
-        # Calls with one id go to one server, whose prefix cache holds the branch.
+        # Calls with the same id go to one server, whose prefix cache holds the branch.
         name = f"{request.episode}#{request.branch}"
         answer = await self._engine.agenerate(
             ModelRequest(rid=name, input_ids=ids, gconfig=parameters)
@@ -142,7 +142,7 @@ class ArealEngine(TrainerEngine):
 
 
 class SweWorkflow(RolloutWorkflow):
-    """Plays a task once, or a group of `samples` episodes of it."""
+    """Plays a task once, or as a group of `samples` episodes."""
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class SweWorkflow(RolloutWorkflow):
         context_tokens: int | None = None,
         column: str = "instance_id",
     ) -> None:
-        """`job` may be the path of its file. `column` of AReaL's dataset names the job's task;
+        """Use a `job` or the path of its file. `column` of AReaL's dataset names the job's task;
         `tokenizer` and `context_tokens` are those of the engine's model.
         """
         self._job = job
@@ -168,8 +168,8 @@ class SweWorkflow(RolloutWorkflow):
     ) -> Tensors | None:
         """Play the task that `data` names; None if there is nothing to train on.
 
-        Raises UsageError for data that names no task of the job. FailureRateError, when too many
-        of the last episodes failed, also ends the executor: AReaL only logs what a workflow raises.
+        Raises UsageError if `data` names no task of the job. A FailureRateError, raised if too many
+        of the last episodes failed, also ends the executor: AReaL only logs a workflow's errors.
         """
         if self._column not in data:
             raise UsageError(
@@ -192,10 +192,10 @@ class SweWorkflow(RolloutWorkflow):
         await let_go(self._keys)
 
     async def _session(self, engine: InferenceEngine) -> TrainerSession:
-        """Return the session that samples from an engine: the trainer has one, evaluation another.
+        """Return the session for an engine: the trainer has one, evaluation another.
 
-        Workflows share it: AReaL makes one for each submission. What is held keeps its job and its
-        engine, so that no others have their ids.
+        Workflows share it: AReaL creates one for each submission. Entries keep their job and engine
+        alive, so that no others get the same ids.
         """
         job = self._job if isinstance(self._job, str) else id(self._job)
         key = ("areal", job, id(engine), self._tokenizer, self._context_tokens)
@@ -211,10 +211,10 @@ class SweWorkflow(RolloutWorkflow):
 
 
 def _stop_trainer(engine: InferenceEngine, error: FailureRateError) -> None:
-    """Let the next call of the trainer at AReaL's executor raise an error, as its threads do."""
+    """Make the trainer's next call to AReaL's executor raise an error, as its threads do."""
     try:
         dispatcher = engine.workflow_executor.dispatcher
     except (AttributeError, NotImplementedError):
-        # An engine without an executor: whoever plays the workflow gets the error itself.
+        # If the engine has no executor, whoever plays the workflow gets the error itself.
         return
     dispatcher._set_thread_exception(error)  # noqa: SLF001 - AReaL has no public way

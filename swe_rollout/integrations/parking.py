@@ -1,10 +1,10 @@
-"""Park episodes: a trainer stops its engines, and each episode waits where it is to go on later.
+"""Park episodes: when a trainer stops its engines, each episode waits where it is.
 
 Trainers with partial rollouts abort all generations at the end of a step, and give the unfinished
 samples back in a later one. A `ParkingEngine` stands before the real engine: a call that meets the
 stop is held, with the episode's clock stopped, and goes on with the same tokens in the same living
-sandbox. The agent loop sees nothing but a slow engine. A `Lane` is one episode as its engine sees
-it, `ParkedEpisodes` are those that a trainer has not taken back yet.
+sandbox. The agent loop only notices a slow engine. A `Lane` is one episode as its engine sees it,
+`ParkedEpisodes` are those that a trainer has not taken back yet.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.types.turn import FinishReason, Generation
 
 QUIET_S: Final = 30.0
-"""How long a stop waits for the response that the engine aborted: it has tokens."""
+"""How long a stop waits for the response of an aborted call, which contains tokens."""
 
 
 @dataclass(slots=True)
 class TokensSoFar:
-    """The main branch of an episode that runs. The columns of the response are equally long."""
+    """The main branch of a running episode. All columns of the response have the same length."""
 
     prompt_ids: list[int] = field(default_factory=list)
     response_ids: list[int] = field(default_factory=list)
@@ -36,10 +36,10 @@ class TokensSoFar:
     logprobs: list[float] = field(default_factory=list)
     """0.0 where the mask is 0."""
     versions: list[str] = field(default_factory=list)
-    """The weights that sampled, in order."""
+    """The weight versions that sampled, in order."""
 
     def read(self, request: GenerateRequest) -> None:
-        """Take in what the harness wrote since the last call; O(new tokens)."""
+        """Add what the harness wrote since the last call; O(new tokens)."""
         known = len(self.prompt_ids) + len(self.response_ids)
         new: list[int] = request.input_ids.ids[known:].tolist()
         if not known:
@@ -50,7 +50,7 @@ class TokensSoFar:
         self.logprobs += [0.0] * len(new)
 
     def add(self, generation: Generation) -> None:
-        """Take in what was sampled."""
+        """Add what was sampled."""
         self.response_ids += generation.token_ids
         self.loss_mask += [1] * len(generation.token_ids)
         self.logprobs += generation.logprobs
@@ -60,13 +60,13 @@ class TokensSoFar:
 
 
 class Lane:
-    """One episode, between the engine and the trainer."""
+    """An episode as seen between the engine and the trainer."""
 
     def __init__(self, response_tokens: int | None) -> None:
-        """`response_tokens` bounds what follows the prompt of a branch; None sets no bound."""
+        """Bound what follows the prompt of a branch by `response_tokens`; None sets no bound."""
         self.tokens = TokensSoFar()
         self.quiet = asyncio.Event()
-        """An event that is set while no call is in flight at the engine."""
+        """Set while no call is in flight at the engine."""
         self.quiet.set()
         self._open = asyncio.Event()
         self._open.set()
@@ -75,19 +75,19 @@ class Lane:
 
     @property
     def is_parked(self) -> bool:
-        """Whether the next call is held."""
+        """Whether the next call will be held."""
         return not self._open.is_set()
 
     def park(self) -> None:
-        """Hold the next call, or the return of this one."""
+        """Hold the next call, or the return of the current one."""
         self._open.clear()
 
     def resume(self) -> None:
-        """Let the episode go on."""
+        """Let the episode continue."""
         self._open.set()
 
     def restart(self) -> None:
-        """Forget an attempt that ended: another one may follow."""
+        """Forget an attempt that ended, since another one may follow."""
         self.tokens = TokensSoFar()
         self._prompts.clear()
 
@@ -100,7 +100,7 @@ class Lane:
         return min(left, request.max_new_tokens)
 
     async def passage(self, request: GenerateRequest) -> None:
-        """Return when the episode may go on; its clock is stopped meanwhile."""
+        """Return once the episode may continue; its clock is stopped until then."""
         if self._open.is_set():
             return
         with stopped_clock(request.clock):
@@ -108,7 +108,7 @@ class Lane:
 
 
 class ParkingEngine(TokenEngine):
-    """Holds the calls of lanes while a trainer has stopped."""
+    """Holds the calls of lanes while a trainer is stopped."""
 
     def __init__(
         self,
@@ -117,8 +117,8 @@ class ParkingEngine(TokenEngine):
         stopped: Callable[[], bool],
         context_tokens: int | None = None,
     ) -> None:
-        """`stopped` tells whether the trainer wants its engines idle; `context_tokens` lowers what
-        the engine says it holds. Owns `engine`.
+        """Own `engine` and lower the context it reports to `context_tokens`; `stopped` returns
+        whether the trainer wants its engines idle.
         """
         self._engine = engine
         self._stopped = stopped
@@ -165,7 +165,7 @@ class ParkingEngine(TokenEngine):
             lane.tokens.add(generation)
         if generation.finish_reason is FinishReason.ABORT and self._stopped():
             lane.park()
-        # Returned later, as what it is: the loop goes on with the same ids, in the same turn.
+        # Returned later, as an abort: the loop continues the turn with the same ids.
         await lane.passage(request)
         return generation
 
@@ -187,7 +187,7 @@ class RunningEpisode:
     task: asyncio.Task[Trajectory]
 
     async def result(self, engine: ParkingEngine) -> Trajectory | None:
-        """Return its record, or None as soon as the trainer has stopped: then it is parked."""
+        """Return the record, or park the episode and return None once the trainer has stopped."""
         if await ends_first(self.task, lambda: self.lane.is_parked or engine.is_stopped):
             return self.task.result()
         self.lane.park()
@@ -204,7 +204,7 @@ class RunningEpisode:
 
 
 class Episodes:
-    """The episodes that a trainer started, and those of them that wait to be taken back."""
+    """The episodes that a trainer started, including those that wait to be taken back."""
 
     def __init__(self, engine: ParkingEngine, *, park_s: float, most: int) -> None:
         """Keep at most `most` episodes waiting, and end each after `park_s` seconds."""
@@ -224,7 +224,7 @@ class Episodes:
         *,
         response_tokens: int | None,
     ) -> RunningEpisode:
-        """Start an episode, whose calls at the engine begin with its first one."""
+        """Start an episode, whose calls to the engine begin with its first one."""
         lane = Lane(response_tokens)
         self._engine.open_lane(episode, lane)
         task = asyncio.ensure_future(play)
@@ -232,14 +232,14 @@ class Episodes:
         return RunningEpisode(episode, lane, task)
 
     def park(self, ticket: str, episode: RunningEpisode) -> None:
-        """Keep an episode until it is taken; the one that waits longest makes room."""
+        """Keep an episode until it is taken; the one that has waited longest makes room."""
         if len(self._parked) >= self._most:
             self._expire(next(iter(self._parked)))
         timer = asyncio.get_running_loop().call_later(self._park_s, self._expire, ticket)
         self._parked[ticket] = (episode, timer)
 
     def take(self, ticket: str) -> RunningEpisode | None:
-        """Return a parked episode, which goes on; None: it was ended."""
+        """Return a parked episode, which then continues; None if it was ended."""
         if (found := self._parked.pop(ticket, None)) is None:
             return None
         episode, timer = found
@@ -254,7 +254,7 @@ class Episodes:
         episode.task.add_done_callback(self._ended)
 
     async def aclose(self) -> None:
-        """End all that wait, and wait for their sandboxes to be deleted."""
+        """End all waiting episodes, and wait for their sandboxes to be deleted."""
         for ticket in tuple(self._parked):
             self._expire(ticket)
         await asyncio.gather(*self._ending, return_exceptions=True)
@@ -267,5 +267,5 @@ class Episodes:
     def _ended(self, task: asyncio.Task[Trajectory]) -> None:
         self._ending.discard(task)
         if not task.cancelled():
-            # What broke an episode that nobody waits for is nobody's failure.
+            # The error of an episode that nobody waits for concerns nobody.
             task.exception()

@@ -5,9 +5,9 @@
             engine = SkyRLEngine(inference_engine_client, model_path)
             return SweGenerator(RolloutJob.from_yaml("job.yaml"), engine=engine)
 
-Run it with `generator.step_wise_trajectories=true`: a row is then a branch of an episode, and the
-rows of an episode count once. An episode that infrastructure broke has no rows, so that its group's
-mean and deviation are those of the graded ones; SkyRL's advantages need no reward invented for it.
+Run it with `generator.step_wise_trajectories=true`: each row is then a branch of an episode, and
+the rows of an episode count once. An episode that failed for technical reasons has no rows, so that
+its group's mean and deviation are those of the graded ones, and no reward has to be invented.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ _STOP_REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """One episode, and what SkyRL calls it."""
+    """An episode, and SkyRL's id for it."""
 
     id: TrajectoryID
-    """Its `instance_id` is the group."""
+    """SkyRL's id, whose `instance_id` is the group."""
     trajectory: Trajectory
 
     @property
     def is_graded(self) -> bool:
-        """Whether it has a reward."""
+        """Whether the episode has a reward."""
         return self.trajectory.reward is not None and not self.trajectory.masked
 
 
@@ -74,16 +74,16 @@ class SweGenerator(GeneratorInterface):
     def __init__(
         self, job: RolloutJob, *, engine: TokenEngine | None = None, column: str = "instance_id"
     ) -> None:
-        """`column` of SkyRL's dataset names the job's task; `engine` is as in `job.session`."""
+        """`column` of SkyRL's dataset names the job's task; `engine` is that of `job.session`."""
         self._job = job
         self._open = partial(trainer_session, job, engine=engine)
         self._column = column
 
     async def generate(self, input_batch: GeneratorInput) -> GeneratorOutput:
-        """Play one episode for each prompt; the rows come in the order of the prompts.
+        """Play an episode for each prompt; the rows are in the order of the prompts.
 
-        Raises UsageError for prompts without a task of the job, and for a batch without a grade;
-        FailureRateError when too many of the last episodes failed.
+        Raises UsageError for prompts without a task of the job and for a batch without a grade, and
+        FailureRateError if too many of the last episodes failed.
         """
         session = await held(self, self._open)
         ids, extras = input_batch["trajectory_ids"], input_batch["env_extras"]
@@ -107,17 +107,17 @@ class SweGenerator(GeneratorInterface):
 
 
 def sampling_of(params: Mapping[str, Any] | None, default: Sampling) -> Sampling:
-    """Return the job's sampling with what SkyRL asks for in its place."""
+    """Return the job's sampling, overridden by what SkyRL asks for."""
     names = ("temperature", "top_p", "top_k", "min_p")
     given = {name: params[name] for name in names if params and params.get(name) is not None}
     return default.model_validate({**default.model_dump(), **given})
 
 
 def generator_output(played: Sequence[Played]) -> GeneratorOutput:
-    """Return the rows of episodes in step-wise form; those of a group come one after the other.
+    """Return the rows of episodes in step-wise form, with those of a group next to each other.
 
-    A group of which one episode is left has no baseline, and is not trained on; one of which none
-    is left is a row that is masked. Raises UsageError if no episode of several groups was graded.
+    A group with one remaining episode has no baseline and is not trained on; a group with none
+    becomes a masked row. Raises UsageError if no episode of several groups was graded.
     """
     groups = [list(group) for _, group in groupby(played, key=lambda each: each.id.instance_id)]
     failed = [each.trajectory for each in played if not each.is_graded]

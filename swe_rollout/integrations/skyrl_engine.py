@@ -1,4 +1,4 @@
-"""SkyRLEngine: samples from the inference engines that SkyRL's trainer sends its weights to."""
+"""SkyRLEngine: samples from the inference engines that receive the weights of SkyRL's trainer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class SkyRLEngine(TrainerEngine):
-    """Token ids in, sampled ids out, over `InferenceEngineInterface.generate`.
+    """A token engine over `InferenceEngineInterface.generate`.
 
     SkyRL does not say which weights sampled a token. A call during which `version` changes is
     marked with the version at its end.
@@ -28,7 +28,7 @@ class SkyRLEngine(TrainerEngine):
         context_tokens: int | None = None,
         version: Callable[[], str] | None = None,
     ) -> None:
-        """`tokenizer` is a folder or a name on the hub: `trainer.policy.model.path`."""
+        """Use a `tokenizer`, a folder or a name on the hub: that of `trainer.policy.model.path`."""
         super().__init__(tokenizer, context_tokens=context_tokens)
         self._client = client
         self._version = version

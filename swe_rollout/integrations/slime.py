@@ -4,9 +4,9 @@
     --custom-reward-post-process-path swe_rollout.integrations.slime.reward_post_process
     --dynamic-sampling-filter-path swe_rollout.integrations.slime.has_reward
 
-The contract is that of slime 624b824a8, also with `--partial-rollout` and fully async;
-docs/how-to/slime.md says how it is set up. Of slime, only the flag is read that says whether its
-engines are being stopped.
+This implements the contract of slime 624b824a8, including `--partial-rollout` and fully async;
+docs/how-to/slime.md says how to set it up. It reads only one thing of slime: the flag that says
+whether its engines are being stopped.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from swe_rollout.types.trajectory import Trajectory
 __all__ = ["generate", "has_reward", "reward_post_process"]
 log = structlog.get_logger()
 NOTES: Final = "swe_rollout"
-"""The key of what is said of a sample in its metadata."""
+"""The key of our notes on a sample in its metadata."""
 _STATUS: Final = {
     SampleStatus.COMPLETED: "COMPLETED",
     SampleStatus.TRUNCATED: "TRUNCATED",
@@ -55,9 +55,9 @@ async def generate(
 ) -> Any:
     """Play the task that `sample.metadata["instance_id"]` names, and fill the sample.
 
-    Return it, or a list with one `rollout_id` where the episode has several branches. It is ABORTED
-    without a reward where infrastructure failed. Where slime stops it is ABORTED with its tokens so
-    far, and under `--partial-rollout` goes on in the same sandbox when it comes back. Raises
+    Return it, or a list with one `rollout_id` if the episode has several branches. It is ABORTED
+    without a reward if infrastructure failed. If slime stops, it is ABORTED with its tokens so far,
+    and under `--partial-rollout` continues in the same sandbox when it comes back. Raises
     UsageError for a job or a sample that can't be played, and FailureRateError when too many of the
     last episodes failed.
     """
@@ -81,7 +81,7 @@ async def generate(
 
 
 def _begin(slime: SlimeSession, sample: Any, sampling_params: Mapping[str, Any]) -> RunningEpisode:
-    """Go on with the sample's parked episode, or start one."""
+    """Continue the sample's parked episode, or start one."""
     notes = _notes_of(sample)
     if ticket := notes.get("ticket"):
         if (parked := slime.episodes.take(ticket)) is not None:
@@ -101,7 +101,7 @@ def _begin(slime: SlimeSession, sample: Any, sampling_params: Mapping[str, Any])
 
 
 def _stop(slime: SlimeSession, sample: Any, episode: RunningEpisode, *, goes_on: bool) -> Any:
-    """Return the sample of an episode that slime stopped: it waits, or it ends."""
+    """Return the sample of an episode that slime stopped; the episode is parked or ended."""
     tokens = episode.lane.tokens
     if goes_on and any(tokens.loss_mask):
         ticket = secrets.token_hex(8)
@@ -127,7 +127,7 @@ def _finish(
     if sample.rollout_id is None:
         sample.rollout_id = sample.index
     if others and getattr(args, "partial_rollout", False):
-        # slime gives whole groups back, and takes no lists in them.
+        # slime gives back whole groups, and accepts no lists in them.
         log.warning("branches_left_out", episode=main.rollout_id, branches=len(others))
         _say(sample, branches_left_out=len(others))
         others = []
@@ -146,7 +146,7 @@ def _finish(
 
 
 def _is_stopped(args: Any) -> bool:
-    """Whether slime is aborting its generations, at the end of a step."""
+    """Whether slime is aborting its generations, as it does at the end of a step."""
     module = sys.modules.get("slime.rollout.sglang_rollout")
     return module is not None and bool(module.GenerateState(args).aborted)
 
@@ -154,8 +154,8 @@ def _is_stopped(args: Any) -> bool:
 def reward_post_process(args: Any, samples: Sequence[Any]) -> tuple[list[float], list[float]]:
     """Return the raw reward of each sample, and its advantage within its group.
 
-    A group is what shares `group_index`, of any size: a sample without reward is in no mean, and
-    the samples of one `rollout_id` count once. What has no reward has advantage 0, and the mean of
+    Samples that share `group_index` are a group of any size. One without reward enters no mean, and
+    the samples of one `rollout_id` count once. Without reward, one has advantage 0, and the mean of
     its group as raw reward, which is only logged: it moves neither weights nor curves.
     """
     scores = [
@@ -190,9 +190,9 @@ def _advantages(args: Any, scores: Sequence[Score]) -> Sequence[float | None]:
 
 
 def has_reward(args: Any, samples: Sequence[Any], **_: Any) -> bool:
-    """Whether a group has a sample with a reward: the filter that slime needs for the others.
+    """Whether a group has a sample with a reward: slime needs this filter for the others.
 
-    slime's own metrics stop at a group in which all failed.
+    slime's own metrics fail on a group in which all samples failed.
     """
     flat = [
         each for sample in samples for each in (sample if isinstance(sample, list) else [sample])
@@ -221,7 +221,7 @@ def _rollout(sample: Any) -> Hashable:
 
 
 def _notes_of(sample: Any) -> dict[str, Any]:
-    """Return what was said of a sample when it was returned last."""
+    """Return the notes on a sample from when it was last returned."""
     notes: dict[str, Any] = (sample.metadata or {}).get(NOTES, {})
     return notes
 
@@ -234,7 +234,7 @@ def _fill(
     renderer: Renderer,
     reward_key: str | None,
 ) -> None:
-    """Fill a sample from one branch of an episode; one that failed has no reward and no weight."""
+    """Fill a sample from a branch of an episode; a failed one has no reward and no weight."""
     columns = Columns.of(made, filler=renderer.stop_token_ids[0])
     _set(sample, columns, renderer)
     failed = made.status is SampleStatus.FAILED
@@ -265,7 +265,7 @@ def _fill(
 
 
 def _fill_parked(sample: Any, tokens: TokensSoFar, *, ticket: str, renderer: Renderer) -> None:
-    """Fill a sample with the tokens so far of an episode that waits under a ticket."""
+    """Fill a sample with the tokens so far of an episode that is parked under a ticket."""
     columns = Columns(
         tokens.prompt_ids.copy(),
         tokens.response_ids.copy(),
@@ -280,7 +280,7 @@ def _fill_parked(sample: Any, tokens: TokensSoFar, *, ticket: str, renderer: Ren
 
 
 def _reset(sample: Any, *, note: str | None) -> None:
-    """Empty a sample, for an episode from the start."""
+    """Empty a sample, for an episode that starts again."""
     sample.tokens, sample.response, sample.response_length = [], "", 0
     sample.loss_mask = sample.rollout_log_probs = sample.rollout_routed_experts = None
     sample.weight_versions, sample.reward = [], None
@@ -292,7 +292,7 @@ def _reset(sample: Any, *, note: str | None) -> None:
 
 
 def _say(sample: Any, **notes: object) -> None:
-    """Add to what the metadata says; samples of a group may share that dictionary."""
+    """Add to the notes in the metadata; samples of a group may share that dictionary."""
     known = {**_notes_of(sample), **notes}
     said = {key: value for key, value in known.items() if value is not None}
     sample.metadata = {**(sample.metadata or {}), NOTES: said}

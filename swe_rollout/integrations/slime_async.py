@@ -1,8 +1,8 @@
 """slime's fully asynchronous rollout, which ends when too many episodes failed.
 
-    --rollout-function-path swe_rollout.integrations.slime_async.generate_rollout
+--rollout-function-path swe_rollout.integrations.slime_async.generate_rollout
 
-slime's own only logs what a generate function raises, and waits for other groups forever.
+slime's own rollout only logs the errors of a generate function, and waits for other groups forever.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _STOPPED: Final = "swe_rollout_stopped"
 
 
 def note(args: Any, error: FailureRateError) -> None:
-    """Note what ends the rollout, where its step looks: slime's worker has a thread of its own."""
+    """Record the error that ends the rollout for its step: slime's worker has its own thread."""
     setattr(args, _STOPPED, error)
 
 
@@ -36,7 +36,7 @@ def generate_rollout(
 
     if evaluation:
         return slime.generate_rollout_fully_async(args, rollout_id, data_buffer, evaluation)
-    # The public function blocks its thread, and can't be stopped.
+    # The public function blocks its thread and can't be stopped.
     groups = slime._generate_rollout_async(args, rollout_id, data_buffer)  # noqa: SLF001
     return slime.run(_until_stopped(args, groups))
 

@@ -25,11 +25,11 @@ from swe_rollout.spec.policy import (
 from swe_rollout.worker.session import Session
 
 PARK_S: Final = 600.0
-"""How long an episode waits by default. Sandboxes outlive their episode's time by as much."""
+"""How long an episode waits by default. Sandboxes outlive their episode's time by that much."""
 
 
 class SlimeArgs(Protocol):
-    """The arguments of slime that matter here; others are read where they are set.
+    """The arguments of slime that are used here; others are read where they are set.
 
     `swe_rollout_job` and `swe_rollout_park_seconds` come from slime's `--custom-config-path`.
     """
@@ -40,7 +40,7 @@ class SlimeArgs(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SlimeSession:
-    """An open job, and the episodes that slime has started."""
+    """An open job and the episodes that slime has started."""
 
     trainer: TrainerSession
     engine: ParkingEngine
@@ -54,7 +54,7 @@ class SlimeSession:
     def start(self, instance: str, sampling_params: Mapping[str, Any]) -> RunningEpisode:
         """Start an episode of a task.
 
-        Its task raises UsageError for one that the job does not have, and FailureRateError.
+        Its asyncio task raises UsageError if the job lacks the task, and FailureRateError.
         """
         episode = self.trainer.next_sample(instance)
         sampling = Sampling(
@@ -94,9 +94,9 @@ async def open_slime(
     stopped: Callable[[], bool],
     engine: TokenEngine | None = None,
 ) -> AsyncIterator[SlimeSession]:
-    """Open the job at slime's router, or at another `engine`, whatever policy its file names.
+    """Open the job on slime's router, or on another `engine`, ignoring its file's policy.
 
-    Raises UsageError for what can't be trained on exactly, and what `RolloutJob.session` raises.
+    Raises UsageError if it can't be trained on exactly, and the errors of `RolloutJob.session`.
     """
     if getattr(args, "rollout_top_p", 1.0) != 1.0:
         raise UsageError(
@@ -127,11 +127,11 @@ async def open_slime(
 
 
 def _policy(args: SlimeArgs, named: Policy) -> Policy:
-    """Return the policy of slime's router, with what the file says about templates and calls."""
+    """Return a policy for slime's router, with the templates and call format of the file."""
     options = named.sglang or SglangPolicy(url=router_of(args))
     record = options.record
     if getattr(args, "use_rollout_routing_replay", False):
-        # slime's own names for the model's shape.
+        # slime has its own names for the model's shape.
         shape: Any = args
         experts = RoutedExpertsSpec(layers=shape.num_layers, topk=shape.moe_router_topk)
         record = ReplaySpec(**{**dict(record), "routed_experts": experts})
@@ -147,7 +147,7 @@ def _policy(args: SlimeArgs, named: Policy) -> Policy:
 async def _pool(policy: SglangPolicy | None) -> EnginePool:
     if policy is None:
         raise UsageError("the policy has no engine")
-    # The engine says how large its vocabulary is before ids can be checked against it.
+    # The engine reports its vocabulary's size before ids can be checked against it.
     scout = EnginePool(policy, vocab_size=1)
     try:
         info = await scout.info()

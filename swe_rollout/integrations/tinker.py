@@ -3,8 +3,8 @@
     data = [d for t, advantage in zip(trajectories, advantages) for d in datums(t, advantage)]
     client.forward_backward([without_mask(each) for each in data], "importance_sampling")
 
-Tinker trains position i on token i + 1: the input lacks the last token and the targets the first,
-and every column is cut as the targets are.
+Tinker trains position i on token i + 1: the input lacks the last token, the targets lack the first,
+and every column is cut like the targets.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def datums(trajectory: Trajectory, advantage: float) -> list[tinker.Datum]:
-    """Return a datum for each branch of an episode; none of one that was not graded."""
+    """Return a datum for each branch of an episode; empty if it was not graded."""
     samples = training_samples(trajectory)
     return [datum(sample, advantage) for sample in samples if sample.is_trainable]
 
@@ -40,7 +40,7 @@ def datums(trajectory: Trajectory, advantage: float) -> list[tinker.Datum]:
 def datum(sample: TrainingSample, advantage: float) -> tinker.Datum:
     """Return a sample as a datum, `[prompt + response - 1]`; sampled tokens have the advantage.
 
-    Raises UsageError for a sample that is not to be trained on.
+    Raises UsageError for a sample that must not be trained on.
     """
     if not sample.is_trainable:
         raise UsageError(f"{sample} can't be trained on", why="it has no reward, or no tokens")
@@ -58,7 +58,7 @@ def datum(sample: TrainingSample, advantage: float) -> tinker.Datum:
 
 
 def without_mask(found: tinker.Datum) -> tinker.Datum:
-    """Return a datum as the service takes it; advantages are 0 where the mask is."""
+    """Return a datum as the service accepts it; advantages are 0 where the mask is 0."""
     inputs = {name: each for name, each in found.loss_fn_inputs.items() if name != "mask"}
     return replace(found, loss_fn_inputs=inputs)
 
@@ -66,8 +66,7 @@ def without_mask(found: tinker.Datum) -> tinker.Datum:
 def trajectory_group(trajectories: Iterable[Trajectory]) -> TrajectoryGroup:
     """Return the episodes of a task as the cookbook's group, for its advantages and data.
 
-    Episodes that were not graded are left out: they are in no mean. Raises UsageError if none is
-    left.
+    Ungraded episodes are left out, since they enter no mean. Raises UsageError if none remain.
     """
     from tinker_cookbook.rl.types import TrajectoryGroup
 
@@ -106,7 +105,7 @@ def cookbook_trajectory(trajectory: Trajectory) -> CookbookTrajectory:
 def _sampled_runs(branch: Branch) -> Iterator[tuple[int, int]]:
     """Yield where the tokens of each turn begin and end; aborts and new weights do not end one.
 
-    What is not trained on, such as turns that a fork inherited, is part of what is read.
+    Tokens that are not trained on, such as turns that a fork inherited, count as read.
     """
     kinds = (each for each in branch.segments if each.kind is SegmentKind.SAMPLED)
     sampled = (each for each in kinds if branch.loss_mask[each.start])

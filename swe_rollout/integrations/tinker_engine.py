@@ -1,4 +1,4 @@
-"""TinkerEngine: samples from Tinker's service, whose weights the trainer saves for it."""
+"""TinkerEngine: samples from Tinker's service, to which the trainer saves its weights."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ with needed("tinker"):
 
 
 class TinkerEngine(TrainerEngine):
-    """Token ids in, sampled ids out, over a `SamplingClient`.
+    """A token engine over a `SamplingClient`.
 
-    A sampling client has the weights of one step. `serve` takes the next one: turns that are being
-    sampled end under the old weights, and each token is recorded with its own.
+    A sampling client has the weights of one step. `serve` switches to the next one: turns that are
+    being sampled end with the old weights, and each token is recorded with its own version.
     """
 
     def __init__(
@@ -26,7 +26,7 @@ class TinkerEngine(TrainerEngine):
         version: int = 0,
         context_tokens: int | None = None,
     ) -> None:
-        """`tokenizer` is a folder or a name on the hub: that of the base model."""
+        """Use the `tokenizer` of the base model: a folder or a name on the hub."""
         super().__init__(tokenizer, context_tokens=context_tokens)
         self._served = (client, str(version))
 

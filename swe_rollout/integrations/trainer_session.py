@@ -1,7 +1,7 @@
-"""TrainerSession: a job's session as the processes of a trainer play it.
+"""TrainerSession: a job's session as played by the processes of a trainer.
 
-Two things are added: numbers that no other process gives to its samples, and a bound on the samples
-that fail, above which the trainer is stopped.
+It adds sample numbers that no other process uses, and a bound on failed samples above which the
+trainer is stopped.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.worker.session import Session
 
 JOB_VARIABLE: Final = "SWE_ROLLOUT_JOB"
-"""Names the job file where a trainer's own configuration does not."""
+"""Names the job file if a trainer's own configuration does not."""
 BLOCK: Final = 2**24
-"""Samples of one task that a process can number."""
+"""How many samples of one task a process can number."""
 _BLOCKS: Final = 2**26
 REFILLS: Final = 2
-"""Samples played in place of one that failed."""
+"""How many samples may be played in place of one that failed."""
 
 
 def block_of_rank() -> int:
-    """Return the first number of this process by its RANK, which torchrun and accelerate set.
+    """Return the first number of this process from its RANK, which torchrun and accelerate set.
 
-    It is the same in every run, and 0 for a process that is alone.
+    It is the same in every run, and 0 for a single process.
     """
     return int(os.environ.get("RANK") or 0) * BLOCK
 
 
 def block_by_chance() -> int:
-    """Return the first number of a process that does not know of the others, such as Ray's.
+    """Return the first number of a process that is unaware of the others, as in Ray.
 
     Two of 64 processes share a block once in 30,000 trainings.
     """
@@ -52,7 +52,7 @@ class TrainerSession:
     """Plays episodes for a trainer until too many of them failed."""
 
     def __init__(self, session: Session, rate: FailureRate | None = None) -> None:
-        """By default the bound of `rate` is the job's `spec.failureBudget`."""
+        """`rate` bounds the failures, by default as the job's `spec.failureBudget` does."""
         self.session = session
         self._rate = rate or FailureRate(session.job.spec.failure_budget.max_masked_fraction)
         self._stopped: FailureRateError | None = None
@@ -67,8 +67,8 @@ class TrainerSession:
     ) -> Trajectory:
         """Play an episode as `Session.run_episode` does.
 
-        Raises FailureRateError when too many of the last samples failed, and from then on: trainers
-        that go on after an error must not go on burning sandboxes.
+        Raises FailureRateError once too many of the last samples failed, and from then on: trainers
+        that continue after an error must not keep wasting sandboxes.
         """
         self._require_running()
         found = await self.session.run_episode(instance_id, sample=sample, sampling=sampling)
@@ -76,9 +76,9 @@ class TrainerSession:
         return found
 
     async def run_sample(self, instance_id: str, *, sampling: Sampling | None = None) -> Trajectory:
-        """Play a sample of a task; return it, or the last of those that failed in its place.
+        """Play a sample of a task, replacing it if it fails; return the last one played.
 
-        One that failed for good is replaced by another sample, not its group. Raises
+        A failure replaces only the sample, not its group. Raises
         FailureRateError as above.
         """
         for _ in range(1 + REFILLS):
@@ -98,7 +98,7 @@ class TrainerSession:
 
     def _require_running(self) -> None:
         if self._stopped is not None:
-            # Each raise adds to the traceback, and a trainer may go on for hours.
+            # Each raise adds to the traceback, and a trainer may continue for hours.
             raise self._stopped.with_traceback(None)
 
     def _count(self, owners: Iterable[Boundary | None]) -> None:
@@ -115,7 +115,7 @@ async def trainer_session(
 ) -> AsyncIterator[TrainerSession]:
     """Open a job for a trainer; arguments and errors are those of `RolloutJob.session`.
 
-    Without `first_sample`, its samples are numbered in a block of its own.
+    Without `first_sample`, samples are numbered in a block of their own.
     """
     first = block_by_chance() if first_sample is None else first_sample
     async with job.session(engine=engine, first_sample=first) as session:
@@ -127,7 +127,7 @@ def session_thread(
 ) -> LoopThread[TrainerSession]:
     """Open a job in a thread beside the trainer's; raises what `trainer_session` raises.
 
-    Each process of a training opens the job, and numbers its samples by its rank.
+    Each process of a training run opens the job, and numbers its samples by its rank.
     """
     session = trainer_session(job, engine=engine, first_sample=block_of_rank())
     return LoopThread(session, name=f"session-{job.metadata.name}")

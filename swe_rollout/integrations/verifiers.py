@@ -4,7 +4,7 @@
     for sample in training_columns(trajectory, env_name="swe"):
         prime_rl.transport.TrainingSample(**sample, advantages=[…])
 
-Every sampled token stands in one branch of a trace, so that training all branches trains it once.
+Every sampled token is in one branch of a trace, so that training all branches trains it once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ with needed("verifiers"):
 
 
 class TrainingColumns(TypedDict):
-    """What prime-rl's `TrainingSample` takes from an episode. All four lists are equally long."""
+    """An episode as prime-rl's `TrainingSample` takes it. All four lists are equally long."""
 
     token_ids: list[int]
     mask: list[bool]
@@ -35,15 +35,15 @@ class TrainingColumns(TypedDict):
 
 
 def trace_of(trajectory: Trajectory, reading: Reading) -> WireTrace:
-    """Return an episode as a trace, checked by verifiers' own model.
+    """Return an episode as a trace, validated by verifiers' own model.
 
-    Raises TaskError for one without tokens, or whose first messages are not known.
+    Raises TaskError for an episode without tokens, or with unknown first messages.
     """
     return WireTrace.model_validate(trace(trajectory, reading))
 
 
 def training_columns(trajectory: Trajectory, *, env_name: str) -> list[TrainingColumns]:
-    """Return a sample for each branch of an episode; none of one that was not graded."""
+    """Return a sample for each branch of an episode; empty if it was not graded."""
     return [
         TrainingColumns(
             token_ids=list(sample.token_ids),

@@ -1,8 +1,8 @@
 """verl 0.9.1: an agent loop that plays episodes of a job on verl's own servers.
 
 `verl_agent.yaml` beside this file registers it as `swe_rollout`; docs/how-to/verl.md says how it is
-set up. verl's trainer (v1) takes an output for each branch, and none for an episode that failed:
-its group goes on without it. The older one takes exactly one, so a failure there stops it.
+set up. verl's trainer (v1) takes an output for each branch, and none for a failed episode: its
+group continues without it. The older trainer takes exactly one, so a failure stops it.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ log = structlog.get_logger()
 
 @register("swe_rollout")
 class SweRolloutLoop(AgentLoopBase):
-    """Plays one episode for each sample; verl makes one of these for each."""
+    """Plays one episode per sample; verl creates one instance for each."""
 
     def __init__(self, *args: Any, job: str | None = None, **kwargs: Any) -> None:
-        """`job` is the job file, by default the one that SWE_ROLLOUT_JOB names."""
+        """Use `job` as the job file, by default the one that SWE_ROLLOUT_JOB names."""
         super().__init__(*args, **kwargs)
         self._job = job or os.environ.get(JOB_VARIABLE, "")
 
@@ -44,9 +44,9 @@ class SweRolloutLoop(AgentLoopBase):
         """Play the task that `extra_info["instance_id"]` names.
 
         Return its `AgentLoopOutput`, or under verl's v1 trainer a list with one for each branch,
-        empty where infrastructure failed. Raises UsageError for what can't be played,
-        RolloutFailedError where verl takes no empty list, and FailureRateError when too many of
-        this worker's last episodes failed.
+        empty if infrastructure failed. Raises UsageError if the task can't be played,
+        RolloutFailedError if verl takes no empty list, and FailureRateError if too many of this
+        worker's last episodes failed.
         """
         if not self._job:
             raise UsageError(
@@ -75,7 +75,7 @@ class SweRolloutLoop(AgentLoopBase):
             lane.seen,
             filler=trainer.session.renderer.stop_token_ids[0],
             has_logprobs=bool(sampling_params.get("logprobs")),
-            # Only the workers of the v1 trainer number the sessions of a prompt.
+            # Only workers of the v1 trainer number the sessions of a prompt.
             takes_lists="session_id" in kwargs,
         )
 
@@ -106,7 +106,7 @@ def _instance_of(row: Mapping[str, Any]) -> str:
 
 
 class RolloutFailedError(SweRolloutError):
-    """Infrastructure broke an episode, and verl has no place for one without a reward."""
+    """Infrastructure broke an episode, and verl accepts none without a reward."""
 
 
 def outputs(
@@ -117,7 +117,7 @@ def outputs(
     has_logprobs: bool,
     takes_lists: bool,
 ) -> Any:
-    """Return the `AgentLoopOutput` of an episode, or where verl takes lists, one for each branch.
+    """Return the `AgentLoopOutput` of an episode, or one per branch if verl takes lists.
 
     A failure is an empty list there, and raises RolloutFailedError elsewhere.
     """
@@ -135,7 +135,7 @@ def outputs(
     if others and not takes_lists:
         log.warning("branches_left_out", episode=main.rollout_id, branches=len(others))
         others = []
-    # verl takes the reward, and the baseline of the group, from the last one.
+    # verl takes the reward and the group's baseline from the last one.
     made = [
         _output(each, trajectory, seen, filler=filler, has_logprobs=has_logprobs)
         for each in (*others, main)
@@ -163,7 +163,7 @@ def _output(
             "tool_rewards": [],
             "min_global_steps": seen.first_step,
             "max_global_steps": seen.last_step,
-            # The same keys in every sample: verl reads those of the first.
+            # Give every sample the same keys: verl reads those of the first.
             "reward_extra_info": {"acc": float(trajectory.resolved)},
             "episode": sample.rollout_id,
             "stop_reason": None if stop is None else stop.value,

@@ -1,8 +1,8 @@
 """VerlEngine: sample through verl's server manager, as its agent loops do.
 
 The server manager is `LLMServerClient` of verl 0.9.1 or a subclass; nothing of verl is imported
-here. One `request_id` for each episode keeps it at one replica and its prefix cache. An aborted
-response goes on in the same turn, as the agent loop does for every engine.
+here. One `request_id` per episode keeps it on one replica with its prefix cache. After an aborted
+response the same turn continues, as with every engine.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 PATIENCE_S: Final = 1800.0
-"""How long a call waits for servers that abort everything at once, as while weights are loaded."""
+"""How long a call waits for servers that abort every call, as they do while loading weights."""
 _PAUSE_S: Final = 1.0
 
 
@@ -38,7 +38,7 @@ TokenOutput: TypeAlias = Any
 
 @dataclass(slots=True)
 class Seen:
-    """What verl's servers tell of one attempt at an episode beside its tokens."""
+    """What verl's servers report about one attempt at an episode besides its tokens."""
 
     prompts: dict[int, int] = field(default_factory=dict)
     """The length of each branch's first prompt."""
@@ -46,11 +46,11 @@ class Seen:
     """The experts of each branch's tokens as they were first read, `[rows, layers, topk]`."""
     preempted: int | None = None
     first_step: int | None = None
-    """The lowest weight version that sampled a token, and the highest."""
+    """The lowest and highest weight versions that sampled a token."""
     last_step: int | None = None
 
     def add(self, output: TokenOutput) -> str | None:
-        """Take in a response; return the weight version of its tokens."""
+        """Add a response; return the weight version of its tokens."""
         if output.num_preempted is not None:
             self.preempted = (self.preempted or 0) + output.num_preempted
         steps = output.extra_fields
@@ -60,18 +60,18 @@ class Seen:
             return None
         self.first_step = first if self.first_step is None else min(self.first_step, first)
         self.last_step = last if self.last_step is None else max(self.last_step, last)
-        # A client that goes on after weight updates by itself does not say where they were.
+        # A client that itself continues after weight updates does not say where they were.
         return str(last) if first == last else f"{first}..{last}"
 
 
 @dataclass(slots=True)
 class VerlLane:
-    """One episode at verl's servers."""
+    """An episode on verl's servers."""
 
     request_id: str = field(default_factory=lambda: uuid4().hex)
     seen: Seen = field(default_factory=Seen)
     is_over: bool = False
-    """The attempt ended; the next call begins another one."""
+    """Whether the attempt ended, so that the next call begins another one."""
 
 
 class VerlEngine(TrainerEngine):
@@ -88,7 +88,7 @@ class VerlEngine(TrainerEngine):
     ) -> None:
         """`server_manager` is `LLMServerClient` or a subclass.
 
-        `context_tokens` lowers the sum of the two lengths, where the servers hold less.
+        `context_tokens` lowers the sum of the two lengths, if the servers hold less.
         """
         whole = prompt_tokens + response_tokens
         super().__init__(tokenizer, context_tokens=min(whole, context_tokens or whole))
@@ -102,7 +102,7 @@ class VerlEngine(TrainerEngine):
         return self._lanes.setdefault(episode, VerlLane())
 
     def end(self, episode: EpisodeId) -> None:
-        """Forget an episode."""
+        """Stop following an episode."""
         self._lanes.pop(episode, None)
 
     async def generate(self, request: GenerateRequest) -> Generation:
@@ -139,7 +139,7 @@ class VerlEngine(TrainerEngine):
             lane.is_over = True
 
     async def _sampled(self, request_id: str, request: GenerateRequest, room: int) -> TokenOutput:
-        """Return the first response with tokens, or one that ended."""
+        """Return the first response that has tokens or has ended."""
         waits = math.ceil(PATIENCE_S / _PAUSE_S)
         for _ in range(waits):
             output = await self._call(request_id, request, room)
@@ -176,7 +176,7 @@ def _is_aborted(output: TokenOutput) -> bool:
 
 
 def _reason(output: TokenOutput, stop_token_ids: Sequence[int]) -> FinishReason:
-    """Tell how a response ended: verl says `completed` for a stop and for a limit alike."""
+    """Return how a response ended: verl says `completed` for a stop and for a limit alike."""
     if _is_aborted(output):
         return FinishReason.ABORT
     has_stop = output.token_ids and output.token_ids[-1] in stop_token_ids
@@ -194,7 +194,7 @@ def _logprobs(output: TokenOutput) -> tuple[float, ...]:
 
 
 def _keep_experts(seen: Seen, request: GenerateRequest, output: TokenOutput) -> None:
-    """Append the rows that are new: those known were chosen by the weights that sampled."""
+    """Append only the new rows: the known ones were chosen by the weights that sampled."""
     rows = np.asarray(output.routed_experts, dtype=np.int32)
     known = seen.experts.get(request.branch, rows[:0])
     total = len(request.input_ids) + len(output.token_ids) - 1

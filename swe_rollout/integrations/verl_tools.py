@@ -1,14 +1,14 @@
-"""Tools of ours for verl's own tool agent loop, in its tool file:
+"""Our tools for verl's own tool agent loop, in its tool file:
 
     tools:
       - class_name: swe_rollout.integrations.verl_tools.SweRolloutTool
         config: {type: native, tool: bash}
 
 Each trajectory gets one sandbox, started by its first call from the task that
-`tools_kwargs.bash.create_kwargs.instance_id` names, and shared by all its tools. verl tells a tool
-of each call, and of no end of a trajectory: the sandbox is deleted when verl drops the trajectory's
-data. Tokens, retries and rewards are verl's own here; the agent loop of `integrations.verl` has
-ours.
+`tools_kwargs.bash.create_kwargs.instance_id` names, and shared by all its tools. verl notifies a
+tool of each call, but never of a trajectory's end: the sandbox is deleted when verl drops the
+trajectory's data. Tokens, retries and rewards are verl's own here; use the agent loop of
+`integrations.verl` for ours.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ with needed("verl"):
 
 
 class _Unused(TokenEngine):
-    """The session's engine: verl samples, and no episode of ours is played."""
+    """The session's unused engine: verl samples, and we play no episode."""
 
     async def info(self) -> EngineInfo:
         return EngineInfo("verl", None, None, None, str(tokenizer_path()))
@@ -58,7 +58,7 @@ class _Unused(TokenEngine):
 
 @dataclass
 class Workplace:
-    """The sandbox of one trajectory, and what its tools remember."""
+    """The sandbox of a trajectory, and the state of its tools."""
 
     sandbox: asyncio.Task[Sandbox]
     state: ToolState = field(default_factory=ToolState)
@@ -81,7 +81,7 @@ class Workplaces:
     closing: set[asyncio.Task[None]] = field(default_factory=set)
 
     def of(self, key: str, instance: str) -> Workplace:
-        """Return a trajectory's; its first call starts it."""
+        """Return the workplace of a trajectory; its first call starts it."""
         if (found := self.open.get(key)) is None:
             start = asyncio.ensure_future(self._start(instance))
             found = self.open[key] = Workplace(start)
@@ -95,7 +95,7 @@ class Workplaces:
             task.add_done_callback(self.closing.discard)
 
     async def aclose(self) -> None:
-        """Delete all."""
+        """Delete all sandboxes."""
         for key in tuple(self.open):
             self.drop(key)
         await asyncio.gather(*self.closing, return_exceptions=True)
@@ -113,10 +113,10 @@ class Workplaces:
 
 
 class SweRolloutTool(BaseTool):
-    """One tool of ours, named by `config.tool`, in the sandboxes of the job."""
+    """One of our tools, named by `config.tool`, in the sandboxes of the job."""
 
     def __init__(self, config: Mapping[str, Any], tool_schema: Any = None) -> None:
-        """`config.job` is the job file; without it, SWE_ROLLOUT_JOB names it."""
+        """Use the job file `config.job`; without it, SWE_ROLLOUT_JOB names one."""
         self._tools = toolbox([str(config["tool"])])
         (self._spec,) = self._tools.specs
         schema = tool_schema or OpenAIFunctionToolSchema.model_validate(self._spec.function())
@@ -125,7 +125,7 @@ class SweRolloutTool(BaseTool):
         self._instances: dict[str, str] = {}
 
     async def create(self, instance_id: str | None = None, **kwargs: Any) -> tuple[str, Any]:
-        """Note the task of a call; raises UsageError where the row names none."""
+        """Record the task of a call; raises UsageError if the row names none."""
         task = (kwargs.get("create_kwargs") or kwargs).get("instance_id")
         if not task:
             raise UsageError(
@@ -140,7 +140,7 @@ class SweRolloutTool(BaseTool):
     async def execute(
         self, instance_id: str, parameters: Mapping[str, Any], **kwargs: Any
     ) -> tuple[Any, float, dict[str, Any]]:
-        """Run the tool; what is wrong with the call is an answer, a lost sandbox is raised."""
+        """Run the tool; a faulty call has an observation, a lost sandbox raises an error."""
         if problems := self._spec.problems(parameters):
             return ToolResponse(text="error: " + "; ".join(problems)), 0.0, {"ok": False}
         places = await held(("verl_tools", self._job), self._open)
@@ -160,7 +160,7 @@ class SweRolloutTool(BaseTool):
         return ToolResponse(text=observation.text), 0.0, told
 
     async def release(self, instance_id: str, **_: Any) -> None:
-        """Forget a call; a sandbox that belongs to no trajectory is deleted."""
+        """Forget a call; delete a sandbox that belongs to no trajectory."""
         self._instances.pop(instance_id, None)
         places = await held(("verl_tools", self._job), self._open)
         places.drop(instance_id)

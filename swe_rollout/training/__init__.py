@@ -1,1 +1,1 @@
-"""What trainers take from episodes: samples, groups, advantages. Values and pure functions."""
+"""What trainers take from episodes: samples, groups and advantages. Values and pure functions."""

@@ -1,8 +1,8 @@
-"""Assemble a group from records: which samples make it up, and which are still to come.
+"""Assemble a group from records: which samples make it up, and which are still missing.
 
-The sample that stands in for one that failed has a number of its own: in a job of n samples,
-sample i is replaced by i + n, then i + 2n. So every record keeps its address, and whoever reads the
-store finds out from the numbers alone which sample stands in for which.
+A sample that replaces a failed one has its own number: in a job of n samples, sample i is replaced
+by i + n, then i + 2n. So every record keeps its address, and a reader of the store can tell from
+the numbers alone which sample replaces which.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from swe_rollout.types.trajectory import Trajectory
 
 
 class Assembly:
-    """One group while its samples come in, in any order."""
+    """A group while its samples arrive, in any order."""
 
     def __init__(self, group_id: str, *, wanted: int, refills: int, first: int = 0) -> None:
-        """`wanted` is the number of samples, from `first` on; each is replaced up to `refills`
+        """Expect `wanted` samples, numbered from `first` on; each is replaced up to `refills`
         times.
         """
         self._group_id = group_id
@@ -31,23 +31,23 @@ class Assembly:
         """The sample that each place of the group waits for."""
 
     def add(self, trajectory: Trajectory) -> None:
-        """Take a sample; the first one of each number counts."""
+        """Add a sample; only the first one of each number counts."""
         self._duplicates += trajectory.episode.sample in self._records
         self._records.setdefault(trajectory.episode.sample, trajectory)
         self._update(trajectory.episode.sample)
 
     def add_damaged(self, record: DamagedRecord) -> None:
-        """Take a sample whose record can't be read: it failed."""
+        """Add a sample whose record can't be read, as a failed one."""
         failed = FailedSample(str(record.episode), Boundary.STORE, "DamagedRecord", record.why)
         self._damaged[record.episode.sample] = failed
         self._update(record.episode.sample)
 
     def missing(self) -> tuple[int, ...]:
-        """Return the samples to play next; empty once the group is complete, or stays short."""
+        """Return the samples to play next; empty once the group is complete or must stay short."""
         return tuple(self._missing.values())
 
     def group(self) -> Group:
-        """Return the group of the samples that are here."""
+        """Return the group of the samples that have arrived."""
         chosen = [self._records.get(self._last(slot)) for slot in range(self._wanted)]
         failed = {
             sample: FailedSample.of(record)
@@ -71,7 +71,7 @@ class Assembly:
             self._missing[slot] = last
 
     def _last(self, slot: int) -> int:
-        """Return the sample that a place of the group has come to."""
+        """Return the sample that currently has a place in the group."""
         sample = self._first + slot
         while self._is_replaced(sample):
             sample += self._wanted

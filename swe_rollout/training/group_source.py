@@ -1,4 +1,4 @@
-"""Hand the groups of a job to a trainer, each one once, and watch what it gets."""
+"""Hand each group of a job to a trainer once, and watch the quality of what it gets."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ log = structlog.get_logger()
 
 @dataclass(slots=True)
 class GroupCounts:
-    """What became of the groups that one process of a trainer came across."""
+    """What happened to the groups that one trainer process encountered."""
 
     handed_out: int = 0
-    """Groups that it got."""
+    """Groups handed out to the process."""
     short: int = 0
     """Groups handed out with fewer samples than wanted."""
     without_signal: int = 0
@@ -49,14 +49,14 @@ class GroupCounts:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What a trainer asks of the groups it gets."""
+    """What a trainer requires of the groups it gets."""
 
     failure_rate: FailureRate
     staleness: Staleness | None = None
 
 
 class Handout:
-    """Claims groups for one process of a trainer, and settles them when it is done with them."""
+    """Claims groups for one trainer process, and settles the claims when it is done."""
 
     def __init__(self, job: str, claims: Claims, watch: Watch) -> None:
         self.claims = claims
@@ -67,14 +67,14 @@ class Handout:
         self._open: dict[str, Claim] = {}
 
     async def begin(self, trained: Iterable[str]) -> None:
-        """Read the claims, and mark the groups as trained that a checkpoint says were."""
+        """Read the claims, and mark as trained the groups that a checkpoint lists as trained."""
         await self.claims.refresh()
         await self.claims.settle(map(self._instance, trained))
 
     async def offer(self, group: Group, claim: Claim) -> Group | None:
         """Return a claimed group as the trainer gets it; None if it is not worth training on.
 
-        Raises FailureRateError when too many samples failed, and gives the group back first.
+        Raises FailureRateError if too many samples failed, and gives the group back first.
         """
         self.counts.failed_samples += len(group.failed)
         self.counts.duplicates += group.duplicates
@@ -98,7 +98,7 @@ class Handout:
         return found
 
     async def settle(self, group: Group | str, state: ClaimState) -> None:
-        """End the claim on a group that was handed out. Raises UsageError for any other group."""
+        """End the claim on a handed-out group. Raises UsageError for any other group."""
         group_id = group if isinstance(group, str) else group.group_id
         claim = self._open.get(group_id)
         if claim is None:
@@ -156,9 +156,9 @@ class GroupSource(ABC):
     def __init__(self, handout: Handout) -> None:
         self._handout = handout
         self._kept: deque[Group] = deque()
-        """Claimed for calls that were cancelled meanwhile."""
+        """Groups that were claimed for calls cancelled in the meantime."""
         self._claiming: set[asyncio.Future[Group | None]] = set()
-        """The rest of such calls."""
+        """The unfinished remainders of such calls."""
 
     def __aiter__(self) -> Self:
         return self
@@ -171,10 +171,10 @@ class GroupSource(ABC):
 
     @abstractmethod
     async def next(self) -> Group | None:
-        """Return the next group; None after the last one. A call that is cancelled loses none."""
+        """Return the next group; None after the last one. A cancelled call loses no group."""
 
     async def _finished(self, claiming: Coroutine[None, None, Group | None]) -> Group | None:
-        """Finish claiming a group even if the caller is cancelled: the next call gets it then."""
+        """Finish claiming a group even if the caller is cancelled, for the next call."""
         task = asyncio.ensure_future(claiming)
         try:
             return await asyncio.shield(task)
@@ -196,11 +196,11 @@ class GroupSource(ABC):
 
     @property
     def counts(self) -> GroupCounts:
-        """What became of the groups so far."""
+        """The counts of the groups so far."""
         return replace(self._handout.counts)
 
     def announce(self, version: str | int) -> None:
-        """Announce the weight version that the engines have from now on."""
+        """Announce the weight version that the engines use from now on."""
         self._handout.clock.announce(version)
 
     async def ack(self, group: Group | str) -> None:
@@ -208,5 +208,5 @@ class GroupSource(ABC):
         await self._handout.settle(group, ClaimState.TRAINED)
 
     async def release(self, group: Group | str) -> None:
-        """Give a group back untrained: whoever asks next may get it, this process too."""
+        """Give a group back untrained: the next caller may get it, even in this process."""
         await self._handout.settle(group, ClaimState.RELEASED)

@@ -1,8 +1,8 @@
 """Groups of samples that compete on one task, and their advantages: GRPO, Dr. GRPO and RLOO.
 
-Trainers assume groups of one size, each with all its rewards. Here a group is whatever carries one
-`group_id`: a sample that failed has no reward, and enters neither mean nor deviation; a rollout
-counts once, however many samples it became and however often it was delivered.
+Trainers assume groups of equal size with all rewards. Here a group is whatever shares a `group_id`.
+A failed sample has no reward, and enters neither mean nor deviation; a rollout counts once, however
+many samples it produced and however often it was delivered.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ EPSILON = 1e-6
 """Added to the deviation, as verl and slime do. TRL adds 1e-4."""
 _REWARDS_SHOWN = 64
 _LARGEST = 1e100
-"""The largest reward that is taken: far above any real one, and safe from overflow."""
+"""The largest accepted reward: far above any real one, and safe from overflow."""
 
 
 class Scored(Protocol):
@@ -33,12 +33,12 @@ class Scored(Protocol):
 
     @property
     def rollout_id(self) -> str:
-        """The episode it is of; several samples may be branches of one."""
+        """The episode of the sample; several samples may be branches of one episode."""
         ...
 
     @property
     def group_id(self) -> str:
-        """The task it is compared on."""
+        """The task within which the sample is compared."""
         ...
 
     @property
@@ -69,17 +69,17 @@ class Scale(StrEnum):
     """What the difference is divided by."""
 
     SAMPLE_STD = "sample_std"
-    """The deviation with n - 1 degrees of freedom, plus epsilon: what `torch.std` computes in TRL,
+    """The deviation with n - 1 degrees of freedom, plus epsilon, as `torch.std` computes it in TRL,
     verl and slime (GRPO)."""
     POPULATION_STD = "population_std"
-    """The deviation with n, plus epsilon: what `numpy.std` computes."""
+    """The deviation with n degrees of freedom, plus epsilon, as `numpy.std` computes it."""
     NONE = "none"
     """Nothing (Dr. GRPO, RLOO)."""
 
 
 @dataclass(frozen=True, slots=True)
 class FailedSample:
-    """A sample that something broke. It has no reward, and no weight."""
+    """A sample that failed for a technical reason. It has neither reward nor weight."""
 
     rollout_id: str
     owner: Boundary
@@ -88,7 +88,7 @@ class FailedSample:
 
     @classmethod
     def of(cls, trajectory: Trajectory) -> Self:
-        """Read it from the record of an episode that failed."""
+        """Read it from the record of a failed episode."""
         failure = trajectory.failure
         if failure is None:
             raise InternalError(f"{trajectory.episode} did not fail")
@@ -102,19 +102,19 @@ class Group:
     group_id: str
     """`job/instance`."""
     wanted: int
-    """Samples that the job asks for."""
+    """The number of samples that the job asks for."""
     trajectories: tuple[Trajectory, ...]
-    """One for each sample that did not fail, in the order of the samples; one that stands in for a
-    failed sample has its place."""
+    """One for each sample that did not fail, in the order of the samples; a replacement for a
+    failed sample takes its place."""
     failed: tuple[FailedSample, ...] = ()
     """The samples that failed; most were replaced by another sample."""
     duplicates: int = 0
-    """Samples that came more than once; each is here once."""
+    """Number of samples that arrived more than once; each is here once."""
     lag: int | None = None
     """Weight versions between the oldest one that sampled a token and the one that the trainer
-    announced; None if that is not known."""
+    announced; None if unknown."""
     stale: bool = False
-    """The lag is above the trainer's bound."""
+    """Whether the lag exceeds the trainer's bound."""
 
     def __repr__(self) -> str:
         size = f"{len(self.trajectories)}/{self.wanted} samples, {len(self.failed)} failed"
@@ -162,7 +162,7 @@ class Group:
 
     @property
     def is_short(self) -> bool:
-        """Whether it has fewer samples than wanted."""
+        """Whether the group has fewer samples than wanted."""
         return len(self.trajectories) < self.wanted
 
     @property
@@ -189,9 +189,9 @@ class Group:
 
     @property
     def weight_versions(self) -> frozenset[str | None]:
-        """The versions that sampled its tokens; None among them if an engine named none.
+        """The versions that sampled the group's tokens; includes None if an engine named none.
 
-        Tokens that a fork inherited and that are not trained on are left out.
+        Inherited tokens of a fork that are not trained on are left out.
         """
         return frozenset(
             segment.weight_version
@@ -213,9 +213,9 @@ def grpo_advantages(
     """Return the advantage of each sample within its group, in the order of `samples`.
 
     None where the reward is None: do not train on that sample, at any weight. All samples of a
-    rollout get its one advantage. It is exactly 0 in a group without signal: all rewards equal, or
-    only one. Raises UsageError for a reward that is no usable number, two of one rollout, and
-    what is no sample.
+    rollout get the same advantage. It is exactly 0 in a group without signal, where all rewards are
+    equal or there is only one. Raises UsageError for an unusable reward, for two rewards of one
+    rollout, and for anything but a sample.
     """
     _require_scored(samples)
     groups: dict[str, dict[str, float]] = {}
@@ -237,9 +237,9 @@ def grpo_advantages(
 def rollout_weights(samples: Sequence[Scored]) -> tuple[float, ...]:
     """Return the share of each sample in its rollout, for a loss that is a mean over samples.
 
-    A rollout of k samples weighs 1 in all, 1/k each; one without reward weighs 0. A loss that is a
-    sum over tokens needs no weights: each sampled token stands in one sample. Raises UsageError for
-    what is no sample.
+    A rollout of k samples weighs 1 in total, 1/k each; one without a reward weighs 0. A loss that
+    sums over tokens needs no weights: each sampled token is in one sample. Raises UsageError for
+    anything but a sample.
     """
     _require_scored(samples)
     graded = [(each.group_id, each.rollout_id) for each in samples if each.reward is not None]
@@ -251,7 +251,7 @@ def rollout_weights(samples: Sequence[Scored]) -> tuple[float, ...]:
 
 
 def _require_scored(samples: Sequence[object]) -> None:
-    """Raise UsageError where rewards alone were given, or trajectories in lists by group."""
+    """Raise UsageError if given plain rewards, or trajectories in lists by group."""
     wrong = next((each for each in samples if not hasattr(each, "rollout_id")), None)
     if wrong is not None:
         raise UsageError(
@@ -263,7 +263,7 @@ def _require_scored(samples: Sequence[object]) -> None:
 
 
 def has_signal(rewards: Collection[float | None]) -> bool:
-    """Whether rewards differ: a group in which all are equal moves no weight."""
+    """Whether rewards differ: a group with equal rewards moves no weight."""
     return len({reward for reward in rewards if reward is not None}) > 1
 
 
@@ -281,7 +281,7 @@ def _advantages(
     """Return the advantage of each rollout of one group."""
     count = len(rewards)
     if not has_signal(rewards.values()):
-        # Exactly 0: a mean is rounded, and a deviation near 0 would make the rounding large.
+        # Exactly 0: a mean is rounded, and a deviation near 0 would magnify the rounding error.
         return dict.fromkeys(rewards, 0.0)
     mean = math.fsum(rewards.values()) / count
     differences = {name: reward - mean for name, reward in rewards.items()}
@@ -290,7 +290,7 @@ def _advantages(
     else:
         freedom = count - 1 if scale is Scale.SAMPLE_STD else count
         divisor = _deviation(differences.values(), freedom) + epsilon
-    # The mean of the others is further away than the group's by this factor.
+    # The mean of the others is further away than the group's mean by this factor.
     factor = count / (count - 1) if baseline is Baseline.LEAVE_ONE_OUT else 1.0
     return {name: factor * difference / divisor for name, difference in differences.items()}
 

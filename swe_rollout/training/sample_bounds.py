@@ -1,4 +1,4 @@
-"""Bound what a trainer takes: how many samples may fail, and how stale they may be."""
+"""Bound how many of a trainer's samples may fail, and how stale they may be."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from swe_rollout.errors import Boundary, SweRolloutError, UsageError
 
 MAX_FAILED_FRACTION = 0.2
 FLOOR = 10
-"""While fewer samples were seen, the bound is that of this many: one failure of two is no rate."""
+"""With fewer samples than this, the bound is that of this many: one failure in two is no rate."""
 WINDOW = 200
-"""Only the last ones count: a long good past does not hide that everything fails now."""
+"""Only the last ones count: a long good past must not hide that everything fails now."""
 
 
 class FailureRateError(SweRolloutError):
@@ -33,12 +33,12 @@ class FailureRateError(SweRolloutError):
 
 
 class FailureRate:
-    """Watches the samples that a trainer gets, and raises when too many of them failed."""
+    """Watches a trainer's samples, and raises when too many of them have failed."""
 
     def __init__(
         self, bound: float = MAX_FAILED_FRACTION, *, floor: int = FLOOR, window: int = WINDOW
     ) -> None:
-        """`bound` is the fraction of the last `window` samples that may fail; 1: all of them."""
+        """Bound the fraction of the last `window` samples that may fail; 1 allows all of them."""
         if not 0 <= bound <= 1 or not 0 < floor <= window:
             raise UsageError(
                 "the failure rate can't be watched so",
@@ -50,9 +50,9 @@ class FailureRate:
         self._last: deque[Boundary | None] = deque(maxlen=window)
 
     def add(self, owners: Iterable[Boundary | None]) -> None:
-        """Count samples, given as the owner of each one's failure; None: it did not fail.
+        """Count samples, given as the owner of each one's failure, or None if it did not fail.
 
-        Raises FailureRateError when the rate is above the bound after them.
+        Raises FailureRateError if the rate then exceeds the bound.
         """
         self._last.extend(owners)
         failed = Counter(owner for owner in self._last if owner is not None)
@@ -65,12 +65,12 @@ _REMEMBERED = 4096
 
 
 class StaleAction(StrEnum):
-    """What becomes of a group that is too far behind."""
+    """What happens to a group that is too stale."""
 
     MARK = "mark"
-    """It is handed out with `stale` set. Dropping favours short episodes, which age less."""
+    """Hand it out with `stale` set. Dropping favours short episodes, which age less."""
     DROP = "drop"
-    """It is not handed out. It is logged and counted, and its records stay in the store."""
+    """Don't hand it out. It is logged and counted, and its records stay in the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class WeightClock:
         self._announced = 0
 
     def announce(self, version: str | int) -> None:
-        """Set the version that the engines have from now on."""
+        """Set the version that the engines use from now on."""
         self._now = str(version)
         self._positions.pop(self._now, None)
         self._positions[self._now] = self._announced
@@ -100,10 +100,10 @@ class WeightClock:
             del self._positions[next(iter(self._positions))]
 
     def lag(self, versions: Iterable[str | None]) -> int | None:
-        """Return how many versions the oldest of these is behind; never below 0.
+        """Return how many versions the oldest of these is behind, at least 0.
 
-        Versions that are whole numbers are subtracted, others are counted in the order of their
-        announcements. None if nothing was announced, or one of them is not known.
+        Whole-number versions are subtracted, others counted in the order of their announcements.
+        None if nothing was announced, or if one of them is unknown.
         """
         lags = [self._lag(version) for version in versions]
         known = [lag for lag in lags if lag is not None]

@@ -1,6 +1,6 @@
 """TrainingSample: one branch of an episode in the columns that trainers share.
 
-Every adapter of a trainer starts from these: prompt, mask and logprobs are cut in one place.
+Every trainer's adapter starts from these: prompt, mask and logprobs are cut in one place.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ class SampleStatus(StrEnum):
     """How the episode of a sample ended."""
 
     COMPLETED = "completed"
-    """The policy ended it, or was stopped for what it did, such as repeating itself."""
+    """The policy ended it, or was stopped for its behaviour, such as repeating itself."""
     TRUNCATED = "truncated"
-    """A limit of turns, tokens or time ended it. It is graded like any other."""
+    """A limit on turns, tokens or time ended it. It is graded like any other."""
     FAILED = "failed"
-    """Infrastructure broke, or it was cancelled: it has no reward, and must not be trained on."""
+    """Infrastructure failed, or it was cancelled: it has no reward, and must not be trained on."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingSample:
-    """One branch of an episode. The columns of the response are equally long."""
+    """One branch of an episode. All columns of the response have the same length."""
 
     rollout_id: str
-    """The episode, `job/instance/sample`; its branches share it, and its reward."""
+    """The episode, `job/instance/sample`; its branches share this id and the reward."""
     group_id: str
-    """The task, `job/instance`: the samples that a trainer compares."""
+    """The task, `job/instance`, whose samples a trainer compares."""
     branch: int
-    """0: the main branch."""
+    """The branch; 0 is the main branch."""
     prompt_ids: tuple[int, ...]
-    """Everything in front of the first turn."""
+    """All tokens before the first turn."""
     response_ids: tuple[int, ...]
-    """Sampled tokens, and what the harness wrote between them."""
+    """The sampled tokens, and those that the harness wrote between them."""
     loss_mask: tuple[int, ...]
-    """1 where the policy sampled the token of the response; 0 on what a fork inherited, unless
+    """1 where the policy sampled the token of the response; 0 for what a fork inherited, unless
     `spec.fork.trainInherited` says so."""
     logprobs: tuple[float, ...]
     """Logprobs of the response in nats; 0.0 where the mask is 0."""
@@ -58,10 +58,10 @@ class TrainingSample:
     temperatures: tuple[float, ...]
     """Temperatures of the response; 1.0 where the mask is 0 or the record has none."""
     reward: float | None
-    """The reward; None if not graded, which must not be trained on or read as 0."""
+    """The reward; None if not graded, which must be neither trained on nor read as 0."""
     status: SampleStatus
     turns: int
-    """Turns in this branch."""
+    """Number of turns in this branch."""
 
     def __repr__(self) -> str:
         reward = "no reward" if self.reward is None else f"reward {self.reward:g}"
@@ -70,20 +70,20 @@ class TrainingSample:
 
     @property
     def token_ids(self) -> tuple[int, ...]:
-        """Prompt and response."""
+        """Token ids of prompt and response."""
         return self.prompt_ids + self.response_ids
 
     @property
     def is_trainable(self) -> bool:
-        """Whether it has a reward, and tokens that the policy sampled."""
+        """Whether it has a reward and sampled tokens."""
         return self.reward is not None and any(self.loss_mask)
 
 
 def training_samples(trajectory: Trajectory) -> tuple[TrainingSample, ...]:
-    """Return a sample for each branch in which something was sampled, the main branch first.
+    """Return a sample for each branch with sampled tokens, the main branch first.
 
-    An episode that failed, or sampled nothing, is one sample that can't be trained on: trainers
-    count it. Raises UsageError for an episode over a chat API, which has no tokens.
+    An episode that failed or sampled nothing becomes one sample that can't be trained on, so that
+    trainers can count it. Raises UsageError for an episode over a chat API, which has no tokens.
     """
     if trajectory.chat is not None:
         raise UsageError(

@@ -1,8 +1,8 @@
 """Read the groups of a job from its store alone, as they become complete.
 
-One poll costs: a listing of the records and one of the trainer's claims (one request per 1,000
-objects each), the plan, and each claim that is new. A group's records are read once, when they are
-all there.
+One poll costs a listing of the records and one of the trainer's claims (one request per 1,000
+objects each), the plan, and each new claim. A group's records are read once, when all of them
+exist.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FIRST_POLL_S = 0.2
 _GROWTH = 1.6
 LONGEST_POLL_S = 15.0
 _PATIENCE_S = 600.0
-"""How long a store that was reached before may be down."""
+"""How long a previously reached store may be down."""
 
 
 class StoredGroups(GroupSource):
@@ -48,7 +48,7 @@ class StoredGroups(GroupSource):
         wait_s: float | None,
         longest_poll_s: float = LONGEST_POLL_S,
     ) -> None:
-        """`wait_s` is how long to wait for further groups while none comes; None: forever."""
+        """Wait for further groups up to `wait_s` while none arrives; None waits forever."""
         super().__init__(handout)
         self._store = store
         self._job = job
@@ -58,12 +58,12 @@ class StoredGroups(GroupSource):
         self._refills = 0
         self._there: dict[str, frozenset[int]] = {}
         self._seen: dict[str, frozenset[int]] = {}
-        """The samples with which a group was found incomplete."""
+        """The samples with which a group was last found incomplete."""
         self._ready: deque[str] = deque()
         self._begun = False
 
     async def next(self) -> Group | None:
-        """Return the next group; None when all are done with, or none came for `wait_s`."""
+        """Return the next group; None if all are done, or none arrived for `wait_s`."""
         pause_s, waited_s = _FIRST_POLL_S, 0.0
         while True:
             if (group := await self._group_at_hand()) is not None:
@@ -74,7 +74,7 @@ class StoredGroups(GroupSource):
             if self._is_over() or (self._wait_s is not None and waited_s >= self._wait_s):
                 return None
             left_s = self._longest_poll_s if self._wait_s is None else self._wait_s - waited_s
-            # Processes of one trainer that poll together would all read the same group.
+            # Otherwise all processes of a trainer that poll together would read the same group.
             nap_s = min(left_s, pause_s * random.uniform(0.7, 1.3))  # noqa: S311 - no secret
             await asyncio.sleep(nap_s)
             waited_s += nap_s
@@ -90,7 +90,7 @@ class StoredGroups(GroupSource):
         return None
 
     async def _poll(self) -> None:
-        """List what is there, and queue the groups that may be complete and are free."""
+        """List the records, and queue the groups that may be complete and are free."""
         if self._begun:
             await _patiently(self._list)
         else:
@@ -121,7 +121,7 @@ class StoredGroups(GroupSource):
         return not any(map(self._handout.claims.is_free, self._wanted))
 
     async def _take(self, instance: str) -> Group | None:
-        """Claim a group and read it; None if it is not complete, or not this process's."""
+        """Claim a group and read it; None if it is incomplete or claimed by another process."""
         if self._refills:
             return await self._take_refilled(instance)
         if (claim := await self._handout.claims.claim(instance)) is None:
@@ -137,7 +137,7 @@ class StoredGroups(GroupSource):
         return await self._handout.offer(group, claim)
 
     async def _take_refilled(self, instance: str) -> Group | None:
-        """Read a group before it is claimed: its records tell whether a sample is replaced."""
+        """Read a group before claiming it: only its records tell whether a sample is replaced."""
         if (group := await self._assemble(instance)) is None:
             return None
         claim = await self._handout.claims.claim(instance)
@@ -165,7 +165,7 @@ class StoredGroups(GroupSource):
 
 
 async def _patiently(call: Callable[[], Awaitable[_T]]) -> _T:
-    """Call a store that was reached before until it responds."""
+    """Repeat a call until the store, which was reached before, responds."""
     retrying = AsyncRetrying(
         retry=retry_if_exception_type(UnreachableError),
         stop=stop_after_delay(_PATIENCE_S),

@@ -1,7 +1,7 @@
-"""One sandbox as other frameworks see it: text instead of bytes, users, files of this machine.
+"""A sandbox as other frameworks see it: text instead of bytes, users, files of this machine.
 
-A command that fails or runs out of time is a result. A sandbox that is lost, closed or can't do
-what is asked is an exception, never an observation.
+A command that fails or runs out of time is a result. A sandbox that is lost, closed or unable to do
+what is asked raises an exception, which is never an observation.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from swe_rollout.spec.sandbox import PodSandbox, SandboxSpec
 from swe_rollout.worker.standalone import LIFETIME_S, StandaloneSandbox, Wanted, start_sandbox
 
 TIMED_OUT = 124
-"""Exit code of a command whose time was over, as of timeout(1)."""
+"""Exit code of a command that ran out of time, as for timeout(1)."""
 MAX_OUTPUT_BYTES = 8 << 20
-"""The bytes of stdout, and of stderr, that are kept: the first ones."""
+"""How many bytes of stdout, and of stderr, are kept; the first ones are."""
 OWN_USERS = (None, "", "root", 0, "0")
-"""Names for the sandbox's own user; another one is changed to with su."""
+"""Names of the sandbox's own user; for any other user, su is used."""
 _AS_USER = """\
 user=$1 shell=/bin/sh
 case $user in
@@ -39,20 +39,20 @@ exec su -s "$shell" "$user" -c "$2"
 
 @dataclass(frozen=True, slots=True)
 class TextResult:
-    """The result of one command; output that is no UTF-8 has replacement characters."""
+    """The result of a command; output that is not UTF-8 contains replacement characters."""
 
     exit_code: int
-    """124 when the time was over, otherwise as the shell reports it."""
+    """124 if the command ran out of time, otherwise the exit code as the shell reports it."""
     stdout: str
     stderr: str
-    """Ends with a line that says so when the time was over or output was cut."""
+    """Ends with a line that says so if the command ran out of time or output was cut."""
     timed_out: bool
 
 
 def sandbox_spec(spec: SandboxSpec | Mapping[str, object] | None) -> SandboxSpec:
     """Read a spec from a configuration file's mapping, such as `{"pod": {}}`; pods by default.
 
-    Raises UsageError for a mapping that is no `sandbox` of a job file.
+    Raises UsageError if the mapping is not a valid `sandbox` of a job file.
     """
     if isinstance(spec, SandboxSpec):
         return spec
@@ -78,7 +78,7 @@ class Box:
         env: Mapping[str, str] | None = None,
         lifetime_s: float = LIFETIME_S,
     ) -> None:
-        """Raises UsageError when the spec is no `sandbox` of a job file."""
+        """Raises UsageError if the spec is not a valid `sandbox` of a job file."""
         self.spec = sandbox_spec(spec)
         self.env = dict(env or {})
         """Environment variables of every command."""
@@ -117,7 +117,7 @@ class Box:
                 await self._started.close()
 
     async def is_alive(self) -> bool:
-        """Whether commands run; false for whatever prevents it."""
+        """Whether commands can run; False whatever prevents it."""
         try:
             return (await self.sandbox.exec(["true"], cwd="/", timeout_s=30.0)).ok
         except (SweRolloutError, OSError):
@@ -133,7 +133,7 @@ class Box:
         timeout_s: float | None = None,
         max_output: int | None = None,
     ) -> TextResult:
-        """Run a shell script or a program; without a timeout, as long as the sandbox lives.
+        """Run a shell script or a program; without a timeout, it may run until the sandbox ends.
 
         Raises SandboxError when the sandbox is lost or has no such user.
         """

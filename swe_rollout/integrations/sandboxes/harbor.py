@@ -27,7 +27,7 @@ from swe_rollout.worker.standalone import LIFETIME_S
 
 
 class SandboxEnvironment(BaseEnvironment):
-    """One sandbox of the task's prebuilt image."""
+    """A sandbox of the task's prebuilt image."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class SandboxEnvironment(BaseEnvironment):
         lifetime_s: float = LIFETIME_S,
         **kwargs: object,
     ) -> None:
-        """`spec` is `sandbox` of a job file, by default pods. The rest is Harbor's.
+        """`spec` is the `sandbox` of a job file, by default pods. The rest is Harbor's.
 
         Commands start in the task's workdir, or in its Dockerfile's, or in /app.
         """
@@ -55,7 +55,7 @@ class SandboxEnvironment(BaseEnvironment):
 
     @staticmethod
     def type() -> str:
-        """Return the name that Harbor shows."""
+        """Return the name that Harbor displays."""
         return "swe-rollout"
 
     @property
@@ -70,7 +70,7 @@ class SandboxEnvironment(BaseEnvironment):
             )
 
     async def start(self, force_build: bool) -> None:
-        """Start the sandbox and make Harbor's folders. Raises what our provider raises."""
+        """Start the sandbox and create Harbor's folders. Raises the errors of our provider."""
         del force_build  # There is nothing to build.
         await self._box.start()
         made = await self.ensure_dirs(self._mount_targets(writable_only=True))
@@ -81,7 +81,7 @@ class SandboxEnvironment(BaseEnvironment):
 
     async def stop(self, delete: bool) -> None:
         """End the sandbox. Idempotent."""
-        del delete  # It can't be kept.
+        del delete  # The sandbox can't be kept.
         await self._box.close()
 
     async def exec(
@@ -92,7 +92,7 @@ class SandboxEnvironment(BaseEnvironment):
         timeout_sec: int | None = None,
         user: str | int | None = None,
     ) -> ExecResult:
-        """Run a script; return code 124 when its time was over. SandboxError: it is lost."""
+        """Run a script; return code 124 if it ran out of time. SandboxError if it is lost."""
         result = await self._box.run(
             command,
             cwd=cwd,

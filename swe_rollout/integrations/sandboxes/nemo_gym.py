@@ -1,4 +1,4 @@
-"""NeMo-Gym's `SandboxProvider` (0.7.0): sandboxes of ours for its public sandbox API.
+"""NeMo-Gym's `SandboxProvider` (0.7.0): our sandboxes for its public sandbox API.
 
 Register it with `nemo_gym.sandbox.register_provider("swe_rollout", Provider)`; a configuration then
 names it as `{swe_rollout: {spec: {pod: {}}}}`.
@@ -30,12 +30,12 @@ _NO_EXIT_CODE = 125
 
 
 class Provider:
-    """Starts sandboxes; one for each handle."""
+    """Starts a sandbox for each handle."""
 
     name = "swe_rollout"
 
     def __init__(self, *, spec: OurSpec | Mapping[str, object] | None = None) -> None:
-        """`spec` is `sandbox` of a job file, by default pods. Raises UsageError."""
+        """`spec` is the `sandbox` of a job file, by default pods. Raises UsageError."""
         self._spec = spec
         self._boxes: dict[str, Box] = {}
 
@@ -75,7 +75,7 @@ class Provider:
         timeout_s: float | None = None,
         user: str | int | None = None,
     ) -> SandboxExecResult:
-        """Run a script; `error_type` is `timeout` when its time was over.
+        """Run a script; `error_type` is `timeout` if it ran out of time.
 
         Raises our SandboxError when the sandbox is lost.
         """
@@ -99,7 +99,7 @@ class Provider:
         await download_file(handle.raw.sandbox, source_path, target_path)
 
     async def status(self, handle: SandboxHandle) -> SandboxStatus:
-        """Return RUNNING while commands run in it, then STOPPED."""
+        """Return RUNNING while commands can run in it, then STOPPED."""
         alive = await handle.raw.is_alive()
         return SandboxStatus.RUNNING if alive else SandboxStatus.STOPPED
 

@@ -1,6 +1,6 @@
 """rLLM's `Sandbox` (`rllm/sandbox/protocol.py`), which is synchronous.
 
-rLLM needs not be installed: its protocol is structural. Commands of all sandboxes run on one event
+rLLM need not be installed: its protocol is structural. Commands of all sandboxes run on one event
 loop in a thread of its own, so any number of rLLM's threads may use them.
 """
 
@@ -25,7 +25,7 @@ _LOCK = Lock()
 
 
 class Sandbox:
-    """One sandbox, started with the object."""
+    """A sandbox that starts when the object is created."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Sandbox:
         workdir: str = "/",
         lifetime_s: float = LIFETIME_S,
     ) -> None:
-        """Start a sandbox of `image`; `spec` is `sandbox` of a job file, none: pods.
+        """Start a sandbox of `image`; `spec` is the `sandbox` of a job file, by default pods.
 
         Raises SandboxError, PrerequisiteError or UnreachableError.
         """
@@ -48,8 +48,8 @@ class Sandbox:
     def exec(self, command: str, timeout: float | None = None, user: str | None = None) -> str:
         """Run a script and return its stdout.
 
-        Raises RuntimeError for an exit code or when the time is over, which is rLLM's convention
-        for what a command does; SandboxError, which is none, when the sandbox is lost.
+        Raises RuntimeError if the command fails or runs out of time, which is rLLM's convention,
+        and SandboxError, which is not a RuntimeError, if the sandbox is lost.
         """
         result = _wait(self._box.run(command, timeout_s=timeout, user=user))
         if result.exit_code:
@@ -64,11 +64,11 @@ class Sandbox:
         _wait(upload_file(self._box.sandbox, Path(local_path), remote_path))
 
     def upload_dir(self, local_path: str, remote_path: str) -> None:
-        """Copy what lies in a folder into a folder of the sandbox."""
+        """Copy the content of a folder into a folder of the sandbox."""
         _wait(upload_folder(self._box.sandbox, Path(local_path), remote_path))
 
     def is_alive(self) -> bool:
-        """Whether commands run in it; never raises."""
+        """Whether commands can run in it; never raises."""
         return _wait(self._box.is_alive())
 
     def close(self) -> None:
@@ -88,7 +88,7 @@ def create_sandbox(
 
 
 def _wait(work: Coroutine[object, object, _Result]) -> _Result:
-    """Run on the loop of all sandboxes; an interrupted wait cancels the work."""
+    """Run on the loop of all sandboxes; interrupting the wait cancels the work."""
     with _LOCK:
         thread = _sandboxes()
     return thread.run(work)

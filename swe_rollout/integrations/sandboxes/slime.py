@@ -1,7 +1,7 @@
 """slime's `Sandbox` (`slime/agent/sandbox.py`): `async with Sandbox(image) as sb`.
 
-slime needs not be installed: its protocol is structural. `exec` reports what a command does as
-(exit code, stdout, stderr); with `check=True` a failed command raises RuntimeError, as slime's own.
+slime need not be installed: its protocol is structural. `exec` reports what a command does as (exit
+code, stdout, stderr); with `check=True` a failed command raises RuntimeError, as slime's own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SHOWN = 400
 
 
 class Sandbox:
-    """One sandbox, in place of slime's `E2BSandbox`."""
+    """A sandbox in place of slime's `E2BSandbox`."""
 
     def __init__(
         self,
@@ -31,9 +31,9 @@ class Sandbox:
         workdir: str = "/",
         timeout: float = LIFETIME_S,
     ) -> None:
-        """Ask for a sandbox of `image`, which lives for `timeout` seconds at most.
+        """Request a sandbox of `image`, which lives for at most `timeout` seconds.
 
-        `spec` is `sandbox` of a job file, by default pods.
+        `spec` is the `sandbox` of a job file, by default pods.
         """
         self._box = Box(image, spec, workdir=workdir, lifetime_s=timeout)
 
@@ -43,7 +43,7 @@ class Sandbox:
         return self._box.id
 
     async def __aenter__(self) -> Self:
-        """Start it."""
+        """Start the sandbox."""
         await self._box.start()
         return self
 
@@ -53,7 +53,7 @@ class Sandbox:
         exc: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
-        """End it; what the block raised is not touched."""
+        """End the sandbox, without suppressing the block's exception."""
         await self._box.close()
 
     async def exec(
@@ -66,7 +66,7 @@ class Sandbox:
         check: bool = False,
         idempotent: bool = True,
     ) -> tuple[int, str, str]:
-        """Run a script; exit code 124 when its time was over.
+        """Run a script; exit code 124 if it ran out of time.
 
         A command is never run twice, so `idempotent` makes no difference.
         """
@@ -91,7 +91,7 @@ class Sandbox:
             await self.exec(f"chown -- {shlex.quote(user)} {shlex.quote(sandbox_path)}", check=True)
 
     async def read_file(self, sandbox_path: str, *, user: str = "root") -> str:
-        """Read a text file; empty when there is none, as slime's own. Raises SandboxError."""
+        """Read a text file; empty if it does not exist, like slime's own. Raises SandboxError."""
         if user not in OWN_USERS:
             command = ["cat", "--", sandbox_path]
             result = await self._box.run(command, user=user)

@@ -20,7 +20,7 @@ _FAILED = 1
 
 
 class Sandbox:
-    """One sandbox; satisfies `SandboxInterface`. Made by `create`."""
+    """A sandbox that satisfies `SandboxInterface`. Use `create`."""
 
     def __init__(self, box: Box) -> None:
         """Use `create`."""
@@ -35,10 +35,10 @@ class Sandbox:
         workdir: str = "/",
         timeout: float = LIFETIME_S,
     ) -> Self:
-        """Start a sandbox that lives for `timeout` seconds at most.
+        """Start a sandbox that lives for at most `timeout` seconds.
 
-        `spec` is `sandbox` of a job file, by default pods. Raises our SandboxError,
-        PrerequisiteError or UnreachableError when it does not start.
+        `spec` is the `sandbox` of a job file, by default pods. Raises our SandboxError,
+        PrerequisiteError or UnreachableError if it does not start.
         """
         box = Box(image, spec, workdir=workdir, lifetime_s=timeout)
         await box.start()
@@ -50,7 +50,7 @@ class Sandbox:
         return self._box.id
 
     async def send_heartbeat(self, timeout: int = 30) -> None:
-        """Raise SandboxTerminatedError unless a command runs."""
+        """Raise SandboxTerminatedError unless a command can run."""
         await self.run_command("true", workdir="/", timeout=timeout)
 
     async def run_command(
@@ -60,7 +60,7 @@ class Sandbox:
         timeout: int = 60,
         max_output_bytes: int | None = None,
     ) -> SandboxResult:
-        """Run a script; exit code 124 when its time was over."""
+        """Run a script; exit code 124 if it ran out of time."""
         with _lost():
             result = await self._box.run(
                 command, cwd=workdir, timeout_s=timeout, max_output=max_output_bytes
@@ -73,7 +73,7 @@ class Sandbox:
         max_bytes: int | None = None,
         timeout: int = 60,
     ) -> SandboxResult:
-        """Read the first `max_bytes` of a file; an exit code of head(1) when it can't be read."""
+        """Read the first `max_bytes` of a file; return head(1)'s exit code if it can't be read."""
         command = ["head", "-c", str(MAX_OUTPUT_BYTES if max_bytes is None else max_bytes)]
         with _lost():
             result = await self._box.run([*command, "--", path], timeout_s=timeout)
@@ -87,7 +87,7 @@ class Sandbox:
         timeout: int = 60,
     ) -> SandboxResult:
         """Create or replace a file, with missing parent folders."""
-        del timeout  # The time that a file may take is bounded by its size.
+        del timeout  # The file's size determines its time limit.
         data = content.encode() if isinstance(content, str) else content
         try:
             with _lost():

@@ -1,7 +1,7 @@
 """Files and folders between this machine and a sandbox, in pieces, whatever their size.
 
-Folders travel as tar archives. What comes out of a sandbox is not trusted: no path of it leaves the
-target folder, and its size is bounded before anything is unpacked.
+Folders travel as tar archives. Anything from a sandbox is untrusted: no path may leave the target
+folder, and the size is bounded before anything is unpacked.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _PIECE_BYTES = 8 << 20
 _PIECE_S = 300.0
 _PACK_S = 1800.0
 MAX_BYTES = 16 << 30
-"""The most that one transfer takes out of a sandbox."""
+"""The most bytes that one transfer takes out of a sandbox."""
 _MAX_FILES = 1_000_000
 
 
 async def upload_file(sandbox: Sandbox, source: Path, target: str) -> None:
     """Copy a file of this machine into the sandbox, with its executable bit.
 
-    The target appears when it is whole. Raises OSError for the source, SandboxError otherwise.
+    The target appears once it is complete. Raises OSError for the source, SandboxError otherwise.
     """
     mode = 0o755 if os.access(source, os.X_OK) else 0o644
     with await asyncio.to_thread(source.open, "rb") as file:
@@ -51,7 +51,7 @@ async def upload_file(sandbox: Sandbox, source: Path, target: str) -> None:
 
 
 async def download_file(sandbox: Sandbox, source: str, target: Path) -> None:
-    """Copy a file of the sandbox to this machine. The target appears when it is whole.
+    """Copy a file of the sandbox to this machine. The target appears once it is complete.
 
     Raises FileNotFoundError and the like for the source, SandboxError when the sandbox is lost or
     the file is larger than `MAX_BYTES`.
@@ -68,7 +68,7 @@ async def download_file(sandbox: Sandbox, source: str, target: Path) -> None:
 
 
 async def upload_folder(sandbox: Sandbox, source: Path, target: str) -> None:
-    """Copy what lies in a folder of this machine into a folder of the sandbox, which is made."""
+    """Copy the content of a folder of this machine into a folder of the sandbox; create it."""
     remote = _archive_path()
     with tempfile.TemporaryDirectory() as folder:
         archive = Path(folder) / "files.tar"
@@ -83,7 +83,7 @@ async def upload_folder(sandbox: Sandbox, source: Path, target: str) -> None:
 
 
 async def download_folder(sandbox: Sandbox, source: str, target: Path) -> None:
-    """Copy what lies in a folder of the sandbox into a folder of this machine, which is made.
+    """Copy the content of a sandbox's folder into a folder of this machine; create that folder.
 
     Devices, pipes and links that lead out of the folder are left out.
     """
@@ -100,10 +100,10 @@ async def download_folder(sandbox: Sandbox, source: str, target: Path) -> None:
 
 
 async def _pieces(sandbox: Sandbox, source: str) -> AsyncIterator[bytes]:
-    """Read a file from its beginning to its end, which may be a moving one."""
+    """Read a file from beginning to end, even if it is growing."""
     size = await sandbox.exec(["/bin/sh", "-c", 'test -f "$1" && wc -c <"$1"', "sh", source])
     if not size.ok or int(size.stdout) < _PIECE_BYTES:
-        yield await sandbox.read_file(source)  # Says what is wrong with it, too.
+        yield await sandbox.read_file(source)  # This also raises what is wrong with the file.
         return
     for number in range(MAX_BYTES // _PIECE_BYTES):
         words = [f"if={source}", f"bs={_PIECE_BYTES}", "count=1", f"skip={number}"]
@@ -128,7 +128,7 @@ def _pack(source: Path, archive: Path) -> None:
 
 
 def _nameless(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Leave out who owns the files here."""
+    """Drop the owners of the files on this machine."""
     member.uid = member.gid = 0
     member.uname = member.gname = ""
     return member
@@ -145,7 +145,7 @@ def _unpack(archive: Path, target: Path) -> None:
                     raise _too_large(str(target))
             tar.extractall(target, filter=_safe)  # noqa: S202 - the filter keeps it in
     except (tarfile.TarError, ValueError, KeyError, EOFError, OSError) as error:
-        # Also for names that this machine's folders can't have.
+        # This includes names that are impossible in this machine's folders.
         raise SandboxError("the sandbox's archive can't be read", why=str(error)) from error
 
 
@@ -179,5 +179,5 @@ def _check(result: ExecResult, path: str) -> None:
 
 
 async def _remove(sandbox: Sandbox, path: str) -> None:
-    with suppress(SandboxError):  # It is lost, and the file with it.
+    with suppress(SandboxError):  # The sandbox is lost, and the file with it.
         await sandbox.exec(["rm", "-f", "--", path], timeout_s=60.0)

@@ -1,6 +1,6 @@
 """verifiers' `Runtime` (0.4.0): a box for `Agent.run(runtime=…)`, over our sandboxes.
 
-verifiers 0.4.0 knows its own kinds of runtimes alone, by `config.type`; a borrowed runtime may be
+verifiers 0.4.0 only creates its own kinds of runtimes, by `config.type`; a borrowed runtime may be
 of any class. Its record says `docker`, with the image, because the trace's type is closed.
 """
 
@@ -23,7 +23,7 @@ _BACKGROUND_S = 60.0
 
 
 class SandboxRuntime(Runtime):
-    """One sandbox. `async with provisioned(…)`, or `start` and `stop`."""
+    """A sandbox. Use `async with provisioned(…)`, or `start` and `stop`."""
 
     is_local = False
     supports_user = True
@@ -37,7 +37,7 @@ class SandboxRuntime(Runtime):
         lifetime_s: float = LIFETIME_S,
         name: str | None = None,
     ) -> None:
-        """Ask for a sandbox of `image`; `spec` is `sandbox` of a job file, none: pods."""
+        """Request a sandbox of `image`; `spec` is the `sandbox` of a job file, by default pods."""
         super().__init__(name)
         self.config = DockerConfig(image=image, workdir=workdir)
         self.info = DockerRuntimeInfo(**self.config.model_dump())
@@ -50,7 +50,7 @@ class SandboxRuntime(Runtime):
         self.info.id = self._box.id
 
     async def teardown(self) -> None:
-        """End the sandbox. Idempotent. If this process dies first, its lifetime ends it."""
+        """End the sandbox. Idempotent. If this process dies first, the deadline ends it."""
         await self._box.close()
 
     async def run(self, argv: list[str], env: dict[str, str]) -> ProgramResult:
@@ -82,7 +82,7 @@ class SandboxRuntime(Runtime):
 
 @contextmanager
 def _lost() -> Iterator[None]:
-    """Raise verifiers' SandboxError, which it records with its owner, for ours and for files'."""
+    """Turn our errors and those of files into verifiers' SandboxError, recorded with its owner."""
     try:
         yield
     except (SweRolloutError, OSError) as error:

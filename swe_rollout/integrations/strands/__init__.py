@@ -1,9 +1,9 @@
 """Strands agents over SGLang, with exact tokens: `Agent(model=SglangModel(…))`.
 
-    from swe_rollout.integrations.strands import SGLangClient, SglangModel
+from swe_rollout.integrations.strands import SGLangClient, SglangModel
 
-`model` is the face to Strands, `conversation` holds the tokens, `messages` and `tools` read what
-Strands gives, `hooks` follow the agent's loop, and `client` is the server. Some of these names work
+`model` is the interface to Strands, `conversation` holds the tokens, `messages` and `tools` read
+Strands' data, `hooks` follow the agent's loop, and `client` is the server. Some of these names work
 without Strands, so names are imported when they are used; the others say what is missing.
 """
 

@@ -1,7 +1,7 @@
-"""SGLangClient: a server or router by its address, with connections for each event loop.
+"""SGLangClient: the client of a server or router, with connections for each event loop.
 
-An agent's turns go through `engine`, our own client with its retries, aborts and checks of what is
-sent and returned. `generate` is the plain call, for text that nobody trains on.
+An agent's turns go through `engine`, our own client with its retries, aborts and checks of requests
+and responses. `generate` is the plain call, for text that nobody trains on.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ABORT_S: Final = 2.0
 
 
 class SlimeArgs(Protocol):
-    """What is read of slime's training arguments."""
+    """The training arguments of slime that are read here."""
 
     sglang_router_ip: str
     sglang_router_port: int
@@ -52,7 +52,7 @@ class SlimeArgs(Protocol):
 
 
 class SGLangClient:
-    """One address. Safe for concurrent calls, and from several event loops.
+    """A client for one address. Safe for concurrent calls, also from several event loops.
 
     Connections are opened by the first call in a loop and closed with the loop, or by `close`.
     """
@@ -105,10 +105,10 @@ class SGLangClient:
         return pools[vocab_size]
 
     async def generate(self, input_ids: Sequence[int], **options: object) -> dict[str, object]:
-        """Call `/generate`, not as a stream, and return the response as it is.
+        """Call `/generate` without streaming, and return the response unchanged.
 
         `options` are fields of the request. Raises an SGLangClientError; a call that was refused
-        for load or lost is tried again.
+        for load or lost is retried.
         """
         opened = await self._opened()
         call = partial(self._generate, opened.connection, input_ids, options)
@@ -118,14 +118,14 @@ class SGLangClient:
             raise client_error(error) from error
 
     async def health(self) -> bool:
-        """Whether the server responds that it is healthy."""
+        """Whether the server reports that it is healthy."""
         try:
             return (await (await self._opened()).connection.get("/health")).status == OK
         except EngineLostError:
             return False
 
     async def model_info(self) -> dict[str, object] | None:
-        """Return what the server says about its model; None if it does not respond."""
+        """Return the server's information about its model; None if it does not respond."""
         try:
             response = await (await self._opened()).connection.get("/model_info")
         except EngineLostError:
@@ -193,11 +193,11 @@ class SGLangClient:
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """What one event loop has open."""
+    """The open connections of an event loop."""
 
     connection: EngineConnection
     pools: dict[int, EnginePool] = field(default_factory=dict)
-    """The engines, by the size of the vocabulary."""
+    """The engines by vocabulary size."""
 
 
 @asynccontextmanager
@@ -211,7 +211,7 @@ async def _open(base_url: str, api_key_env: str | None) -> AsyncIterator[_Open]:
 
 
 def _close_soon(key: object, loops: WeakSet[asyncio.AbstractEventLoop]) -> None:
-    """Close what a client that nobody has any more left open in loops that go on."""
+    """Close what a garbage-collected client left open in loops that still run."""
     for loop in tuple(loops):
         if loop.is_running():
             loop.call_soon_threadsafe(lambda: asyncio.ensure_future(let_go([key])))
@@ -247,7 +247,7 @@ def get_client(
     max_retries: int = MAX_RETRIES,
     retry_delay: float = RETRY_DELAY_S,
 ) -> SGLangClient:
-    """Return the client of an address; the same one for the same arguments."""
+    """Return the client of an address; the same arguments give the same client."""
     return SGLangClient(
         base_url,
         max_connections=max_connections,
@@ -264,7 +264,7 @@ def get_client_from_slime_args(
     max_retries: int = MAX_RETRIES,
     retry_delay: float = RETRY_DELAY_S,
 ) -> SGLangClient:
-    """Return the client of slime's router, with slime's own bound of concurrent calls."""
+    """Return the client of slime's router, with slime's own limit on concurrent calls."""
     gpus = args.rollout_num_gpus
     bound = args.sglang_server_concurrency * gpus // args.rollout_num_gpus_per_engine
     return get_client(

@@ -1,4 +1,4 @@
-"""The configuration of a model: how it samples, what it records and what constrains its output."""
+"""The configuration of a model: sampling, recording and output constraints."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from swe_rollout.tokens.replay import ExpertShape, Recording
 _TEXT_ONLY: Final = frozenset(
     {"skip_special_tokens", "spaces_between_special_tokens", "no_stop_trim"}
 )
-"""About the text of a response, which is not read: ids are."""
+"""These concern a response's text, which is not read; its ids are."""
 _NAMES: Final = {"sampling_seed": "seed"} | {name: name for name in Sampling.model_fields}
 _TOKENS: Final = TypeAdapter(tuple[int, ...])
 
@@ -30,17 +30,17 @@ class SglangConfig(TypedDict, total=False):
     """The configuration of a model."""
 
     sampling_params: Mapping[str, object] | None
-    """How each turn is sampled: max_new_tokens, temperature, top_p, top_k, min_p, seed."""
+    """The parameters of each turn: max_new_tokens, temperature, top_p, top_k, min_p, seed."""
     enable_thinking: bool | None
-    """A variable of some chat templates; None: not set."""
+    """A variable of some chat templates; None leaves it unset."""
     context_window_limit: int | None
-    """Prompt and completion together; None: what the engine holds."""
+    """The limit on prompt and completion together; None for that of the engine."""
     return_logprob: bool | None
-    """What was sampled has logprobs in any case."""
+    """Accepted for compatibility: sampled tokens always have logprobs."""
     return_prompt_logprobs: bool | None
-    """Whether what is appended after the first turn gets logprobs too."""
+    """Whether text appended after the first turn gets logprobs too."""
     return_routed_experts: tuple[int, int] | None
-    """Layers and experts per token of a mixture, whose choices are recorded; None: they are not."""
+    """Layers and experts per token of a mixture, to record its choices; None records nothing."""
     model_id: str | None
     """The model's name in Strands' traces."""
 
@@ -56,7 +56,7 @@ def check_config(config: SglangConfig, renderer: Renderer) -> None:
 
 
 def recording_of(config: SglangConfig) -> Recording | None:
-    """Return what is recorded beside tokens and logprobs; raises UsageError for a wrong shape."""
+    """Return what to record beside tokens and logprobs; raises UsageError for a wrong shape."""
     shape = config.get("return_routed_experts")
     prompt = bool(config.get("return_prompt_logprobs"))
     match shape:
@@ -72,7 +72,7 @@ def recording_of(config: SglangConfig) -> Recording | None:
 
 
 class TurnSampling(NamedTuple):
-    """How a turn is sampled, and how long it may be."""
+    """The sampling parameters of a turn and its maximum length."""
 
     sampling: Sampling
     max_new_tokens: int
@@ -81,7 +81,7 @@ class TurnSampling(NamedTuple):
 def read_sampling(params: Mapping[str, object], renderer: Renderer) -> TurnSampling:
     """Read sampling parameters; raises UsageError for one that would not be honoured.
 
-    What is not given is 1.0 for the temperature and top-p, off for the rest, and 4,096 tokens.
+    Defaults are 1.0 for temperature and top-p, 4,096 tokens, and off for the rest.
     """
     given = {name: value for name, value in params.items() if name not in _TEXT_ONLY}
     limit = given.pop("max_new_tokens", Limits().max_new_tokens)
@@ -104,7 +104,7 @@ def read_sampling(params: Mapping[str, object], renderer: Renderer) -> TurnSampl
 
 
 def _check_stops(stop: object, stop_ids: object, renderer: Renderer) -> None:
-    """Raise UsageError for stops beyond the ends of a turn, which are always set."""
+    """Raise UsageError for stops other than the ends of a turn, which are always set."""
     try:
         ids = () if stop_ids is None else _TOKENS.validate_python(stop_ids)
     except ValidationError as error:
@@ -120,7 +120,7 @@ def _check_stops(stop: object, stop_ids: object, renderer: Renderer) -> None:
 
 
 def constrained(given: TurnSampling, output_model: type[BaseModel]) -> dict[str, object]:
-    """Return SGLang's sampling parameters for an object of a model."""
+    """Return SGLang's sampling parameters for an object of a pydantic model."""
     sampling = given.sampling
     return {
         **sampling.model_dump(exclude={"seed"}),

@@ -1,7 +1,7 @@
 """Conversation: the token log of one episode, and the turns that are sampled into it.
 
-A turn that fails before anything was sampled leaves no trace, so that the agent may try again, with
-the same messages or with shorter ones. One that was begun goes on where it was.
+A turn that fails before anything was sampled leaves no trace, so that the agent may retry with the
+same or with shorter messages. A turn that has begun continues where it stopped.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from swe_rollout.types.turn import CallStatus, FinishReason, ToolCall
 
 _ANEW = "call reset() and start the episode again"
 _SHORT_CHARACTERS = 4096
-"""Up to this size work takes a few milliseconds at worst and is done at once."""
+"""Work on text up to this size takes a few milliseconds at worst, and is done at once."""
 INVALID_CALL: Final = "invalid_tool_call"
-"""The name under which the agent sees a call that could not be read: no tool has it."""
+"""The name that the agent sees for an unreadable call; no tool has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +47,11 @@ class SaidTurn:
     """What the policy said in one turn."""
 
     text: str
-    """As sampled, reasoning and calls included, without the token that ended it."""
+    """The text as sampled, with reasoning and calls, but without the token that ended it."""
     calls: tuple[ToolCall, ...]
-    """All attempts, in order; none where the turn was cut: it may hold half a call."""
+    """All attempted calls, in order; empty if the turn was cut, maybe within a call."""
     use_ids: tuple[str, ...]
-    """An id for each call, unique in the episode, in their order."""
+    """The ids of the calls in their order, unique in the episode."""
     finish: FinishReason
     prompt_tokens: int
     completion_tokens: int
@@ -62,15 +62,15 @@ class SaidTurn:
 
 @dataclass(frozen=True, slots=True)
 class TurnInput:
-    """What a turn is given."""
+    """The input of a turn."""
 
     new: NewMessages
     system: str
-    """The system prompt, which is rendered before the first turn only."""
+    """The system prompt, which is only rendered before the first turn."""
     tools: Sequence[ToolSpec]
     sampling: TurnSampling = field(compare=False)
     context_tokens: int | None = None
-    """Prompt and completion together; None: what the engine holds."""
+    """The limit on prompt and completion together; None for that of the engine."""
 
 
 @dataclass(slots=True)
@@ -83,7 +83,7 @@ class _OpenTurn:
 
 
 class Conversation:
-    """One episode. Its turns are sampled one after the other."""
+    """An episode, whose turns are sampled one after another."""
 
     def __init__(
         self, engine: TokenEngine, renderer: Renderer, recording: Recording | None = None
@@ -91,7 +91,7 @@ class Conversation:
         self.episode = EpisodeId("strands", uuid.uuid4().hex, 0)
         self.log = TokenLog()
         self.turns = 0
-        """Turns sampled and read."""
+        """Number of turns sampled and parsed."""
         self._engine = engine
         self._renderer = renderer
         self._parts = AgentParts(engine, renderer, Toolbox(()), Prompts(), Limits(), recording)
@@ -103,7 +103,7 @@ class Conversation:
         self._is_sampling = False
 
     def use(self, engine: TokenEngine) -> None:
-        """Sample from this engine from now on: the same one, as another event loop sees it."""
+        """Sample from this engine from now on: the same server, as seen by another event loop."""
         if engine is not self._engine:
             self._engine = engine
             self._parts = replace(self._parts, engine=engine)
@@ -111,7 +111,7 @@ class Conversation:
     async def say(self, given: TurnInput) -> SaidTurn:
         """Append what is new and sample the next turn.
 
-        Raises EngineError where the engine fails, ContextOverflowError where nothing more fits.
+        Raises EngineError if the engine fails, ContextOverflowError if nothing more fits.
         """
         if self._is_sampling:
             raise UsageError(
@@ -126,7 +126,7 @@ class Conversation:
             self._is_sampling = False
 
     async def prompt_of(self, given: TurnInput) -> list[int]:
-        """Return the ids that the next turn would be asked with; nothing is kept."""
+        """Return the ids of the next turn's request without keeping anything."""
         if self._open is not None:
             raise HistoryError(
                 "the last turn is not complete", why="its sampling failed half way", fix=_ANEW
@@ -156,7 +156,7 @@ class Conversation:
                 self._take_back()
 
     async def _opened(self, given: TurnInput) -> _OpenTurn:
-        """Return the turn whose prompt ends in these messages."""
+        """Return the turn whose prompt ends with these messages."""
         if (opened := self._open) is not None:
             if opened.given != given.new:
                 raise HistoryError(
@@ -202,7 +202,7 @@ class Conversation:
         return render() if size <= _SHORT_CHARACTERS else await off_loop(render)
 
     def _results(self, new: NewMessages) -> list[str]:
-        """Return the results in the order of the calls; raises HistoryError if some lack."""
+        """Return the results in the order of the calls; raises HistoryError if any are missing."""
         if set(new.results) != set(self._use_ids):
             raise HistoryError(
                 f"{len(new.results)} results for the {len(self._use_ids)} calls of the last turn",
@@ -217,14 +217,14 @@ class Conversation:
             raise ContextOverflowError(f"{size} tokens fill the context of {given.context_tokens}")
 
     def _budget(self, given: TurnInput, sampled: int) -> int:
-        """Return how long the turn may be, what was sampled of it included."""
+        """Return the maximum length of the turn, including what was already sampled."""
         if given.context_tokens is None:
             return given.sampling.max_new_tokens
         room = given.context_tokens - len(self.log) + sampled
         return min(given.sampling.max_new_tokens, room)
 
     def _take_back(self) -> None:
-        """Remove the prompt of a turn that was never sampled: nothing depends on it."""
+        """Remove the prompt of a turn that was never sampled, on which nothing depends."""
         earlier, ids = self.log, self.log.ids
         logprobs = earlier.logprobs.tolist()
         self._open, self.log = None, TokenLog()
@@ -270,7 +270,7 @@ class Conversation:
 
 
 def events_of(turn: SaidTurn) -> Iterator[dict[str, object]]:
-    """Yield the events of one message of the assistant."""
+    """Yield the events of a message of the assistant."""
     yield {"messageStart": {"role": "assistant"}}
     yield from _block({}, {"text": turn.text})
     for use, call in zip(turn.use_ids, turn.calls, strict=True):

@@ -7,7 +7,7 @@
     ├── SGLangConnectionError
     └── SGLangDecodingError
 
-`client_error` makes one of an `EngineError`. In a Strands agent the context length becomes
+`client_error` converts an `EngineError`. In a Strands agent, the context length becomes
 `ContextWindowOverflowException` and throttling `ModelThrottledException`, as Strands expects.
 """
 
@@ -34,7 +34,7 @@ _HTTP: Final = (
     BadRequestError,
     UnauthorizedError,
 )
-"""Errors that have a status of HTTP, whoever found them."""
+"""Errors with an HTTP status, whoever detected them."""
 
 
 class SGLangClientError(Exception):
@@ -45,7 +45,7 @@ class SGLangHTTPError(SGLangClientError):
     """The engine responded with an error."""
 
     def __init__(self, message: str, *, status: int, body: str = "") -> None:
-        """`status` is that of HTTP; `body` the beginning of what the engine said."""
+        """`status` is the HTTP status; `body` is the beginning of the engine's response."""
         super().__init__(message)
         self.status = status
         self.body = body
@@ -56,7 +56,7 @@ class SGLangContextLengthError(SGLangHTTPError):
 
 
 class SGLangThrottledError(SGLangHTTPError):
-    """The engine is up and takes no more work now, after all retries."""
+    """The engine is up but accepts no more work now, after all retries."""
 
 
 class SGLangConnectionError(SGLangClientError):
@@ -64,15 +64,15 @@ class SGLangConnectionError(SGLangClientError):
 
 
 class SGLangDecodingError(SGLangClientError):
-    """The engine's response is not the answer to what was asked, or can't be trained on."""
+    """The engine's response does not match the request, or can't be trained on."""
 
 
 class HistoryError(UsageError):
-    """The messages of the agent don't continue what the policy read and sampled."""
+    """The agent's messages don't continue what the policy read and sampled."""
 
 
 class UnsupportedContentError(UsageError):
-    """A message holds content that can't be kept exact as tokens, such as an image."""
+    """A message contains content that can't be kept as exact tokens, such as an image."""
 
 
 _KINDS: Final = (
@@ -80,11 +80,11 @@ _KINDS: Final = (
     (UnavailableError, SGLangThrottledError, 503),
     (EngineLostError, SGLangHTTPError, 500),
 )
-"""The class of an error that has a status, and the status where the engine reported none."""
+"""The class of an error with a status, and the status if the engine reported none."""
 
 
 def client_error(error: SweRolloutError) -> SGLangClientError:
-    """Return the exception that stands for an engine's error."""
+    """Return the exception that corresponds to an engine's error."""
     found = _STATUS.match(error.why)
     if found or isinstance(error, _HTTP):
         given = ((kind, usual) for of, kind, usual in _KINDS if isinstance(error, of))

@@ -1,13 +1,13 @@
-"""Hooks of a Strands agent: the loop that a model needs, and limits of it.
+"""Hooks of a Strands agent: the loop that a model needs, and its limits.
 
 Strands plays each turn one level deeper in its own recursion: every event climbs through all
 levels, and at about 320 turns Python's stack ends. With `LoopHooks`, which a model registers in its
-first turn, the loop returns to its top now and then, between two turns, and goes on with the same
-messages: any number of turns, at the same price each. A call that could not be read is answered
-with what was wrong, and no tool is run for it.
+first turn, the loop sometimes returns to its top, between two turns, and continues with the same
+messages: any number of turns, each at the same cost. The result of an unreadable call is a
+description of its problem, and no tool is run for it.
 
-`LoopLimiter` bounds a loop. A limit raises once the results of a turn are in the conversation: what
-was sampled is complete, and nothing has to be cut. Strands wraps the error in an
+`LoopLimiter` bounds a loop. A limit raises once the results of a turn are in the conversation, so
+that what was sampled is complete and nothing has to be cut. Strands wraps the error in an
 `EventLoopException`, whose `original_exception` it is.
 """
 
@@ -29,25 +29,25 @@ if TYPE_CHECKING:
 
 
 UNWIND_AFTER: Final = 32
-"""Turns with calls until the loop returns to its top."""
+"""Number of turns with calls until the loop returns to its top."""
 _DEFERRED: Final = "_deferred_cancel"
-"""Strands' own note that it was asked to end between two turns; it has no public face."""
+"""Strands' own mark that it was asked to end between two turns; there is no public API for it."""
 
 
 class LoopLimitReachedError(Exception):
-    """A limit of a LoopLimiter is reached; the conversation ends with a complete message."""
+    """A LoopLimiter's limit is reached; the conversation ends with a complete message."""
 
 
 class MaxToolIterationsReachedError(LoopLimitReachedError):
-    """So many turns made calls, and have been answered."""
+    """The limit on turns with calls is reached; all of them have results."""
 
 
 class MaxToolCallsReachedError(LoopLimitReachedError):
-    """So many calls have been answered; a turn's calls are answered together."""
+    """The limit on calls with results is reached; a turn's calls get results together."""
 
 
 class MaxMessagesReachedError(LoopLimitReachedError):
-    """The conversation has so many messages, and the last one is the user's."""
+    """The conversation has reached the limit on messages; the last one is the user's."""
 
 
 class LoopLimiter(HookProvider):
@@ -60,9 +60,9 @@ class LoopLimiter(HookProvider):
         max_parallel_tool_calls: int | None = None,
         max_messages: int | None = None,
     ) -> None:
-        """None: no limit. `max_tool_iters`: turns with calls, however many calls each makes.
-        `max_parallel_tool_calls`: calls of one turn that are run; the others, in the order in which
-        the model wrote them, are answered with an error. `max_messages`: of all roles.
+        """Limits that are None are off. `max_tool_iters` bounds turns with calls, however many each
+        makes. `max_parallel_tool_calls` is how many calls of a turn are run, in the order in which
+        the model wrote them; the others result in an error. `max_messages` counts all roles.
         """
         self.max_tool_iters = max_tool_iters
         self.max_tool_calls = max_tool_calls
@@ -71,7 +71,7 @@ class LoopLimiter(HookProvider):
         self.reset()
 
     def reset(self) -> None:
-        """Count from zero."""
+        """Restart the counts from zero."""
         self.tool_iter_count = 0
         self.tool_call_count = 0
         self.message_count = 0
@@ -123,14 +123,14 @@ def _ids(content: Sequence[Mapping[str, Mapping[str, str]]], key: str) -> Sequen
 
 
 ToolLimiter = LoopLimiter
-"""Its name in strands-sglang before 0.4.3."""
+"""The name of LoopLimiter in strands-sglang before 0.4.3."""
 
 
 class LoopHooks(HookProvider):
     """The hooks of one model on one agent."""
 
     def __init__(self, problems: Mapping[str, str]) -> None:
-        """`problems`: what is wrong with calls of the last turn, by id; the model changes it."""
+        """`problems` of the last turn's calls, by id; the model updates this mapping."""
         self._problems = problems
         self._turns = 0
         self._is_unwinding = False
@@ -155,7 +155,7 @@ class LoopHooks(HookProvider):
             self._unwind(event.agent)
 
     def _unwind(self, agent: Agent) -> None:
-        """Ask the loop to return before the next turn, unless somebody else has asked it to end."""
+        """Ask the loop to return before the next turn, unless somebody else asked it to end."""
         if not getattr(agent, _DEFERRED, False):
             self._is_unwinding = True
             agent.cancel(after_current_tools=True)
@@ -174,12 +174,12 @@ class LoopHooks(HookProvider):
 
 
 def _is_cancelled(agent: Agent) -> bool:
-    """Whether somebody else has cancelled the agent, at once or with last words."""
+    """Whether somebody else has cancelled the agent, immediately or after last words."""
     return agent.cancel_signal.is_set() or getattr(agent, "_cancel_message", None) is not None
 
 
 def _has_structured_output(agent: Agent) -> bool:
-    """Whether the last turn gave the output that ends the invocation."""
+    """Whether the last turn produced the output that ends the invocation."""
     outputs = set(agent.tool_registry.dynamic_tools)
     turn = agent.messages[-2]["content"] if len(agent.messages) > 1 else []
     return any(block["toolUse"]["name"] in outputs for block in turn if "toolUse" in block)

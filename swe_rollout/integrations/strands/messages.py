@@ -1,8 +1,8 @@
 """Messages of Strands as values: what is new since the policy's last turn, as text.
 
 Strands' messages are dicts; they are read here and nowhere else. A block that can't become text,
-such as an image, is refused: an engine expands it into tokens of its own, and decodes and tokenises
-again all that stands around it.
+such as an image, is refused: an engine expands it into its own tokens, and decodes and retokenises
+everything around it.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ StrandsMessage: TypeAlias = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class NewMessages:
-    """What was added behind the policy's last turn, or is there before its first."""
+    """The messages after the policy's last turn, or before its first."""
 
     results: Mapping[str, str] = field(default_factory=dict)
-    """The results of calls, by the id that Strands gave the call."""
+    """The results of calls by Strands' id of the call."""
     texts: tuple[str, ...] = ()
     """The user's messages, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class LastTurn:
-    """What the agent was told of the policy's last turn, to find it among its messages."""
+    """The policy's last turn as the agent received it, to find it among the agent's messages."""
 
     ids: tuple[str, ...] = ()
     """The ids of its tool uses, which are unique."""
     text: str = ""
     index: int = 0
-    """Its place among the messages, unless one before it was dropped since."""
+    """Its index among the messages, unless an earlier one has been dropped since."""
 
 
 def first_messages(messages: Sequence[StrandsMessage]) -> NewMessages:
@@ -51,10 +51,10 @@ def first_messages(messages: Sequence[StrandsMessage]) -> NewMessages:
 
 
 def new_messages(messages: Sequence[StrandsMessage], last: LastTurn) -> NewMessages:
-    """Return what stands behind the policy's last turn.
+    """Return what follows the policy's last turn.
 
-    Messages before it may be missing, as a conversation manager drops them: the policy has read
-    them. Raises HistoryError where that turn is not the last of an assistant, or nothing is new.
+    Earlier messages may be missing, since a conversation manager drops them: the policy has read
+    them. Raises HistoryError if that turn is not the assistant's last, or nothing is new.
     """
     at = next(
         (i for i in range(len(messages) - 1, -1, -1) if messages[i].get("role") == "assistant"),
@@ -82,7 +82,7 @@ def _is_turn(message: StrandsMessage, last: LastTurn, *, moved: bool) -> bool:
     )
     if uses != last.ids:
         return False
-    # A hook may have edited the text of a turn; without ids, only the place or the text tells it.
+    # A hook may have edited a turn's text; without ids, only its place or its text identifies it.
     return bool(uses) or not moved or _spoken(message) == last.text.strip()
 
 
@@ -107,12 +107,12 @@ def _read(messages: Iterable[StrandsMessage]) -> NewMessages:
 
 
 def text_of(blocks: Iterable[object]) -> str:
-    """Return the text of all blocks, each on lines of its own; JSON is written out."""
+    """Return the text of all blocks, each on its own lines; JSON is written out."""
     return "\n".join(text for block in blocks for text in _text(block))
 
 
 def _text(block: object) -> Iterator[str]:
-    """Yield the text of a block, if it has any; raises UnsupportedContentError for others."""
+    """Yield the text of a block, if any; raises UnsupportedContentError for other content."""
     match block:
         case {"text": str(text)} | {"guardContent": {"text": {"text": str(text)}}}:
             yield encodable(text)

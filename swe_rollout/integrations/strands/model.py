@@ -1,7 +1,7 @@
-"""SglangModel: the model of a Strands `Agent` whose tokens are exact.
+"""SglangModel: the model of a Strands `Agent` with exact tokens.
 
-The agent's messages are read for what is new, the tokens are the log's: the first prompt is
-rendered once, then only what follows a turn is, and what was sampled is kept id for id. One model
+The agent's messages only tell what is new; the tokens are kept in a log. The first prompt is
+rendered once, then only what follows a turn, and what was sampled is kept id for id. One model
 holds the tokens of one episode.
 """
 
@@ -72,7 +72,7 @@ _T = TypeVar("_T")
 
 
 class SglangModel(Model):
-    """Samples the turns of a Strands agent, and keeps their tokens."""
+    """Samples the turns of a Strands agent and keeps their tokens."""
 
     def __init__(
         self,
@@ -83,9 +83,9 @@ class SglangModel(Model):
         tool_parser: ToolParser | str | None = None,
         **config: Unpack[SglangConfig],
     ) -> None:
-        """`tokenizer`: of transformers, a folder, a hub name or a `Renderer`. `client` is an SGLang
-        server; in its place any `TokenEngine` may sample. `tool_parser`: the format of calls, by
-        name or by a parser; None: the one that the chat template writes.
+        """`tokenizer` is one of transformers, a folder, a hub name or a `Renderer`. `client` is an
+        SGLang server; any `TokenEngine` may take its place. `tool_parser` is the format of calls,
+        by name or parser; None means the chat template's own.
 
         Raises UsageError for a configuration that would not be honoured, PrerequisiteError for a
         chat template that can't be kept exact.
@@ -99,7 +99,7 @@ class SglangModel(Model):
         parser = get_tool_parser(tool_parser) if isinstance(tool_parser, str) else tool_parser
         self._tool_format = None if parser is None else parser.tool_format
         self.tool_parse_errors: dict[str, int] = {}
-        """Calls that could not be read, by the name they gave."""
+        """Number of unreadable calls, by the name that they gave."""
         self._conversation: Conversation | None = None
         self._last: LastTurn | None = None
         self._problems: dict[str, str] = {}
@@ -109,13 +109,13 @@ class SglangModel(Model):
 
     @property
     def renderer(self) -> Renderer:
-        """The token path of the model; cached, not of this episode."""
+        """The renderer of the model; it is cached across episodes."""
         thinking = cast("bool | None", self.config.get("enable_thinking"))
         return renderer_of(self._tokenizer, tool_format=self._tool_format, enable_thinking=thinking)
 
     @property
     def tokenizer(self) -> PretrainedTokenizer:
-        """The tokenizer of transformers."""
+        """The transformers tokenizer."""
         return cast("PretrainedTokenizer", self.renderer.tokenizer)
 
     @property
@@ -147,11 +147,11 @@ class SglangModel(Model):
 
     @property
     def routed_experts(self) -> NDArray[np.int32] | None:
-        """Experts of all ids but the last, int32 `[tokens - 1, layers, topk]`, or None."""
+        """Experts of all ids but the last, as int32 `[tokens - 1, layers, topk]`, or None."""
         return self.rollout.routed_experts
 
     def reset(self) -> None:
-        """Begin another episode: nothing of this one is kept."""
+        """Start another episode; nothing of this one is kept."""
         if self._conversation is not None:
             self._conversation.release()
         self._conversation, self._last = None, None
@@ -159,9 +159,9 @@ class SglangModel(Model):
         self.tool_parse_errors = {}
 
     def update_config(self, **model_config: Unpack[SglangConfig]) -> None:
-        """Change the configuration; what concerns the prompt or the record, for the next episode.
+        """Change the configuration; changes to the prompt or record apply from the next episode.
 
-        Raises UsageError for one that would not be honoured.
+        Raises UsageError for an option that would not be honoured.
         """
         check_config(model_config, self.renderer)
         self.config.update(model_config)
@@ -182,9 +182,9 @@ class SglangModel(Model):
     ) -> AsyncIterator[dict[str, object]]:
         """Sample one turn and yield the events of its message, all at once.
 
-        Raises ContextWindowOverflowException where nothing more fits, ModelThrottledException for
-        an engine that is full, an SGLangClientError for one that fails, and HistoryError where the
-        messages don't continue what was sampled. A tool can't be forced: `tool_choice` is not read.
+        Raises ContextWindowOverflowException if nothing more fits, ModelThrottledException if the
+        engine is full, an SGLangClientError if it fails, and HistoryError if the messages don't
+        continue what was sampled. A tool can't be forced: `tool_choice` is not read.
         """
         del kwargs
         if invocation_state is not None:
@@ -206,9 +206,9 @@ class SglangModel(Model):
         system_prompt: str | None = None,
         **kwargs: object,
     ) -> AsyncIterator[dict[str, _Output]]:
-        """Ask for an object of a pydantic model, by decoding that its JSON schema constrains.
+        """Request an object of a pydantic model; its JSON schema constrains the decoding.
 
-        No token of it is kept: constrained logprobs are not the policy's. It may continue the
+        Its tokens are not kept: constrained logprobs are not the policy's. It may continue the
         episode's conversation, as a judge's question does, and leaves it as it was.
         """
         del kwargs
@@ -256,7 +256,7 @@ class SglangModel(Model):
         return self._conversation
 
     def _note(self, turn: SaidTurn, index: int) -> None:
-        """Note what the agent is about to be told of a turn."""
+        """Record what the agent is about to receive of a turn."""
         self._last = LastTurn(turn.use_ids, turn.text, index)
         self._problems.clear()
         for use, call in zip(turn.use_ids, turn.calls, strict=True):
@@ -273,7 +273,7 @@ class SglangModel(Model):
 
 
 class StrandsErrors:
-    """Turns an engine's errors into those that Strands and its users know."""
+    """Converts an engine's errors to those that Strands and its users know."""
 
     def __enter__(self) -> None:
         return
@@ -299,7 +299,7 @@ class StrandsErrors:
 
 
 async def unless(signal: threading.Event | None, call: Coroutine[object, object, _T]) -> _T | None:
-    """Return the result of a call, or None once the signal is set: then the call is ended."""
+    """Return the result of a call, or None once the signal is set; the call is then cancelled."""
     if signal is None:
         return await call
     task = asyncio.ensure_future(call)
@@ -313,4 +313,4 @@ async def unless(signal: threading.Event | None, call: Coroutine[object, object,
 
 
 SGLangModel = SglangModel
-"""Its name in strands-sglang."""
+"""The name of SglangModel in strands-sglang."""

@@ -1,6 +1,6 @@
-"""The renderer of a tokenizer as users of transformers hold it; both are cached.
+"""The renderer of a transformers tokenizer; both are cached.
 
-Probing a chat template takes a tenth of a second, and a training run makes a model for each
+Probing a chat template takes a tenth of a second, and a training run creates a model for each
 episode.
 """
 
@@ -18,7 +18,7 @@ _CACHED = 16
 
 
 class TransformersTokenizer(Protocol):
-    """A tokenizer of transformers, of whatever class."""
+    """Any tokenizer of transformers, of whatever class."""
 
     def __len__(self) -> int: ...
 
@@ -37,11 +37,11 @@ def renderer_of(
     tool_format: str | None = None,
     enable_thinking: bool | None = None,
 ) -> Renderer:
-    """Return the renderer of a tokenizer, of a folder or a hub name; a renderer is returned as is.
+    """Return the renderer of a tokenizer, a folder or a hub name; a renderer is returned as is.
 
-    Without `tool_format` calls have the format that the chat template writes. `enable_thinking` is
-    a variable of some templates; None leaves it unset. Raises PrerequisiteError for a template
-    that can't be kept exact.
+    Without `tool_format`, calls have the chat template's own format. `enable_thinking` is a
+    variable of some templates; None leaves it unset. Raises PrerequisiteError for a template that
+    can't be kept exact.
     """
     match tokenizer:
         case Renderer():
@@ -86,12 +86,12 @@ def _made(
     tool_format: str | None,
     thinking: bool | None,
 ) -> Renderer:
-    del template  # part of the key: users set another one
+    del template  # Part of the key, because users set another template.
     tokenizer = cast("Pretrained", hashable)
     kwargs = _kwargs(enable_thinking=thinking)
     made = Renderer(tokenizer, tool_format=tool_format, chat_template_kwargs=kwargs)
     try:
-        # The model's own files tell how large its vocabulary is, and where else engines stop.
+        # The model's own files tell its vocabulary size, and where else engines stop.
         own = _loaded(getattr(tokenizer, "name_or_path", ""), tool_format, thinking)
     except PrerequisiteError:
         return made

@@ -1,6 +1,6 @@
 """Rollout: the tokens of an episode by the names that trainers over Strands read.
 
-A view of the `TokenLog`: nothing is kept twice. Its columns are copies, so each costs O(tokens).
+A view of the `TokenLog`: nothing is stored twice. Columns are copies, so each costs O(tokens).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Rollout:
     def logprobs(self) -> list[float]:
         """The logprob of each id in nats; 0.0 where the policy did not sample.
 
-        Where prompt logprobs are recorded, these stand in place of 0.0.
+        Prompt logprobs, if recorded, replace 0.0.
         """
         values = self._log.logprobs
         prompt = self._log.replay.prompt_logprobs(len(self._log))
@@ -58,7 +58,7 @@ class Rollout:
 
     @property
     def prompt_logprobs(self) -> list[float | None]:
-        """Logprobs of ids that were appended after the first turn; None where there is none."""
+        """Logprobs of ids that were appended after the first turn; None for all others."""
         prompt = self._log.replay.prompt_logprobs(len(self._log))
         return [None] * len(self._log) if prompt is None else list(nullable(prompt))
 
@@ -70,7 +70,7 @@ class Rollout:
 
     @property
     def segment_info(self) -> list[tuple[bool, int]]:
-        """Whether the policy sampled a run, and its length."""
+        """Whether the policy sampled each run, and the length of the run."""
         return [(sampled, end - start) for sampled, start, end in self._runs()]
 
     @property
@@ -85,17 +85,17 @@ class Rollout:
 
     @property
     def weight_versions(self) -> list[str | None]:
-        """The version of the weights that sampled each id; None where the policy did not."""
+        """The version of the weights that sampled each id; None where the policy did not sample."""
         return list(self.branch().weight_versions)
 
     @property
     def routed_experts(self) -> NDArray[np.int32] | None:
-        """Experts of all ids but the last, int32 `[tokens - 1, layers, topk]`, or None."""
+        """Experts of all ids but the last, as int32 `[tokens - 1, layers, topk]`, or None."""
         stored = self._log.replay.routed_experts()
         return None if stored is None else stored.array()
 
     def decode_routed_experts(self, num_layers: int, top_k: int) -> NDArray[np.int32]:
-        """Return `routed_experts`; UsageError where there are none, or of another shape."""
+        """Return `routed_experts`; raises UsageError if there are none, or of another shape."""
         found = self.routed_experts
         if found is None or found.shape[1:] != (num_layers, top_k):
             has = "none" if found is None else f"{found.shape[1:]}"
@@ -115,7 +115,7 @@ class Rollout:
         return Branch.of(self._log)
 
     def _runs(self) -> Sequence[tuple[bool, int, int]]:
-        """Return runs of one writer: weights that changed inside a turn don't cut it."""
+        """Return the runs of one writer: weights that change within a turn don't split them."""
         runs = []
         for sampled, group in groupby(
             self._log.segments, key=lambda segment: segment.kind is SegmentKind.SAMPLED

@@ -1,7 +1,7 @@
-"""Formats of calls by the names that users of strands-sglang give; ours are all there too.
+"""Call formats under the names that users of strands-sglang know; ours are included.
 
-A parser here only names a format. Calls are read by `swe_rollout.agent.parsers`, from ids and not
-from text, and are checked against the tools of the agent.
+A parser here only names a format. `swe_rollout.agent.parsers` reads the calls, from ids instead of
+text, and checks them against the agent's tools.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ToolParser:
 
 
 def get_tool_parser(name: str) -> ToolParser:
-    """Return the format of a name; ExtensionError where there is none."""
+    """Return the format of that name; raises ExtensionError if there is none."""
     tool_format = _OTHER_NAMES.get(name, name)
     parser_for(tool_format)
     return ToolParser(tool_format)

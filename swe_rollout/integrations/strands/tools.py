@@ -1,6 +1,6 @@
-"""Tools of Strands as the policy sees them, and as its calls are checked.
+"""Strands' tools as the policy sees them, and as its calls are checked.
 
-The prompt shows a tool's schema as it is. A call is checked against as much of it as can be checked
+The prompt shows a tool's schema unchanged. A call is checked against as much of it as is possible
 in time linear in the call; references, patterns and the like are left to the tool itself.
 """
 
@@ -20,7 +20,7 @@ from swe_rollout.agent.tools.declared import (
 from swe_rollout.errors import UsageError
 
 _MAX_SHOWN: Final = 128
-"""Levels of a schema that is shown: twice what Strands lets a tool have."""
+"""How many levels of a schema are shown: twice what Strands allows a tool to have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class StrandsTool(DeclaredSpec):
     """A tool of the agent."""
 
     shown: Mapping[str, object] = field(kw_only=True, compare=False)
-    """The JSON schema of its arguments, as Strands has it."""
+    """The JSON schema of the tool's arguments as Strands has it."""
 
     def function(self) -> dict[str, object]:
         return {
@@ -44,14 +44,14 @@ class StrandsTool(DeclaredSpec):
 def read_tools(
     specs: Sequence[Mapping[str, object]], controls: Iterable[str]
 ) -> tuple[StrandsTool, ...]:
-    """Read the tool specs of Strands.
+    """Read Strands' tool specs.
 
-    Raises UsageError for one that has no schema, ExtensionError for one whose text holds one of the
-    model's control tokens.
+    Raises UsageError for a tool without a schema, ExtensionError for one whose text contains one of
+    the model's control tokens.
     """
     tools = tuple(map(_read, specs))
     for tool in tools:
-        # What is shown, not only what is checked.
+        # This applies to what is shown, not only to what is checked.
         whole = Arguments(dict(tool.shown), tool.arguments.validator)
         require_no_controls((replace(tool, schema=whole),), controls)
     return tools
@@ -72,7 +72,7 @@ def _read(spec: Mapping[str, object]) -> StrandsTool:
 
 
 def _arguments(schema: Mapping[str, object]) -> Arguments:
-    """Return what of a schema is checked: each argument's own schema, where it can be."""
+    """Return the part of a schema that is checked: each argument's own schema, where possible."""
     properties = schema.get("properties")
     if not isinstance(properties, dict):
         return Arguments.of({"type": "object", "additionalProperties": True})
@@ -90,7 +90,7 @@ def _arguments(schema: Mapping[str, object]) -> Arguments:
 
 
 def _is_checkable(schema: Mapping[str, object]) -> bool:
-    """Whether a schema has only keywords that are checked fast, and is one."""
+    """Whether a schema is valid and has only keywords that can be checked fast."""
     try:
         require_checkable(schema)
         Arguments.of({"type": "object", "properties": {"it": dict(schema)}})

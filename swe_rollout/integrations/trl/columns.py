@@ -1,4 +1,4 @@
-"""Samples in the forms that TRL takes, and what it can't take.
+"""Samples in the forms that TRL accepts, and checks for what it can't accept.
 
 GRPOTrainer takes columns with a row for each prompt, AsyncGRPOTrainer takes rows of groups.
 """
@@ -22,27 +22,27 @@ if TYPE_CHECKING:
     from trl.experimental.async_grpo.async_rollout_worker import RolloutSample
 
 TRL_EPSILON = 1e-4
-"""Added to the deviation of a group, as GRPOTrainer does."""
+"""Added to the deviation of a group, as in GRPOTrainer."""
 
 
 class RolloutColumns(TypedDict):
-    """One item for each row. TRL takes the first four, its reward functions get the others."""
+    """One item per row. TRL takes the first four columns, its reward functions get the others."""
 
     prompt_ids: list[list[int]]
     completion_ids: list[list[int]]
     logprobs: list[list[float]]
     env_mask: list[list[int]]
-    """1: sampled by the policy."""
+    """1 where the policy sampled the token, else 0."""
     reward: list[float | None]
     rollout_id: list[str]
     status: list[str]
 
 
 def columns(samples: Sequence[TrainingSample], *, pad: int, temperature: float) -> RolloutColumns:
-    """Return the rows of samples; those that failed are masked and have no reward.
+    """Return the rows of samples; failed samples are masked and have no reward.
 
-    TRL can't take a row without a completion: there, and for a sample that failed, it is the one
-    token `pad` with mask 0. Raises UsageError for a token that was sampled at another temperature.
+    TRL can't take a row without a completion: it and a failed sample get a single token `pad` with
+    mask 0. Raises UsageError for a token that was sampled at another temperature.
     """
     found = RolloutColumns(
         prompt_ids=[], completion_ids=[], logprobs=[], env_mask=[], reward=[], rollout_id=[],
@@ -65,7 +65,7 @@ def columns(samples: Sequence[TrainingSample], *, pad: int, temperature: float) 
 def rollout_samples(
     trajectories: Sequence[Trajectory], group: int, *, temperature: float, version: int
 ) -> list[RolloutSample]:
-    """Return the rows of a group; `version` is that of tokens whose engine names none."""
+    """Return the rows of a group; `version` is used for tokens whose engine names none."""
     from trl.experimental.async_grpo.async_rollout_worker import RolloutSample
 
     branches = [(each, sample) for each in trajectories for sample in training_samples(each)]
@@ -99,14 +99,14 @@ def rollout_samples(
 
 
 def oldest_version(sample: TrainingSample, otherwise: int) -> int:
-    """Return the oldest weights that sampled a token, by which TRL drops what is stale."""
+    """Return the oldest weights that sampled a token, by which TRL drops stale samples."""
     named = {each for each in sample.weight_versions if each is not None}
     numbers = [int(each) for each in named if each.isdecimal()]
     return min(numbers) if numbers and len(numbers) == len(named) else otherwise
 
 
 def sampling_of(args: GRPOConfig | AsyncGRPOConfig) -> Sampling:
-    """Return how a trainer wants its policy sampled; raises UsageError for what engines lack."""
+    """Return a trainer's sampling parameters; raises UsageError for what engines lack."""
     if args.repetition_penalty != 1.0:
         raise UsageError(
             f"repetition_penalty={args.repetition_penalty:g} can't be sampled with",
@@ -116,14 +116,14 @@ def sampling_of(args: GRPOConfig | AsyncGRPOConfig) -> Sampling:
     return Sampling(
         temperature=args.temperature,
         top_p=args.top_p,
-        # TRL: 0 or none for the whole vocabulary.
+        # TRL uses 0 or None for the whole vocabulary.
         top_k=args.top_k or -1,
         min_p=args.min_p or 0.0,
     )
 
 
 def require_rollouts(trainer: GRPOTrainer) -> None:
-    """Raise UsageError for options of a GRPOTrainer that episodes can't be trained with."""
+    """Raise UsageError for options of a GRPOTrainer that don't work with episodes."""
     refused = {
         "tools": (bool(trainer.tools), "give the tools to the job: spec.agent.tools"),
         "environment_factory": (

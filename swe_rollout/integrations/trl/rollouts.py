@@ -1,4 +1,4 @@
-"""`rollout_func` of TRL's GRPOTrainer: each prompt is played as an episode.
+"""`rollout_func` for TRL's GRPOTrainer: play each prompt as an episode.
 
 A row of the trainer's dataset names a task (`Rollouts.rows`). TRL repeats each row
 `num_generations` times and compares the rows of one task. An episode that failed is replaced by
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 def graded_reward(*, reward: list[float | None], **_: object) -> list[float | None]:
-    """Reward function for TRL: the rewards that the job's grader gave; None: not to be trained."""
+    """Return the grader's rewards, as a reward function for TRL; None if not to be trained on."""
     return reward
 
 
@@ -47,9 +47,9 @@ class Rollouts:
         weights: SglangWeights | None = None,
         engine: TokenEngine | None = None,
     ) -> None:
-        """Open the job; raises what `RolloutJob.session` raises.
+        """Open the job; raises the errors of `RolloutJob.session`.
 
-        `weights` get the trainer's before the first episode of each step. `engine` takes the
+        `weights` receives the trainer's before the first episode of each step. `engine` takes the
         place of the one that the job names.
         """
         if not job.spec.grading.enabled:
@@ -67,18 +67,18 @@ class Rollouts:
         self.close()
 
     def close(self) -> None:
-        """End running episodes, and close the session."""
+        """End running episodes and close the session."""
         self._thread.close()
         if self._weights is not None:
             self._weights.destroy()
 
     @property
     def session(self) -> Session:
-        """The open job; its coroutines are for `run`."""
+        """The open session; use `run` for its coroutines."""
         return self._thread.value.session
 
     def run(self, work: Coroutine[object, object, T]) -> T:
-        """Return the result of `work`, run on the session's event loop."""
+        """Run `work` on the session's event loop and return its result."""
         return self._thread.run(work)
 
     def rows(self) -> list[dict[str, str]]:
@@ -86,7 +86,7 @@ class Rollouts:
         return [{"prompt": each.instance_id} for each in self._thread.value.session.instances]
 
     def __call__(self, prompts: Sequence[str], trainer: GRPOTrainer) -> RolloutColumns:
-        """Play an episode for each prompt, which TRL has repeated for the group."""
+        """Play an episode for each prompt; TRL has already repeated the prompts for the group."""
         require_rollouts(trainer)
         self.send_weights(trainer)
         sampling = sampling_of(trainer.args)
@@ -95,10 +95,10 @@ class Rollouts:
         return columns(samples, pad=pad, temperature=sampling.temperature)
 
     def send_weights(self, trainer: GRPOTrainer) -> None:
-        """Send the trainer's weights to the servers, unless they have those of this step."""
+        """Send the trainer's weights to the servers, unless they already have this step's."""
         if self._weights is None or self._sent == trainer.state.global_step:
             return
-        # Collective: sharded weights are gathered from all processes.
+        # This is collective: sharded weights are gathered from all processes.
         state = trainer.accelerator.get_state_dict(trainer.model)
         if trainer.accelerator.is_main_process:
             self._weights.publish(state.items())

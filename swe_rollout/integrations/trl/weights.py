@@ -1,6 +1,6 @@
 """Send a trainer's weights to running SGLang servers: as a checkpoint that they load.
 
-Servers are paused meanwhile. Generations in flight go on with the new weights, and every token
+Servers are paused meanwhile. Generations in flight continue with the new weights, and every token
 keeps the version that sampled it.
 """
 
@@ -26,7 +26,7 @@ _SHARD_BYTES = 4 << 30
 class SglangWeights:
     """Implements TRL's `WeightTransferProtocol`; `Rollouts` calls it for `GRPOTrainer`.
 
-    Raises EngineControlError when a server does not do what it is asked to.
+    Raises EngineControlError when a server does not carry out a request.
     """
 
     def __init__(
@@ -40,14 +40,14 @@ class SglangWeights:
     ) -> None:
         """`urls` are the servers' own addresses: routers do not forward such requests.
 
-        `config` is a checkpoint of the model, whose JSON files are copied. `folder` is one that
-        the servers see under the same path; by default a temporary one, for servers on this
-        machine. `mode` says what becomes of generations in flight.
+        `config` is a checkpoint of the model, whose JSON files are copied. `folder` must be visible
+        to the servers under the same path; the default is a temporary one, for servers on this
+        machine. `mode` says what happens to generations in flight.
         """
         if not urls:
             raise UsageError("there is no server to send weights to", fix="name their addresses")
         self.version = 0
-        """The version of the servers' weights; 0 for those they were started with."""
+        """The version of the servers' weights; 0 for the initial weights."""
         self._urls = tuple(urls)
         self._paused = False
         self._config = Path(config)
@@ -77,7 +77,7 @@ class SglangWeights:
         shutil.rmtree(self._folder / f"version-{version - 1}", ignore_errors=True)
 
     def resume(self) -> None:
-        """Sample again, with the weights that were sent."""
+        """Continue sampling with the weights that were sent."""
         self._each(lambda engine: engine.resume())
         self._paused = False
 
@@ -90,7 +90,7 @@ class SglangWeights:
             self.resume()
 
     def destroy(self) -> None:
-        """Remove the checkpoints that were sent; no server stays paused."""
+        """Remove the sent checkpoints; leave no server paused."""
         if self._paused:
             with suppress(EngineControlError):
                 self.resume()
@@ -106,7 +106,7 @@ class SglangWeights:
             async with EngineControl(url, api_key_env=self._api_key_env) as engine:
                 await order(engine)
 
-        # A server that is lost keeps no other one waiting.
+        # A lost server must not delay the others.
         for result in await asyncio.gather(*map(one, self._urls), return_exceptions=True):
             if result is not None:
                 raise result
@@ -122,7 +122,7 @@ class SglangWeights:
         shard: dict[str, torch.Tensor] = {}
         shards = 0
         for name, tensor in weights:
-            # A copy of its own: names may share one tensor.
+            # Copy it: several names may share one tensor.
             shard[name] = tensor.detach().to("cpu", copy=True).contiguous()
             if sum(each.nbytes for each in shard.values()) > _SHARD_BYTES:
                 save_file(shard, folder / f"model-{shards:05}.safetensors", {"format": "pt"})

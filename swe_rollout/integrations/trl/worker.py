@@ -8,8 +8,8 @@
         weight_transfer=SglangWeights(urls, config=model),
     )
 
-Advantages are computed here, by group. A branch of an episode is a row of its own, with the
-advantage of the episode. A sample that failed is no row.
+Advantages are computed here, by group. Each branch of an episode is a row, with the episode's
+advantage. A failed sample has no row.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from trl.experimental.async_grpo.async_rollout_worker import RolloutSample
 
 _FULL_S = 0.05
-"""The pause between two looks at a full buffer."""
+"""The pause between two checks of a full buffer."""
 
 
 class RolloutWorker:
@@ -44,7 +44,7 @@ class RolloutWorker:
     def __init__(
         self, job: RolloutJob, args: AsyncGRPOConfig, *, engine: TokenEngine | None = None
     ) -> None:
-        """Sampling, group size and the buffer's bound are those of `args`."""
+        """Sampling, group size and the buffer's bound come from `args`."""
         self.rollout_buffer: queue.Queue[RolloutSample] = queue.Queue(args.queue_maxsize)
         self.metrics_queue: queue.Queue[dict[str, float]] = queue.Queue()
         self._job = job
@@ -64,16 +64,16 @@ class RolloutWorker:
         self._producing = self._thread.submit(self._produce(self._thread.value))
 
     def stop(self) -> None:
-        """End running episodes, and close the session."""
+        """End running episodes and close the session."""
         if self._thread is not None:
             self._thread.close()
 
     def update_model_version(self, model_version: int) -> None:
-        """Take the version that the servers have now: of rows whose engine names none."""
+        """Set the servers' current version, for rows whose engine names none."""
         self._version = model_version
 
     def check_health(self, stale_after_s: float) -> None:
-        """Raise what ended the worker, or InternalError when it has long finished no episode."""
+        """Raise the worker's error, or InternalError if it has finished no episode for long."""
         if self._producing is not None and self._producing.done():
             self._producing.result()
         idle_s = time.monotonic() - self._alive_at
@@ -85,7 +85,7 @@ class RolloutWorker:
             )
 
     async def _produce(self, trainer: TrainerSession) -> None:
-        """Keep as many groups in play as the job's parallelism has room for."""
+        """Keep as many groups in play as the job's parallelism allows."""
         at_once = -(-self._job.spec.parallelism // self._generations)
         turns = cycle(instance.instance_id for instance in trainer.session.instances)
         await gather_all(self._play_groups(turns, trainer) for _ in range(at_once))
@@ -111,7 +111,7 @@ class RolloutWorker:
 
     async def _put(self, row: RolloutSample) -> None:
         while self.rollout_buffer.full():
-            # The trainer is behind: that is no reason to call the worker dead.
+            # The trainer is behind: that is no reason to consider the worker dead.
             self._alive_at = time.monotonic()
             await asyncio.sleep(_FULL_S)
         row.enqueued_at = time.time()
