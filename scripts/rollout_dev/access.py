@@ -1,4 +1,4 @@
-"""Who may do what on a cluster: asked of its API server, as `kubectl auth can-i` does.
+"""Find out from the API server who may do what on a cluster, as `kubectl auth can-i` does.
 
 `table` makes the table of docs/how-to/tenants.md. It creates a namespace with the accounts of the
 table's columns, asks for each of its rows, and deletes the namespace.
@@ -26,13 +26,13 @@ _TENANT_VERBS: Final = ("create", "get", "list", "watch", "delete")
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A column: somebody with one role in the namespace."""
+    """A column: an account with one role in the namespace."""
 
     title: str
     name: str
-    """Of a service account there; one with `:` is in another namespace."""
+    """The name of a service account there; one with `:` is in another namespace."""
     role: str = ""
-    """`Role/NAME` or `ClusterRole/NAME` to bind; empty: it has its rights already, or none."""
+    """`Role/NAME` or `ClusterRole/NAME` to bind; empty if it already has its rights, or none."""
 
     def user(self, namespace: str) -> tuple[str, str]:
         """Return the namespace and the name of its service account."""
@@ -42,7 +42,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A row: a verb and a resource, in words of `kubectl auth can-i`."""
+    """A row: a verb and a resource, in the terms of `kubectl auth can-i`."""
 
     verb: str
     resource: str
@@ -50,7 +50,7 @@ class Request:
     subresource: str = ""
     name: str = ""
     limit: str = ""
-    """What an admission policy leaves of the right."""
+    """What remains of the right under an admission policy."""
 
     def __str__(self) -> str:
         resource = f"{self.resource}.{self.group}" if self.group else self.resource
@@ -119,7 +119,7 @@ def _row(cells: list[str]) -> str:
 
 @contextmanager
 def _namespace() -> Iterator[str]:
-    """Make a namespace with all accounts, and delete it at the end."""
+    """Create a namespace with all accounts, and delete it at the end."""
     name = f"swe-rollout-access-{secrets.token_hex(3)}"
     _kubectl("create", "namespace", name)
     try:
@@ -157,7 +157,7 @@ def _roles(namespace: str) -> Iterator[Json]:
 
 
 def _ask(namespace: str) -> list[bool]:
-    """Return whether each request is allowed for each account, requests first."""
+    """Return whether each request is allowed for each account, with requests first."""
     reviews = [
         _review(request, *account.user(namespace), namespace=namespace)
         for request in REQUESTS

@@ -33,7 +33,7 @@ _FLAGS: Final = (
     "--no-first-run",
     "--remote-debugging-pipe",
 )
-# Chromium reads commands from descriptor 3 and answers on 4.
+# Chromium reads commands from descriptor 3 and responds on descriptor 4.
 _STARTER: Final = (
     "import fcntl, os, sys; r, w = (fcntl.fcntl(int(n), fcntl.F_DUPFD, 10) for n in sys.argv[1:3]);"
     "os.dup2(r, 3); os.dup2(w, 4); os.execv(sys.argv[3], sys.argv[3:])"
@@ -42,18 +42,18 @@ _PATIENCE_S: Final = 30.0
 
 
 class ChromiumError(Exception):
-    """The browser answered with an error, or not at all."""
+    """The browser responded with an error, or not at all."""
 
 
 def find_chromium() -> str | None:
-    """Return the path of a Chromium on this machine; none where there is none."""
+    """Return the path of a Chromium on this machine, or None."""
     if named := os.environ.get(VARIABLE):
         return named
     return next((found for name in _NAMES if (found := shutil.which(name))), None)
 
 
 class Browser:
-    """One headless browser with one tab."""
+    """A headless browser with one tab."""
 
     def __init__(self, read_end: int, write_end: int) -> None:
         self._read_end = read_end
@@ -107,7 +107,7 @@ class Browser:
         return [each["params"] for each in self._events if each.get("method") == method]
 
     def open(self, address: str, *, width: int = 1280, height: int = 900) -> None:
-        """Open a page, and wait until it says that it is ready."""
+        """Open a page, and wait until it reports that it is ready."""
         self._events.clear()
         self.send(
             "Emulation.setDeviceMetricsOverride",
@@ -138,7 +138,7 @@ class Browser:
             time.sleep(0.02)
 
     def press(self, *keys: str) -> None:
-        """Press keys, by the characters or names of `KeyboardEvent.key`."""
+        """Press keys, given as characters or names of `KeyboardEvent.key`."""
         for key in keys:
             text = {"text": key} if len(key) == 1 else {"text": "\r"} if key == "Enter" else {}
             code = {"Enter": 13, "Escape": 27}.get(key, 0)
@@ -153,12 +153,12 @@ class Browser:
                 )
 
     def prefer(self, scheme: str) -> None:
-        """Prefer the colours `dark` or `light`, as the system's settings do."""
+        """Prefer the colours `dark` or `light`, as the system settings would."""
         media = [{"name": "prefers-color-scheme", "value": scheme}]
         self.send("Emulation.setEmulatedMedia", features=media)
 
     def picture(self) -> bytes:
-        """Return what the window shows, as WebP."""
+        """Return the window's content as WebP."""
         shot = self.send("Page.captureScreenshot", format="webp", quality=80)
         return base64.b64decode(shot["data"])
 

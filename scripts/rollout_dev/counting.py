@@ -1,7 +1,7 @@
 """A policy that counts its turns in a file, for jobs whose process is killed.
 
-What a turn asks for depends on its number alone, and its effect is a line of the file: a command
-that ran twice, or not at all, is seen in the patch. An engine of a user's own, as jobs name one.
+A turn depends only on its number, and its effect is a line of the file: a command that ran twice,
+or not at all, shows in the patch. Jobs name it as a user's own engine.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ ASKED: Final = "COUNTING_ASKED"
 
 
 class Counting(TokenEngine):
-    """Asks for one more line in each turn, and then submits."""
+    """Asks for one more line in each turn, and finally submits."""
 
     def __init__(self, turns: int = 20, pause_s: float = 0.0) -> None:
-        """The file that the variable `COUNTING_ASKED` names gets a line for each turn sampled."""
+        """Add a line per sampled turn to the file that the variable `COUNTING_ASKED` names."""
         self._turns = turns
         self._pause_s = pause_s
         self._asked = os.environ.get(ASKED, "")
@@ -65,14 +65,14 @@ SUBMIT: Final = '<tool_call>\n{"name": "submit", "arguments": {}}\n</tool_call><
 
 
 def call(turn: int) -> str:
-    """Return what the policy says in a turn but the last."""
+    """Return the policy's text in any turn but the last."""
     command = f"echo {turn} >> {FILE}; cat {FILE} | tr '\\n' ' '"
     body = json.dumps({"name": "bash", "arguments": {"command": command}})
     return f"I count.\n<tool_call>\n{body}\n</tool_call><|im_end|>"
 
 
 def counted(turns: int) -> str:
-    """Return what the file holds when each command has run once."""
+    """Return the file's content when each command has run once."""
     return "".join(f"{turn}\n" for turn in range(turns - 1))
 
 
@@ -85,7 +85,7 @@ def write_job(
     pause_s: float,
     resume: str = "exact",
 ) -> Path:
-    """Write the job whose policy counts, with its store beside it; return its file."""
+    """Write the job with the counting policy, and its store beside it; return the job's file."""
     use = {"use": "rollout_dev.counting:Counting"}
     job = {
         "apiVersion": "swe-rollout.dev/v1alpha1",
@@ -110,13 +110,13 @@ def write_job(
 
 
 INSIDE: Final = "SOAK_INSIDE"
-"""Names the file of what is seen inside."""
+"""Names the file with observations from inside the process."""
 _EVERY_S: Final = 0.5
 _LEAK_BYTES: Final = 1 << 18
 
 
 class Leak(StrEnum):
-    """What to leak in each first turn, to see that it is found."""
+    """What to leak in each first turn, to check that the leak is found."""
 
     NONE = "none"
     MEMORY = "memory"
@@ -127,10 +127,10 @@ class Leak(StrEnum):
 
 
 class Soaking(Counting):
-    """Counts, as `Counting` does."""
+    """Counts like `Counting`."""
 
     def __init__(self, turns: int = 4, pause_s: float = 0.0, leak: str = Leak.NONE) -> None:
-        """`leak`: what it leaks once in each episode."""
+        """`leak` is what it leaks once in each episode."""
         super().__init__(turns, pause_s)
         self._leak = Leak(leak)
         self._kept: list[object] = []
@@ -145,7 +145,7 @@ class Soaking(Counting):
         return await super().generate(request)
 
     def _note(self) -> None:
-        # Cycles that wait for the collector are no leak.
+        # Cycles that wait for the collector are not a leak.
         gc.collect()
         seen = {"tasks": len(asyncio.all_tasks()), "objects": len(gc.get_objects())}
         path = Path(os.environ[INSIDE])

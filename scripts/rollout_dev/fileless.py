@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from swe_rollout.sandbox.base import MAX_OUTPUT_BYTES, ExecResult, Sandbox
 
 BASE = b"c0ffee"
-"""What the harness's own scripts print: the base commit, and the diff."""
+"""The output of the harness's own scripts: the base commit, and the diff."""
 
 
 class FilelessSandbox(Sandbox):
@@ -35,7 +35,7 @@ class FilelessSandbox(Sandbox):
 
 
 class PrintingSandbox(FilelessSandbox):
-    """Every command prints the same, at once; the harness's own, which have variables, a base."""
+    """Prints one text for every command, and a base for the harness's own, which set variables."""
 
     def __init__(self, output: bytes) -> None:
         self._output = output
@@ -50,7 +50,7 @@ class PrintingSandbox(FilelessSandbox):
         timeout_s: float = 120.0,
         max_output: int = MAX_OUTPUT_BYTES,
     ) -> ExecResult:
-        """Print it."""
+        """Print the fixed output."""
         del command, cwd, stdin, timeout_s, max_output
         output = BASE if env else self._output
         return ExecResult(0, output, b"", stdout_bytes=len(output))

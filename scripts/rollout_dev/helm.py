@@ -20,7 +20,7 @@ HELM = binaries.Group(
 
 
 def find_helm() -> Path | None:
-    """Return the program, if this machine has one; nothing is built."""
+    """Return the program if this machine has one; nothing is built."""
     built = HELM.folder / "helm"
     if built.exists():
         return built
@@ -29,7 +29,7 @@ def find_helm() -> Path | None:
 
 
 def main() -> int:
-    """Run Helm with the arguments of the command line; build it first if there is none."""
+    """Run Helm with the command line's arguments; build it first if there is none."""
     progress = Progress()
     try:
         helm = find_helm() or _build(progress)

@@ -24,9 +24,9 @@ class Programs:
     """The programs behind one executable."""
 
     folder: str
-    """The subpackage, and the executable in `scripts/`."""
+    """The name of the subpackage and of the executable in `scripts/`."""
     with_peers: tuple[str, ...]
-    """These compare with peers and run in the peers' environment."""
+    """Programs that compare with peers and run in the peers' environment."""
     others: tuple[str, ...] = ()
 
     @property
@@ -35,7 +35,7 @@ class Programs:
         return f"scripts/{self.folder}"
 
     def run(self, arguments: Sequence[str]) -> int:
-        """Run the program that is named first; list all of them when none is. The exit status."""
+        """Run the program that is named first, or list all; return the exit status."""
         if not arguments or arguments[0] in _HELP:
             print("\n".join(self._listing()))
             return 0

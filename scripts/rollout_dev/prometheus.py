@@ -10,7 +10,7 @@ from rollout_dev.dev_cluster.errors import Progress, ScriptError
 
 
 def main() -> int:
-    """Build what the cache lacks: a minute and a half on two idle cores."""
+    """Build what the cache lacks; this takes a minute and a half on two idle cores."""
     argparse.ArgumentParser(prog="scripts/prometheus", description=__doc__).parse_args()
     try:
         print(ensure(PROMETHEUS, Progress()))

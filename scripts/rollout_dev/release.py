@@ -38,7 +38,7 @@ KEYS: Final = re.compile(
 """What credentials look like."""
 DOCKERFILE: Final = "sandbox_images/worker/Dockerfile"
 PACKAGES: Final = ("swe_rollout", "operator/rollout_operator")
-"""Of the wheel; nothing else is in it."""
+"""The packages in the wheel; nothing else is in it."""
 _LARGEST_WHEEL_MIB: Final = 5
 _SECTION: Final = re.compile(
     r"^## (?P<version>\S+)(?: - (?P<date>\S+))?\n(?P<text>.*?)(?=^## |\Z)",
@@ -49,11 +49,11 @@ _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One condition of a release."""
+    """A condition of a release."""
 
     name: str
     problems: Callable[[Path], list[str]]
-    """Given the checkout; each says what is wrong, and how to fix it."""
+    """Return the checkout's problems; each says what is wrong, and how to fix it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def version_problems(root: Path) -> list[str]:
-    """Return where another version stands than in pyproject.toml."""
+    """Return where the version differs from the one in pyproject.toml."""
     version = recipe.project().version
     try:
         canonical = str(Version(version))
@@ -132,12 +132,12 @@ def generated_problems(root: Path) -> list[str]:
 
 
 def lock_problems(root: Path) -> list[str]:
-    """Return whether the locks are not those of pyproject.toml."""
+    """Return the locks that don't match pyproject.toml."""
     return _output_if_it_fails([root / "scripts" / "lock", "--check"], root)
 
 
 def package_problems(root: Path) -> list[str]:
-    """Build wheel and sdist twice, and return what is wrong with them."""
+    """Build wheel and sdist twice, and return their problems."""
     with tempfile.TemporaryDirectory() as scratch:
         built = [_built(root, Path(scratch) / name) for name in ("first", "second")]
         if isinstance(built[0], str) or isinstance(built[1], str):
@@ -154,7 +154,7 @@ def package_problems(root: Path) -> list[str]:
 
 
 def wheel_problems(wheel: Path, tracked: set[str]) -> list[str]:
-    """Return what a wheel lacks, and what does not belong there; `tracked` are files of git."""
+    """Return what a wheel lacks, and what does not belong in it; `tracked` are git's files."""
     expected = {name.removeprefix("operator/") for name in tracked}
     with zipfile.ZipFile(wheel) as opened:
         names = {name for name in opened.namelist() if ".dist-info/" not in name}
@@ -179,7 +179,7 @@ def wheel_problems(wheel: Path, tracked: set[str]) -> list[str]:
 
 
 def sdist_problems(sdist: Path, tracked: set[str]) -> list[str]:
-    """Return what does not belong into an sdist; `tracked` are files of git."""
+    """Return what does not belong in an sdist; `tracked` are git's files."""
     with tarfile.open(sdist) as opened:
         names = {name.partition("/")[2] for name in opened.getnames()}
     return [
@@ -189,7 +189,7 @@ def sdist_problems(sdist: Path, tracked: set[str]) -> list[str]:
 
 
 def sbom_problems(root: Path) -> list[str]:
-    """Return why there is no SBOM, such as a licence that nobody has accepted."""
+    """Return why no SBOM can be made, for example because of an unaccepted licence."""
     try:
         sbom.sbom(root, sbom.packages(root))
     except ScriptError as error:
@@ -198,7 +198,7 @@ def sbom_problems(root: Path) -> list[str]:
 
 
 def tree_problems(root: Path) -> list[str]:
-    """Return what is not committed."""
+    """Return uncommitted changes."""
     status = _git(root, "status", "--porcelain").splitlines()
     return [f"not committed: {line[3:]}" for line in status]
 

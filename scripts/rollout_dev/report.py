@@ -24,9 +24,9 @@ class Row:
     subject: str
     figures: Mapping[str, float] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Text that identifies the row among others of the same subject."""
+    """Text that distinguishes rows of the same subject."""
     skipped: str = ""
-    """How to install what is missing; empty when it was measured."""
+    """How to install what is missing; empty if it was measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Report:
         return "\n".join([*lines, *self.notes, "ok" if self.ok else "NOT OK"])
 
     def printed(self, *, as_json: bool, text: str = "") -> int:
-        """Print the object, or the text in its place; return the exit status."""
+        """Print the object, or its text; return the exit status."""
         print(self.to_json() if as_json else text or self.to_text(), flush=True)
         return 0 if self.ok else 1
 

@@ -1,4 +1,4 @@
-"""Write what a release contains, from its hashed lock: an SBOM in CycloneDX 1.6 JSON.
+"""Write a release's contents, from its hashed lock, as an SBOM in CycloneDX 1.6 JSON.
 
 Packages, versions and hashes are the lock's; licences and dependencies are read from the installed
 packages of the same versions. Debian's packages are read from the base layer of the image. The same
@@ -38,9 +38,9 @@ ACCEPTED: Final = frozenset(
         *("ISC", "MIT", "MIT-0", "MPL-2.0", "PSF-2.0", "Zlib", "BSD License"),
     }
 )
-"""Licences that a dependency may have. Another one is a decision, and stops the command."""
+"""The licences that a dependency may have. Any other needs a decision, and stops the command."""
 _EXTRAS: Final = ("mcp", "metrics", "operator", "otel")
-"""Of the worker's image: those of its lock, see scripts/lock, and what they ask for."""
+"""The extras in the worker's image: those of its lock, see scripts/lock, and their dependencies."""
 _CLASSIFIERS: Final = {
     "Apache Software License": "Apache-2.0",
     "BSD License": "BSD License",
@@ -49,14 +49,14 @@ _CLASSIFIERS: Final = {
     "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
     "Python Software Foundation License": "PSF-2.0",
 }
-"""The last part of a classifier; `BSD License` does not say which one."""
+"""Licences by the last part of a classifier; `BSD License` does not say which one."""
 _SPELT: Final = {
     "3-Clause BSD License": "BSD-3-Clause",
     "Apache 2.0": "Apache-2.0",
     "Apache 2.0 License": "Apache-2.0",
     "ISC License": "ISC",
 }
-"""Licences in words of their packages."""
+"""Licences by their packages' wording."""
 _PIN: Final = re.compile(
     r"^(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^ ;\\]+)(?: ; (?P<marker>[^\\\n]+?))?"
     r"(?P<hashes>(?: \\\n +--hash=sha256:[0-9a-f]{64})+)$",
@@ -71,17 +71,17 @@ class Pin:
     name: str
     version: str
     hashes: tuple[str, ...]
-    """SHA-256 of each file of this version, in hexadecimal."""
+    """The SHA-256 of each file of this version, in hexadecimal."""
 
     @property
     def purl(self) -> str:
-        """Its package URL, which is its reference in the SBOM as well."""
+        """The package URL, which is also its reference in the SBOM."""
         return f"pkg:pypi/{self.name}@{self.version}"
 
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A package of a lock, with what its metadata says."""
+    """A package of a lock, with its metadata."""
 
     pin: Pin
     license: str
@@ -127,7 +127,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def packages(root: Path) -> list[Package]:
-    """Return the packages of the worker's lock that Linux gets, by name. Raises ScriptError."""
+    """Return the packages of the worker's lock for Linux, by name. Raises ScriptError."""
     source = _source()
     environment = marker_environment(source.python)
     pins = locked(source.requirements.read_text(encoding="utf-8"), environment)
@@ -137,7 +137,7 @@ def packages(root: Path) -> list[Package]:
 
 
 def locked(text: str, environment: Mapping[str, str]) -> list[Pin]:
-    """Return the packages of a lock that this environment gets, by name."""
+    """Return the packages of a lock for this environment, by name."""
     return sorted(
         (
             Pin(
@@ -153,7 +153,7 @@ def locked(text: str, environment: Mapping[str, str]) -> list[Pin]:
 
 
 def marker_environment(python: str) -> dict[str, str]:
-    """Return the environment of the image for markers, whatever this machine is."""
+    """Return the image's environment for markers, whatever this machine is."""
     return {
         "extra": "",
         "implementation_name": "cpython",
@@ -168,13 +168,13 @@ def marker_environment(python: str) -> dict[str, str]:
 
 
 def license_of(metadata: Mapping[str, str], classifiers: Iterable[str]) -> str:
-    """Return an SPDX expression, or `BSD License`; empty if the metadata says nothing known."""
+    """Return an SPDX expression, or `BSD License`; empty if the metadata names no known one."""
     for stated in (metadata.get("License-Expression"), metadata.get("License")):
         spelt = (stated or "").strip()
         try:
             return canonicalize_license_expression(_SPELT.get(spelt, spelt))
         except InvalidLicenseExpression:
-            continue  # older packages write a text here
+            continue  # Older packages have a text here.
     last = [each.rpartition(" :: ")[2] for each in classifiers if each.startswith("License ::")]
     return " AND ".join(dict.fromkeys(_CLASSIFIERS[each] for each in last if each in _CLASSIFIERS))
 
@@ -217,7 +217,7 @@ def sbom(root: Path, found: Sequence[Package], others: Sequence[Mapping[str, obj
 
 
 def debian_components(status: str) -> list[dict[str, object]]:
-    """Return the components of a Debian's `dpkg/status`, by name."""
+    """Return the components of a Debian `dpkg/status`, by name."""
     components: list[dict[str, object]] = []
     for text in status.split("\n\n"):
         fields = dict(
@@ -333,7 +333,7 @@ def _graph(root: Path, found: Sequence[Package]) -> dict[str, list[str]]:
     extras: dict[str, set[str]] = {name: {""} for name in requires}
     graph: dict[str, set[str]] = {name: set() for name in requires}
     before = -1
-    # An extra that somebody asks for may bring more: until nothing changes.
+    # A requested extra may add more, so repeat until nothing changes.
     while before != (before := sum(map(len, (*extras.values(), *graph.values())))):
         for name, needs in requires.items():
             for each in needs:

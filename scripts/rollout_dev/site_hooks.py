@@ -1,7 +1,7 @@
 """Hooks of the documentation's site (`mkdocs.yml`), because its pages are written for GitHub.
 
 Python-Markdown wants four spaces per level of a list and a blank line before one; GitHub does not.
-A link to a file of the repository that is no page becomes the file's path, or a link to it below
+A link to a file of the repository that is not a page becomes the file's path, or a link to it below
 `SOURCE_URL`.
 """
 
@@ -19,7 +19,7 @@ from markdown_it import MarkdownIt
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = "docs"
 PER_LEVEL = 4
-"""Spaces by which Python-Markdown indents what belongs to an item of a list."""
+"""How many spaces Python-Markdown needs to indent the content of a list item."""
 LINK = re.compile(r"(?<!!)\[(?P<text>(?:[^\[\]]|\[[^\[\]]*\])*)\]\((?P<target>[^()\s]+)\)")
 DEFINITION = re.compile(r"^\[(?P<label>[^\]]+)\]: (?P<target>\S+)$", re.MULTILINE)
 MARKER = re.compile(r"[-*+]|\d+[.)]")
@@ -35,7 +35,7 @@ class _Page(Protocol):
 
 
 def on_page_markdown(markdown: str, *, page: _Page, **_: object) -> str:
-    """Return a page's text as Python-Markdown reads it."""
+    """Return a page's text in the form that Python-Markdown reads."""
     return with_python_markdown_lists(
         without_repository_links(
             markdown, page.file.src_uri, source_url=os.environ.get("SOURCE_URL", "")
@@ -44,9 +44,9 @@ def on_page_markdown(markdown: str, *, page: _Page, **_: object) -> str:
 
 
 def without_repository_links(text: str, page: str, *, source_url: str = "") -> str:
-    """Replace links from `page` (relative to docs/) to files outside of docs/.
+    """Replace links from `page` (relative to docs/) to files outside docs/.
 
-    A file that does not exist is a warning, which fails a strict build.
+    A missing file is a warning, which fails a strict build.
     """
 
     def replaced(match: re.Match[str]) -> str:
@@ -62,7 +62,7 @@ def without_repository_links(text: str, page: str, *, source_url: str = "") -> s
             return f"[{label}]({source_url.rstrip('/')}/{path})"
         return label if path in label.rstrip("/`") else f"{label} (`{path}`)"
 
-    # References that are defined below become links in place, then are treated as all others.
+    # References that are defined below become inline links, then are treated like all others.
     for definition in DEFINITION.finditer(text):
         if definition["target"].startswith("../"):
             name = re.escape(definition["label"])
@@ -74,7 +74,7 @@ def without_repository_links(text: str, page: str, *, source_url: str = "") -> s
         if token.type in ("fence", "code_block") and token.map
         for number in range(*token.map)
     }
-    # Whole runs of lines between fences: a link may go over the end of a line.
+    # Take whole runs of lines between fences: a link may cross the end of a line.
     pieces: list[str] = []
     prose: list[str] = []
     for number, line in enumerate(text.splitlines(keepends=True)):

@@ -90,7 +90,7 @@ class Limit:
 
     goal: float
     today: float | None = None
-    """Figure that holds while the goal is not reached; it may only get better."""
+    """The figure that holds until the goal is reached; it may only get better."""
     is_floor: bool = False
     """Whether more is better."""
 
@@ -100,7 +100,7 @@ class Limit:
         return figure >= bound if self.is_floor else figure <= bound
 
     def tightened(self, figure: float, *, may_loosen: bool) -> Limit:
-        """Return the limit with its ratchet moved to the figure, or without one at the goal."""
+        """Return the limit with its ratchet moved to the figure, or removed at the goal."""
         if replace(self, today=None).holds(figure):
             return replace(self, today=None)
         return replace(self, today=figure) if may_loosen or self.holds(figure) else self
@@ -114,7 +114,7 @@ class Budget:
     """The contents of budget.toml."""
 
     rooms: Rooms
-    """Most lines of each room."""
+    """The most lines of each room."""
     limits: Mapping[str, Limit]
 
     @classmethod
@@ -140,7 +140,7 @@ class Budget:
         return "\n".join(lines).replace("e+", "e") + "\n"
 
     def problems(self, rooms: Rooms, figures: Mapping[str, float]) -> Iterator[str]:
-        """Yield what is over budget, and what to do about it."""
+        """Yield what is over budget, and how to fix it."""
         for room, lines in rooms.items():
             if (over := lines - self.rooms.get(room, 0)) > 0:
                 yield f"{room} has {lines} lines, {over} over its budget: {_cure(room)}"
@@ -149,7 +149,7 @@ class Budget:
                 yield f"{name} is {figures[name]:g}, the limit {_bound(limit)}: {_cure(name)}"
 
     def written(self, rooms: Rooms, figures: Mapping[str, float], raised: Sequence[str]) -> Budget:
-        """Return the budget lowered to what is there; only the names in `raised` may grow."""
+        """Return the budget lowered to the current figures; only rooms in `raised` may grow."""
         lines = {
             room: count if room in raised else min(count, self.rooms[room])
             for room, count in rooms.items()
@@ -195,7 +195,7 @@ def read_modules(root: Path) -> list[Module]:
 
 
 def circles(modules: Sequence[Module]) -> list[list[str]]:
-    """Return import circles: cutting the last import of each leaves none."""
+    """Return the import circles; cutting the last import of each leaves none."""
     names = {module.name for module in modules}
     graph = {
         module.name: sorted({each for name in module.imports if (each := _module(name, names))})
@@ -273,7 +273,7 @@ def _is_broad(handler: ast.ExceptHandler) -> bool:
 
 
 def _imports(body: Sequence[ast.stmt]) -> Iterator[str]:
-    """Yield what statements at the top of a module import."""
+    """Yield the imports of the statements at the top of a module."""
     for statement in body:
         match statement:
             case ast.ImportFrom(module=str(module), names=names):

@@ -1,7 +1,7 @@
 """A process whose wall clock jumps while it runs, as an NTP step or a resumed machine moves it.
 
-By Debian's libfaketime, from a file that is read at each look at the clock. The monotonic clock
-goes on undisturbed, as the kernel's does. Run as a module, it is `swe-rollout` with such a clock.
+Debian's libfaketime reads the offset from a file at each reading of the clock. The monotonic clock
+is not affected, like the kernel's. Run as a module, it is `swe-rollout` with such a clock.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ MODULE: Final = "rollout_dev.stepped_clock"
 _JUMPS_S: Final = (-86_400, -3_600, 3_600, 86_400)
 _SPREAD_S: Final = 600
 LEAST_S: Final = min(map(abs, _JUMPS_S)) - _SPREAD_S
-"""By how much the clock is off after a jump, at least."""
+"""The least by which the clock is off after a jump."""
 
 
 class SteppedClock:
-    """The wall clock of processes: off by an hour or a day, to either side, in turn at random."""
+    """The wall clock of processes: off by an hour or a day, in either direction, at random."""
 
     def __init__(self, file: Path, rng: random.Random, every_s: float) -> None:
-        """`every_s`: seconds between two jumps, in the mean."""
+        """Jump every `every_s` seconds on average."""
         self.jumps = 0
         self._file = file
         self._rng = rng
@@ -38,7 +38,7 @@ class SteppedClock:
         self._set(0)
 
     def variables(self) -> Mapping[str, str]:
-        """Return what the environment of such a process has."""
+        """Return the environment variables for such a process."""
         return {
             "LD_PRELOAD": str(LIBRARY),
             "FAKETIME_TIMESTAMP_FILE": str(self._file),
@@ -67,7 +67,7 @@ class SteppedClock:
             self.jumps += 1
 
     def _set(self, offset_s: int) -> None:
-        """Replace the file: whoever reads it in between sees one offset or the other."""
+        """Replace the file atomically: a reader sees one offset or the other."""
         self._offset_s = offset_s
         staged = self._file.with_suffix(".staged")
         staged.write_text(f"{offset_s:+d}\n")
@@ -75,7 +75,7 @@ class SteppedClock:
 
 
 def _sleep(seconds: float) -> None:
-    """Sleep as `time.sleep`, whose call (until a monotonic moment) libfaketime refuses."""
+    """Sleep like `time.sleep`, whose call (until a monotonic moment) libfaketime rejects."""
     select.select([], [], [], seconds)
 
 

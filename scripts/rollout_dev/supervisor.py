@@ -1,6 +1,6 @@
 """Build the supervisor's programs with zig's C compiler, the same bytes on every machine.
 
-Run by `scripts/build-supervisor`; `--check` compares with the programs in the tree.
+`scripts/build-supervisor` runs this; `--check` compares with the programs in the tree.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def build(machine: str, folder: Path) -> bytes:
 
 
 def _compiler() -> Path:
-    """Return the folder of the locked compiler, installed on first use."""
+    """Return the locked compiler's folder, installing it on first use."""
     version = _LOCK.read_text("utf-8").partition("==")[2].split()[0]
     folder = cache_dir() / f"zig-{version}"
     if not (folder / "ziglang").exists():

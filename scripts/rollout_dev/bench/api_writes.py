@@ -29,17 +29,17 @@ from rollout_dev.report import Report, Row, parser
 
 @dataclass(frozen=True, slots=True)
 class ApiWrite:
-    """One request that creates, changes or deletes."""
+    """A request that creates, changes or deletes something."""
 
     verb: str
     resource: str
-    """With its subresource, such as `pods/status`."""
+    """The resource with its subresource, such as `pods/status`."""
     namespace: str
     user: str
 
     @classmethod
     def of(cls, entry: Json) -> ApiWrite:
-        """Read an entry of the log."""
+        """Parse an entry of the log."""
         target = inner(entry, "objectRef")
         parts = (text(inner(target, "resource")), text(inner(target, "subresource")))
         return cls(
@@ -62,25 +62,25 @@ def writes(log: Path, *, since: int) -> Iterator[ApiWrite]:
 
 NAME = "api_writes"
 LIMIT = 3.0
-"""Writes per episode, at most."""
+"""The most writes per episode that are allowed."""
 FLOOR = 2.0
-"""Two pods are created for an episode, one to work in and one to grade in."""
+"""Two pods are created for an episode: one to work in and one for grading."""
 SYSTEM = "swe-rollout-system"
 _PATIENCE_S = 420.0
 _SETTLE_S = 5.0
-"""After the end: for the last deletions of pods and the last status."""
+"""A pause at the end, for the last deletions of pods and the last status."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobSize:
-    """The episodes of a job."""
+    """The number of episodes of a job."""
 
     pairs: tuple[str, ...]
     samples: int
 
     @property
     def episodes(self) -> int:
-        """Episodes in total."""
+        """The total number of episodes."""
         return len(self.pairs) * self.samples
 
 

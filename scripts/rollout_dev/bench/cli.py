@@ -31,7 +31,7 @@ FLOOR: Final = "python -c pass"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subject:
-    """A command and what it costs."""
+    """A command and its measured cost."""
 
     name: str
     command: tuple[str, ...]
@@ -41,7 +41,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one run of a command took."""
+    """The cost of one run of a command."""
 
     wall_ms: float
     cpu_ms: float
@@ -90,7 +90,7 @@ def _subjects(job: str) -> tuple[Subject, ...]:
 
 
 def _measure(subjects: Sequence[Subject], folder: Path, rounds: int) -> dict[Subject, list[Cost]]:
-    for subject in subjects:  # compiles modules, fills caches
+    for subject in subjects:  # The first run compiles modules and fills caches.
         _run(subject, folder)
     costs: dict[Subject, list[Cost]] = {subject: [] for subject in subjects}
     for number in range(rounds):

@@ -1,4 +1,4 @@
-"""What benchmarks share: rounds, times by subject, and a local image with a large tree."""
+"""Shared by benchmarks: rounds, times by subject, and a local image with a large tree."""
 
 from __future__ import annotations
 

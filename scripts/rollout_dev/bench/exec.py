@@ -40,20 +40,20 @@ from swe_rollout.sandbox.pods.running import RunningPod
 
 TRUE = ("true",)
 LONG_S = 8.0
-"""A transfer that took longer is not repeated."""
+"""A transfer that takes longer is not repeated."""
 _P99 = 0.99
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One client, bound to each of some pods."""
+    """A client, bound to each of some pods."""
 
     name: str
     runners: Sequence[Runner]
     batch: int
-    """Commands in a row in each turn: many where they are quick."""
+    """Commands in a row in each turn; many if they are quick."""
     per_pod: int
-    """Commands for each pod when all are busy."""
+    """Commands for each pod while all are busy."""
 
 
 @dataclass(slots=True)
@@ -69,10 +69,10 @@ class Samples:
     bulk_s: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     """Seconds of whole transfers, by kind of transfer, by round."""
     failed: str = ""
-    """The error that ended its measurement; empty while there is none."""
+    """The error that ended its measurement; empty without one."""
 
     def figures(self) -> dict[str, float]:
-        """Return medians of the rounds; p99 is of all commands together."""
+        """Return medians of the rounds; p99 is that of all commands together."""
         every = sorted(latency for batch in self.latencies_s for latency in batch)
         found: dict[str, float] = {}
         if every:
@@ -89,19 +89,19 @@ class Samples:
 
     @property
     def p50_s(self) -> float:
-        """Median of the turns' medians."""
+        """The median of the turns' medians."""
         return statistics.median(statistics.median(batch) for batch in self.latencies_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Bulk:
-    """A command with much input or output."""
+    """A command with a large input or output."""
 
     what: str
     argv: tuple[str, ...]
     stdin: bytes = b""
     expected: int = 0
-    """Bytes of stdout; fewer are a failure."""
+    """Expected bytes of stdout; fewer are a failure."""
 
 
 async def latency_round(subject: Subject, samples: Samples) -> None:
@@ -126,7 +126,7 @@ async def busy_round(subject: Subject, samples: Samples, *, pods: int) -> None:
 
 
 async def bulk_round(subject: Subject, samples: Samples, *, bulk: Bulk) -> None:
-    """Run one transfer, unless the client cannot or an earlier one took too long."""
+    """Run one transfer, unless the client can't do it or an earlier one took too long."""
     if max(samples.bulk_s[bulk.what], default=0.0) > LONG_S:
         return
     started = time.monotonic()
@@ -140,7 +140,7 @@ async def bulk_round(subject: Subject, samples: Samples, *, bulk: Bulk) -> None:
 
 
 async def timed(work: Callable[[], Awaitable[object]]) -> float:
-    """Run `work` and return its seconds."""
+    """Run `work` and return how many seconds it took."""
     started = time.perf_counter()
     await work()
     return time.perf_counter() - started
@@ -168,22 +168,22 @@ _BULKS = (
     Bulk("in_5_mb", ("sh", "-c", "head -c 5000000 | wc -c"), stdin=bytes(5_000_000)),
 )
 _HEAVY = 16
-"""Pods, at most, in which a client that starts a process per command is kept busy."""
+"""The most pods in which a client that starts a process per command is kept busy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Rounds, pods and commands of a run."""
+    """The rounds, pods and commands of a run."""
 
     rounds: int
     turns: int
-    """Turns of each subject with single commands, in each round."""
+    """Turns of single commands in each round, for each subject."""
     pods: tuple[int, ...]
     ours: int
     theirs: int
-    """Commands in a turn."""
+    """Commands in a turn of another client."""
     busy: int
-    """Commands of ours for each pod when all are busy."""
+    """Commands of ours for each pod while all are busy."""
 
 
 FULL = Size(rounds=7, turns=5, pods=(1, 16, 64), ours=20, theirs=2, busy=50)
@@ -281,7 +281,7 @@ async def _rounds(
 
 
 async def _warm(subject: Subject, samples: Samples) -> None:
-    """Run one command everywhere: connections, imports and caches are no command's own cost."""
+    """Run one command everywhere, so that connections, imports and caches cost no other."""
     del samples
     for runner in subject.runners:
         await runner.run(TRUE)
@@ -292,7 +292,7 @@ async def _each(
     samples: dict[str, Samples],
     work: Callable[[Subject, Samples], Awaitable[None]],
 ) -> None:
-    """Run a piece of work with each subject; one that fails is dropped, and its row says why."""
+    """Do a piece of work with each subject; drop one that fails, and show why in its row."""
     for subject in subjects:
         found = samples[subject.name]
         if found.failed:

@@ -33,7 +33,7 @@ READY: Final = b"swe-rollout 3 ready\n"
 
 
 class ScriptedSupervisor:
-    """One supervisor: bytes in, bytes out."""
+    """A supervisor: bytes in, bytes out."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()

@@ -62,7 +62,7 @@ _EDIT: Final = (
     "n=0; while [ $n -lt 20 ]; do head -c 50000 /dev/urandom >part$n/file$n.py; n=$((n + 1)); done"
 )
 _SETTLE_S: Final = 1.0
-"""After pods are ready: their start is no part of what is measured."""
+"""A pause after pods are ready: their start is not part of the measurement."""
 _SUBMIT: Final = '<tool_call>\n{"name": "submit", "arguments": {}}\n</tool_call><|im_end|>'
 
 
@@ -91,7 +91,7 @@ def _call(command: str) -> str:
 
 @dataclass(slots=True)
 class _FirstTurns:
-    """Notes when each episode has ended its first turn that it did not inherit."""
+    """Records when each episode has ended its first turn of its own."""
 
     at: dict[EpisodeId, float] = field(default_factory=dict)
 
@@ -197,14 +197,14 @@ async def _measure(home: Path, sandbox: dict[str, object], image: str, rounds: i
 
 
 def _make_repository(tree: Path) -> None:
-    """Commit the 150 MB of files: git's objects have as much again."""
+    """Commit the 150 MB of files; git's objects take up as much again."""
     as_somebody = ("-c", "user.name=bench", "-c", "user.email=bench@localhost")
     for step in (("init", "-q"), ("add", "-A"), (*as_somebody, "commit", "-q", "-m", "tree")):
         subprocess.run(("git", "-C", str(tree), *step), check=True)
 
 
 async def _waiting(context: JobContext, attempts: Sequence[Attempt]) -> None:
-    """Wait until pods wait for the attempts, where sandboxes are pods."""
+    """Wait until there are warm pods for the attempts, if sandboxes are pods."""
     if isinstance(context.sandboxes, PodProvider):
         context.prewarm((), attempts)
         await until_warm(context.sandboxes, len(attempts))
@@ -212,7 +212,7 @@ async def _waiting(context: JobContext, attempts: Sequence[Attempt]) -> None:
 
 
 async def _play_origin(job: RolloutJob, context: JobContext, task: Instance) -> None:
-    """Play the episode that is forked, and commit it with its journal."""
+    """Play the episode to be forked, and commit it with its journal."""
     store = Store.open(job.spec.store.uri)
     await store.begin(job, {task.instance_id: task.digest})
     name = job.metadata.name
@@ -227,7 +227,7 @@ async def _play_origin(job: RolloutJob, context: JobContext, task: Instance) -> 
 async def _forks(
     job: RolloutJob, context: JobContext, task: Instance, first: _FirstTurns, number: int
 ) -> tuple[list[float], int]:
-    """Fork it; return the milliseconds to each first command, and the bytes of the deltas."""
+    """Fork it; return the milliseconds to each first command, and the size of the deltas."""
     store = Store.open(job.spec.store.uri)
     name = job.metadata.name
     attempts = [
@@ -252,7 +252,7 @@ async def _forks(
 
 
 async def _fresh(context: JobContext, task: Instance, number: int) -> list[float]:
-    """Start eight sandboxes as those of agents; return the milliseconds to each first command."""
+    """Start eight sandboxes like agents' ones; return the milliseconds to each first command."""
     attempts = [
         Attempt(EpisodeId(f"floor{number}", task.instance_id, sample), task, 1)
         for sample in range(_CHILDREN)

@@ -40,7 +40,7 @@ class Script:
 
     @classmethod
     def read(cls, file: Path) -> Script:
-        """Read the script that `loops` wrote."""
+        """Read the script that `loops` has written."""
         written = json.loads(file.read_text("utf-8"))
         parts = [_response(each).split(b"PROMPT") for each in written["responses"]]
         heads, tails = [head for head, _ in parts], [tail for _, tail in parts]
@@ -80,16 +80,16 @@ def _response(turn: dict[str, object]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How turns are sampled."""
+    """How the server samples turns."""
 
     pause_s: float = 0.0
-    """For each."""
+    """The pause before each turn."""
     count: Path | None = None
-    """A file that grows by a byte with each."""
+    """A file that grows by a byte per turn."""
 
 
 class _Server(asyncio.Protocol):
-    """One connection, kept open."""
+    """A connection that is kept open."""
 
     def __init__(self, script: Script, manner: Manner) -> None:
         self._script = script

@@ -24,13 +24,13 @@ from rollout_dev.counting import write_job
 from rollout_dev.report import Report, Row, parser
 
 GOAL: Final = 1.03
-"""Of a turn's time without a journal."""
+"""The most time a turn may take, relative to a turn without a journal."""
 _SCRIPTS: Final = Path(__file__).parents[2]
 _POLICIES: Final = ("never", "exact")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run both, print what a turn took; exit with 0 if the goal is met."""
+    """Run both, print the time of a turn; exit with 0 if the goal is met."""
     options = parser("scripts/bench journal", __doc__)
     options.add_argument("--episodes", type=int, default=64, help="all at once")
     options.add_argument("--turns", type=int, default=20)

@@ -31,7 +31,7 @@ SAMPLES: Final = 8
 FRAMES: Final = 200
 GOAL_KIB: Final = 256.0
 GOAL_FRAME_SHARE: Final = 0.05
-"""Of one core, spent on frames."""
+"""The share of one core spent on frames."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -109,7 +109,7 @@ def _ended(episode: EpisodeId, reward: float) -> Trajectory:
 
 
 def _draw(progress: LiveProgress) -> float:
-    """Return the seconds of a frame, with its colours."""
+    """Return the seconds for drawing a frame, with its colours."""
     console = Console(file=io.StringIO(), force_terminal=True, width=120, height=40)
     began = time.perf_counter()
     for _ in range(FRAMES):
@@ -118,7 +118,7 @@ def _draw(progress: LiveProgress) -> float:
 
 
 def _held_kib(episodes: int) -> float:
-    """Return the memory that a progress holds after so many episodes."""
+    """Return the memory that a progress display holds after so many episodes."""
     tracemalloc.start()
     before, _ = tracemalloc.get_traced_memory()
     progress = _progress(episodes)

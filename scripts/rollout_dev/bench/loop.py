@@ -36,12 +36,12 @@ TO_STRANDS: Final = 2.8
 TURNS: Final = 50
 LONG: Final = 1000
 _AT: Final = 64
-"""Episodes at once that the goals apply to."""
+"""The number of concurrent episodes to which the goals apply."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A number of episodes at once, their tool turns, and rounds."""
+    """A number of concurrent episodes, their tool turns, and rounds."""
 
     episodes: int
     turns: int
@@ -50,10 +50,10 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Samples and notes of a run."""
+    """The samples and notes of a run."""
 
     samples: dict[str, dict[str, Samples]]
-    """By subject, then by stage."""
+    """The samples by subject, then by stage."""
     notes: list[str] = field(default_factory=list)
 
 
@@ -83,7 +83,7 @@ def _measure(stages: Sequence[Stage], *, long: bool) -> Report:
     for stage in stages:
         _play(stage, f"c{stage.episodes}", entrants, work, found)
     if long:
-        # The bare loop would write millions of numbers as text: slow, and it shows nothing more.
+        # The bare loop would write millions of numbers as text: slow, and no more informative.
         long_ones = [each for each in entrants if each.name != FLOOR]
         _play(Stage(1, LONG, 5), f"turns_{LONG}", long_ones, work, found)
     return _report(found, stages)
@@ -96,7 +96,7 @@ def _play(
     with serving(work, stage.turns) as url:
         batch = Batch(url, stage.episodes, stage.turns)
         for number in range(stage.rounds):
-            # No subject always runs right after the same other one.
+            # No subject should always run right after the same other one.
             for entrant in _rotated(alive, number):
                 sys.stderr.write(
                     f"\r{stage.episodes} at once, {stage.turns} turns, "

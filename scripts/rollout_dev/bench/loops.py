@@ -73,7 +73,7 @@ class Client(Protocol):
 
 
 class Ours(Client):
-    """The real agent on the real `EnginePool`."""
+    """The real agent over the real `EnginePool`."""
 
     def __init__(self, work: Workload, url: str, publish: Subscriber | None = None) -> None:
         self._work = work
@@ -87,7 +87,7 @@ class Ours(Client):
         self._pool = EnginePool(policy, vocab_size=self._work.renderer.vocab_size)
 
     async def play(self, number: int, turns: int) -> int:
-        # As a worker plays it, without a real sandbox and without a grader.
+        # This is how a worker plays it, without a real sandbox or grader.
         assert self._pool is not None  # noqa: S101 - opened before
         episode = EpisodeId("bench", f"task-{number}", 0)
         engine: TokenEngine | ChatEngine = self._pool
@@ -126,7 +126,7 @@ class Ours(Client):
 
 
 class Floor(Client):
-    """The bare loop: lists that grow, one session, a delta written by hand, nothing checked."""
+    """The bare loop: growing lists, one session, a hand-written delta, no checks."""
 
     def __init__(self, work: Workload, url: str) -> None:
         self._work = work
@@ -168,7 +168,7 @@ class Floor(Client):
 
 
 class TextFloor(Floor):
-    """The same, but it keeps the text of the request, which grows with the lists."""
+    """The same loop, but it keeps the text of the request, which grows with the lists."""
 
     def _log(self) -> _Lists:
         return _Text()
@@ -210,7 +210,7 @@ class _Text(_Lists):
 
 
 def _command(text: str) -> str:
-    """Return the command of the call in a turn; empty when there is none."""
+    """Return the command of a turn's call; empty if there is none."""
     _, opener, rest = text.partition("<tool_call>")
     if not opener:
         return ""
@@ -222,7 +222,7 @@ class Strands(Client):
     """strands-sglang's Agent."""
 
     def __init__(self, work: Workload, url: str) -> None:
-        # It may not be installed.
+        # The package may not be installed.
         from rollout_dev.peers.strands_loop import StrandsLoop  # noqa: PLC0415
 
         self._loop = StrandsLoop(work.renderer.tokenizer, url, system=SYSTEM, result=work.result)
@@ -231,7 +231,7 @@ class Strands(Client):
         await self._loop.open()
 
     async def play(self, number: int, turns: int) -> int:
-        # Raises EpisodeDiedError at the limit of its recursion.
+        # This raises EpisodeDiedError at the limit of its recursion.
         del number, turns
         return await self._loop.play(TASK)
 
@@ -241,7 +241,7 @@ class Strands(Client):
 
 @dataclass(frozen=True, slots=True)
 class Entrant:
-    """A subject: its name, and a factory of its client for a server's address."""
+    """A subject: its name, and a factory that makes its client from a server's address."""
 
     name: str
     client: Callable[[str], Client]
@@ -271,13 +271,13 @@ class Samples:
         return statistics.median(self.per_s)
 
     def ratio_to(self, other: Samples) -> float:
-        """Median over rounds of the ratio to another subject, which ran in the same minute."""
+        """Return the median over rounds of the ratio to another subject in the same minute."""
         pairs = zip(self.per_s, other.per_s, strict=True)
         return statistics.median(own / theirs for own, theirs in pairs)
 
     @property
     def client_cpu_ms(self) -> float:
-        """CPU time per turn of the median round."""
+        """CPU time per turn in the median round."""
         return statistics.median(self.cpu_ms)
 
 

@@ -30,7 +30,7 @@ BOTH: Final = "metrics and spans"
 EPISODES: Final = 16
 TURNS: Final = 25
 METRICS_GOAL_US: Final = 200.0
-"""Of CPU time per turn, which takes seconds where a model samples it."""
+"""CPU time per turn; a turn takes seconds if a model samples it."""
 BOTH_GOAL_US: Final = 1000.0
 
 
@@ -89,7 +89,7 @@ def _measure(rounds: int) -> Report:
 
 
 def _extra_us(observed: Samples, plain: Samples) -> float:
-    """Return the CPU time per turn that observing adds: the median over rounds."""
+    """Return the CPU time per turn that observing adds, as the median over rounds."""
     pairs = zip(observed.cpu_ms, plain.cpu_ms, strict=True)
     extra = sorted(1e3 * (own - bare) for own, bare in pairs)
     return extra[len(extra) // 2]

@@ -92,7 +92,7 @@ async def _lost(
     *,
     warm: int = 0,
 ) -> None:
-    """Lose a pod in the middle of a command, and go on in another one."""
+    """Lose a pod in the middle of a command, and continue in another one."""
     pod = await _started(provider, numbers)
     await pod.exec(_EDIT)
     delta = await pod.changes()
@@ -123,7 +123,7 @@ async def _started(provider: PodProvider, numbers: Iterator[int]) -> RunningPod:
 
 
 def _load_image() -> None:
-    """Put an image of busybox and the files onto the cluster's node."""
+    """Load an image of busybox and the files onto the cluster's node."""
     busybox = shutil.which("busybox")
     if busybox is None:
         sys.exit("error: busybox is missing\n  fix   apt-get install busybox-static")

@@ -59,7 +59,7 @@ _WINDOW: Final = re.compile(r"(cpu_)?ms_turns_(\d+)_to_(\d+)")
 
 
 def label(key: str) -> str:
-    """Spell a key of a report: figure, scale, unit."""
+    """Write out a key of a report: figure, scale, unit."""
     if window := _WINDOW.fullmatch(key):
         name = "client CPU per turn" if window[1] else "time of a turn"
         return f"{name}, ms, turns {window[2]} to {window[3]}"
@@ -110,10 +110,10 @@ class Report(TypedDict):
 
 
 class Published(Report):
-    """A report, and what it was measured on."""
+    """A report and the machine on which it was measured."""
 
     on: str
-    """The day, as YYYY-MM-DD."""
+    """The day of the measurement, as YYYY-MM-DD."""
     commit: str
     machine: str
 
@@ -124,13 +124,13 @@ class Figure:
 
     subject: str
     label: str
-    """As the page of all figures labels it."""
+    """The figure's label on the page of all figures."""
     decimals: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of the table. `{}` in a text stands for its next figure."""
+    """A line of the table. Each `{}` in a text stands for the next figure."""
 
     what: str
     bench: str
@@ -187,7 +187,7 @@ LINES: Final = (
 
 
 def with_headline(readme: str, published: Mapping[str, Published]) -> str:
-    """Replace the table between the marks. Raises ValueError where these are missing."""
+    """Replace the table between the marks. Raises ValueError if the marks are missing."""
     table = "\n".join(
         [
             "| | swe-rollout | compared with |",
@@ -227,7 +227,7 @@ HEAD: Final = """\
 in `performance/NAME.json`. Subjects take turns in one run; figures are medians of the rounds.
 """
 ORDER: Final = ("tokens", "loop", "strands", "exec", "sandbox_start", "fork", "pod_loss", "journal")
-"""Comes first on the page; the others follow by name."""
+"""These come first on the page; the others follow by name."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -257,7 +257,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def pages(root: Path) -> Mapping[Path, str]:
-    """Return what is to be in the files that show figures, from what is published."""
+    """Return the new content of the files that show figures, made from what is published."""
     files = (root / "docs" / "performance").glob("*.json")
     published = {file.stem: _published(file) for file in files}
     readme = root / "README.md"
@@ -335,7 +335,7 @@ def _folder(name: str) -> str:
 
 
 def _table(rows: Sequence[dict[str, float | str]]) -> Iterator[str]:
-    """Yield the lines of a table: subjects side by side, a line for each figure."""
+    """Yield the lines of a table: one column per subject, one line per figure."""
     figures = dict.fromkeys(key for row in rows for key in row if key not in ("subject", "skipped"))
     yield "| | " + " | ".join(str(row["subject"]) for row in rows) + " |"
     yield "|---|" + "---:|" * len(rows)

@@ -32,10 +32,10 @@ WARM = "swe-rollout, warm claim"
 READY = "bare create + wait"
 READY_EXEC = "bare create + wait + one exec"
 GOAL = 1.5
-"""Ours, first command included, to a pod that is ready and no more."""
+"""The limit on our time to the first command, relative to a pod that is merely ready."""
 _RUN = "bench-start"
 _SETTLE_S = 1.0
-"""After each pod: neither its end nor the start of a waiting one is part of the next figure."""
+"""A pause after each pod, so that no end or start affects the next figure."""
 _POLL_S = 0.02
 _WARM_WITHIN_S = 60.0
 
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
 async def _measure(
     kubeconfig: str | None, image: str, rounds: int
 ) -> tuple[Times, tuple[str, ...]]:
-    """Return the samples, and what the reader has to know of them."""
+    """Return the samples, and notes for the reader."""
     times = Times()
     async with open_site(kubeconfig, prefix="bench-start-") as site, AsyncExitStack() as stack:
         note = await ours.without_policy_if_forbidden(site)
@@ -64,7 +64,7 @@ async def _measure(
         await watch.start()
         stack.push_async_callback(watch.aclose)
         numbers = itertools.count()
-        await _ours(provider, image, numbers, Times())  # opens the provider's connections
+        await _ours(provider, image, numbers, Times())  # This opens the provider's connections.
         for number in range(rounds):
             sys.stderr.write(f"round {number + 1} of {rounds}\n")
             await _ours(provider, image, numbers, times)
@@ -102,9 +102,9 @@ async def _bare(site: Site, watch: PodWatch, image: str, times: Times, *, name: 
 
 
 async def _warm_claims(site: Site, image: str, rounds: int, times: Times) -> None:
-    """Time from the request to the first command, where a warm pod waits for it."""
+    """Measure the time from a request to its first command, with a warm pod waiting for it."""
     async with ours.provider(site, warm=1) as provider:
-        opening = await ours.start(provider, image)  # opens the provider's connections
+        opening = await ours.start(provider, image)  # This opens the provider's connections.
         await opening.close()
         for number in range(1, rounds + 1):
             sys.stderr.write(f"warm claim {number} of {rounds}\n")
@@ -119,7 +119,7 @@ async def _warm_claims(site: Site, image: str, rounds: int, times: Times) -> Non
 
 
 async def until_warm(provider: PodProvider, count: int = 1) -> None:
-    """Wait until so many pods wait for a request."""
+    """Wait until so many pods are waiting for a request."""
     polling = AsyncRetrying(wait=wait_fixed(_POLL_S), stop=stop_after_delay(_WARM_WITHIN_S))
     async for attempt in polling:
         with attempt:

@@ -67,7 +67,7 @@ class ManyStreams:
 
 @asynccontextmanager
 async def open_many_streams(folder: Path) -> AsyncIterator[ManyStreams]:
-    """Start a server in a process of its own, with a certificate made for it."""
+    """Start a server in its own process, with a new certificate."""
     certificate, key = folder / "server.crt", folder / "server.key"
     _make_certificate(certificate, key)
     server = await asyncio.create_subprocess_exec(
@@ -133,7 +133,7 @@ class Load:
     latencies_s: dict[str, list[float]]
     failed: int
     cpu_share: float
-    """Of one core."""
+    """CPU time as a share of one core."""
     server_cpu_share: float
 
 
@@ -182,7 +182,7 @@ async def _measure(given: argparse.Namespace) -> Measured:
         streams = await stack.enter_async_context(open_many_streams(site.folder))
         gc.collect()
         before, began = _rss(), time.monotonic()
-        # The pods first: their start-up time is the cluster's, not the sessions'.
+        # Pods first: their start-up time is the cluster's, not the sessions'.
         pods = await ours.start_many(provider, given.image, room)
         _say(f"{room} pods after {time.monotonic() - began:.1f} s")
         began = time.monotonic()
@@ -206,7 +206,7 @@ async def _measure(given: argparse.Namespace) -> Measured:
 async def _load(
     pods: Sequence[Sandbox], sessions: Sequence[Session], streams: ManyStreams, *, seconds: int
 ) -> Load:
-    """Run one command a second in each, each starting at a random moment."""
+    """Run one command a second in each session, starting at random moments."""
     latencies: dict[str, list[float]] = {PODS: [], STREAMS: []}
     began, cpu, server_cpu = time.monotonic(), time.process_time(), streams.cpu_s()
 

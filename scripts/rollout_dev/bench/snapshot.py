@@ -37,7 +37,7 @@ FORK: Final = "start + apply + first command, of eight"
 FIND: Final = "find -newer"
 TAR: Final = "tar --newer, 1 MB differs"
 CHANGES_TO_FIND: Final = 1.25
-"""A walk of its own is the least that finds a change: slow machines slow both."""
+"""A separate walk is the least that finds a change: slow machines slow down both."""
 REBUILD_MS: Final = 3000.0
 _FOLDERS: Final = 200
 _FILE_BYTES: Final = 15_000
@@ -50,7 +50,7 @@ _EDIT: Final = (
 
 @dataclass(slots=True)
 class _Samples:
-    """Milliseconds by subject, and what was seen of the delta and the supervisor."""
+    """Milliseconds by subject, and facts about the delta and the supervisor."""
 
     ms: dict[str, list[float]] = field(default_factory=dict)
     delta_bytes: int = 0
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str]) -> int:
 async def _measure(images: Path, rounds: int) -> _Samples:
     provider = LocalProvider(LocalSandbox(images=str(images), isolation="bubblewrap"))
     samples = _Samples()
-    await _close(await _started(provider, snapshots=False))  # fills the machine's caches
+    await _close(await _started(provider, snapshots=False))  # This fills the machine's caches.
     source = await _started(provider)
     for number in range(rounds):
         sys.stderr.write(f"round {number + 1} of {rounds}\n")

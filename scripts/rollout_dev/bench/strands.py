@@ -21,14 +21,14 @@ from rollout_dev.report import Report, Row, parser
 from swe_rollout.integrations.strands.renderers import get_tokenizer
 from swe_rollout.testing.tokens.subjects import GivenTurn
 
-if TYPE_CHECKING:  # strands may not be installed
+if TYPE_CHECKING:  # The package may not be installed.
     from rollout_dev.peers.strands_loop import PlayedEpisode
 
 OURS: Final = "swe-rollout"
 THEIRS: Final = "strands-sglang 0.4.3"
 TURNS: Final = 400
 _WINDOW: Final = 40
-"""Turns whose median time is one figure."""
+"""The number of turns whose median time is one figure."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -44,7 +44,7 @@ def measure(turns: int) -> Report:
     """Play both episodes, one after the other."""
     if not is_installed("strands_sglang"):
         return Report("strands", (Row(OURS, skipped=HOW), Row(THEIRS, skipped=HOW)), ok=True)
-    # They may not be installed.
+    # The packages may not be installed.
     from rollout_dev.peers import strands_loop  # noqa: PLC0415
 
     logging.getLogger("strands").setLevel(logging.CRITICAL)

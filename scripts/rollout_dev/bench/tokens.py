@@ -25,14 +25,14 @@ _P99 = 0.99
 
 
 class Candidate(Protocol):
-    """The tokens of one conversation."""
+    """Keeps the tokens of one conversation."""
 
     def begin(self) -> None:
-        """Make the first request."""
+        """Build the first request."""
         ...
 
     def turn(self, sampled: GivenTurn, result: str) -> None:
-        """Append a turn and the result of its call, and make the next request. This is timed."""
+        """Append a turn and the result of its call, and build the next request. This is timed."""
         ...
 
     def request(self) -> Sequence[int]:
@@ -41,7 +41,7 @@ class Candidate(Protocol):
 
 
 class Ours(Candidate):
-    """The token work of an agent in a turn: log, delta, proof, request."""
+    """An agent's work on tokens in a turn: log, delta, check, request."""
 
     def __init__(self, renderer: Renderer) -> None:
         self._renderer = renderer
@@ -69,7 +69,7 @@ class Ours(Candidate):
 
 
 class Other(Candidate):
-    """Any other subject, by the interface of conformance."""
+    """Any other subject, through the interface of the conformance checks."""
 
     def __init__(self, subject: TokenSubject) -> None:
         self._subject = subject
@@ -83,7 +83,7 @@ class Other(Candidate):
         self._request = self._subject.add_results([result])
 
     def request(self) -> Sequence[int]:
-        # The list may be the subject's own.
+        # Copy it: the list may be the subject's own.
         return self._request
 
 
@@ -92,10 +92,10 @@ class Samples:
     """The samples of one subject at one number of turns."""
 
     rounds: list[list[float]] = field(default_factory=list)
-    """Seconds of each turn."""
+    """The seconds of each turn."""
     breaks: int = 0
     tokens: int = 0
-    """Tokens of the last request."""
+    """The number of tokens of the last request."""
 
     @property
     def p50_ms(self) -> float:
@@ -103,7 +103,7 @@ class Samples:
         return 1e3 * statistics.median(map(statistics.median, self.rounds))
 
     def ratio_to(self, other: Samples) -> float:
-        """Median over rounds of the ratio to another subject, which ran in the same minute."""
+        """Return the median over rounds of the ratio to another subject in the same minute."""
         pairs = zip(self.rounds, other.rounds, strict=True)
         medians = (statistics.median(own) / statistics.median(theirs) for own, theirs in pairs)
         return statistics.median(medians)
@@ -167,21 +167,21 @@ def parse_ms(work: Workload, turns: Sequence[GivenTurn]) -> float:
 
 OURS: Final = "swe-rollout"
 FLAT: Final = 1.5
-"""Limit: cost of a turn in a conversation of 1,000 turns, as a multiple of one of 50 turns."""
+"""Limit on the cost of a turn after 1,000 turns, as a multiple of that after 50 turns."""
 RENDERED: Final = 50
-"""Turns, at most, of conversations that are rendered from scratch each turn: they take minutes."""
+"""The most turns of conversations rendered from scratch each turn: these take minutes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Conversation lengths and rounds of a run."""
+    """The lengths of conversations and the number of rounds in a run."""
 
     turns: tuple[int, ...]
     rounds: int
     long_rounds: int
-    """Of the longest conversations."""
+    """Rounds of the longest conversations."""
     checked_turns: int
-    """In longer conversations, breaks are not counted."""
+    """Breaks are not counted in conversations longer than this."""
 
 
 FULL: Final = Plan((50, 200, 1000), 7, 5, checked_turns=1000)
@@ -233,7 +233,7 @@ def _play(
             check(entrant, turns, work, samples)
     rounds = plan.long_rounds if count == max(plan.turns) else plan.rounds
     for number in range(rounds):
-        # No subject always runs right after the same other one.
+        # No subject should always run right after the same other one.
         for entrant in [*now[number % len(now) :], *now[: number % len(now)]]:
             sys.stderr.write(f"\r{count} turns, round {number + 1} of {rounds}: {entrant.name:40}")
             timed(entrant, turns, work, found[entrant.name][count])

@@ -1,7 +1,7 @@
 """The workload of the token benchmarks: one conversation of tool turns for every subject.
 
 Turn k reasons briefly, then calls `bash`; each result is the first 1,500 characters of `os.py`. A
-tenth of the longer tokens is spelled in two halves, as a policy samples them now and then.
+tenth of the longer tokens is split in two halves, as a policy sometimes samples them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _READY = "chat_template.jinja"
 
 
 def library() -> Path:
-    """Return the folder of Python's own library, the source of all text."""
+    """Return the folder of Python's standard library, the source of all text."""
     return Path(sysconfig.get_paths()["stdlib"])
 
 
@@ -123,7 +123,7 @@ class Workload:
         )
 
     def marker(self) -> int:
-        """Return the id after each result, from which a server knows the turn."""
+        """Return the id after each result, by which a server counts the turns."""
         return next(i for i, text in self.renderer.controls.items() if text == "</tool_response>")
 
     def _sampled(self, text: str, rng: random.Random) -> GivenTurn:

@@ -117,7 +117,7 @@ def _offer_kubectl(checkout: Checkout) -> None:
 
 
 def _wanted_kind(arguments: argparse.Namespace, checkout: Checkout) -> Kind:
-    """Return the kind of the flags, else of the running cluster, else one that works here."""
+    """Return the kind from the flags, else of the running cluster, else one that works here."""
     requested = Kind.KIND if arguments.kind else Kind.NATIVE if arguments.native else None
     found = read_record(checkout)
     if found is not None and (found.kind is Kind.KIND or found.alive):
@@ -187,8 +187,8 @@ def _command_words(words: list[str]) -> list[str]:
 
 @contextmanager
 def _locked(checkout: Checkout) -> Iterator[None]:
-    """Allow one `up`, `down` or `forward` of this checkout at a time."""
-    # The lock is on a folder of the sources: `--wipe` removes the state folder.
+    """Allow one `up`, `down` or `forward` per checkout at a time."""
+    # Lock a folder of the sources, because `--wipe` removes the state folder.
     folder = os.open(SOURCES, os.O_RDONLY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""A minimal client of the API server in the standard library: get and watch."""
+"""A minimal client of the API server, in the standard library: get and watch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _GONE = 410
 
 
 def inner(value: Json, *path: str) -> Json:
-    """Return the value at a path of keys; `None` where the path ends early."""
+    """Return the value at a path of keys; `None` if the path ends early."""
     for key in path:
         if not isinstance(value, Mapping):
             return None
@@ -44,12 +44,12 @@ def texts(value: Json) -> dict[str, str]:
 
 
 class ExpiredError(Exception):
-    """The server no longer has the resource version of a watch: list again."""
+    """The server no longer has the resource version of a watch, so that a new list is needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One API server, as one user."""
+    """An API server, as seen by one user."""
 
     host: str
     port: int
@@ -67,7 +67,7 @@ class Api:
         return cls(NODE_ADDRESS, API_PORT, *_credentials(checkout, user))
 
     def ready(self) -> bool:
-        """Whether the server responds that it is ready."""
+        """Whether the server reports that it is ready."""
         try:
             connection = self._connect(timeout_seconds=2)
             try:
@@ -94,9 +94,9 @@ class Api:
             connection.close()
 
     def watch(self, path: str, version: str) -> Iterator[Json]:
-        """Yield events from a resource version on, until the server ends the stream."""
+        """Yield the events after a resource version, until the server ends the stream."""
         query = f"watch=true&allowWatchBookmarks=true&timeoutSeconds=300&resourceVersion={version}"
-        # Longer than the server's own limit: it detects a dead peer and does not cut a quiet one.
+        # Longer than the server's own limit: detect a dead peer without cutting a quiet one.
         connection = self._connect(timeout_seconds=330)
         try:
             response = self._request(connection, f"{path}?{query}")

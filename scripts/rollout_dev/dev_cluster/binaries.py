@@ -46,7 +46,7 @@ class Module:
     version: str
     digest: str
     replaced: tuple[tuple[str, str], ...] = ()
-    """Files of it that are built with another text."""
+    """The files of the module that are built with a changed text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Group:
 
     @property
     def digest(self) -> str:
-        """Hash of everything that may change the programs."""
+        """A hash of everything that may change the programs."""
         content = hashlib.sha256(repr((self.programs, self.flags)).encode())
         match self.source:
             case Folder(path):
@@ -75,7 +75,7 @@ class Group:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Arguments of `go build`."""
+        """The arguments of `go build`."""
         variables = "".join(f" -X {name}={value}" for name, value in self.variables)
         return ("-trimpath", "-v", "-ldflags", f"-s -w{variables}")
 
@@ -126,7 +126,7 @@ COREDNS = Group(
         "github.com/coredns/coredns",
         "v1.14.7",
         "h1:UPDkn4QN+xyNfjz3U5ldgoLszDYpMZEJoy3+ze9au4Q=",
-        # All but the plugins of the cluster's Corefile are most of its size.
+        # Most of its size are plugins that the cluster's Corefile does not use.
         (("core/plugin/zplugin.go", _COREDNS_PLUGINS),),
     ),
     (("coredns", "."),),
@@ -150,7 +150,7 @@ PROMETHEUS = Group(
         "github.com/prometheus/prometheus",
         "v0.305.0",
         "h1:UO/LsM32/E9yBDtvQj8tN+WwhbyWKR10lO35vmFLx0U=",
-        # Discoveries of clouds are most of its size, and tests name their targets.
+        # Most of its size is cloud discovery, and tests name their targets.
         (("plugins/plugins.go", "// Package plugins has none.\npackage plugins\n"),),
     ),
     (("prometheus", "./cmd/prometheus"), ("promtool", "./cmd/promtool")),
@@ -163,7 +163,7 @@ def ensure(group: Group, progress: Progress) -> Path:
     if group.folder.is_dir():
         return group.folder
     with _locked(group.folder):
-        if group.folder.is_dir():  # another checkout built it while this one waited
+        if group.folder.is_dir():  # Another checkout built it while this one waited.
             return group.folder
         go = find_go(progress)
         source = _source(go, group.source, progress)
@@ -180,7 +180,7 @@ def ensure(group: Group, progress: Progress) -> Path:
 
 
 def ensure_cluster(progress: Progress) -> None:
-    """Build what the cluster lacks; say beforehand how long that takes, and how far it is."""
+    """Build what the cluster lacks; report the expected duration first, and then the progress."""
     missing = [group for group in CLUSTER if not group.folder.is_dir()]
     if missing:
         names = ", ".join(group.name for group in missing)
@@ -205,7 +205,7 @@ def _locked(folder: Path) -> Iterator[None]:
 def _go_environment() -> dict[str, str]:
     return {
         **os.environ,
-        "CGO_ENABLED": "0",  # static programs, and no C compiler needed
+        "CGO_ENABLED": "0",  # Static programs need no C compiler.
         "GOFLAGS": "-buildvcs=false -mod=readonly",
         "GOTOOLCHAIN": "local",
         "GOWORK": "off",
@@ -222,7 +222,7 @@ def _source(go: Path, source: Folder | Module, progress: Progress) -> Path:
 
 
 def _with_replaced(folder: Path, source: Folder | Module, scratch: Path) -> Path:
-    """Return the sources with what is replaced in them: a copy, where anything is."""
+    """Return the sources with the replacements applied; a copy if there are any."""
     if isinstance(source, Folder) or not source.replaced:
         return folder
     copy = scratch / "source"

@@ -18,7 +18,7 @@ def create(name: str) -> None:
         for setting in (
             "cpuset.cpus",
             "cpuset.mems",
-        ):  # v1: empty at first, which makes it unusable
+        ):  # In v1 it is empty at first, and so unusable.
             if (group / setting).exists() and not (group / setting).read_text().strip():
                 (group / setting).write_text((hierarchy / setting).read_text())
         if (group / "cgroup.controllers").exists():
@@ -34,7 +34,7 @@ def remove(name: str) -> None:
             for folder, _, _ in os.walk(group, topdown=False):
                 with contextlib.suppress(
                     OSError
-                ):  # busy until the kernel has reaped the last process
+                ):  # It stays busy until the kernel has reaped the last process.
                     Path(folder).rmdir()
             if group.is_dir() and time.monotonic() > deadline:
                 raise ScriptError(
@@ -68,5 +68,5 @@ def _delegate(hierarchy: Path, group: Path) -> None:
     for controller in (hierarchy / "cgroup.controllers").read_text().split():
         with contextlib.suppress(
             OSError
-        ):  # some cannot be delegated; the kubelet reports any that it needs
+        ):  # Some can't be delegated; the kubelet reports any that it needs.
             (hierarchy / "cgroup.subtree_control").write_text(f"+{controller}")

@@ -19,7 +19,7 @@ def cache_folder() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Checkout:
-    """One working copy; every machine-wide name of its cluster derives from its path."""
+    """A working copy; every machine-wide name of its cluster derives from its path."""
 
     root: Path
 
@@ -30,7 +30,7 @@ class Checkout:
 
     @property
     def digest(self) -> str:
-        """Eight hex digits of the path."""
+        """Eight hex digits that identify the path."""
         return hashlib.sha256(str(self.root).encode()).hexdigest()[:8]
 
     @property
@@ -40,7 +40,7 @@ class Checkout:
 
     @property
     def logs(self) -> Path:
-        """One log file for each component, and the API server's audit log."""
+        """One log file per component, and the API server's audit log."""
         return self.state / "log"
 
     @property
@@ -55,10 +55,10 @@ class Checkout:
 
     @property
     def cgroup(self) -> str:
-        """The path of the parent cgroup of every pod of this cluster."""
+        """The path of the parent cgroup of all pods of this cluster."""
         return f"/swe-rollout-{self.digest}"
 
     @property
     def preferred_port(self) -> int:
-        """The loopback port to try first: below the kernel's ephemeral range."""
+        """The loopback port to try first, below the kernel's ephemeral range."""
         return 20_000 + int(self.digest, 16) % 10_000

@@ -73,7 +73,7 @@ state = "/run/containerd"
 
 
 def _cni() -> str:
-    # Address leases are in /run: none is left over after a crash.
+    # Address leases are in /run, so none is left after a crash.
     return f"""\
 {{"cniVersion": "1.0.0", "name": "dev", "plugins": [
   {{"type": "bridge", "bridge": "{POD_BRIDGE}", "isGateway": true, "ipMasq": false,
@@ -153,7 +153,7 @@ _ETCD = "http://127.0.0.1:2379"
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """One process that the cluster keeps running."""
+    """A process that the cluster keeps running."""
 
     name: str
     command: tuple[str, ...]
@@ -174,7 +174,7 @@ def foundation(checkout: Checkout, *, listener: int) -> tuple[Component, ...]:
 
 
 def clients(checkout: Checkout) -> tuple[Component, ...]:
-    """Return the clients of the API server, which would only log errors if they started earlier."""
+    """Return the clients of the API server; started earlier, they would only log errors."""
     return (
         Component("kube-controller-manager", _controller_manager(checkout)),
         Component("kube-scheduler", _scheduler(checkout)),
@@ -262,7 +262,7 @@ def _proxy(checkout: Checkout) -> tuple[str, ...]:
         "--proxy-mode=nftables",
         f"--cluster-cidr={POD_RANGE}",
         f"--hostname-override={NODE_NAME}",
-        # The limit belongs to the whole machine: leave it as it is.
+        # The limit belongs to the whole machine: leave it unchanged.
         "--conntrack-max-per-core=0",
         "--conntrack-min=0",
     )

@@ -36,7 +36,7 @@ class Progress:
         self._live = False
 
     def tick(self, text: str) -> None:
-        """Print a line that the next one replaces; like `say` if stderr is not a terminal."""
+        """Print a line that the next one replaces; same as `say` if stderr is not a terminal."""
         if not sys.stderr.isatty():
             self.say(text)
             return

@@ -19,14 +19,14 @@ from rollout_dev.images.archive import ImageConfig, layer_from_trees, write_arch
 
 @dataclass(frozen=True, slots=True)
 class Containerd:
-    """The cluster's containerd, seen from inside its mount namespace or from outside."""
+    """The cluster's containerd, accessed from inside its mount namespace or from outside."""
 
     prefix: tuple[str, ...] = ()
-    """Prefix of a command that runs it in the socket's namespace."""
+    """The prefix that makes a command run in the socket's namespace."""
 
     @classmethod
     def of(cls, node_pid: int) -> Containerd:
-        """Enter from outside through the mount namespace of the cluster's first process."""
+        """Access it from outside, through the mount namespace of the cluster's first process."""
         return cls(("nsenter", f"--mount=/proc/{node_pid}/ns/mnt", "--"))
 
     def ready(self) -> bool:
@@ -78,7 +78,7 @@ class Containerd:
 class _Image:
     name: str
     digest: str
-    """Of the configuration, which names every layer and so identifies the image's content."""
+    """The digest of the configuration, which names every layer and so identifies the content."""
 
 
 def _images(archive: Path) -> list[_Image]:

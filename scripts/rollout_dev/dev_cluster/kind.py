@@ -1,4 +1,4 @@
-"""The cluster in kind, on a Docker engine. Kept small: kind does the work."""
+"""The cluster in kind, on a Docker engine. Kept small, since kind does the work."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def main() -> None:
     address, port, _, *program = sys.argv[1:]
     listener = socket.create_server((address, int(port)), backlog=512)
     os.dup2(listener.fileno(), _DESCRIPTOR)
-    # dup2 does not do this if the socket has that number already.
+    # dup2 does not do this if the socket already has that number.
     os.set_inheritable(_DESCRIPTOR, True)  # noqa: FBT003 - the parameter has no name
     os.execvp(program[0], program)  # noqa: S606 - no shell is wanted
 

@@ -36,7 +36,7 @@ _BOOT_SECONDS = 180
 
 
 def up(checkout: Checkout, progress: Progress) -> None:
-    """Start the cluster, with the state of the last run, unless it runs already."""
+    """Start the cluster with the state of the last run, unless it is running."""
     found = read_record(checkout)
     if found is not None and found.alive and _boot_lines(checkout)[-1:] == [UP]:
         progress.say("the cluster is up already")
@@ -59,7 +59,7 @@ def up(checkout: Checkout, progress: Progress) -> None:
 
 
 def down(checkout: Checkout, progress: Progress) -> None:
-    """Stop the cluster; no process, mount, namespace, interface or cgroup of it is left."""
+    """Stop the cluster, leaving no process, mount, namespace, interface or cgroup."""
     found = read_record(checkout)
     if found is not None:
         if found.alive:
@@ -97,7 +97,7 @@ def execute(checkout: Checkout, command: list[str]) -> NoReturn:
 
 
 def forward(checkout: Checkout, port: int, progress: Progress) -> str:
-    """Make a loopback port of this machine reachable for pods; return the address for them."""
+    """Make a loopback port of this machine reachable for pods; return its address for them."""
     found = running(checkout)
     address = f"{NODE_ADDRESS}:{port}"
     for old in found.forwards:
@@ -106,7 +106,7 @@ def forward(checkout: Checkout, port: int, progress: Progress) -> str:
             return address
     # The socket is opened inside and served outside: nsenter in, listen, and nsenter out.
     with Path("/proc/self/ns/net").open() as here:
-        outside = fcntl.fcntl(here, fcntl.F_DUPFD, 10)  # 3 will be the socket
+        outside = fcntl.fcntl(here, fcntl.F_DUPFD, 10)  # The socket will be descriptor 3.
     process = start_detached(
         [
             *("nsenter", f"--net={network_namespace(checkout)}", "--"),
@@ -141,7 +141,7 @@ def node_pid(checkout: Checkout) -> int:
 
 
 def component_pids(checkout: Checkout) -> dict[str, int | None]:
-    """Return each component's pid on this machine; `None` for one that does not run."""
+    """Return each component's pid on this machine; `None` if it does not run."""
     names = [c.name for c in components.foundation(checkout, listener=0)]
     names += [c.name for c in components.clients(checkout)]
     found = read_record(checkout)
@@ -173,7 +173,7 @@ def _check_machine(checkout: Checkout) -> None:
 
 
 def _drop_foreign_state(checkout: Checkout) -> None:
-    """Delete the state of a copied checkout: certificates and database are the original's."""
+    """Delete the state of a copied checkout: its certificates and database are the original's."""
     mark = checkout.state / "checkout"
     if checkout.state.exists() and mark.exists() and mark.read_text() != str(checkout.root):
         shutil.rmtree(checkout.state)
@@ -182,7 +182,7 @@ def _drop_foreign_state(checkout: Checkout) -> None:
 
 
 def _fresh_logs(checkout: Checkout) -> None:
-    """Make an empty folder for this run's logs; keep the last run's, remove older ones."""
+    """Create an empty folder for this run's logs; keep the last run's, remove older ones."""
     previous = checkout.state / "log.previous"
     if checkout.logs.exists():
         shutil.rmtree(previous, ignore_errors=True)

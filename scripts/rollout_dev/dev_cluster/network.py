@@ -1,6 +1,6 @@
 """The cluster's network: a namespace of its own, with one bridge for the node's address.
 
-It has no route out. The addresses may be the same in every checkout, since no two clusters share a
+It has no route out. Every checkout may use the same addresses, since no two clusters share a
 namespace.
 """
 
@@ -20,14 +20,14 @@ _LINK = "knode0"
 
 
 def configure() -> None:
-    """Configure the namespace of this process; it disappears with its last process."""
+    """Configure this process's network namespace, which disappears with its last process."""
     for command in (
         "link set lo up",
         # A bridge without ports: a dummy device would be usual, but some kernels lack it.
         f"link add {_LINK} type bridge",
         f"addr add {NODE_ADDRESS}/24 dev {_LINK}",
         f"link set {_LINK} up",
-        # The kubelet and the API server find their address by the default route.
+        # The kubelet and the API server find their address through the default route.
         f"route add default dev {_LINK}",
     ):
         subprocess.run(["ip", *command.split()], check=True)

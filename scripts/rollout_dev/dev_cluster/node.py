@@ -32,7 +32,7 @@ from rollout_dev.dev_cluster.images import Containerd
 UP = "up"
 """The last line of `boot` once the cluster is usable."""
 FAILED = "failed "
-"""Prefix of the last line of `boot` if a component keeps ending; its name follows."""
+"""The prefix of the last line of `boot` if a component keeps ending; its name follows."""
 
 _RESTART_SECONDS = 1.0
 _ATTEMPTS_WHILE_BOOTING = 3
@@ -75,7 +75,7 @@ class Node:
         self._until(api.ready, "API server ready")
         for component in components.clients(self._checkout):
             self._start(component)
-        # The last run's "Ready" may still be stored: the kubelet of this run must respond, too.
+        # The last run's "Ready" may still be stored: this run's kubelet must respond, too.
         self._until(lambda: _kubelet_healthy() and _node_ready(api), "node Ready")
         account = "/api/v1/namespaces/default/serviceaccounts/default"
         self._until(lambda: api.get(account) is not None, "default service account exists")
@@ -86,7 +86,7 @@ class Node:
             try:
                 done = check()
             except (OSError, http.client.HTTPException, ScriptError):
-                done = False  # not up yet; the caller of `up` has the time limit
+                done = False  # It is not up yet; the caller of `up` limits the time.
             if done:
                 self._say(step)
                 return

@@ -1,8 +1,8 @@
 """Enforce network policies in the native cluster, only those that forbid all egress.
 
 The bridge plugin enforces no policies, so this process does it for the one form that sandboxes
-need. The default is closed: a pod's packets pass only once its address is in the set `open`, so a
-pod reaches nothing before its policies are evaluated, nor while this process is down.
+need. Access is closed by default: a pod's packets pass only once its address is in the set `open`,
+so a pod reaches nothing before its policies are evaluated or while this process is down.
 
 Policies that allow some connections are not supported here; the CNIs of real clusters support them.
 """
@@ -50,7 +50,7 @@ def install_rules() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One `matchExpressions` entry."""
+    """An entry of `matchExpressions`."""
 
     key: str
     operator: str
@@ -68,7 +68,7 @@ class Requirement:
                 return value is not None
             case "DoesNotExist":
                 return value is None
-            case _:  # the API server lets no other operator in
+            case _:  # The API server accepts no other operator.
                 return False
 
 
@@ -102,7 +102,7 @@ class NetworkPolicy:
         )
 
     def denies(self, pod: PolicyPod) -> bool:
-        """Whether it forbids all egress of this pod."""
+        """Whether the policy forbids all egress of this pod."""
         return (
             self.denies_egress
             and self.namespace == pod.namespace
@@ -122,7 +122,7 @@ class PolicyPod:
     def of(cls, value: Json) -> PolicyPod:
         """Parse an API object."""
         status = inner(value, "status")
-        # An ended pod still has its address, which may be another pod's by now.
+        # An ended pod still has its address, which may already be another pod's.
         ended = inner(status, "phase") in ("Succeeded", "Failed")
         own = not ended and inner(value, "spec", "hostNetwork") is not True
         found = (
@@ -149,17 +149,17 @@ def open_addresses(
 
 @dataclass(slots=True)
 class Mirror:
-    """The objects of one kind, kept up to date from a watch."""
+    """The objects of one kind, kept current by a watch."""
 
     api: Api
     path: str
     changed: queue.Queue[None]
     objects: dict[str, Json] = field(default_factory=dict)
     complete: bool = False
-    """False until the first list has arrived."""
+    """Whether the first list has arrived."""
 
     def follow(self) -> None:
-        """List and watch for ever."""
+        """List and watch forever."""
         while True:
             try:
                 self._follow_once()
@@ -220,7 +220,7 @@ def keep_open(
 
 
 def _difference(current: frozenset[str], wanted: frozenset[str]) -> str:
-    """Return one transaction: no pod is let through for a moment in between."""
+    """Return one transaction, so that no pod is let through in between."""
     lines = []
     for verb, addresses in (("delete", current - wanted), ("add", wanted - current)):
         if addresses:

@@ -1,6 +1,6 @@
 """Processes identified by pid and start time.
 
-A pid alone may belong to another process by the time it is read back from a file.
+A pid alone may already belong to another process when it is read from a file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rollout_dev.dev_cluster.errors import ScriptError
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process of this machine, present or past."""
+    """A process of this machine, past or present."""
 
     pid: int
     started: int
@@ -29,7 +29,7 @@ class Process:
 
     @classmethod
     def of(cls, pid: int) -> Process | None:
-        """Return the process that has this pid now, or none."""
+        """Return the process that has this pid now, if any."""
         stat = _stat(pid)
         return None if stat is None else cls(pid, int(stat[19]))
 
@@ -101,7 +101,7 @@ def start_detached(
             env=env,
             cwd="/",
         )
-    # It is meant to keep running: without this, Python warns when the object is collected.
+    # It is meant to keep running; otherwise Python would warn when the object is collected.
     started.returncode = 0
     process = Process.of(started.pid)
     if process is None:
@@ -127,7 +127,7 @@ def _stat(pid: int) -> list[str] | None:
 
 
 class Kind(StrEnum):
-    """How the cluster runs."""
+    """The way the cluster runs."""
 
     NATIVE = "native"
     KIND = "kind"
@@ -143,11 +143,11 @@ class Forward:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One run of the cluster."""
+    """A run of the cluster."""
 
     kind: Kind
     checkout: str
-    """Its path, so that a copy of the folder does not claim the original's processes."""
+    """The checkout's path, so that a copy of the folder does not claim the original's processes."""
     port: int = 0
     node: Process | None = None
     """The native cluster's first process."""
@@ -187,7 +187,7 @@ def read_record(checkout: Checkout) -> Record | None:
 
 
 def delete_record(checkout: Checkout) -> None:
-    """Delete the record: nothing of this checkout runs any more."""
+    """Delete the record, because nothing of this checkout runs any more."""
     _record_path(checkout).unlink(missing_ok=True)
 
 

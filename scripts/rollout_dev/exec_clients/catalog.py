@@ -1,6 +1,6 @@
-"""Exec clients of other projects: each runs one command in a container, with an exec of its own.
+"""Exec clients of other projects: each runs a command in a container with its own exec.
 
-A client's package is imported where it is bound: it may not be installed, and takes seconds.
+A client's package is imported only when it is bound: it may not be installed, and takes seconds.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class Peer:
     name: str
     bind: Callable[[ClientTarget], Runner]
     missing: str = ""
-    """How to install it; empty where it is installed."""
+    """How to install it; empty if it is installed."""
 
 
 def peers() -> tuple[Peer, ...]:
-    """Return all of them, installed or not."""
+    """Return all peers, installed or not."""
     kubectl = "" if shutil.which("kubectl") else _KUBECTL
     return (
         Peer("kubernetes", Official),
@@ -99,7 +99,7 @@ class Kubectl:
         return CommandResult(process.returncode, stdout, stderr)
 
     async def aclose(self) -> None:
-        """Nothing to close."""
+        """Do nothing: there is nothing to close."""
 
 
 class Kodo:
@@ -131,7 +131,7 @@ class Kodo:
         return CommandResult(int(code.group()) if code else None, text.encode())
 
     async def aclose(self) -> None:
-        """Nothing to close."""
+        """Do nothing: there is nothing to close."""
 
 
 class Light:
@@ -220,7 +220,7 @@ class Official:
 
 
 class _Connected:
-    """`kubernetes.aio`, which speaks v4: a command's stdin never ends."""
+    """The client `kubernetes.aio`, which speaks v4: a command's stdin never ends."""
 
     def __init__(self, target: ClientTarget) -> None:
         self._target = target
@@ -248,7 +248,7 @@ class _Connected:
 
 
 class Aio(_Connected):
-    """The call that its users make: stdout and stderr as one text, no exit code, no stdin."""
+    """The call as its users make it: stdout and stderr as one text, no exit code, no stdin."""
 
     async def run(
         self, argv: Sequence[str], *, stdin: bytes = b"", timeout_s: float = 120.0
@@ -264,7 +264,7 @@ class Aio(_Connected):
 
 
 class AioByHand(_Connected):
-    """Its WebSocket, with frames decoded here; the exit code is decoded by its own parser."""
+    """Its WebSocket with our own frame decoder; its own parser decodes the exit code."""
 
     async def run(
         self, argv: Sequence[str], *, stdin: bytes = b"", timeout_s: float = 120.0
@@ -275,7 +275,7 @@ class AioByHand(_Connected):
                 *_exec_arguments(self._target),
                 **_exec_options(self._target, argv, stdin=bool(stdin)),
             )
-            # Its signature promises an HTTP response; it is a WebSocket that is about to open.
+            # Its signature promises an HTTP response, but it is a WebSocket that is about to open.
             socket = cast("AbstractAsyncContextManager[aiohttp.ClientWebSocketResponse]", opening)
             async with socket as opened:
                 for start in range(0, len(stdin), _CHUNK):
@@ -299,7 +299,7 @@ def _exec_arguments(target: ClientTarget) -> tuple[str, str]:
 
 
 def _exec_options(target: ClientTarget, argv: Sequence[str], *, stdin: bool) -> dict[str, Any]:
-    """Return the options of an exec, whose generated functions take anything."""
+    """Return the options of an exec, whose generated functions accept anything."""
     return {
         "container": target.container,
         "command": list(argv),

@@ -24,7 +24,7 @@ NAME = "swe-rollout"
 _JOB = "exec"
 _MEMORY = "256Mi"
 _AT_ONCE = 16
-"""Pods that start at the same time, at most."""
+"""The most pods that start at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Ours:
         )
 
     async def aclose(self) -> None:
-        """The sandbox is closed by its provider."""
+        """Do nothing: the provider closes the sandbox."""
 
 
 @asynccontextmanager
@@ -113,16 +113,16 @@ async def start_many(provider: PodProvider, image: str, count: int) -> list[Runn
 
 
 async def bare_session(client: ClusterClient, namespace: str, name: str) -> Session:
-    """Open a second session in a running pod, with a supervisor of its own; no reconnecting."""
+    """Open a second session in a running pod, with its own supervisor and no reconnecting."""
     target = ExecTarget(namespace, name, pod_spec.CONTAINER)
     stream = await open_exec(client, target, install_command(folder="/var/tmp"))  # noqa: S108
     return await Session.open(stream, workdir="/")
 
 
 async def without_policy_if_forbidden(site: Site) -> str:
-    """Skip the NetworkPolicy without the right to create one; return a note that says so, or "".
+    """Skip the NetworkPolicy if it may not be created; return a note that says so, or "".
 
-    Only our own commands run here: a cluster whose owner allows us pods alone is enough to judge
+    Only our own commands run here: a cluster whose owner only allows us pods is enough to judge
     exec.
     """
     if await site.client.is_allowed(
@@ -133,5 +133,5 @@ async def without_policy_if_forbidden(site: Site) -> str:
     async def nothing(client: ClusterClient, namespace: str) -> None:
         del client, namespace
 
-    isolation.ensure_isolation = nothing  # sandboxes themselves never do without
+    isolation.ensure_isolation = nothing  # Sandboxes themselves never do without it.
     return "no right to create a NetworkPolicy: the pods of this run were not isolated"

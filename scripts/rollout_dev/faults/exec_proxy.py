@@ -1,8 +1,8 @@
 """ExecProxy: a fault proxy that parses exec streams to inject faults into them.
 
 It terminates TLS itself: clients speak plain HTTP to a secret path on loopback, and the proxy
-speaks to the API server with the kubeconfig's credentials. Every client supports that and needs no
-credentials of its own. Frames to the client are parsed; those to the server pass unchanged.
+speaks to the API server with the kubeconfig's credentials. Every client supports that, and none
+needs its own credentials. Frames to the client are parsed; those to the server pass unchanged.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _RESERVED = 0x70
 _CONTINUE, _TEXT, _BINARY, _CLOSE = 0, 1, 2, 8
 _SHORT, _MEDIUM, _LONG = 125, 126, 127
 _PIECE = 3
-"""Bytes of payload per piece of a split message."""
+"""Payload bytes per piece of a split message."""
 
 
 class StreamFault(Enum):
@@ -51,7 +51,7 @@ class StreamFault(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WebSocketFrame:
-    """One unmasked WebSocket frame, as servers send them."""
+    """An unmasked WebSocket frame, as servers send them."""
 
     first: int
     """FIN, reserved bits and the opcode."""

@@ -28,7 +28,7 @@ class CutMode(Enum):
     RESET = auto()
     """RST: both sides get an error."""
     FIN = auto()
-    """Both sides see the stream end in order."""
+    """Both sides see an orderly end of the stream."""
 
 
 class AcceptMode(Enum):
@@ -38,7 +38,7 @@ class AcceptMode(Enum):
     REFUSED = auto()
     """Reset immediately."""
     SLOW = auto()
-    """Nothing passes for `FaultRules.slow_s`: a slow handshake."""
+    """Nothing passes for `FaultRules.slow_s`, like a slow handshake."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +48,18 @@ class FaultRules:
     accept: AcceptMode = AcceptMode.OPEN
     slow_s: float = 2.0
     delay_s: float = 0.0
-    """Delay of each piece of data, in either direction."""
+    """The delay of each piece of data, in either direction."""
     cut_after: int | None = None
     """Reset a connection after this many bytes to the client."""
     corrupt_after: int | None = None
     """Flip one bit after this many bytes to the client, once per connection."""
     stalled: bool = False
-    """Read nothing from either side: buffers fill up, nothing is lost."""
+    """Whether to read nothing from either side: buffers fill up, nothing is lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class TlsEnds:
-    """The contexts of a proxy that ends TLS: as the server of its clients, and as a client."""
+    """The TLS contexts of a proxy that terminates TLS: towards its clients and its server."""
 
     server: ssl.SSLContext
     client: ssl.SSLContext
@@ -69,7 +69,7 @@ class StreamFilter(Protocol):
     """Changes the bytes a proxy sends to a client."""
 
     def filter(self, data: bytes) -> bytes:
-        """Return the bytes to send in place of `data`; some may follow with the next piece."""
+        """Return the bytes to send instead of `data`; some may follow with the next piece."""
         ...
 
 
@@ -88,7 +88,7 @@ class ProxiedConnection:
         *,
         label: str = "",
     ) -> None:
-        """`label` names what the connection carries, if the proxy knows."""
+        """`label` says what the connection carries, if the proxy knows."""
         self.label = label
         self.is_silent = False
         self.client = client
@@ -106,7 +106,7 @@ class ProxiedConnection:
                 side.close()
 
     def silence(self) -> None:
-        """Discard everything either side sends from now on: half-open for both."""
+        """Discard everything that either side sends from now on: half-open for both."""
         self.is_silent = True
 
     def inject(self, data: bytes) -> None:
@@ -125,7 +125,7 @@ class FaultProxy:
         listen: tuple[str, int] = ("127.0.0.1", 0),
         tls: TlsEnds | None = None,
     ) -> None:
-        """`listen`: address and port; 0 takes a free one. `tls`: None passes TLS through."""
+        """Listen on an address and port, 0 for a free one. Without `tls`, TLS passes through."""
         self._listen = listen
         self._tls = tls
         self._rules = FaultRules()
@@ -140,7 +140,7 @@ class FaultProxy:
 
     @property
     def port(self) -> int:
-        """The port it listens on."""
+        """The port on which the proxy listens."""
         if self._server is None:
             raise RuntimeError("the proxy is not open: use `async with`")
         return int(self._server.sockets[0].getsockname()[1])
@@ -165,7 +165,7 @@ class FaultProxy:
 
     @property
     def accepted(self) -> int:
-        """Connections accepted so far."""
+        """The number of connections accepted so far."""
         return self._accepted
 
     def cut(self, how: CutMode = CutMode.RESET) -> None:
@@ -281,10 +281,10 @@ class _ByteFaults:
 
 
 def _reset(side: asyncio.StreamWriter) -> None:
-    """Close one side's connection with RST, dropping what is in its buffers."""
+    """Close one side's connection with RST, dropping its buffered data."""
     raw: socket.socket | None = side.get_extra_info("socket")
     if raw is not None:
-        with suppress(OSError):  # already closed
+        with suppress(OSError):  # The connection is already closed.
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
     side.transport.abort()
 

@@ -1,10 +1,10 @@
-"""Stand in front of the engine, the store or the API server, and break connections as told.
+"""Stand in front of the engine, the store or the API server, and break connections by rules.
 
-    python -m rollout_dev.faults.relay LISTEN:HOST:PORT …
+python -m rollout_dev.faults.relay LISTEN:HOST:PORT …
 
-The rules of the listener on a port are in the file /tmp/rules-PORT, as the name of one of `Fault`;
-it is read several times a second, so that `kubectl exec` can change them. Engine and store have a
-relay in a pod. That of the API server runs on the node (`api_relay`), with --rules and --tls.
+The file /tmp/rules-PORT holds the rules of the listener on a port, as the name of a `Fault`; it is
+read several times a second, so that `kubectl exec` can change them. The relays of engine and store
+are pods. The API server's runs on the node (`api_relay`), with --rules and --tls.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from rollout_dev.faults.fault_proxy import (
 _RULES: Final = Path("/tmp")  # noqa: S108 - the only writable folder of a pod
 _POLL_S: Final = 0.1
 _CUT_CHANCE: Final = 0.01
-"""Of each open connection, at each poll."""
+"""The chance that a poll cuts an open connection."""
 _ERROR_CHANCE: Final = 0.05
 _ERROR: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
@@ -62,7 +62,7 @@ RULES: Final = {
 
 
 class RandomErrors:
-    """Replaces some responses of a connection by errors; it ends behind one."""
+    """Replaces some responses of a connection by errors; the connection ends after one."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -80,14 +80,14 @@ class RandomErrors:
 
 
 class Relay(FaultProxy):
-    """A proxy whose connections may have errors at random."""
+    """A proxy whose connections may have random errors."""
 
     has_errors = False
 
     async def connect(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> tuple[ProxiedConnection, asyncio.StreamReader]:
-        """Connect a new client to the server; its errors begin and end with `has_errors`."""
+        """Connect a new client to the server; `has_errors` switches its errors on and off."""
         connection, from_server = await super().connect(reader, writer)
         errors = RandomErrors(random.Random())  # noqa: S311 - no secret
         errors.is_on = self.has_errors
@@ -96,12 +96,12 @@ class Relay(FaultProxy):
 
 
 def rules_file(port: int, folder: Path = _RULES) -> Path:
-    """Return the path of the file that says what the relay on a port does."""
+    """Return the path of the file with the rules of the relay on a port."""
     return folder / f"rules-{port}"
 
 
 def tls_ends(folder: Path) -> TlsEnds:
-    """Return the ends of TLS by the keys of the dev cluster: the API server's own, and its CA."""
+    """Return the TLS contexts for the dev cluster's keys: the API server's own, and its CA."""
     server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     server.load_cert_chain(folder / "apiserver.crt", folder / "apiserver.key")
     return TlsEnds(server, ssl.create_default_context(cafile=folder / "ca.crt"))

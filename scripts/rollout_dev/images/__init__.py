@@ -1,4 +1,4 @@
-"""Build the images of this repository without a daemon or a registry.
+"""Build this repository's images without a daemon or a registry.
 
 `__main__` is `scripts/build-images`; `rootfs` makes the base layers, `program` adds applications,
 `release_pairs` adds tasks; `archive` writes the files.

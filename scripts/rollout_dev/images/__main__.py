@@ -60,7 +60,7 @@ def _write_layouts(recipes: list[Recipe | Application], folder: Path, progress: 
 
 
 def _image(one: Recipe | Application, progress: Progress) -> Image:
-    """The image's layers, built unless the cache has them, and its configuration."""
+    """Return the image's layers, built unless cached, and its configuration."""
     match one:
         case Recipe():
             config = ImageConfig(workdir=one.workdir, cmd=one.cmd)
@@ -74,7 +74,7 @@ def _image(one: Recipe | Application, progress: Progress) -> Image:
 
 
 def _archive(one: Recipe | Application, progress: Progress) -> Path:
-    """The image's docker-archive, built unless the cache has it."""
+    """Return the image's docker-archive, built unless cached."""
     if isinstance(one, Recipe):
         return _base(one, progress)
     return program.archive(one.name, _image(one, progress), progress)

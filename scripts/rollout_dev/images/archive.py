@@ -28,7 +28,7 @@ from rollout_dev.dev_cluster.errors import ScriptError
 from swe_rollout.errors import UsageError
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# One time for every file. Not 0: zip refuses times before 1980.
+# All files have the same time. It is not 0: zip refuses times before 1980.
 FILE_TIME = 946_684_800
 """The first second of the year 2000."""
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
@@ -39,28 +39,28 @@ class ImageConfig:
     """The defaults of a container of the image."""
 
     env: tuple[tuple[str, str], ...] = ()
-    """Names and values; `PATH` has the usual value unless set here."""
+    """Names and values; `PATH` has the usual value unless it is set here."""
     workdir: str = "/"
     cmd: tuple[str, ...] = ("/bin/sh",)
     user: str = ""
-    """`uid:gid`; empty: root."""
+    """`uid:gid`; empty for root."""
     labels: tuple[tuple[str, str], ...] = ()
-    """Of the OCI image specification: `org.opencontainers.image.…`."""
+    """Labels of the OCI image specification: `org.opencontainers.image.…`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """Everything of an image, before it is written in one of the formats."""
+    """An image, before it is written in one of the formats."""
 
     names: tuple[str, ...]
-    """Of the same content; the first one has the tag that no other content has."""
+    """The names of this content; the first one has a tag that no other content has."""
     layers: tuple[Layer, ...]
     config: ImageConfig
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """An uncompressed tar of files on top of the layers before it."""
+    """An uncompressed tar of files on top of the previous layers."""
 
     path: Path
     diff_id: str
@@ -99,7 +99,7 @@ def write_tagged_archive(
     files = [f"{layer.diff_id.removeprefix('sha256:')}.tar" for layer in layers]
     manifest = [{"Config": f"{digest}.json", "RepoTags": list(names), "Layers": files}]
     with _replacing(out) as file, _tar(file) as tar:
-        # First, so that a reader finds it without scanning the layers.
+        # Put it first, so that a reader finds it without scanning the layers.
         _add_bytes(tar, "manifest.json", json.dumps(manifest).encode())
         _add_bytes(tar, f"{digest}.json", body)
         written: set[str] = set()
@@ -111,7 +111,7 @@ def write_tagged_archive(
 
 
 def config_json(layers: Sequence[Layer], config: ImageConfig) -> bytes:
-    """Return the configuration of an image, which Docker and OCI write alike."""
+    """Return an image's configuration, which Docker and OCI share."""
     env = {"PATH": _PATH} | dict(config.env)
     machine = platform.machine()
     created = "1970-01-01T00:00:00Z"
@@ -143,7 +143,7 @@ def _add_tree(tar: tarfile.TarFile, prefix: str, root: Path) -> None:
             why="it is not a folder.",
             fix="Name the folder whose content is to appear in the image.",
         )
-    if prefix:  # parent folders belong to the layers below
+    if prefix:  # Parent folders belong to the layers below.
         open_to_all = root.stat().st_mode & stat.S_ISVTX
         mode = 0o1777 if open_to_all else 0o755
         tar.addfile(_entry(prefix, kind=tarfile.DIRTYPE, mode=mode))
@@ -170,7 +170,7 @@ def _add_tree(tar: tarfile.TarFile, prefix: str, root: Path) -> None:
 def _entry(
     name: str, *, size: int = 0, kind: bytes = tarfile.REGTYPE, mode: int = 0o644, link: str = ""
 ) -> tarfile.TarInfo:
-    """Make an entry with owner root and the common time."""
+    """Return an entry with owner root and the common time."""
     entry = tarfile.TarInfo(name)
     entry.mtime = FILE_TIME
     entry.type = kind
@@ -268,7 +268,7 @@ def _manifest(image: Image, folder: Path) -> _Blob:
         "mediaType": _MANIFEST,
         "config": config.descriptor,
         "layers": [layer.descriptor for layer in layers],
-        # The same as the labels of the configuration: registries show these.
+        # The same as the configuration's labels, because registries show these.
         "annotations": dict(image.config.labels),
     }
     return _blob(json.dumps(manifest).encode(), _MANIFEST, folder)
@@ -277,7 +277,7 @@ def _manifest(image: Image, folder: Path) -> _Blob:
 def _compressed(layer: Layer, folder: Path) -> _Blob:
     """Write a layer as a blob; memory use does not grow with its size."""
     with tempfile.NamedTemporaryFile(dir=folder, delete=False) as out, layer.path.open("rb") as tar:
-        # One thread: the number of threads would be seen in the bytes.
+        # Use one thread: the number of threads would show in the bytes.
         zstandard.ZstdCompressor(level=_LEVEL).copy_stream(tar, out, size=layer.path.stat().st_size)
         path = Path(out.name)
     with path.open("rb") as file:

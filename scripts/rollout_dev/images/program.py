@@ -31,7 +31,7 @@ from swe_rollout.sandbox.local.images import cache_dir, image_folder
 
 _PROGRAMS = {"versitygw": binaries.VERSITYGW}
 _KEPT = 2
-"""Archives of one image to keep in the cache: the newest, and the one before it."""
+"""Archives of one image to keep in the cache: the newest two."""
 
 
 def image(one: Application, program: str, progress: Progress) -> Image:
@@ -49,7 +49,7 @@ def image(one: Application, program: str, progress: Progress) -> Image:
 
 
 def assembled(one: Application, layers: Sequence[Layer]) -> Image:
-    """Return the image of these layers, with a tag of its content."""
+    """Return the image of these layers, tagged by its content."""
     config = ImageConfig(
         env=one.environment,
         workdir=one.workdir,
@@ -76,8 +76,8 @@ def archive(name: str, made: Image, progress: Progress) -> Path:
 
 
 def remove_older(current: Path, pattern: str) -> None:
-    """Remove the files that `current` replaces: each change of the code makes one."""
-    current.touch()  # it may be old, but it is the newest in use
+    """Remove the files that `current` replaces; each change of the code leaves one."""
+    current.touch()  # It may be old, but it is the newest in use.
     found = sorted(current.parent.glob(pattern), key=lambda path: path.stat().st_mtime)
     for path in found[:-_KEPT]:
         path.unlink(missing_ok=True)
@@ -88,14 +88,14 @@ def _program_layer(program: Path, out: Path) -> Layer:
         root = Path(scratch)
         shutil.copyfile(program, root / program.name)
         (root / program.name).chmod(0o755)
-        # Any user may run the server, with a mounted volume for its data or without one.
+        # Any user may run the server, with or without a mounted volume for its data.
         return layer_from_trees({"/usr/local/bin": root}, out)
 
 
 _FORMAT = 2
-"""Incremented when the builder makes something else of the same input."""
+"""Increment this when the builder's output for the same input changes."""
 PACKAGES = "/usr/local/lib/python{python}/dist-packages"
-"""Debian's Python looks here for packages that are not Debian's."""
+"""Debian's Python looks here for packages from elsewhere."""
 COMMAND = """\
 #!/usr/bin/python3
 from swe_rollout.cli.main import main
@@ -166,7 +166,7 @@ def _leave_out(site: Path, globs: tuple[str, ...]) -> None:
 def _forget_missing(record: Path, site: Path) -> None:
     """Drop the rows of files that were left out.
 
-    Those of programs in bin/ have the hash of a file that names this machine's Python.
+    The rows of programs in bin/ have the hash of a file that names this machine's Python.
     """
     lines = record.read_text(encoding="utf-8").splitlines(keepends=True)
     names = (row[0] for row in csv.reader(lines))
@@ -175,7 +175,7 @@ def _forget_missing(record: Path, site: Path) -> None:
 
 
 def _datasets(name: str, cache: str, progress: Progress) -> Layer:
-    """Pack the files that a worker without network needs to load release pairs."""
+    """Pack the files with which a worker without network loads release pairs."""
     instances = asyncio.run(release_pairs.load(on_progress=progress.say))
     files = sorted((cache_dir() / "release-pairs").glob("*.json"))
     files += [image_folder(instance.image) / "image.json" for instance in instances]
@@ -232,19 +232,19 @@ def _code(name: str, source: Python, progress: Progress) -> Layer:
 
 
 def metadata() -> str:
-    """What `importlib.metadata.version` reads: records name the version that made them."""
+    """Return what `importlib.metadata.version` reads: records name their version."""
     return f"Metadata-Version: 2.1\nName: swe-rollout\nVersion: {project().version}\n"
 
 
 def _bytecode(source: Python) -> bool:
-    """Whether bytecode can be made here: bytecode of another version is never read."""
+    """Return whether bytecode can be made here: another version's is never read."""
     return f"{sys.version_info.major}.{sys.version_info.minor}" == source.python
 
 
 def _compile(source: Python, site: Path) -> None:
     """Compile the sources: a container cannot write bytecode, and starts in a third of the time.
 
-    Unchecked hashes: an image's files all have one time, and never change.
+    The hashes are unchecked: an image's files all have the same time, and never change.
     """
     if not _bytecode(source):
         return

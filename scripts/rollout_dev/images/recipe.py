@@ -12,7 +12,7 @@ from rollout_dev.dev_cluster.errors import ScriptError
 
 IMAGES = Checkout.here().root / "sandbox_images"
 _FORMAT = 3
-"""Incremented when the builder makes something else of the same recipe."""
+"""Increment this when the builder's output for the same recipe changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Debian:
 
 @dataclass(frozen=True, slots=True)
 class Busybox:
-    """The machine's static busybox and links for all its applets; nothing else."""
+    """The machine's static busybox and links for all its applets, nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +33,16 @@ class Recipe:
     """A base image: the source of its file system, and the defaults of a container."""
 
     name: str
-    """As on the command line of `scripts/build-images`."""
+    """The name on the command line of `scripts/build-images`."""
     image: str
-    """Without a tag."""
+    """The image's name without a tag."""
     source: Debian | Busybox
     workdir: str
     cmd: tuple[str, ...]
 
     @property
     def digest(self) -> str:
-        """Twelve hex digits of the recipe."""
+        """Twelve hex digits that identify the recipe."""
         return hashlib.sha256(f"{_FORMAT} {self!r}".encode()).hexdigest()[:12]
 
     @property
@@ -56,9 +56,9 @@ class Python:
     """Packages of this repository with their locked dependencies, for the base's own Python."""
 
     python: str
-    """Its version, such as `3.11`."""
+    """Python's version, such as `3.11`."""
     requirements: Path
-    """Compiled, with hashes."""
+    """The compiled requirements, with hashes."""
     packages: tuple[Path, ...]
     left_out: tuple[str, ...]
     """Globs of installed files to leave out of the image."""
@@ -68,7 +68,7 @@ class Python:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One static program from the user's cache."""
+    """A static program from the user's cache."""
 
     name: str
 
@@ -78,9 +78,9 @@ class Application:
     """An image over a base: a program to run as a user other than root."""
 
     name: str
-    """As on the command line of `scripts/build-images`."""
+    """The name on the command line of `scripts/build-images`."""
     image: str
-    """Without a tag."""
+    """The image's name without a tag."""
     base: Recipe
     source: Python | Program
     workdir: str
@@ -88,7 +88,7 @@ class Application:
     user: str
     environment: tuple[tuple[str, str], ...]
     labels: tuple[tuple[str, str], ...]
-    """Of the OCI image specification."""
+    """Labels of the OCI image specification."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ def read(name: str) -> Recipe | Application:
 
 
 def _labels(image: str, description: str, base: Recipe) -> tuple[tuple[str, str], ...]:
-    """Neither a time nor a commit: the same content is the same image."""
+    """Return labels without time or commit: the same content must give the same image."""
     ours = project()
     labels = {
         "base.name": base.tags[0],

@@ -19,9 +19,9 @@ from rollout_dev.images.archive import FILE_TIME, Layer, layer_from_trees
 from rollout_dev.images.recipe import Busybox, Debian, Recipe
 
 _EPOCH = "1700000000"
-"""Time of the files that mmdebstrap makes, so that builds are reproducible."""
+"""The time of mmdebstrap's files, so that builds are reproducible."""
 
-# Useless in a container, and different in every build: package lists, caches, logs.
+# These are useless in a container and differ in every build: package lists, caches, logs.
 _LEFT_OUT = ("dev/", "var/lib/apt/lists/", "var/cache/apt/", "var/log/", "var/cache/ldconfig/")
 _OF_THIS_MACHINE = ("etc/hostname", "etc/resolv.conf")
 
@@ -34,12 +34,12 @@ def layer(recipe: Recipe, progress: Progress) -> Layer:
 
 
 def cached(name: str, digest: str, *, build: Callable[[Path], Layer]) -> Layer:
-    """Return the layer from the cache, or let `build` make it at the path that it is given."""
+    """Return the layer from the cache, or let `build` create it at the path that it receives."""
     folder = cache_folder() / "images"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}-{digest}.layer.tar"
     with (folder / f".{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # two checkouts build it once
+        fcntl.flock(lock, fcntl.LOCK_EX)  # Two checkouts build it only once.
         return Layer.of(path) if path.exists() else build(path)
 
 
@@ -86,7 +86,7 @@ def _debian(source: Debian, out: Path, progress: Progress) -> Layer:
 
 
 def _clean(raw: Path, out: Path) -> None:
-    """Copy the file system without devices and leftovers, every file with the same time."""
+    """Copy the file system without devices and leftovers, giving every file the same time."""
     with tarfile.open(raw) as source, tarfile.open(out, "w", format=tarfile.GNU_FORMAT) as target:
         for entry in source:
             name = entry.name.removeprefix("./")

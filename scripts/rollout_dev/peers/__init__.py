@@ -1,5 +1,5 @@
-"""Other projects that bench and conformance compare with, each behind an interface of ours.
+"""Other projects that bench and conformance compare with, each behind our own interface.
 
-`tokens`, `parsers` and `strands_loop` have one interface each; `environment` is where
-they are installed.
+`tokens`, `parsers` and `strands_loop` have one interface each; `environment` is where they are
+installed.
 """

@@ -1,8 +1,7 @@
 """The environment of the peers: `.peers/venv`, made by `scripts/peers`.
 
-A program that compares with peers enters it before it imports anything else. Where it cannot be
-made, the program runs in the project's own environment, and peers are rows that say how to install
-them.
+A program that compares with peers enters it before it imports anything else. If it can't be made,
+the program runs in the project's own environment, and the rows of peers say how to install them.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ HOW = "run scripts/peers, which needs a package index"
 
 
 def enter(package: str, arguments: Sequence[str]) -> None:
-    """Start `python -m package` again in the peers' environment; return inside it,
-    or where there is none.
+    """Restart as `python -m package` in the peers' environment; return if inside it, or if it does
+    not exist.
     """
-    # strands traces every turn otherwise.
+    # By default strands traces every turn.
     os.environ.setdefault("OTEL_SDK_DISABLED", "true")
     if Path(sys.prefix).resolve() == _PEERS.resolve():
         return
     made = subprocess.run([ROOT / "scripts" / "peers"], check=False, stdout=sys.stderr)
-    # A half-made environment is not used: peers may be there without their dependencies.
+    # A half-made environment is not used: peers may lack their dependencies.
     if made.returncode == 0:
         python = str(_PEERS / "bin" / "python")
         os.execv(python, [python, "-P", "-m", package, *arguments])  # noqa: S606 - no shell
@@ -41,9 +40,9 @@ def is_installed(package: str) -> bool:
 
 
 class EpisodeDiedError(RuntimeError):
-    """The loop of a peer ended by an error of its own, which no episode should end by."""
+    """A peer's loop failed in a way that should never end an episode."""
 
     def __init__(self, generations: int, why: str) -> None:
         super().__init__(f"it failed in turn {generations}: {why}")
         self.generations = generations
-        """Generations until then."""
+        """The number of generations until then."""

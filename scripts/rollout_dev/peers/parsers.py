@@ -1,4 +1,4 @@
-"""Tool-call parsers of peers behind one interface, and which of them are installed."""
+"""Peers' tool-call parsers behind one interface, and which of them are installed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class PeerCalls:
 
     calls: tuple[ToolCall, ...]
     error: str = ""
-    """The exception that it raised; empty if none."""
+    """The exception that the peer raised; empty if none."""
 
 
 class PeerParser(Protocol):
@@ -34,14 +34,14 @@ class PeerParser(Protocol):
     formats: frozenset[ToolFormat]
 
     def parse(self, probes: Sequence[ParserProbe]) -> Sequence[PeerCalls]:
-        """Parse probes in formats that the peer has; one result for each."""
+        """Parse probes in formats that the peer supports; return one result each."""
         ...
 
 
 def parse_each(
     parse: Callable[[ParserProbe], Sequence[ToolCall]], probes: Sequence[ParserProbe]
 ) -> list[PeerCalls]:
-    """Parse one probe after the other."""
+    """Parse the probes one after another."""
     found = []
     for probe in probes:
         try:
@@ -52,7 +52,7 @@ def parse_each(
 
 
 def with_header(probe: ParserProbe, text: str) -> str:
-    """Prepend the end of the prompt where a peer looks for calls in both (harmony)."""
+    """Prepend the end of the prompt if a peer looks for calls in both (harmony)."""
     is_prefixed = probe.tool_format is ToolFormat.HARMONY and not text.startswith(_HEADER)
     return f"{_HEADER}assistant{text}" if is_prefixed else text
 
@@ -66,7 +66,7 @@ def checked_call(probe: ParserProbe, name: str, arguments: object) -> ToolCall:
 def agrees(probe: ParserProbe, calls: Sequence[ToolCall]) -> bool:
     """Whether a peer runs exactly the calls that should run, and reports the others.
 
-    Peers have other statuses, or none: any report that something is wrong counts.
+    Peers have other statuses, or none: any report of a problem counts.
     """
     wanted = [_text(e.name, e.arguments) for e in probe.expect if e.runs]
     run = [_text(c.name, c.arguments) for c in calls if c.status is CallStatus.OK]
@@ -99,13 +99,13 @@ _NAMES: Final = {
 
 
 class Sglang(PeerParser):
-    """SGLang: it splits off the reasoning first, as its server does, then looks for calls."""
+    """SGLang, which splits off the reasoning first, as its server does, then looks for calls."""
 
     name = "sglang 0.5.23"
     formats = frozenset(_NAMES)
 
     def parse(self, probes: Sequence[ParserProbe]) -> Sequence[PeerCalls]:
-        # One process for all of them: it takes seconds to start.
+        # Use one process for all of them: it takes seconds to start.
         requests = [
             {
                 "parser": _NAMES[probe.tool_format],
@@ -152,7 +152,7 @@ class _StrandsParser(Protocol):
 
 
 class Strands(PeerParser):
-    """strands-sglang."""
+    """The parser of strands-sglang."""
 
     name = "strands-sglang 0.4.3"
     formats = frozenset(
@@ -187,7 +187,7 @@ def installed_peers() -> tuple[PeerParser, ...]:
 
 
 def absent_peers() -> dict[str, str]:
-    """Return how to install each of the other peers, by name."""
+    """Return how to install each of the missing peers, by name."""
     absent = {peer.name: how for peer, is_there, how in _peers() if not is_there}
     if not is_installed("ray"):
         absent["verl"] = "its parsers import ray, which scripts/peers leaves out"

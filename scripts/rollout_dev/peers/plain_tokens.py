@@ -1,7 +1,7 @@
 """Two ways to keep tokens without a library: the least possible work, and the classic mistake.
 
-The floor appends a delta that was written by hand for ChatML. It checks nothing, masks nothing
-and lets external text forge control tokens: only the time of the encoding remains.
+The floor appends a hand-written delta for ChatML. It checks nothing, masks nothing and lets
+external text forge control tokens, so it takes only the time of the encoding.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class _Rerender(TokenSubject):
 
 
 def spoken(renderer: Renderer, turn: GivenTurn) -> dict[str, object]:
-    """Return the message of a turn as of an OpenAI server: its text up to its first call."""
+    """Return a turn's message as an OpenAI server would: its text up to the first call."""
     sampled = renderer.sampled(turn.ids)
     marks = renderer.reasoning(opened=False)
     closed = sampled.find(marks.closer, 0)

@@ -1,6 +1,6 @@
 """The parsers of `renderers`, which read ids: text is encoded with a small vocabulary of a family.
 
-Its statuses are its own; a call that it considers complete is checked like its caller would.
+It has its own statuses; a call that it considers complete is checked as its caller would.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class _Parsed(Protocol):
 
 
 class Renderers(PeerParser):
-    """renderers: it finds calls in ids, each with a status."""
+    """The package renderers, which finds calls in ids, each with a status."""
 
     name = "renderers 0.1.12"
     formats = frozenset(_PARSERS)

@@ -1,6 +1,6 @@
 """renderers: one class for each family; `bridge_to_next_turn` appends new tokens to sampled ones.
 
-Where it refuses a bridge, the whole conversation is rendered again, as its own client does.
+If it refuses a bridge, the whole conversation is rendered again, as by its own client.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CONFIGS: Final[dict[str, str]] = {
     ToolFormat.HARMONY: "GptOssRendererConfig",
     ToolFormat.MINIMAX_M2: "MiniMaxM2RendererConfig",
 }
-"""Its class for the family with this form of calls."""
+"""The configuration class for the family with this call format."""
 
 
 class _Rendered(Protocol):
@@ -58,7 +58,7 @@ class _Renderer(Protocol):
 
 
 def start(renderer: Renderer) -> Start:
-    """Start conversations; raises UnknownFamilyError where it has no class for the model."""
+    """Start conversations; raises UnknownFamilyError if it has no class for the model."""
     name = _CONFIGS.get(renderer.tool_format)
     if name is None:
         raise UnknownFamilyError(f"it has no renderer for calls as {renderer.tool_format}")

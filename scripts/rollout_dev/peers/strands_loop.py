@@ -1,7 +1,7 @@
 """A Strands `Agent` for each episode, over our model or over strands-sglang's.
 
-Set up as in its README for training: no conversation manager, no callbacks, no telemetry. The tool
-returns a fixed text and notes the time; all else is asked of the model when the episode is over.
+It is set up as in its README for training: no conversation manager, no callbacks, no telemetry. The
+tool returns a fixed text and records the time; all else is read from the model after the episode.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class _Agent(Protocol):
 
 @dataclass(slots=True)
 class PlayedEpisode:
-    """What came of one episode."""
+    """The outcome of an episode."""
 
     called_at: list[tuple[float, float]] = field(default_factory=list)
-    """When the tool was called: seconds by the clock, and of this process's CPU time."""
+    """When the tool was called, in seconds of the clock and of this process's CPU time."""
     died: str = ""
     """Why the episode ended early."""
     turns: list[tuple[int, ...]] = field(default_factory=list)

@@ -1,6 +1,6 @@
 """strands-sglang's bookkeeping: `tokenize_prompt_messages` and its `Rollout`, as `stream` does it.
 
-No model is called; the steps of its model class around a call are done here in the same order.
+No model is called; the steps around a call in its model class are repeated here in order.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class _Model(Protocol):
 
 
 def start(renderer: Renderer) -> Start:
-    """Start conversations; raises UnknownFamilyError where it cannot end a turn."""
+    """Start conversations; raises UnknownFamilyError if it can't end a turn."""
     tokenizer = renderer.tokenizer
     try:
-        # It computes the separator after a turn once for each model.
+        # It computes the separator after a turn only once per model.
         _made(tokenizer).message_separator  # noqa: B018 - computed on access
     except IndexError as error:
         raise UnknownFamilyError("it finds no end of a turn in this template") from error
@@ -50,12 +50,12 @@ def start(renderer: Renderer) -> Start:
 
 
 def _made(tokenizer: object) -> SGLangModel:
-    # Nothing is sent: the address is never used.
+    # Nothing is sent, so the address is never used.
     return SGLangModel(client=SGLangClient("http://127.0.0.1:9"), tokenizer=tokenizer)
 
 
 def tool_specs(tools: Sequence[ToolSpec]) -> list[dict[str, object]]:
-    """Return tools in the form of strands."""
+    """Return the tools in strands' format."""
     return [
         {
             "name": function["name"],
@@ -91,7 +91,7 @@ class _Strands(TokenSubject):
         model.rollout.add_prompt(self._new)
         model.rollout.add_response(list(turn.ids), list(turn.logprobs))
         model.processed_messages = len(self._messages) + 1
-        # Results are sorted by these.
+        # Results are sorted by these ids.
         self._ids = [f"call_{self._calls + index:06}" for index in range(len(turn.calls))]
         self._calls += len(turn.calls)
         uses = [_use(call, name) for call, name in zip(turn.calls, self._ids, strict=True)]

@@ -1,6 +1,6 @@
 """Token keepers hold a conversation's tokens behind `TokenSubject`: peers, and two plain ways.
 
-Benches and conformance take them through the same conversations.
+Benches and conformance run them through the same conversations.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ class UnknownFamilyError(LookupError):
 
 @dataclass(frozen=True, slots=True)
 class Keeper:
-    """One way to keep tokens, by name and version."""
+    """A way to keep tokens, by name and version."""
 
     name: str
     place: str
     """`module:function` in this package; a peer's module is imported on demand."""
     skipped: str = ""
-    """How to install it; empty where it is installed."""
+    """How to install it; empty if it is installed."""
 
     def bind(self, renderer: Renderer) -> Start:
         """Return a factory of conversations with a model; raises UnknownFamilyError.
 
-        Call it only where `skipped` is empty.
+        Call it only if `skipped` is empty.
         """
         module, _, function = self.place.partition(":")
         found = getattr(import_module(f"rollout_dev.peers.{module}"), function)

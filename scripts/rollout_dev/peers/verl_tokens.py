@@ -33,7 +33,7 @@ _BUILDERS: Final = {
     "minimax_m2": "MiniMaxContinuousTokenBuilder",
     "deepseek": "DeepSeekContinuousTokenBuilder",
 }
-"""By family; all others have the plain builder."""
+"""The builders by family; all other families use the plain builder."""
 _PLAIN = "ContinuousTokenBuilder"
 
 
@@ -59,7 +59,7 @@ class _Builder(Protocol):
 
 
 def start(renderer: Renderer) -> Start:
-    """Start conversations; raises UnknownFamilyError where the builder refuses the model."""
+    """Start conversations; raises UnknownFamilyError if the builder refuses the model."""
     name = _BUILDERS.get(renderer.grammar.family.name, _PLAIN)
     made: Callable[[object], _Builder] = getattr(_module(), name)
     try:

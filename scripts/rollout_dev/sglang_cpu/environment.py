@@ -1,6 +1,6 @@
 """The two environments and two checkpoints of the CPU server, each made once and kept.
 
-A stamp beside each records its inputs.
+A stamp next to each one records its inputs.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ HERE = Path(__file__).parent
 STATE = ROOT / ".sglang"
 VENV = STATE / "venv"
 ROUTER = STATE / "router"
-"""Separate: the router imports SGLang if it is installed."""
+"""This is separate because the router imports SGLang if it is installed."""
 TORCH = STATE / "torch"
 """The server's PyTorch alone, as a `PYTHONPATH` for this package's own interpreter."""
 MODEL = STATE / "model"
 UPDATE = STATE / "model-update"
-"""The same shape with other weights, to update a server to."""
+"""A checkpoint of the same shape with other weights, for updating a server."""
 _VENV_GB, _ROUTER_GB = 6.0, 0.2
 _INSTALL_S, _TRAIN_S = 3600.0, 1200.0
-"""Limits; on two free cores training takes two minutes."""
+"""Time limits; on two free cores training takes two minutes."""
 _TORCH_PARTS = ("torch", "torchgen", "functorch", "sympy", "mpmath", "networkx")
 _LOCK = ROOT / "requirements" / "sglang-cpu.txt"
 _ROUTER_LOCK = ROOT / "requirements" / "sglang-router.txt"
@@ -43,7 +43,7 @@ def install() -> None:
 def link_torch() -> None:
     """Show the server's PyTorch to interpreters that have everything else of their own.
 
-    For tests of the engine that runs a model in the worker's process.
+    This is for tests of the engine that runs a model in the worker's process.
     """
     require()
     shutil.rmtree(TORCH, ignore_errors=True)
@@ -62,7 +62,7 @@ def require() -> None:
 
 
 def make_models() -> None:
-    """Train the model and change a copy, unless they match their recipes."""
+    """Train the model and change a copy of it, unless both match their recipes."""
     require()
     recipe = _texts(HERE / "tiny_model.py", *sorted(_TOKENIZER.iterdir()))
     _make(MODEL, recipe, [HERE / "tiny_model.py", _TOKENIZER, MODEL])
@@ -71,7 +71,7 @@ def make_models() -> None:
 
 
 def variables() -> dict[str, str]:
-    """Environment variables: no hub, no GPU, one thread per operator (more are 10 times slower)."""
+    """Return variables for no hub, no GPU, one thread per operator (more are 10 times slower)."""
     own = {
         "PYTHONPATH": str(HERE / "stand_in"),
         "SGLANG_USE_CPU_ENGINE": "1",

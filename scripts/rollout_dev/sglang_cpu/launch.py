@@ -19,7 +19,7 @@ def define_vision_operators() -> None:
     library = torch.library.Library("torchvision", "DEF")
     for name in ("nms", "qnms"):
         library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    # A library drops its definitions when it is garbage-collected.
+    # The definitions disappear when their library object is garbage-collected.
     torch.swe_rollout_vision_operators = library
 
 

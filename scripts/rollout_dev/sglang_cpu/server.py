@@ -34,7 +34,7 @@ class Server:
     """How to start a server, and how to check that it is ready."""
 
     command: list[str]
-    """Without the port."""
+    """The command, without the port."""
     ready_path: str = "/ready"
     """Responds with 200 as soon as the server accepts requests."""
 
@@ -43,7 +43,7 @@ class Server:
 class _Record:
     pid: int
     started: str
-    """Start time in the kernel's clock: a later process with the same pid is not ours."""
+    """The start time by the kernel's clock: a later process with the same pid is not ours."""
     url: str
     command: list[str]
     ready_path: str
@@ -176,7 +176,7 @@ def _tree(root: int) -> list[_Process]:
 
 
 def _started(pid: int) -> str | None:
-    """Return a process's start in clock ticks since boot; none if it is gone or a zombie."""
+    """Return a process's start in clock ticks since boot; None if it is gone or a zombie."""
     fields = _stat(pid)
     return None if fields is None or fields[0] == "Z" else fields[19]
 
@@ -190,7 +190,7 @@ def _stat(pid: int) -> list[str] | None:
 
 
 def _free_port() -> int:
-    """Return a port that no connection gets by itself while the server takes a minute to start."""
+    """Return a port that no connection is given while the server takes a minute to start."""
     while True:
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port := random.randrange(20_000, 30_000)))  # noqa: S311

@@ -62,23 +62,23 @@ class Record(Sample, frozen=True):
 
 @dataclass
 class VersionCounts:
-    """Tokens of one weight version against its checkpoint."""
+    """The tokens of one weight version, compared with its checkpoint."""
 
     tokens: int = 0
     max_difference: float = 0.0
     decided: int = 0
-    """Tokens whose logprob no other checkpoint has."""
+    """Number of tokens whose logprob no other checkpoint has."""
 
 
 @dataclass(frozen=True)
 class Crossing:
-    """One change of weights inside a turn, counted in the turn's tokens."""
+    """A change of weights inside a turn, counted in the turn's tokens."""
 
     episode: str
     turn: int
     tokens: int
     cut: int
-    """Where the record says the new weights begin."""
+    """Where the new weights begin according to the record."""
     first: int
     """The first and last cuts that the logprobs allow; first > last: no cut fits."""
     last: int
@@ -92,7 +92,7 @@ class Comparison:
     tokens: int = 0
     max_difference: float = 0.0
     prompt_tokens: int = 0
-    """Of the harness, where the record has their logprobs."""
+    """The harness's tokens, if the record has their logprobs."""
     prompt_max_difference: float = 0.0
     versions: dict[str, VersionCounts] = field(default_factory=dict)
     crossings: list[Crossing] = field(default_factory=list)
@@ -102,7 +102,7 @@ class Teacher:
     """Checkpoints by weight version, and the sampling temperature."""
 
     def __init__(self, models: dict[str, Path], *, temperature: float, tolerance: float) -> None:
-        """Load each folder once; `from_pretrained` sets models to evaluation."""
+        """Load each folder once; `from_pretrained` puts models into evaluation mode."""
         loaded = {
             folder: AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
             for folder in sorted(set(models.values()))
@@ -128,7 +128,7 @@ class Teacher:
     def _differences(
         self, ids: list[int], recorded: NDArray[np.float64]
     ) -> dict[str, NDArray[np.float64]]:
-        """Distance of each recorded logprob from each checkpoint's; NaN where none was recorded."""
+        """Return each recorded logprob's distance from each checkpoint's; NaN without a record."""
         known: dict[int, NDArray[np.float64]] = {}
         for model in self._models.values():
             if id(model) not in known:
@@ -171,7 +171,7 @@ class Teacher:
             )
 
     def _compare_prompt(self, record: Record) -> None:
-        """Compare logprobs of the harness's tokens; each is of the next turn's weights.
+        """Compare logprobs of the harness's tokens, each under the next turn's weights.
 
         They are not scaled by the temperature.
         """

@@ -25,7 +25,7 @@ BATCH = 4
 TURNS = 3
 SHORT_TOKENS = 200
 LONG_TOKENS = 1800
-"""Text before a response; every fourth lesson is as long as a real first prompt."""
+"""Tokens of text before a response; every fourth lesson is as long as a real first prompt."""
 IGNORED = -100
 """The label of ids without a loss."""
 
@@ -47,7 +47,7 @@ ENDLESS = "So " + "on and " * 40
 
 
 class Lessons:
-    """Training conversations: responses of an agent between arbitrary text."""
+    """Training conversations: an agent's responses among arbitrary text."""
 
     def __init__(self, tokenizer: object) -> None:
         self._encode = tokenizer.encode  # type: ignore[attr-defined]
@@ -133,7 +133,7 @@ def _train(model: Qwen3ForCausalLM, lessons: Lessons) -> None:
     for step in range(STEPS):
         ids, positions, labels = lessons.batch(step)
         read = model.model(input_ids=ids, position_ids=positions).last_hidden_state[:, :-1]
-        # Logits only where there is a loss: they are most of the work.
+        # Compute logits only where there is a loss: they are most of the work.
         has_loss = labels[:, 1:] != IGNORED
         logits = model.lm_head(read[has_loss])
         loss = torch.nn.functional.cross_entropy(logits, labels[:, 1:][has_loss])

@@ -18,9 +18,9 @@ from safetensors.torch import load_file, save_file
 
 WEIGHTS = "model.safetensors"
 NOISE = 0.03
-"""As a share of each matrix's standard deviation."""
+"""The noise, as a share of each matrix's standard deviation."""
 FLATTER = 0.8
-"""Factor of the last norm: changes the logprob even of a nearly certain token."""
+"""The factor of the last norm; it changes the logprob even of a nearly certain token."""
 
 
 def make(model: Path, update: Path) -> None:
