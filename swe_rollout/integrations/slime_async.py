@@ -1,6 +1,6 @@
 """slime's fully asynchronous rollout, which ends when too many episodes failed.
 
---rollout-function-path swe_rollout.integrations.slime_async.generate_rollout
+    --rollout-function-path swe_rollout.integrations.slime_async.generate_rollout
 
 slime's own rollout only logs the errors of a generate function, and waits for other groups forever.
 """

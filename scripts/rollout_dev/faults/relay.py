@@ -1,10 +1,10 @@
 """Stand in front of the engine, the store or the API server, and break connections by rules.
 
-python -m rollout_dev.faults.relay LISTEN:HOST:PORT …
+    python -m rollout_dev.faults.relay LISTEN:HOST:PORT …
 
 The file /tmp/rules-PORT holds the rules of the listener on a port, as the name of a `Fault`; it is
 read several times a second, so that `kubectl exec` can change them. The relays of engine and store
-are pods. The API server's runs on the node (`api_relay`), with --rules and --tls.
+run in pods. The API server's runs on the node (`api_relay`), with --rules and --tls.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Strands agents over SGLang, with exact tokens: `Agent(model=SglangModel(…))`.
 
-from swe_rollout.integrations.strands import SGLangClient, SglangModel
+    from swe_rollout.integrations.strands import SGLangClient, SglangModel
 
 `model` is the interface to Strands, `conversation` holds the tokens, `messages` and `tools` read
 Strands' data, `hooks` follow the agent's loop, and `client` is the server. Some of these names work
