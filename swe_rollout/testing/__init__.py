@@ -1,1 +1,1 @@
-"""For your own tests: contract suites, conformance checks, fault proxies, small tokenizers."""
+"""Help for your own tests: contract suites, conformance checks and small tokenizers."""

@@ -1,9 +1,9 @@
-"""The ratio test: are the columns that a trainer gets those that its model was sampled with?
+"""The ratio test: do a trainer's columns match the distribution that its model sampled from?
 
-The first update of on-policy training has an importance ratio of 1 on every trained token. So a
-model in fp32 reads what an adapter made, and each ratio is compared with 1: a logprob that belongs
-to the next token, a mask that was lost or a prompt that ends elsewhere is off by far. Give it the
-adapter's own columns, read back from the tensors of the trainer, never those of the record.
+The first update of on-policy training has an importance ratio of 1 on every trained token. So an
+fp32 model scores the output of an adapter, and each ratio is compared with 1: a logprob of the next
+token, a lost mask, or a prompt with the wrong end is far off. Pass the adapter's own columns, read
+back from the trainer's tensors, not those of the record.
 
     rows = [RatioRow(sample.tokens, start, sample.loss_mask, sample.rollout_log_probs)]
     check_ratio(rows, forced({"default": logits_of_the_model})).require()
@@ -23,32 +23,32 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 MAX_ABS: Final = 1e-3
-"""A ratio may be this far from 1, on every trained token."""
+"""Maximum distance of a trained token's ratio from 1."""
 MEAN_K3: Final = 1e-6
-"""The largest KL divergence by Schulman's third estimator, `r - 1 - log r`, the mean over them."""
+"""Maximum KL divergence by Schulman's k3 estimator, the mean of `r - 1 - log r`."""
 _CHUNK: Final = 512
-"""Positions whose float64 logits are in memory at a time."""
+"""Number of positions whose float64 logits are in memory at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class RatioRow:
-    """One sequence as a trainer has it. The columns behind `response_start` are the response's."""
+    """One sequence as a trainer has it. The columns after `response_start` are the response's."""
 
     token_ids: Sequence[int]
     """Prompt and response, without padding, `[n]`."""
     response_start: int
-    """Length of the prompt: at least 1, for nothing predicts the first id."""
+    """Length of the prompt, at least 1 because nothing predicts the first id."""
     loss_mask: Sequence[int]
-    """Which tokens of the response are trained (1)."""
+    """1 for each token of the response that is trained on."""
     logprobs: Sequence[float]
-    """The logprobs of the response in nats, as sampled."""
+    """The sampled logprobs of the response in nats."""
     temperatures: Sequence[float] | None = None
-    """The temperatures of the response, by default 1 everywhere; 0 scales as 1 does."""
+    """The temperatures of the response, by default 1 everywhere; 0 scales like 1."""
     weight_versions: Sequence[str | None] | None = None
-    """The teacher's model that sampled each token of the response; None if it has only one."""
+    """The weight version that sampled each token of the response; None if there is only one."""
 
     def __post_init__(self) -> None:
-        """Raise ValueError for columns that are not those of the response."""
+        """Raise ValueError for columns without the length of the response."""
         length = len(self.token_ids) - self.response_start
         columns = (self.loss_mask, self.logprobs, self.temperatures, self.weight_versions)
         lengths = [len(column) for column in columns if column is not None]
@@ -60,9 +60,9 @@ class RatioRow:
 
 
 Logits: TypeAlias = "Callable[[Sequence[int]], NDArray[np.floating]]"
-"""From ids `[n]` to the logits of what follows each of them, `[n, vocabulary]`."""
+"""Maps ids `[n]` to the logits of the token after each of them, `[n, vocabulary]`."""
 Teacher: TypeAlias = "Callable[[RatioRow], ArrayLike]"
-"""From a row to the logprob of each id of its response given all before it, `[response]`."""
+"""Maps a row to the logprob of each id of its response given all ids before it, `[response]`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,20 +70,20 @@ class RatioReport:
     """How far the ratios of the trained tokens are from 1."""
 
     tokens: int
-    """Trained tokens, of all rows."""
+    """Number of trained tokens in all rows."""
     max_abs: float
-    """The largest |ratio - 1|; infinite where a logprob is no finite number."""
+    """The largest |ratio - 1|; infinite if a logprob is not finite."""
     mean_k3: float
     worst: tuple[int, int] | None
-    """The row, and the token of its response, with the largest; None: no token is trained."""
+    """The row, and the token of its response, with the largest; None if no token is trained."""
 
     @property
     def passes(self) -> bool:
-        """Whether tokens are trained, and none is off."""
+        """Whether any token is trained, and none is off."""
         return self.tokens > 0 and self.max_abs < MAX_ABS and self.mean_k3 < MEAN_K3
 
     def require(self) -> RatioReport:
-        """Return the report; raise AssertionError if it does not pass."""
+        """Return the report. Raises AssertionError if it does not pass."""
         if not self.passes:
             raise AssertionError(f"the ratio test fails: {self}")
         return self
@@ -92,7 +92,7 @@ class RatioReport:
 def _distances(
     log_ratio: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return how far each ratio is from 1, and its k3; infinite where they can't be computed."""
+    """Return each ratio's distance from 1 and its k3; infinite if they can't be computed."""
     with np.errstate(over="ignore", invalid="ignore"):
         off = np.expm1(log_ratio)
         k3 = off - log_ratio
@@ -100,7 +100,7 @@ def _distances(
 
 
 def check_ratio(samples: Iterable[RatioRow], teacher: Teacher) -> RatioReport:
-    """Compare every trained token of `samples` with the teacher's own logprob of it."""
+    """Compare the logprob of every trained token of `samples` with the teacher's."""
     tokens, largest, total, worst = 0, 0.0, 0.0, None
     for index, row in enumerate(samples):
         (trained,) = np.nonzero(np.asarray(row.loss_mask))
@@ -118,9 +118,9 @@ def check_ratio(samples: Iterable[RatioRow], teacher: Teacher) -> RatioReport:
 
 
 def forced(models: Mapping[str, Logits] | Mapping[str | None, Logits]) -> Teacher:
-    """Return a teacher of models by weight version; an only one reads every token.
+    """Return a teacher from models by weight version; a single model scores every token.
 
-    Raises KeyError, when called, for a trained token of a version that is none of them.
+    The teacher raises KeyError for a trained token of an unknown version.
     """
     by_version: dict[str | None, Logits] = dict(models.items())
 

@@ -1,4 +1,4 @@
-"""The contract of every sandbox, as tests: subclass `SandboxContract` and override `sandbox`.
+"""The contract of every sandbox as tests: subclass `SandboxContract` and override `sandbox`.
 
     class TestMySandbox(SandboxContract):
         @pytest.fixture
@@ -8,7 +8,7 @@
             await sandbox.close()
 
 Needs pytest with pytest-asyncio in auto mode. The image needs a POSIX shell and the tools of
-busybox; class attributes declare what else it has.
+busybox; class attributes declare its other features.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from swe_rollout.testing.sandbox_file_contract import FileContract
 _MIB = 1 << 20
 _KILLED = 137
 _QUICK_S = 8.0
-"""Far below the time of a stream that is held open, far above that of a busy machine."""
+"""Seconds: far less than a stream is held open, far more than a busy machine needs."""
 _OUTPUTS = (
     ("true", b"", b""),
     (r"printf 'a\000b\303'; printf '\251\377\r\n'", b"a\0b\xc3\xa9\xff\r\n", b""),
@@ -40,7 +40,7 @@ _OUTPUTS = (
         b"",
     ),
 )
-"""Scripts, and what they write to both streams."""
+"""Scripts, and their output on both streams."""
 
 
 class SandboxContract(FileContract):
@@ -246,7 +246,7 @@ class SandboxContract(FileContract):
         assert await asyncio.gather(*map(one, range(16))) == [True] * 16
 
     async def test_nothing_of_the_protocol_reaches_a_command(self, sandbox: Sandbox) -> None:
-        # A command that has the stream could write frames of its own.
+        # A command with access to the stream could write its own frames.
         script = "for n in 3 4 5 6 7 8 9; do (echo forged >&$n) 2>/dev/null && echo open $n; done"
         result = await sandbox.exec(script + "; cat")
         assert result.stdout == b""

@@ -1,4 +1,4 @@
-"""The contract of every sandbox about files; part of `sandbox_contract.SandboxContract`."""
+"""The file part of every sandbox's contract, used by `sandbox_contract.SandboxContract`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NAMES = ("a b", "it's", 'q"', "line\nbreak", "é漢", "-rf", "$HOME", "*", "bac
 
 
 class FileContract:
-    """Reading and writing files."""
+    """The contract of reading and writing files."""
 
     async def test_every_byte_survives_the_round_trip(self, sandbox: Sandbox) -> None:
         for data in (b"", b"\n", bytes(range(256)), b"no newline", b"\r\n\0\x1a"):

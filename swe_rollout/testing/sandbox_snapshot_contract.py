@@ -1,4 +1,4 @@
-"""The contract of sandboxes with snapshots, as tests: subclass `SnapshotContract`.
+"""The contract of sandboxes with snapshots as tests: subclass `SnapshotContract`.
 
 Override the fixture `start`: a function that starts a fresh sandbox of one image each time, with
 `SandboxRequest.snapshots`. Needs pytest with pytest-asyncio in auto mode, and hypothesis. The image
@@ -23,7 +23,7 @@ from swe_rollout.sandbox.base import Sandbox, Snapshots
 
 @runtime_checkable
 class SnapshotSandbox(Sandbox, Snapshots, Protocol):
-    """A sandbox that has both."""
+    """A sandbox with snapshots."""
 
 
 Start: TypeAlias = Callable[[], Awaitable[Sandbox]]
@@ -38,14 +38,14 @@ _EMPTY = "chmod -R u+rwx .; find . -mindepth 1 -delete"
 
 
 def _never_opening_a_fifo(step: str) -> str:
-    """Guard a step that would wait for the other end."""
+    """Return the step with a guard against opening a FIFO, which would wait for the other end."""
     if not step.startswith("OPEN "):
         return step
     return "[ -p {0} ] || [ -p {1} ] || {{ " + step.removeprefix("OPEN ") + "; }}"
 
 
 def _operations() -> st.SearchStrategy[str]:
-    """Return shell commands that change files, each in a way of its own; some fail."""
+    """Return a strategy of shell commands that change files in different ways; some fail."""
     name = st.sampled_from(NAMES).map(lambda each: shlex.quote(f"./{each}"))
     text = st.sampled_from(("one", "two", "other", "")).map(shlex.quote)
     one = st.sampled_from(
@@ -55,7 +55,7 @@ def _operations() -> st.SearchStrategy[str]:
             "OPEN printf %s {2} >{0}",
             "OPEN printf %s {2} >>{0}",
             "OPEN printf X | dd of={0} bs=1 seek=1 conv=notrunc",
-            # Neither size nor mtime differs.
+            # Neither size nor mtime changes.
             "OPEN touch -r {0} ./r && printf Y | dd of={0} bs=1 conv=notrunc && touch -r ./r {0}",
             "OPEN : >{0}",
             "[ -d {0} ] || chmod 600 {0}",
@@ -92,16 +92,16 @@ class SnapshotContract:
     """The contract of `Snapshots`. Override the fixture `start`."""
 
     sees_processes: ClassVar[bool] = True
-    """Whether the sandbox has processes of its own, apart from those of the machine."""
+    """Whether the sandbox's processes are separate from those of the machine."""
 
     @pytest.fixture
     def start(self) -> Start:
-        """Start a fresh sandbox of the same image; the fixture ends them."""
+        """Start a fresh sandbox of the same image; the fixture ends all of them."""
         raise NotImplementedError("override the fixture `start`")
 
     @pytest.fixture
     def pair(self) -> list[SnapshotSandbox]:
-        """Hold the two sandboxes that all examples of a property share."""
+        """The two sandboxes that all examples of a property share, once started."""
         return []
 
     async def test_nothing_has_changed_at_first(self, start: Start) -> None:
@@ -114,7 +114,7 @@ class SnapshotContract:
     @settings(
         max_examples=25,
         deadline=None,
-        # What an example leaves is removed by the next one: the same sandboxes serve all.
+        # Each example removes what the last one left, so that the same sandboxes serve all.
         phases=(Phase.explicit, Phase.reuse, Phase.generate),
         suppress_health_check=list(HealthCheck),
     )

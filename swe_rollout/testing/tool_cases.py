@@ -1,4 +1,4 @@
-"""One call of every built-in tool, for the contract of tools in a sandbox: one line each."""
+"""One call of every built-in tool, one line each, for the contract of tools in a sandbox."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ _SESSION: Final = ToolUse.model_validate({"use": "bash", "with": {"session": Tru
 
 @dataclass(frozen=True, slots=True)
 class ToolCase:
-    """A call that works."""
+    """A successful call."""
 
     use: str | ToolUse
     """The tool as a job names it, or a toolset."""
     arguments: Mapping[str, object]
     says: str = ""
-    """Part of what the policy reads."""
+    """Part of the observation."""
     files: Mapping[str, bytes] = field(default_factory=lambda: _SOURCE)
-    """What lies in the folder before the call."""
+    """The files in the folder before the call."""
     leaves: Mapping[str, bytes] = field(default_factory=dict)
-    """Files after the call, those that it changed or made."""
+    """The files that the call changed or created."""
     commands: tuple[str, ...] = ()
-    """Arguments that are commands: what they do is not the tool's doing."""
+    """Names of arguments that are commands, whose effects are not the tool's."""
     tool: str = ""
-    """Of a toolset: which tool is called."""
+    """The name of the called tool of a toolset."""
 
     def __str__(self) -> str:
         use = self.use if isinstance(self.use, str) else f"{self.use.use}-with"

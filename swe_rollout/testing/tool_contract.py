@@ -1,13 +1,13 @@
-"""The contract of tools in a real sandbox, as tests: subclass `ToolsInSandbox`, give it a sandbox.
+"""The contract of tools in a real sandbox as tests: subclass `ToolsInSandbox`, provide a sandbox.
 
     class TestInMySandbox(ToolsInSandbox):
         @pytest.fixture
         async def sandbox(self):
             ...
 
-Every tool of `CASES` is held to it; a new one is a line there, and `cases` can be overridden.
-Needs pytest with pytest-asyncio. The image needs a POSIX shell and the tools of busybox. A tool of
-your own, without a sandbox, is held to `testing.extensions.tools`.
+It applies to every tool in `CASES`; a new tool is a line there, and `cases` can be overridden.
+Needs pytest with pytest-asyncio. The image needs a POSIX shell and the tools of busybox. For your
+own tool, without a sandbox, use `testing.extensions.tools`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from swe_rollout.types.turn import CallStatus, Observation, ToolCall
 
 _TIMEOUT_S: Final = 20.0
 _ODD_TIMEOUT_S: Final = 1.0
-"""A search of a whole machine is answered too, but not waited for."""
+"""Time limit of odd calls: a search of the whole machine must respond, but need not finish."""
 _OUTPUT_BYTES: Final = 16384
 _ODD_TEXTS: Final = (
     *("", " ", "\n", "-rf", "--help", "..", "/", "~", "*", "[", "\\", "%s", "{}", "\t\r\n"),
@@ -41,13 +41,13 @@ _ODD_NUMBERS: Final = (0, -1, 1, 2**31, 2**63 - 1, -(2**63) + 1)
 
 
 async def _answer(prompt: str, *, has_tools: bool) -> str:
-    """Stand in for a further agent."""
+    """Stand in for a sub-agent."""
     return f"{'worked on' if has_tools else 'thought about'} {prompt}"
 
 
 @dataclass
 class Episode:
-    """The calls of one episode to the tools of one case."""
+    """An episode that calls the tool of one case."""
 
     case: ToolCase
     sandbox: Sandbox
@@ -67,7 +67,7 @@ class Episode:
         return next(s for s in specs if s.name == self.case.tool) if self.case.tool else specs[0]
 
     async def call(self, arguments: Mapping[str, object] | None = None) -> Observation:
-        """Call the tool as an episode does: arguments that do not fit never reach it."""
+        """Call the tool as an episode does: invalid arguments never reach it."""
         given = dict(self.case.arguments if arguments is None else arguments)
         if problems := self.spec.problems(given):
             return Observation(problems[0])
@@ -76,18 +76,18 @@ class Episode:
 
 
 class ToolsInSandbox:
-    """The contract. Override the fixture `sandbox`; its folder is emptied before each test."""
+    """The contract. Override the fixture `sandbox`, whose folder is emptied before each test."""
 
     cases: ClassVar[tuple[ToolCase, ...]] = CASES
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Hold each of the cases to each test."""
+        """Parametrise each test with all cases."""
         if "case" in metafunc.fixturenames:
             metafunc.parametrize("case", self.cases, ids=str)
 
     @pytest.fixture
     def sandbox(self) -> Sandbox:
-        """A sandbox; it may be the one of the last test."""
+        """A sandbox, which may be the last test's."""
         raise NotImplementedError("override the fixture `sandbox`")
 
     async def test_a_call_does_what_it_is_for_alone(self, case: ToolCase, sandbox: Sandbox) -> None:
@@ -149,7 +149,7 @@ async def _begun(
     output_bytes: int = _OUTPUT_BYTES,
     timeout_s: float = _TIMEOUT_S,
 ) -> Episode:
-    """Return an episode in which the case's files lie in an otherwise empty folder."""
+    """Return an episode with only the case's files in its folder."""
     await sandbox.exec("find . -mindepth 1 -maxdepth 1 -exec rm -rf {} +")
     for path, data in case.files.items():
         await sandbox.write_file(path, data)
@@ -162,7 +162,7 @@ async def _files(sandbox: Sandbox) -> set[str]:
 
 
 def _odd(case: ToolCase, spec: ToolSpec) -> Iterator[dict[str, object]]:
-    """Yield the case's arguments, each with one that no one expects."""
+    """Yield variants of the case's arguments, each with one unexpected value."""
     for name in spec.arguments.properties:
         types = spec.arguments.types_of(name)
         if "string" in types and name not in case.commands:

@@ -1,1 +1,1 @@
-"""Text for people: escaping, redaction, numbers, cards for notebooks, log lines."""
+"""Text for people: escaping, redaction, number formats, notebook cards and log lines."""

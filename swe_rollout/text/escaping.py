@@ -1,4 +1,4 @@
-"""Make untrusted text safe to display: show control characters instead of obeying them.
+"""Make untrusted text safe to display: show control characters instead of interpreting them.
 
 Model output, sandbox output and dataset rows may contain terminal escapes, NUL bytes and characters
 that reorder a line. Used for HTML pages and for terminals.
@@ -13,14 +13,14 @@ _ANSI_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _CONTROL = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and newline, DEL, C1
     r"\u200e\u200f\u2028-\u202e\u2066-\u2069"  # line and direction marks
-    r"\ud800-\udfff]"  # halves of characters
+    r"\ud800-\udfff]"  # lone surrogates
 )
 _C0_PICTURES = 0x2400
 _C0_END = 0x20
 
 
 def printable(text: str) -> str:
-    """Remove colours and replace every other control character by a picture of it."""
+    """Remove colours, and replace every other control character by a visible symbol."""
     return _CONTROL.sub(_picture, _ANSI_COLOUR.sub("", text.replace("\r\n", "\n")))
 
 

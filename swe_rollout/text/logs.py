@@ -1,8 +1,8 @@
-"""Log events as logfmt lines or as JSON. A program that uses the package gets them on stderr.
+"""Log events as logfmt lines or as JSON. Programs that use the package get them on stderr.
 
-stdout belongs to the program. One that configures structlog itself keeps its own configuration.
-Lines about an episode have its address and attempt, which `Recorder` binds; JSON has the address in
-parts, too.
+stdout belongs to the program, and a program that configures structlog itself keeps its own
+configuration. Lines about an episode have its address and attempt, which `Recorder` binds; JSON
+lines also have the parts of the address.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from swe_rollout.text.redaction import redact
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _ADDRESS: Final = re.compile(r"([^/]+)/([^/]+)/(\d+)")
 _VALUE_CHARS: Final = 4000
-"""The longest value of a JSON line; the rest is cut."""
+"""Maximum length of a value in a JSON line; longer values are cut."""
 
 
 def processors(*, as_json: bool = False) -> list[Processor]:
-    """Return what turns an event into a line: of logfmt, or of JSON."""
+    """Return the processors that turn an event into a line of logfmt or JSON."""
     common: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -50,9 +50,9 @@ def add_address(_logger: WrappedLogger, _method: str, event: EventDict) -> Event
 
 
 def shared_context() -> Context:
-    """Return a context for a task that serves all episodes, whichever of them starts it.
+    """Return a context for a task that serves all episodes, whichever episode starts it.
 
-    `asyncio.create_task(…, context=shared_context())`: its lines then name no episode.
+    With `asyncio.create_task(…, context=shared_context())`, the task's lines name no episode.
     """
     context = copy_context()
     context.run(structlog.contextvars.clear_contextvars)
@@ -67,13 +67,13 @@ def _cut_values(_logger: WrappedLogger, _method: str, event: EventDict) -> Event
 
 
 def _dump(event: EventDict, **_options: object) -> str:
-    """Encode a line. ASCII, so that nothing in it can act on a terminal."""
+    """Encode a line in ASCII, so that nothing in it can control a terminal."""
     first = {key: event.pop(key) for key in ("timestamp", "level", "event") if key in event}
     return json.dumps(first | dict(event), default=repr, ensure_ascii=True)
 
 
 def log_to_stderr() -> None:
-    """Send events from warnings on to stderr, unless the program has configured structlog."""
+    """Send warnings and errors to stderr, unless the program has configured structlog."""
     if structlog.is_configured():
         return
     structlog.configure(

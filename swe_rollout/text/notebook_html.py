@@ -1,7 +1,7 @@
-"""Cards: small HTML for notebooks, of fixed size whatever a record holds.
+"""Cards: small HTML for notebooks, of bounded size whatever a record contains.
 
-Every text is escaped, and control characters are shown. There is no script, no style sheet and
-nothing that is loaded; colours are those of the notebook, in light and dark.
+Every text is escaped, and control characters are shown. There are no scripts, style sheets or
+external resources; colours follow the notebook's theme, light or dark.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 from swe_rollout.text.escaping import escaped, one_line
 
 ROWS: Final = 20
-"""Rows of a table that are shown; the others are counted."""
+"""Maximum rows of a table to show; the others are only counted."""
 CELL_CHARS: Final = 200
 FOLD_CHARS: Final = 4000
 _LINE: Final = "1px solid rgba(128,128,128,.35)"
@@ -31,9 +31,9 @@ class Table:
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
-    """The first ones are shown."""
+    """The rows, of which the first are shown."""
     total: int | None = None
-    """How many there are, where `rows` are not all of them."""
+    """The number of rows, if `rows` are not all of them."""
 
 
 def card(
@@ -43,7 +43,7 @@ def card(
     table: Table | None = None,
     folds: Mapping[str, str] | None = None,
 ) -> str:
-    """Return a card. Facts that are empty are left out; folds open by a click."""
+    """Return a card. Empty facts are left out; folds open with a click."""
     parts = [f'<div style="{_BOX}"><div><b>{_text(title)}</b></div>']
     shown = {name: value for name, value in facts.items() if value}
     if shown:

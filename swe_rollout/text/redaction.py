@@ -1,10 +1,10 @@
-"""Redaction: secrets never appear in errors, logs or records, whoever repeated them to us.
+"""Redaction: keep secrets out of errors, logs and records, whoever echoed them to us.
 
-A server can echo the key it was called with. `redact` replaces every known secret in a text by
-`[redacted]`: values of environment variables that are named like secrets, and those that `register`
-was given. Plain, base64, percent-encoded, hexadecimal and escaped forms are known, and pieces of
-them, because outside texts are cut anywhere; what an outsider encodes in another way is not found.
-Used where errors are made, logs are written, engines' texts are read and records are encoded.
+A server can echo the key it was called with. `redact` replaces every known secret in a text with
+`[redacted]`: values of environment variables named like secrets, and values passed to `register`.
+It finds plain, base64, percent-encoded, hexadecimal and escaped forms, and pieces of them, because
+outside texts may be cut anywhere; secrets in any other encoding are not found. Used where errors
+are made, logs are written, engines' texts are read and records are encoded.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from urllib.parse import quote, quote_plus, unquote, urlsplit
 
 MARK: Final = "[redacted]"
 SHORTEST: Final = 4
-"""Shorter values are no secrets: they would hide parts of ordinary words."""
+"""Shorter values are not treated as secrets: they would hide parts of ordinary words."""
 _WORD: Final = 8
 """Shorter secrets are replaced as whole words only."""
 _PIECE: Final = 12
-"""Length of the pieces that are found alone; records are searched for secrets from this length."""
+"""Length of pieces that are found on their own; records are searched for secrets this long."""
 _SECRET_NAME: Final = re.compile(
     r"(^|_)(API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASS|PWD|CREDENTIALS?|SAS)(_\d+)?$",
     re.IGNORECASE,
 )
 _FOREIGN: Final = (0, 2, 3)
-"""Characters of base64 that contain bits of this many bytes before."""
+"""How many base64 characters of a secret depend on the 0, 1 or 2 bytes before it."""
 _LOWER: Final = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _USER_INFO: Final = re.compile(r"://[^/\s@]*@")
 
@@ -41,7 +41,7 @@ class Redactor:
 
     def __init__(self) -> None:
         self._forms: dict[str, tuple[str, ...]] = {}
-        """The forms of each secret, in lower case."""
+        """The forms of each secret in lower case."""
         self._pieces: dict[int, frozenset[str]] = {}
         """All pieces of all forms, by length."""
         self._words: re.Pattern[str] | None = None
@@ -54,15 +54,15 @@ class Redactor:
 
     @property
     def is_escaped(self) -> bool:
-        """Whether JSON writes a secret otherwise than it is.
+        """Whether any secret changes when JSON escapes it.
 
-        A text that holds JSON is then escaped once more in a record, which no search of its bytes
-        finds.
+        JSON within a text is then escaped again in a record, where a search of the bytes can't find
+        the secret.
         """
         return self._is_escaped
 
     def register(self, secret: str) -> None:
-        """Replace this value from now on; texts of fewer than `SHORTEST` characters are ignored."""
+        """Redact this value from now on; texts shorter than `SHORTEST` characters are ignored."""
         secret = secret.strip()
         if len(secret) < SHORTEST or secret in self._forms:
             return
@@ -78,7 +78,7 @@ class Redactor:
             self._words = re.compile(rf"(?<![\w-])(?:{'|'.join(words)})(?![\w-])", re.IGNORECASE)
 
     def redact(self, text: str) -> str:
-        """Return the text with `MARK` in place of secrets, and without users in addresses."""
+        """Return the text with `MARK` in place of secrets, and without user names in addresses."""
         if "@" in text:
             text = _USER_INFO.sub(f"://{MARK}@", text)
         if self._words is not None:
@@ -86,7 +86,7 @@ class Redactor:
         return self._without_pieces(text) if self._pieces else text
 
     def is_in(self, data: bytes) -> bool:
-        """Whether a whole secret is in the data, in any form; fast on large data."""
+        """Return whether a whole secret is in the data, in any form; fast on large data."""
         if not self._forms:
             return False
         lowered = data.lower()
@@ -98,7 +98,7 @@ class Redactor:
         )
 
     def redact_values(self, value: object) -> object:
-        """Return JSON's plain values with every text redacted, names of fields too.
+        """Return JSON's plain values with every string redacted, including field names.
 
         Numbers stay as they are.
         """
@@ -116,7 +116,7 @@ class Redactor:
         redacted: dict[object, object] = {}
         for key, inner in value.items():
             name = self.redact(key) if isinstance(key, str) else key
-            while name in redacted:  # two names that were secrets
+            while name in redacted:  # two names were secrets
                 name = f"{name}+"
             redacted[name] = self.redact_values(inner)
         return redacted
@@ -134,7 +134,7 @@ class Redactor:
         return "".join((*kept, text[position:])) if kept else text
 
     def _found(self, lowered: str) -> Iterator[tuple[int, int]]:
-        """Yield where pieces begin and end, by their beginning."""
+        """Yield the start and end of each piece, sorted by start."""
         sizes = self._pieces.items()
         for start in range(len(lowered)):
             for size, pieces in sizes:
@@ -143,7 +143,7 @@ class Redactor:
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """Yield the secret as servers and libraries write it."""
+    """Yield the forms in which servers and libraries write the secret."""
     data = secret.encode(errors="surrogateescape")
     yield secret
     yield quote(secret, safe="", errors="replace")
@@ -153,7 +153,7 @@ def _forms(secret: str) -> Iterator[str]:
     yield html.escape(secret)
     yield data.hex()
     for before in range(3):
-        # Inside a longer text, all but the characters at its ends depend on the secret alone.
+        # Inside a longer text, all but the characters at the ends depend only on the secret.
         encoded = base64.b64encode(bytes(before) + data).decode().rstrip("=")
         end = len(encoded) - ((before + len(data)) % 3 > 0)
         yield (inner := encoded[_FOREIGN[before] : end])
@@ -165,7 +165,7 @@ def _cut(form: str, size: int) -> Iterator[str]:
 
 
 def _lower(text: str) -> str:
-    """Return the text with ASCII in lower case: every character keeps its place."""
+    """Return the text with ASCII letters in lower case; every character keeps its offset."""
     return text.translate(_LOWER)
 
 
@@ -189,7 +189,7 @@ def _passwords(address: str) -> Iterator[str]:
 
 _ALL: Final = Redactor()
 _IN_USE: Final = Redactor()
-"""What `register` was given: texts in records are compared with these alone."""
+"""The values passed to `register`, the only ones that records are searched for."""
 
 
 def register(secret: str) -> None:
@@ -199,7 +199,7 @@ def register(secret: str) -> None:
 
 
 def register_environment() -> None:
-    """Keep the secrets among the environment variables out of all errors and logs."""
+    """Keep the secrets in environment variables out of all errors and logs."""
     for secret in secrets_in(os.environ):
         _ALL.register(secret)
 
@@ -210,17 +210,17 @@ def redact(text: str) -> str:
 
 
 def holds_secret(data: bytes) -> bool:
-    """Whether a credential in use is in the data, in any form that is known."""
+    """Return whether a credential in use is in the data, in any known form."""
     return _IN_USE.is_in(data)
 
 
 def has_secrets() -> bool:
-    """Whether any credential is in use."""
+    """Return whether any credential is in use."""
     return not _IN_USE.is_empty
 
 
 def redact_record(data: bytes) -> bytes:
-    """Return JSON without the credentials in use; the same bytes where it has none."""
+    """Return JSON without the credentials in use; the same bytes if it has none."""
     if not _IN_USE.is_escaped and not _IN_USE.is_in(data):
         return data
     import msgspec  # noqa: PLC0415 - records need it, errors of the command line do not
@@ -229,7 +229,7 @@ def redact_record(data: bytes) -> bytes:
 
 
 def redact_log(data: bytes) -> bytes:
-    """Return a log without the credentials in use; the same bytes where it has none."""
+    """Return a log without the credentials in use; the same bytes if it has none."""
     if not _IN_USE.is_in(data):
         return data
     return _IN_USE.redact(data.decode(errors="replace")).encode()

@@ -1,8 +1,8 @@
-"""Branch: one token sequence of an episode in its record, a sample for a trainer.
+"""Branch: one token sequence of an episode's record, which is one sample for a trainer.
 
-An episode is a tree of branches. The main one begins with the task; a sub-agent, or an agent that
-drops its history, opens a further one with a prompt of its own. Each sampled token stands in
-exactly one branch, so training on all branches trains on each token once.
+An episode is a tree of branches. The main one starts with the task; a sub-agent, or an agent that
+drops its history, opens another one with its own prompt. Each sampled token is in exactly one
+branch, so training on all branches trains on each token once.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ class BranchKind(StrEnum):
     """Why a branch was opened."""
 
     MAIN = "main"
-    """The episode's own: it begins with the task."""
+    """The episode's main branch, which starts with the task."""
     SUB_AGENT = "sub_agent"
-    """A sub-agent works in it while its parent waits or goes on."""
+    """The branch of a sub-agent, whose parent waits or goes on meanwhile."""
     RESTART = "restart"
-    """The agent of the parent goes on here with another history, such as a summary."""
+    """The parent's agent goes on in it with another history, such as a summary."""
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A token sequence of an episode, and where it came from. All columns are equally long."""
+    """A token sequence of an episode, and its origin. All columns have the same length."""
 
     index: int
-    """0 is the main branch; the others count up in the order in which they were opened."""
+    """0 for the main branch; the others are numbered in the order in which they were opened."""
     kind: BranchKind
     parent: int | None
     """The branch that opened this one; None for the main branch."""
     parent_length: int
-    """Tokens of the parent when it opened this branch."""
+    """Number of tokens in the parent when it opened this branch."""
     token_ids: tuple[int, ...]
     loss_mask: tuple[int, ...]
     logprobs: tuple[float | None, ...]
@@ -62,7 +62,7 @@ class Branch:
         parent: int | None = None,
         parent_length: int = 0,
     ) -> Self:
-        """Return a log as it is stored, by default as the main branch."""
+        """Return the stored form of a log, by default as the main branch."""
         prompt_logprobs = log.replay.prompt_logprobs(len(log))
         return cls(
             index,
@@ -80,12 +80,12 @@ class Branch:
 
     @property
     def sampled(self) -> int:
-        """Number of tokens the policy sampled in it."""
+        """Number of tokens that the policy sampled."""
         return sum(self.loss_mask)
 
     @property
     def prompt_length(self) -> int:
-        """Tokens in front of the first turn."""
+        """Number of tokens before the first turn."""
         first = self.segments[0] if self.segments else None
         return first.end if first and first.kind is SegmentKind.PROMPT else 0
 
@@ -96,7 +96,7 @@ class Branch:
 
     @property
     def temperatures(self) -> tuple[float | None, ...]:
-        """The temperature of each sampled token, `[n]`; None where the mask is 0, and throughout
+        """The temperature of each sampled token, `[n]`; None where the mask is 0, and everywhere in
         records from before it was recorded.
         """
         return self._by_token(
@@ -104,7 +104,7 @@ class Branch:
         )
 
     def untrained(self, length: int) -> Branch:
-        """Return it with nothing to train on in its first `length` tokens; the ids stay."""
+        """Return the branch with mask 0 on its first `length` tokens; the ids do not change."""
         cut = min(length, len(self.token_ids))
         runs = (part for run in self.segments for part in _parted(run, cut))
         return replace(
@@ -123,7 +123,7 @@ class Branch:
 
 
 def _parted(run: Segment, at: int) -> tuple[Segment, ...]:
-    """Return a run, or the parts of a sampled one that goes beyond a position."""
+    """Return a run, split in two if it is sampled and extends beyond a position."""
     if run.kind is SegmentKind.SAMPLED and run.start < at < run.end:
         return replace(run, end=at), replace(run, start=at)
     return (run,)

@@ -6,7 +6,7 @@ Invariants, checked on every append and tested with random segmentations:
 - the mask is 1 only for ids the engine sampled, and each of those has a finite logprob;
 - the request of turn k+1 is the log after turn k plus the delta, bit for bit.
 
-Every append costs O(new tokens). numpy is imported where it is used: readers of records do without.
+Every append costs O(new tokens). numpy is imported where it is used; reading records does without.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class SegmentKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SamplingUsed:
-    """The distribution that tokens were drawn from. Logprobs are under the model at `temperature`;
-    what the other parameters cut off is not in them.
+    """The distribution from which tokens were drawn. Logprobs are under the model at `temperature`,
+    before the other parameters truncate the distribution.
     """
 
     temperature: float
     top_p: float
     top_k: int
-    """-1: the whole vocabulary."""
+    """-1 means the whole vocabulary."""
     min_p: float
 
 
@@ -66,8 +66,8 @@ class Segment:
     turn: int
     weight_version: str | None = None
     sampling: SamplingUsed | None = None
-    """The parameters of a sampled run. Absent from the stored form if None, as in records that are
-    older than the field."""
+    """The parameters of a sampled run. Absent from the stored form if None, as in records from
+    before the field was added."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +83,12 @@ class RequestProof:
 
 @dataclass(frozen=True, slots=True)
 class InputIds:
-    """The ids of one request, frozen: as numbers, and as the text of the HTTP request body."""
+    """The frozen ids of one request, as numbers and as the text of the HTTP request body."""
 
     ids: NDArray[np.int32] = field(compare=False)
     """int32 `[n]`, read-only."""
     text: bytes
-    """The same as comma-separated decimal numbers: a JSON array without its brackets."""
+    """The ids as comma-separated decimal numbers: a JSON array without its brackets."""
 
     @classmethod
     def of(cls, ids: Sequence[int]) -> InputIds:
@@ -128,13 +128,13 @@ class TokenLog:
         return len(self._ids)
 
     def append_prompt(self, ids: Sequence[int]) -> None:
-        """Append the first rendering. Allowed once, before anything else."""
+        """Append the first rendering; allowed once, before anything else."""
         if self._segments:
             raise InternalError("the prompt is rendered once, before the first turn")
         self._append(SegmentKind.PROMPT, ids, _NAN * len(ids), 0)
 
     def append_delta(self, ids: Sequence[int], *, turn: int) -> None:
-        """Append what the harness writes before `turn`, with mask 0."""
+        """Append the tokens that the harness writes before `turn`, with mask 0."""
         self._append(SegmentKind.DELTA, ids, _NAN * len(ids), turn)
 
     def append_sampled(
@@ -189,16 +189,16 @@ class TokenLog:
         self._text += b"," + encode_ids(ids) if start else encode_ids(ids)
 
     def close(self) -> None:
-        """End the log: nothing is appended any more, and what only requests need is freed."""
+        """End the log: allow no more appends, and free memory that only requests need."""
         self._is_closed = True
         self._text = bytearray()
 
     def request(self) -> RequestProof:
-        """Return the proof of the next request, which is everything so far."""
+        """Return the proof of the next request, which is the whole log so far."""
         return RequestProof(len(self._ids), self._sha.hexdigest())
 
     def input_ids(self) -> InputIds:
-        """Return the next request, which is everything so far, frozen."""
+        """Return the next request: a frozen copy of the whole log so far."""
         import numpy as np  # noqa: PLC0415
 
         ids = np.array(self._ids, dtype=np.int32)
@@ -206,7 +206,7 @@ class TokenLog:
         return InputIds(ids, bytes(self._text))
 
     def replay_request(self, recording: Recording) -> ReplayRequest:
-        """Return the replay data to request in the next call: all that is still unknown."""
+        """Return the replay data to request in the next call: everything still missing."""
         last = self._segments[-1]
         is_new = last.kind is SegmentKind.DELTA and self.replay.prompt_positions <= last.start
         has_new_prompt = recording.prompt_logprobs and is_new
@@ -251,7 +251,7 @@ class TokenLog:
 
 
 def nullable(logprobs: NDArray[np.float32]) -> tuple[float | None, ...]:
-    """Convert a logprob column for JSON, which has no NaN: NaN becomes null."""
+    """Convert a logprob column for JSON, in which NaN becomes null."""
     return tuple(None if math.isnan(value) else value for value in logprobs.tolist())
 
 

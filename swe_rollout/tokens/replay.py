@@ -1,8 +1,8 @@
-"""Replay: optional data for a trainer to replay the sampling, besides ids and logprobs.
+"""Replay: optional data, besides ids and logprobs, with which a trainer can replay the sampling.
 
-Routed experts (which experts of a mixture saw each token), the sampling mask (which ids top-k and
-top-p kept at each step), and the logprobs of tokens the harness wrote. Each is aligned with the
-positions of a `TokenLog`; rows arrive with every response and are appended, O(new rows).
+It contains routed experts (which experts of a mixture saw each token), the sampling mask (which ids
+top-k and top-p kept at each step), and the logprobs of tokens that the harness wrote. Each is
+aligned with a `TokenLog`; the rows of every response are appended in O(new rows).
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class ReplayRequest:
-    """Replay data to request in one call, and from which position on."""
+    """The replay data to request in one call, and from which position on."""
 
     experts: ExpertShape | None = None
     experts_from: int = 0
     """Number of positions whose experts are already known."""
     sampling_mask: bool = False
     prompt_logprobs_from: int | None = None
-    """First input position to return the logprob of: the start of the last delta. Never 0, which
+    """First input position whose logprob to return: the start of the last delta. Never 0, which
     would bypass the engine's prefix cache."""
 
 
@@ -58,16 +58,16 @@ class ReplayRows:
     experts: NDArray[np.int32] | None = field(default=None, compare=False)
     """int32 `[prompt + output - 1 - experts_from, layers, topk]`."""
     kept_ids: tuple[tuple[int, ...], ...] = ()
-    """For each output id, the ids it could have been sampled from."""
+    """For each output id, the ids among which it was sampled."""
     kept_logprobs: tuple[float, ...] = ()
-    """For each output id, its logprob among its kept ids."""
+    """For each output id, its logprob among the kept ids."""
     prompt_logprobs: tuple[float | None, ...] = ()
     """Logprobs of the input positions from `prompt_logprobs_from` on."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoutedExperts:
-    """The stored form: row i has the experts the model chose for token i; one row less than ids.
+    """The stored form: row i has the experts chosen for token i; there is one row less than ids.
 
     `numpy.frombuffer(base64.b64decode(data), dtype).reshape(rows, layers, topk)`.
     """
@@ -76,11 +76,11 @@ class RoutedExperts:
     layers: int
     topk: int
     dtype: str
-    """`uint8`, or `<i2` or `<i4` where there are more experts."""
+    """`uint8`, or `<i2` or `<i4` for more experts."""
     data: str
 
     def array(self) -> NDArray[np.int32]:
-        """Decode them, int32 `[rows, layers, topk]`."""
+        """Return the decoded experts, int32 `[rows, layers, topk]`."""
         import numpy as np  # noqa: PLC0415
 
         flat = np.frombuffer(base64.b64decode(self.data), dtype=self.dtype)
@@ -117,11 +117,11 @@ class Replay:
 
     @property
     def prompt_positions(self) -> int:
-        """Position up to which logprobs of the harness's own tokens are known."""
+        """Position up to which logprobs of the harness's tokens are known."""
         return len(self._prompt_logprobs)
 
     def add(self, rows: ReplayRows, *, prompt_logprobs_from: int | None) -> None:
-        """Append the data of one response; raise InternalError if it overlaps what is known."""
+        """Append the data of one response. Raises InternalError if it overlaps the known data."""
         if rows.experts is not None:
             self._experts.append(rows.experts)
             self._rows += len(rows.experts)

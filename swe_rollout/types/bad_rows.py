@@ -1,9 +1,9 @@
-"""Rows whose claims do not hold: the lines of a quarantine file.
+"""Rows that failed a check: the lines of a quarantine file.
 
 `audit` writes such a file, and a job's dataset reads it.
 
-JSON Lines, one line for each bad row, with what shows it. A row is known by its id and the digest
-of its content: a row that was changed since is another one, and no old finding hides it.
+The file is JSON Lines with one line per bad row and the evidence against it. A row is identified by
+its id and the digest of its content, so an old finding does not hide a row that has changed since.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_LINE_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One check that a row failed, and what shows it."""
+    """One check that a row failed, with the evidence."""
 
     check: str
     """The name of the check, such as `gold` or `base`."""
@@ -43,7 +43,7 @@ class GoldTimes:
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """One line."""
+    """One line of a quarantine file."""
 
     instance_id: str
     digest: str
@@ -52,23 +52,23 @@ class BadRow:
     flaky: tuple[str, ...] = ()
     """Tests whose status differed among runs of the gold patch."""
     gold: GoldTimes | None = None
-    """None where the gold patch ran no tests."""
+    """None if no tests ran with the gold patch."""
     software: str = ""
-    """The version that wrote it."""
+    """The version that wrote the line."""
     schema: int = SCHEMA
 
     @property
     def reason(self) -> str:
-        """The checks it failed, such as `base, skip`."""
+        """The checks that the row failed, such as `base, skip`."""
         return ", ".join(dict.fromkeys(each.check for each in self.findings)) or "unnamed"
 
     def to_line(self) -> bytes:
-        """Return its line, with its end; control characters are escaped."""
+        """Return the line with its line end; control characters are escaped."""
         return msgspec.json.encode(self) + b"\n"
 
     @classmethod
     def of_line(cls, line: bytes) -> BadRow:
-        """Read a line. Raises ValueError, with what is wrong."""
+        """Read a line. Raises ValueError, which says what is wrong."""
         if len(line) > MAX_LINE_BYTES:
             raise ValueError(f"the line is longer than {MAX_LINE_BYTES >> 20} MiB")
         try:

@@ -1,4 +1,4 @@
-"""Deadline: a time limit whose clock can be paused, and stands while this process is stopped."""
+"""Deadline: a time limit whose clock can be paused, and pauses while this process is stopped."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from contextvars import ContextVar
 from typing import Final
 
 BEAT_S: Final = 5.0
-"""Between two looks at whether this process runs."""
+"""Seconds between two checks whether this process is running."""
 STOPPED_S: Final = 5.0
-"""A look that comes so late means that it did not: SIGSTOP, a freezer, a suspended machine."""
+"""A check this late means that the process was stopped: SIGSTOP, a freezer, a suspended machine."""
 
 CLOCK: ContextVar[Deadline | None] = ContextVar("episode_clock", default=None)
 """The clock of the episode whose agent runs in this task."""
@@ -23,7 +23,7 @@ class Deadline:
 
     def __init__(self, seconds: float) -> None:
         self._skipped = 0.0
-        """Time that passed in an earlier process, which `catch_up` added."""
+        """Seconds that passed in an earlier process, added by `catch_up`."""
         self._began = time.monotonic()
         self._end = self._began + seconds
         self._pauses = 0
@@ -32,7 +32,7 @@ class Deadline:
         self._beat: asyncio.TimerHandle | None = None
 
     def reset(self, seconds: float) -> None:
-        """Start again, with so much time from now."""
+        """Restart the deadline, with this much time from now."""
         self._began = self.now()
         self._end = self._now() + seconds
         if not self._pauses:
@@ -45,15 +45,15 @@ class Deadline:
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds since the start, also those during which the clock was paused."""
+        """Seconds since the start, including those during which the clock was paused."""
         return self.now() - self._began
 
     def now(self) -> float:
-        """Return a monotonic time for measuring, which also counts what `catch_up` added."""
+        """Return a monotonic time for measurements, including the time that `catch_up` added."""
         return time.monotonic() + self._skipped
 
     def catch_up(self, *, elapsed_s: float, remaining_s: float) -> None:
-        """Go on from where an earlier process was; nothing happens if that is past."""
+        """Advance to where an earlier process was; do nothing if the clock is already past that."""
         skipped = elapsed_s - self.elapsed_s
         if skipped > 0:
             self._skipped += skipped
@@ -63,12 +63,12 @@ class Deadline:
 
     @property
     def expired(self) -> bool:
-        """Whether the time is used up."""
+        """Whether the time is up."""
         return self._now() >= self._end
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Pause the clock inside the block: the wait is not the episode's fault. May nest."""
+        """Pause the clock inside the block: the wait is not the episode's fault. May be nested."""
         if not self._pauses:
             self._paused_at = self.now()
             self._reschedule(None)
@@ -88,9 +88,9 @@ class Deadline:
 
     @asynccontextmanager
     async def enforced(self, *, grace_s: float = 0.0) -> AsyncIterator[asyncio.Timeout]:
-        """Cancel the block `grace_s` after the time is used up, as `asyncio.timeout` does.
+        """Cancel the block `grace_s` after the time is up, as `asyncio.timeout` does.
 
-        Raises TimeoutError; `expired()` of the yielded Timeout tells whether this one fired. Blocks
+        Raises TimeoutError; `expired()` of the yielded Timeout says whether this one fired. Blocks
         may nest.
         """
         wait_s = None if self._pauses else self.remaining_s + grace_s
@@ -112,9 +112,9 @@ class Deadline:
         self._beat = loop.call_at(due, self._look, due)
 
     def _look(self, due: float) -> None:
-        """Give back the time for which this process was stopped.
+        """Add back the time for which this process was stopped.
 
-        Timers that fell due meanwhile run in their order: this one before the limit itself.
+        Timers that became due meanwhile run in order, so this one runs before the limit itself.
         """
         late_s = asyncio.get_running_loop().time() - due
         if late_s > STOPPED_S and not self._pauses:

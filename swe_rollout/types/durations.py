@@ -1,4 +1,4 @@
-"""Durations and rates of streams of any length, in fixed memory: for live views and statistics."""
+"""Durations and rates of streams of any length in fixed memory, for live views and statistics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SLOTS: Final = 60
 
 
 class DurationHistogram:
-    """Quantiles of durations, each within 4 %, from buckets of growing width."""
+    """Quantiles of durations, accurate to 4 %, from buckets of growing width."""
 
     __slots__ = ("_buckets", "count", "longest_s", "total_s")
 
@@ -27,7 +27,7 @@ class DurationHistogram:
         self.longest_s = 0.0
 
     def add(self, seconds: float) -> None:
-        """Count a duration; one that is no number, or negative, counts as 0."""
+        """Count a duration; NaN and negative durations count as 0."""
         if not seconds >= _LEAST_S:
             bucket = 0
             seconds = max(0.0, seconds) if seconds == seconds else 0.0  # noqa: PLR0124 - not a number
@@ -40,7 +40,7 @@ class DurationHistogram:
         self.longest_s = max(self.longest_s, seconds)
 
     def merge(self, other: DurationHistogram) -> None:
-        """Add the durations of another one."""
+        """Add the durations of another histogram."""
         for bucket, count in enumerate(other._buckets):
             self._buckets[bucket] += count
         self.count += other.count
@@ -49,11 +49,11 @@ class DurationHistogram:
 
     @property
     def mean_s(self) -> float | None:
-        """The mean; None of nothing."""
+        """The mean; None without durations."""
         return self.total_s / self.count if self.count else None
 
     def quantile(self, share: float) -> float | None:
-        """Return about the smallest duration that this share does not exceed; None of nothing."""
+        """Return approximately the quantile `share` of the durations; None without durations."""
         wanted = max(1, math.ceil(share * self.count))
         seen = 0
         for bucket, count in enumerate(self._buckets):
@@ -63,7 +63,7 @@ class DurationHistogram:
         return None
 
     def to_dict(self) -> dict[str, object]:
-        """Return it as plain values."""
+        """Return the histogram as plain values."""
         return {
             "count": self.count,
             "total": self.total_s,
@@ -74,7 +74,7 @@ class DurationHistogram:
         }
 
     def histogram(self, edges_s: tuple[float, ...]) -> tuple[int, ...]:
-        """Count the durations below the first edge, between each two, and from the last one on."""
+        """Count the durations below the first edge, between edges, and from the last one on."""
         bins = [0] * (len(edges_s) + 1)
         for bucket, count in enumerate(self._buckets):
             if count:
@@ -83,7 +83,7 @@ class DurationHistogram:
 
 
 class RecentDurations:
-    """Quantiles of the last few thousand durations, so that a change is seen soon."""
+    """Quantiles of the last few thousand durations, so that a change shows soon."""
 
     __slots__ = ("_before", "_now", "total_s")
 
@@ -91,7 +91,7 @@ class RecentDurations:
         self._before = DurationHistogram()
         self._now = DurationHistogram()
         self.total_s = 0.0
-        """The sum of all durations, not only of the recent ones."""
+        """The sum of all durations, not only the recent ones."""
 
     def add(self, seconds: float) -> None:
         """Count a duration."""
@@ -102,7 +102,7 @@ class RecentDurations:
         self.total_s += self._now.total_s - before_s
 
     def recent(self) -> DurationHistogram:
-        """Return the last 2,000 to 4,000 durations; of fewer, all."""
+        """Return the last 2,000 to 4,000 durations, or all if there are fewer."""
         both = DurationHistogram()
         both.merge(self._before)
         both.merge(self._now)
@@ -121,7 +121,7 @@ class RateMeter:
         self._latest = int(now_s / self._slot_s)
 
     def add(self, now_s: float, amount: float = 1.0) -> None:
-        """Count an amount at this time, which never goes back."""
+        """Count an amount at `now_s`, which must never go back."""
         self._advance(now_s)
         self._amounts[self._latest % _SLOTS] += amount
 

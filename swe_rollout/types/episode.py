@@ -1,4 +1,4 @@
-"""An episode: its address, how it ended, what broke, and how it went on after a crash."""
+"""An episode: its address, how it ended, its failure, and how it was resumed after a crash."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class EpisodeId:
 
     @property
     def digest(self) -> str:
-        """12 hex characters, for places where the address is too long (labels, pod names)."""
+        """A digest of 12 hex characters, where the address is too long (labels, pod names)."""
         return hashlib.sha256(str(self).encode()).hexdigest()[:12]
 
 
@@ -52,8 +52,8 @@ class StopReason(StrEnum):
     FORMAT_ERRORS = "format_errors"
     REPEATED = "repeated"
     SANDBOX_DESTROYED = "sandbox_destroyed"
-    """What the policy ran has ended its sandbox; `Trajectory.stop_evidence` shows it. Graded is
-    what it had done by the last turn that the journal holds, or nothing."""
+    """A command of the policy ended its sandbox, as `Trajectory.stop_evidence` shows. Its work up
+    to the last turn in the journal is graded, if there is any."""
     CANCELLED = "cancelled"
 
 
@@ -66,7 +66,7 @@ class Failure:
     message: str
     retryable: bool
     scarce: bool = False
-    """It could not start for lack of capacity: no node, no quota."""
+    """Whether it could not start for lack of capacity: no node, no quota."""
 
     @classmethod
     def of(cls, error: EpisodeError) -> Failure:
@@ -76,47 +76,47 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """How an episode went on after its process died, or its sandbox was lost."""
+    """How an episode was resumed after its process died or its sandbox was lost."""
 
     times: int
-    """How often it did."""
+    """How often the episode was resumed."""
     lost: tuple[str, ...] = ()
     """What was not there any more, such as `process: python -m http.server`."""
     attached: int = 0
-    """How often it did so in the very sandbox that it had, which had lived on, with all processes;
-    otherwise in one that was rebuilt, or in none, where only grading was left."""
+    """How often it was resumed in its original sandbox, still alive with all processes; otherwise
+    it was resumed in a rebuilt one, or in none if only grading was left."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForkedFrom:
-    """The turn of another episode that an episode began from, and what it inherited."""
+    """The turn of another episode from which an episode was forked, and what it inherited."""
 
     episode: str
-    """`job/instance/sample`."""
+    """The other episode: `job/instance/sample`."""
     job_uri: str
-    """Where its job is."""
+    """The URI of the other episode's job."""
     turn: int
-    """The first turn that is the episode's own; those before it are inherited."""
+    """The first turn that is the episode's own; the turns before it are inherited."""
     digest: str
-    """SHA-256 of the journal that it was begun from."""
+    """SHA-256 of the journal from which it was forked."""
     tokens: int
-    """The first tokens of the main branch, `[0, tokens)`, are those of the other episode."""
+    """The number of inherited tokens, `[0, tokens)` of the main branch."""
     sampled: int
     """How many of them the policy sampled; the columns have their ids, logprobs and mask."""
     trained: bool = False
-    """Whether these are to be trained on; see `Trajectory.trained`."""
+    """Whether to train on them; see `Trajectory.trained`."""
     lost: tuple[str, ...] = ()
     """What was not there any more, such as `process: python -m http.server`."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptJournal:
-    """The journal of an episode, from which others can begin: an object of the store."""
+    """The journal of an episode, from which others can be forked: an object of the store."""
 
     key: str
-    """Packed with zstd."""
+    """The key of the object, packed with zstd."""
     bytes: int
-    """Unpacked."""
+    """The unpacked size."""
     sha256: str
     """The digest of the unpacked bytes."""
 

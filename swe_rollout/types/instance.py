@@ -1,7 +1,7 @@
-"""Instance: one task of a dataset, normalised so that nothing downstream knows its source.
+"""Instance: one task of a dataset, normalised so that nothing downstream depends on its source.
 
-Dataset sources make these (`swe_rollout.datasets`). The agent sees `problem_statement` alone; the
-gold patch, the test patch and the expected tests are for the grader.
+Dataset sources create instances (`swe_rollout.datasets`). The agent sees only `problem_statement`;
+the gold patch, the test patch and the expected tests are for the grader.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ class Rule(StrEnum):
     FAIL_ONLY = "fail_only"
     """Resolved when no expected test is reported as failed (suites that print failures only)."""
     EXACT_MATCH = "exact_match"
-    """Resolved when the log reports the expected tests, no other ones, each with its status."""
+    """Resolved when the log reports exactly the expected tests, each with its expected status."""
     PASS_SET_EQUAL = "pass_set_equal"  # noqa: S105 - a rule
-    """Resolved when the tests that pass are the expected ones, no more and no fewer."""
+    """Resolved when exactly the expected tests pass."""
     PASS_SUPERSET = "pass_superset"  # noqa: S105 - a rule
-    """Resolved when every expected test passes; a skip or an expected failure is no pass."""
+    """Resolved when every expected test passes; a skip or an expected failure is not a pass."""
     NO_NEW_FAILURES = "no_new_failures"
     """Resolved when every FAIL_TO_PASS test passes and no PASS_TO_PASS test is reported as failed;
-    one that the log does not name is no failure."""
+    a test that the log does not name has not failed."""
     REWARD_FILE = "reward_file"
-    """Resolved when the reward that the tests write into a file is at least 1 (Harbor)."""
+    """Resolved when the reward that the tests write to a file is at least 1 (Harbor)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +55,21 @@ class Evaluation:
     """How to run the tests: SWE-bench's script, or commands."""
 
     script: str | None = None
-    """A bash script that applies the test patch and prints the log, in place of `commands`."""
+    """A bash script that applies the test patch and prints the log; replaces `commands`."""
     commands: tuple[str, ...] = ()
     """Shell commands that print the test log, run in `workdir` after the test patch is applied."""
     timeout_s: float = 1800.0
-    """Seconds for the whole run."""
+    """Time limit in seconds for the whole run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Test ids that must pass: those the fix repairs, and those it must not break."""
+    """Ids of the tests that must pass: those that the fix repairs, and those it must not break."""
 
     fail_to_pass: tuple[str, ...] = ()
     pass_to_pass: tuple[str, ...] = ()
     others: dict[str, TestStatus] = field(default_factory=dict)
-    """Tests that end otherwise, also with the fix, and how. Only EXACT_MATCH looks at them."""
+    """Tests with another status even with the fix, by that status. Only EXACT_MATCH uses them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class TaskFile:
     """A file that a task brings along."""
 
     path: str
-    """Absolute, in the sandbox."""
+    """Absolute path in the sandbox."""
     content: str
     """The content in base64."""
     executable: bool = False
@@ -85,18 +85,18 @@ class TaskFile:
 
 @dataclass(frozen=True, slots=True)
 class FolderTask:
-    """What a task has whose work lies in folders and not in a git repository (Harbor's)."""
+    """The parts of a task whose work is in folders, not in a git repository (Harbor)."""
 
     kept: tuple[str, ...]
-    """Absolute paths of files and folders: changes in them are graded, all others are lost."""
+    """Absolute paths of files and folders whose changes are graded; all other changes are lost."""
     start: tuple[TaskFile, ...] = ()
-    """Laid out in every sandbox before anyone works in it."""
+    """Files to write in every sandbox before any work starts."""
     tests: tuple[TaskFile, ...] = ()
-    """Laid out in grading sandboxes only, before `Evaluation.commands` run."""
+    """Files to write in grading sandboxes only, before `Evaluation.commands` run."""
     solution: tuple[TaskFile, ...] = ()
     """The reference solution. Never enters an agent's sandbox."""
     solve: str = ""
-    """The shell command that carries it out; empty: there is none."""
+    """The shell command that carries out the solution; empty if there is none."""
     solve_timeout_s: float = 1800.0
 
 
@@ -105,14 +105,14 @@ class Instance:
     """One task: an environment, a problem, and the tests that decide."""
 
     instance_id: str
-    """Names a folder in the store: letters, digits and `._+-`."""
+    """The id, also a folder name in the store: letters, digits and `._+-`."""
     problem_statement: str
     image: str
     """The image whose file system the sandbox starts from."""
     repo: str = ""
     """The project, such as `django/django`."""
     source: str = ""
-    """The kind of rows it was made from, such as `swebench_v5`; for people."""
+    """The format of its source row, such as `swebench_v5`; for people."""
     base_commit: str | None = None
     """The commit to work on; None for the image's HEAD."""
     workdir: str = "/testbed"
@@ -122,28 +122,28 @@ class Instance:
     """The hidden tests. Applied in grading sandboxes only."""
     evaluation: Evaluation = field(default_factory=Evaluation, repr=False)
     log_parser: str = "pytest"
-    """Reads the test log: a built-in or registered name, or `module:attr`."""
+    """The parser of the test log: a built-in or registered name, or `module:attr`."""
     rule: Rule = Rule.F2P_P2P
     expected: Expected = field(default_factory=Expected, repr=False)
     base_patch: str = field(default="", repr=False)
-    """A diff that makes the base out of the image's files: a bug put in. The base then has no
-    history, because the files without the bug would be in it."""
+    """A diff from the image's files to the base, which injects a bug. The base then has no git
+    history, because that would contain the files without the bug."""
     hidden_paths: tuple[str, ...] = field(default=(), repr=False)
-    """Files and folders of the image that an agent's sandbox must not have, such as its tests:
-    absolute, or below `workdir`."""
+    """Files and folders of the image to hide from an agent's sandbox, such as its tests: absolute
+    paths, or paths below `workdir`."""
     test_files: tuple[str, ...] = field(default=(), repr=False)
-    """Files of the base that are restored before the tests run, beside those of `test_patch`."""
+    """Files of the base to restore before the tests run, in addition to those of `test_patch`."""
     extra: dict[str, object] = field(default_factory=dict, repr=False)
-    """What else its row says, such as `difficulty`; for rewards and people."""
+    """Other fields of its row, such as `difficulty`, for rewards and people."""
     wants_network: bool | None = None
-    """Whether its author says that it needs a network; None if nothing is said. The job decides."""
+    """Whether its author says that it needs a network; None if unknown. The job decides."""
     folder: FolderTask | None = field(default=None, repr=False)
     """Set for tasks without a git repository, which have no patches and no expected tests."""
 
     @property
     def digest(self) -> str:
-        """12 hex characters over the task itself, where it came from aside."""
-        # A field that has its default does not count, so that one can be added later.
+        """A digest of 12 hex characters over the task itself, regardless of its source."""
+        # Fields with their default value do not count, so that new fields can be added later.
         kept = {
             name: value
             for name, value in _fields_of(self).items()
@@ -162,7 +162,7 @@ _Part: TypeAlias = Instance | Evaluation | Expected | FolderTask | TaskFile
 
 
 def _fields_of(value: _Part) -> dict[str, object]:
-    """Return the fields with their values as they are: copies of all test ids take long."""
+    """Return the fields with their values uncopied: copies of all test ids take long."""
     told = {each.name: getattr(value, each.name) for each in fields(value)}
     if isinstance(value, Expected) and not value.others:
         del told["others"]
@@ -170,5 +170,5 @@ def _fields_of(value: _Part) -> dict[str, object]:
 
 
 def _first_words(text: str) -> str:
-    """Return the beginning of a text of any length, on one line."""
+    """Return the start of a text of any length, on one line."""
     return textwrap.shorten(text[:200], 60, placeholder="…")

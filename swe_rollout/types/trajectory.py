@@ -37,7 +37,7 @@ class Retention(StrEnum):
     """How reasoning of earlier turns is kept."""
 
     ALL = "all"
-    """It stays in the context even if the chat template would drop it. Serve evaluations so."""
+    """It stays in the context even if the chat template would drop it. Serve evaluations so too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +62,15 @@ class ChatLine:
     text: str
     branch: int = 0
     turn: int | None = None
-    """The turn of a message of the policy, which has its calls; None for other messages."""
+    """The turn of a policy's message, which has its calls; None for other messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRecord:
-    """The conversations of an episode over a chat API: all there is in place of tokens."""
+    """The conversations of an episode over a chat API, which has no tokens."""
 
     models: tuple[str, ...]
-    """What answered, as the API names it."""
+    """The models that responded, as the API names them."""
     messages: tuple[ChatLine, ...]
     """The messages of all branches, one branch after the other."""
 
@@ -96,7 +96,7 @@ class Trajectory:
     """None unless the grader ran."""
     failure: Failure | None
     attempt: int
-    """1 for the first."""
+    """The number of the attempt, from 1."""
     seed: int | None
     """The sampling seed sent to the engine, if any."""
     timing: Timing
@@ -108,8 +108,8 @@ class Trajectory:
     token_path: TokenPath | None = None
     """None in records from before the field was added."""
     branches: tuple[Branch, ...] = ()
-    """Further samples of the same episode: of sub-agents, and of histories that were replaced. The
-    columns above are the main branch."""
+    """Further samples of the same episode: of sub-agents, and of replaced histories. The columns
+    above are the main branch."""
     prompt_logprobs: tuple[float | None, ...] = ()
     """If recorded: logprobs of tokens the harness wrote, null elsewhere. Otherwise empty."""
     routed_experts: RoutedExperts | None = None
@@ -117,20 +117,20 @@ class Trajectory:
     instance_digest: str = ""
     """Digest of the task's content; empty in records from before the field was added."""
     prompts: tuple[ChatLine, ...] = ()
-    """The messages that each branch begins with. Absent from the stored form if empty, as in
+    """The messages that each branch starts with. Absent from the stored form if empty, as in
     records from before the field was added."""
     resumption: Resumption | None = None
-    """How the attempt was resumed. Absent from the stored form if it was played in one go."""
+    """How the attempt was resumed. Absent from the stored form if it was not."""
     chat: ChatRecord | None = None
-    """Set where a chat API played the episode: there are no tokens, and nothing can be trained on.
-    Absent from the stored form otherwise."""
+    """Set if the episode used a chat API: there are no tokens, and nothing to train on. Absent from
+    the stored form otherwise."""
 
     stop_evidence: str = ""
-    """What shows that the policy ended its own sandbox. Absent from the stored form if empty."""
+    """Evidence that the policy ended its own sandbox. Absent from the stored form if empty."""
     forked_from: ForkedFrom | None = None
-    """Where the episode was forked from. Absent from the stored form if it began from the task."""
+    """Where the episode was forked from. Absent from the stored form if it was not forked."""
     journal: KeptJournal | None = None
-    """What `swe-rollout fork` begins from. Absent from the stored form where the job keeps none."""
+    """The journal that `swe-rollout fork` uses. Absent from the stored form if none is kept."""
 
     def __repr__(self) -> str:
         failed = self.failure and f"failed ({self.failure.type})"
@@ -142,7 +142,7 @@ class Trajectory:
         return f"<Trajectory {self.episode}: {ended}, {reward}, {size}>"
 
     def _repr_html_(self) -> str:
-        """Show the record as a card in a notebook: bounded, escaped, nothing is loaded."""
+        """Return the record as a card for notebooks: bounded, escaped, nothing is loaded."""
         failure, reward, timing = self.failure, self.reward, self.timing
         terms = " · ".join(
             f"{each.name} {each.score:g} × {each.weight:g}" for each in _terms_of(reward)
@@ -177,12 +177,12 @@ class Trajectory:
 
     @property
     def schema(self) -> int:
-        """The version of the stored form that holds this record."""
+        """The version of the stored form of this record."""
         return BRANCHED_SCHEMA if self.branches else SCHEMA
 
     @property
     def main_branch(self) -> Branch:
-        """The columns of the record itself, as a branch."""
+        """The columns of the record itself as a branch."""
         return Branch(
             index=0,
             kind=BranchKind.MAIN,
@@ -199,15 +199,15 @@ class Trajectory:
 
     @property
     def samples(self) -> tuple[Branch, ...]:
-        """All branches, the main one first: what a trainer trains on, each token once."""
+        """All branches, the main one first, which contain each token to train on once."""
         return (self.main_branch, *self.branches)
 
     @property
     def trained(self) -> tuple[Branch, ...]:
-        """All branches as trainers get them: `samples`, with the mask 0 where a fork inherited.
+        """All branches as trainers get them: `samples`, with mask 0 on inherited tokens of a fork.
 
-        All forks of a turn have the same tokens before it: trained on, they would count once for
-        each. `spec.fork.trainInherited` leaves them in.
+        All forks of a turn share the tokens before it, which would otherwise be trained on once per
+        fork. `spec.fork.trainInherited` keeps their mask.
         """
         if not (length := self.untrained_tokens):
             return self.samples
@@ -215,7 +215,7 @@ class Trajectory:
 
     @property
     def untrained_tokens(self) -> int:
-        """Number of first tokens of the main branch that were inherited and are not trained on."""
+        """Number of leading tokens of the main branch that are inherited and not trained on."""
         fork = self.forked_from
         return 0 if fork is None or fork.trained else fork.tokens
 
@@ -231,17 +231,17 @@ class Trajectory:
 
     @property
     def masked(self) -> bool:
-        """Whether trainers must exclude it: the episode failed, so it has no reward."""
+        """Whether trainers must exclude the record: the episode failed, so it has no reward."""
         return self.failure is not None
 
     @property
     def resolved(self) -> bool:
-        """Whether the tests show the task solved."""
+        """Whether the tests show that the task is solved."""
         return self.verdict is not None and self.verdict.resolved
 
     @property
     def outcome(self) -> EpisodeOutcome:
-        """How the episode ended, as counters take it."""
+        """How the episode ended, for counters."""
         return EpisodeOutcome(
             resolved=self.resolved,
             masked=self.masked,

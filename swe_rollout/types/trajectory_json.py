@@ -1,7 +1,7 @@
 """The stored form of a trajectory: plain JSON, readable without our code.
 
-An episode of one branch is stored as schema 1; one with further branches as schema 2, so that a
-reader that knows of none refuses it instead of losing samples.
+An episode with one branch is stored as schema 1, an episode with several as schema 2, so that a
+reader that does not know branches refuses it instead of losing samples.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from swe_rollout.types.trajectory import BRANCHED_SCHEMA, SCHEMA, Trajectory
 from swe_rollout.types.verdict import Reward
 
 _ADDED = ("chat", "prompts", "resumption", "stop_evidence", "forked_from", "journal")
-"""Fields that are younger than the records of schema 1: left out where they say nothing."""
+"""Fields added after the first records of schema 1, omitted if empty."""
 
 
 def to_json(trajectory: Trajectory) -> bytes:
     """Encode the stored form: a JSON object with `episode` as address and `reward` as number.
 
-    Credentials in use are no part of it, whoever wrote them into a text.
+    Credentials in use are removed, whoever wrote them into a text.
     """
     record = msgspec.to_builtins(trajectory)
     if not trajectory.branches:
@@ -44,19 +44,19 @@ def to_json(trajectory: Trajectory) -> bytes:
 
 
 def without_secrets(trajectory: Trajectory) -> Trajectory:
-    """Return a record without the credentials in use; a record of a store has none."""
+    """Return a record without the credentials in use, like the records in a store."""
     return from_json(to_json(trajectory)) if has_secrets() else trajectory
 
 
 def _terms(reward: Reward) -> list[dict[str, Any]]:
-    """Return the stored form of a reward's terms; no field says of most that no model judged."""
+    """Return the stored form of a reward's terms, without model fields where no model judged."""
     terms: list[dict[str, Any]] = msgspec.to_builtins(reward.terms)
     judged = ("model", "answer")
     return [{k: v for k, v in term.items() if v or k not in judged} for term in terms]
 
 
 def _leave_out_what_is_not_there(record: dict[str, Any]) -> None:
-    """Remove empty fields that are younger than the records of schema 1."""
+    """Remove empty fields that were added after the first records of schema 1."""
     for turn in record["turns"]:
         if not turn["message"]:
             del turn["message"]
@@ -84,14 +84,14 @@ def _encodable(value: object) -> object:
 
 
 def _unbranched(record: dict[str, Any]) -> dict[str, Any]:
-    """Return the form of schema 1, which knows of no branches."""
+    """Return the form of schema 1, which has no branches."""
     for turn in record["turns"]:
         del turn["branch"]
     return {"earlier_branches" if key == "branches" else key: record[key] for key in record}
 
 
 def from_json(data: bytes) -> Trajectory:
-    """Decode the stored form; raise ValueError if it is not of schema 1 or 2."""
+    """Decode the stored form. Raises ValueError if it is not of schema 1 or 2."""
     record = msgspec.json.decode(data)
     schema = record.pop("schema", None) if isinstance(record, dict) else type(record).__name__
     if schema not in (SCHEMA, BRANCHED_SCHEMA):

@@ -1,4 +1,4 @@
-"""Turn: one generation of the policy, its tool calls and the observations that answered them."""
+"""Turn: one generation of the policy, its tool calls and their observations."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ class TokenSpan:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One attempt at a call, as sampled. Never repaired."""
+    """One attempt at a call, as sampled. It is never repaired."""
 
     status: CallStatus
     raw: str
     """The sampled text between the call's delimiters."""
     name: str = ""
     arguments: dict[str, Any] = field(default_factory=dict)
-    """Typed by the tool's schema; empty unless `status` is ok."""
+    """The arguments, typed by the tool's schema; empty unless `status` is ok."""
     problem: str = ""
     """The error shown to the policy when `status` is not ok."""
     id: str = field(default="", compare=False)
@@ -106,14 +106,14 @@ class Turn:
     cached_tokens: int
     tool_calls: tuple[ToolCall, ...] = ()
     observations: tuple[Observation, ...] = ()
-    """One per call, in order; fewer if the episode ended during the turn."""
+    """One observation per call, in order; fewer if the episode ended during the turn."""
     weight_versions: tuple[WeightSpan, ...] = ()
     engine_s: float = 0.0
     tools_s: float = 0.0
     branch: int = 0
-    """The branch that holds the turn's tokens."""
+    """The branch that contains the turn's tokens."""
     message: str = ""
-    """What the agent program said to the policy before it. Absent from the stored form if empty."""
+    """The agent program's message to the policy before it. Absent from the stored form if empty."""
 
     def __repr__(self) -> str:
         calls = ", ".join(call.name or call.status for call in self.tool_calls) or "no call"

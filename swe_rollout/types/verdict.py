@@ -1,4 +1,4 @@
-"""Grading results: statuses of tests, the verdict over them, and the reward."""
+"""Grading results: test statuses, the verdict on them, and the reward."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ class VerdictStatus(StrEnum):
     RESOLVED = "resolved"
     UNRESOLVED = "unresolved"
     EMPTY_PATCH = "empty_patch"
-    """Nothing was changed. The tests did not run: the base commit is known to fail them."""
+    """Nothing was changed. The tests did not run, because the base commit is known to fail them."""
     PATCH_FAILED = "patch_failed"
     """The diff does not apply to the clean base."""
     TESTS_TIMED_OUT = "tests_timed_out"
     NO_TESTS_RAN = "no_tests_ran"
     TAMPERED = "tampered"
-    """The tests pass, and something shows that the patch made them, not the fix."""
+    """The tests pass, but there is evidence that the patch manipulated them."""
 
 
 class TestStatus(StrEnum):
@@ -43,23 +43,23 @@ class TestReport:
     fail_to_pass: dict[str, TestStatus]
     pass_to_pass: dict[str, TestStatus]
     others: dict[str, TestStatus] = field(default_factory=dict)
-    """Tests in neither list that the rule looked at: such as a pass that was not expected."""
+    """Tests in neither list that the rule considered, such as an unexpected pass."""
 
 
 @dataclass(frozen=True, slots=True)
 class TestLog:
-    """The whole log of a test run: an object of the store, and what has to be in it."""
+    """The whole log of a test run: an object of the store, with its size and digest."""
 
     __test__ = False
 
     key: str
     """The key of the object, packed with zstd; empty if it could not be written."""
     bytes: int
-    """Unpacked."""
+    """The unpacked size."""
     sha256: str
     """The digest of the unpacked bytes."""
     problem: str = ""
-    """Why there is no object."""
+    """Why there is no object; empty if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +74,9 @@ class Verdict:
     """The end of the test log, for people."""
     duration_s: float = 0.0
     scores: dict[str, float] = field(default_factory=dict)
-    """Rewards that the task's own tests wrote, by name; empty where tests have a status alone."""
+    """Rewards that the task's own tests wrote, by name; empty if tests only have a status."""
     test_log: TestLog | None = None
-    """None where no tests ran, or nothing is stored. Absent from the stored form then."""
+    """None, and absent from the stored form, if no tests ran or no log is stored."""
 
     @property
     def resolved(self) -> bool:
@@ -97,14 +97,14 @@ class RewardTerm:
     score: float
     weight: float = 1.0
     model: str = ""
-    """The model that gave the score, as its API names it; empty where none did."""
+    """The model that gave the score, as its API names it; empty if none did."""
     answer: str = ""
-    """What that model said; the end of a long answer."""
+    """The response of that model, or the end of a long one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reward:
-    """Named terms; `value` is their weighted sum. Trajectories that were not graded have none."""
+    """Named terms; `value` is their weighted sum. Ungraded trajectories have no reward."""
 
     terms: tuple[RewardTerm, ...]
 

@@ -1,1 +1,1 @@
-"""Contract tests for extensions: subclass one and give it yours."""
+"""Contract tests for extensions: subclass one and provide your extension."""

@@ -1,4 +1,4 @@
-"""The contract of agent programs, as tests: subclass `AgentContract` and give it a program.
+"""The contract of agent programs as tests: subclass `AgentContract` and provide a program.
 
     class TestPlanner(AgentContract):
         @pytest.fixture
@@ -38,7 +38,7 @@ _END = "<|im_end|>"
 
 
 def call(name: str, **arguments: object) -> str:
-    """Write a turn of the policy that calls a tool."""
+    """Return the text of a turn that calls a tool."""
     return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>"
 
 
@@ -53,7 +53,7 @@ POLICIES: dict[str, tuple[str, ...]] = {
     "never parses": (BROKEN,),
     "submits at once": (SUBMIT,),
 }
-"""What policies say, turn by turn; the last turn again where the agent goes on."""
+"""The texts of scripted policies, turn by turn; the last one repeats if the agent goes on."""
 
 
 @cache
@@ -63,11 +63,11 @@ def _renderer() -> Renderer:
 
 @dataclass
 class ScriptedTurns(TokenEngine):
-    """An engine that samples given turns."""
+    """An engine that samples the given turns."""
 
     turns: Sequence[str]
     fails_at: int | None = None
-    """The turn in which the engine is lost."""
+    """The turn in which the engine fails."""
     never_responds: bool = False
     requests: list[GenerateRequest] = field(default_factory=list)
 
@@ -98,7 +98,7 @@ class AgentContract:
         raise NotImplementedError("override the fixture `agent`")
 
     def context(self, engine: ScriptedTurns, sandbox: MemorySandbox | None = None) -> AgentContext:
-        """Return an episode for a program."""
+        """Return the context of an episode for a program."""
         tools = toolbox(["bash", "str_replace_editor", "submit"])
         limits = Limits(turns=6, format_errors=3)
         parts = AgentParts(engine, _renderer(), tools, Prompts(), limits)

@@ -1,4 +1,4 @@
-"""The contract of call formats, as tests: subclass `CallFormatContract`, write calls, parse them.
+"""The contract of call formats as tests: subclass `CallFormatContract`, write and parse calls.
 
     class TestFenced(CallFormatContract):
         @pytest.fixture
@@ -51,7 +51,7 @@ class CallFormatContract:
     """The contract of a parser. Override the fixture `parser`, and `written`."""
 
     reasoning: ClassVar[Reasoning] = Reasoning()
-    """How the models that write so mark their reasoning."""
+    """How models that use the format mark their reasoning."""
 
     @pytest.fixture
     def parser(self) -> ToolCallParser:
@@ -59,7 +59,7 @@ class CallFormatContract:
         raise NotImplementedError("override the fixture `parser`")
 
     def written(self, name: str, arguments: Mapping[str, object]) -> str:
-        """Write one call, as the model does."""
+        """Return the text of one call, as the model writes it."""
         raise NotImplementedError("override `written`")
 
     def _parsed(

@@ -44,7 +44,7 @@ class ChatEngineContract:
         raise NotImplementedError("override the fixture `engine`")
 
     def request(self) -> ChatRequest:
-        """Make the first call of an episode."""
+        """Return the first request of an episode."""
         return ChatRequest(
             episode=EpisodeId("contract", "task", 0),
             turn=0,

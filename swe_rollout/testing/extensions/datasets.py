@@ -1,4 +1,4 @@
-"""The contract of dataset sources, as tests: subclass `DatasetContract` and give it a source.
+"""The contract of dataset sources as tests: subclass `DatasetContract` and provide a source.
 
     class TestMyTasks(DatasetContract):
         @pytest.fixture
@@ -27,16 +27,16 @@ class DatasetContract:
     """The contract of a dataset source. Override the fixture `source`."""
 
     has_gold_patches: ClassVar[bool] = True
-    """False where the tasks have no reference fix; `swe-rollout validate` needs one."""
+    """False if the tasks have no reference fix, which `swe-rollout validate` needs."""
 
     @pytest.fixture
     def source(self) -> DatasetSource:
-        """The dataset source, its parameters bound."""
+        """The dataset source with its parameters bound."""
         raise NotImplementedError("override the fixture `source`")
 
     @pytest.fixture
     def base_dir(self, tmp_path: Path) -> Path:
-        """The folder where the source's relative paths start."""
+        """The folder at which the source's relative paths start."""
         return tmp_path
 
     @pytest.fixture

@@ -28,7 +28,7 @@ from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.turn import FinishReason
 
 _ROUNDING = 1e-4
-"""A logprob of a certain token may come out this far above 0."""
+"""The logprob of a certain token may be this far above 0."""
 
 
 class EngineContract:
@@ -43,7 +43,7 @@ class EngineContract:
         raise NotImplementedError("override the fixture `engine`")
 
     def prompt(self) -> Sequence[int]:
-        """Return the ids of a prompt that the model continues with some tokens."""
+        """Return the ids of a prompt that the model continues with at least one token."""
         raise NotImplementedError("override `prompt`")
 
     def episode(self) -> EpisodeId:
@@ -51,7 +51,7 @@ class EngineContract:
         return EpisodeId("contract", "task", 0)
 
     def request(self, *, max_new_tokens: int = 16) -> GenerateRequest:
-        """Make the first call of an episode."""
+        """Return the first request of an episode."""
         return GenerateRequest(
             episode=self.episode(),
             turn=0,

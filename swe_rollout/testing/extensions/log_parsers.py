@@ -1,4 +1,4 @@
-"""The contract of log parsers, as tests: subclass `LogParserContract` and give it a parser.
+"""The contract of log parsers as tests: subclass `LogParserContract` and provide a parser.
 
     class TestMyParser(LogParserContract):
         log = Path("recorded.log").read_text()
@@ -23,7 +23,7 @@ from swe_rollout.grading.parsers.base import LogParser, NamedLogParser
 
 _LONG = 1_000_000
 _QUICK_S = 5.0
-"""Far above linear time for a long log, far below quadratic time."""
+"""Seconds: far above linear time for a long log, far below quadratic time."""
 _PIECES = (
     " ",
     "_ ",
@@ -43,9 +43,9 @@ class LogParserContract:
     """The contract of a log parser. Override `log`, `statuses` and the fixture `parser`."""
 
     log: ClassVar[str] = ""
-    """A real log, better with passed and failed tests."""
+    """A real log, preferably with passed and failed tests."""
     statuses: ClassVar[Mapping[str, str]] = {}
-    """The status of each test in it: `PASSED`, `FAILED`, `ERROR`, `SKIPPED` or `XFAIL`."""
+    """The status of each test in the log: `PASSED`, `FAILED`, `ERROR`, `SKIPPED` or `XFAIL`."""
 
     @pytest.fixture
     def parser(self) -> LogParser:
@@ -81,7 +81,7 @@ class LogParserContract:
 
     @staticmethod
     def assert_linear_time(parser: LogParser, log: str, *, limit_s: float = _QUICK_S) -> None:
-        """Fail when a log of about a megabyte takes so long that it can't be linear time."""
+        """Fail if a log of about a megabyte takes too long for linear time."""
         began = time.process_time()
         _statuses(parser, log)
         assert time.process_time() - began < limit_s

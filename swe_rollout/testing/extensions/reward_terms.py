@@ -1,4 +1,4 @@
-"""The contract of reward terms, as tests: subclass `RewardTermContract` and give it a term.
+"""The contract of reward terms as tests: subclass `RewardTermContract` and provide a term.
 
     class TestMyTerm(RewardTermContract):
         @pytest.fixture
@@ -75,7 +75,7 @@ class RewardTermContract:
 
 
 def graded(instance: Instance, status: VerdictStatus) -> RewardInput:
-    """Make a graded episode of two turns: one with a call, one that does not parse."""
+    """Return a graded episode of two turns: one with a call, one that does not parse."""
     passed = TestStatus.PASSED if status is VerdictStatus.RESOLVED else TestStatus.FAILED
     report = TestReport({"test_add": passed}, {"test_zero": TestStatus.PASSED})
     return RewardInput(

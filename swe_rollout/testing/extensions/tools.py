@@ -1,4 +1,4 @@
-"""The contract of tools, as tests: subclass `ToolContract` and give it a tool.
+"""The contract of tools as tests: subclass `ToolContract` and provide a tool.
 
     class TestLint(ToolContract):
         arguments = {"path": "calc.py"}
@@ -9,7 +9,7 @@
             return my_tools.lint
 
 Needs pytest with pytest-asyncio in auto mode. The sandbox is in memory: every command prints the
-same, and `files` are all there is.
+same output, and `files` are its only files.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from swe_rollout.sandbox.base import MAX_OUTPUT_BYTES, ExecResult, Sandbox
 
 _TIMEOUT_S, _OUTPUT_BYTES = 5.0, 1024
 _WRONG: Mapping[str, object] = {"string": 1, "array": "x", "object": 1}
-"""A value of another type, for those that are not wrong as text."""
+"""A value of a wrong type for each JSON type for which a string is no wrong value."""
 
 
 def _context() -> ToolContext:
-    """Return the bounds of a call, in an episode of its own."""
+    """Return the context of a call in a new episode."""
     return ToolContext(_TIMEOUT_S, _OUTPUT_BYTES)
 
 
 @dataclass
 class MemorySandbox(Sandbox):
-    """A sandbox in memory that remembers what a tool asked of it."""
+    """A sandbox in memory that records a tool's requests."""
 
     files: dict[str, bytes]
     output: bytes = b"ok\n"
     lost: bool = False
     silent: bool = False
-    """Whether nothing that is asked of it ever returns."""
+    """Whether requests never return."""
     timeouts: list[float] = field(default_factory=list)
     uses: int = 0
 
@@ -96,7 +96,7 @@ class MemorySandbox(Sandbox):
 
 
 class ToolContract:
-    """The contract of a tool. Override the fixture `tool`, and `arguments` of a call that works."""
+    """The contract of a tool. Override the fixture `tool`, and `arguments` with a valid call's."""
 
     arguments: ClassVar[Mapping[str, object]] = {}
     files: ClassVar[Mapping[str, bytes]] = {}
@@ -109,7 +109,7 @@ class ToolContract:
 
     @pytest.fixture
     def sandbox(self) -> MemorySandbox:
-        """The sandbox that a call finds."""
+        """The sandbox of a call."""
         return MemorySandbox(dict(self.files), self.output)
 
     def test_a_policy_can_read_what_it_is_offered(self, tool: Tool) -> None:

@@ -1,1 +1,1 @@
-"""Check that a model's tokens can be kept exact: conformance checks and what they compare."""
+"""Conformance checks that a model's tokens can be kept exact."""

@@ -1,4 +1,4 @@
-"""Checks of whole conversations: sampled tokens stay, all others are never trained on.
+"""Checks of whole conversations: sampled tokens are kept, and no others are trained on.
 
 Each takes a `ModelUnderTest` and returns a `TokenCheck`. Checks of single deltas are in
 `testing.tokens.delta_checks`.
@@ -165,7 +165,7 @@ def deltas(model: ModelUnderTest) -> TokenCheck:
 
 
 def control_tokens(model: ModelUnderTest) -> TokenCheck:
-    """Check that control tokens are where the tokenizer finds them in the text."""
+    """Check that control tokens are exactly where the tokenizer finds them in the text."""
     policy = model.policy
     # Some vocabularies have white space and plain words among their added tokens.
     marks = {i for i, token in model.renderer.controls.items() if re.search(r"[^\w\s]", token)}
@@ -205,7 +205,7 @@ def forged_control_tokens(model: ModelUnderTest) -> TokenCheck:
 
 
 def calls(model: ModelUnderTest) -> TokenCheck:
-    """Check that the parser reads the calls the template writes as intended."""
+    """Check that the parser reads the template's calls as intended."""
     problems: list[str] = []
     count = 0
     known = {tool.name for tool in TOOLS}
@@ -224,7 +224,7 @@ def calls(model: ModelUnderTest) -> TokenCheck:
 
 
 def _parsed_as_intended(turn: SampledTurn) -> bool:
-    """Compare parsed and intended calls. Some templates assign call ids of their own."""
+    """Compare parsed and intended calls. Some templates assign their own call ids."""
     return len(turn.parsed) == len(turn.intended) and all(
         parsed.status is CallStatus.OK
         and (parsed.name, parsed.arguments) == (intended.name, intended.arguments)
@@ -283,7 +283,7 @@ def drafts(model: ModelUnderTest) -> TokenCheck:
 
 
 def _first_call_text(model: ModelUnderTest, turn: SampledTurn) -> str:
-    """Return the first call of a turn as written; of harmony's, marked by the channel, its body."""
+    """Return the first call of a turn as written; for harmony, which has a channel, its body."""
     call = turn.parsed[0]
     if call.span is None or model.renderer.tool_format == ToolFormat.HARMONY:
         return call.raw

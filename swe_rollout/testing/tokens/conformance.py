@@ -1,7 +1,7 @@
 """Check that a model's tokens are exact: run every check on one renderer, and list its rules.
 
 `check_conformance(Renderer.load("folder"))` is the entry point; `swe-rollout check-template` and
-`scripts/conformance tokens` print its report. No weights, no network.
+`scripts/conformance tokens` print its report. It needs neither weights nor a network.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Conformance:
 
 
 def check_conformance(renderer: Renderer, *, quick: bool = False) -> Conformance:
-    """Run every check. An error that the template raises fails that check and stops no other.
+    """Run every check. An error in the template fails only the check that raised it.
 
     `quick` runs random segmentations once instead of five times.
     """

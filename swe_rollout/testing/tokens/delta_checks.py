@@ -100,13 +100,13 @@ def cut_turns(model: ModelUnderTest) -> TokenCheck:
 
 
 def _is_scaffold(model: ModelUnderTest, text: str) -> bool:
-    """Whether a text contains control tokens and so is written by the template."""
+    """Return whether a text contains control tokens, so that the template must have written it."""
     ids = model.policy.encode(text)
     return any(i in model.renderer.controls for i in ids)
 
 
 def bodies(model: ModelUnderTest) -> TokenCheck:
-    """Check that results, empty ones too, reach the model as the template would write them."""
+    """Check that results, even empty ones, reach the model as the template would write them."""
     deltas = _Deltas(model)
     quoting = model.renderer.grammar.dialect.result
     before, _, after = deltas.text().partition(_NONCE)

@@ -1,8 +1,8 @@
 """The model under test: its sampled conversations, other segmentations of them, and check results.
 
-The canonical segmentation of a text is what the tokenizer produces. A model also samples others:
-rarely, but almost surely over thousands of tokens. Pieces come from the vocabulary itself, so the
-bytes of the text do not change.
+The canonical segmentation of a text is the tokenizer's. A model also samples others: rarely, but
+almost surely over thousands of tokens. Pieces come from the vocabulary itself, so the bytes of the
+text do not change.
 
 Used by `testing.tokens.checks` and `testing.tokens.delta_checks`.
 """
@@ -41,7 +41,7 @@ class TokenCheck:
     name: str
     passed: bool
     detail: str
-    """What was tried; what is wrong if it failed."""
+    """What was tried, or what is wrong if the check failed."""
     figures: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -187,12 +187,12 @@ class ModelUnderTest:
         return tail if mark and is_marked and head else turn.text
 
     def noisy(self, share: float, seed: int) -> Resegmenter:
-        """Split this share of the tokens in two, the same ones for every subject."""
+        """Return a resegmenter that splits this share of the tokens, alike for every subject."""
         rng = random.Random(seed)  # noqa: S311 - no secret
         return lambda turn: self._resegmented(turn, self.segmenter.noisy(turn.ids, share, rng))
 
     def random_cuts(self, seed: int) -> Resegmenter:
-        """Cut turns into pieces of random lengths."""
+        """Return a resegmenter that cuts turns into pieces of random lengths."""
         rng = random.Random(seed)  # noqa: S311 - no secret
         return lambda turn: self._resegmented(turn, self.segmenter.random_cuts(turn.ids, rng))
 

@@ -1,4 +1,4 @@
-"""Conversation patterns every token path must handle: policy turns and tool results, as plain text.
+"""Conversation patterns that every token path must handle: turns and tool results in plain text.
 
 `testing.tokens.synthetic_policy` turns them into tokens in a model's grammar. The tools are simple
 enough for every chat template.
@@ -48,7 +48,7 @@ class ScriptedTurn:
     content: str
     calls: tuple[ScriptedCall, ...]
     results: tuple[str, ...]
-    """One per call."""
+    """One result per call."""
     is_cut_short: bool = False
     """Whether the turn ends in the middle of its call."""
     reasons: bool = False

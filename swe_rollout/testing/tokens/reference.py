@@ -1,8 +1,8 @@
 """Compare a conversation built from deltas with the template's own rendering of the whole.
 
-Real messages, real bodies, one rendering: any change the template makes to them shows. One
-difference is tolerated: many templates write another turn opening for the generation prompt than
-for a finished turn, for example to drop reasoning. Used by `testing.tokens.checks`.
+It renders real messages with real bodies once, so any change that the template makes shows. One
+difference is tolerated: many templates open a turn differently in the generation prompt and in a
+finished turn, for example to drop reasoning. Used by `testing.tokens.checks`.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class _Comparison:
         return text[at : self._at]
 
     def _advance(self, ids: Sequence[int], turns: int) -> str | None:
-        """Step over the harness text after `turns` turns; return the mismatch if there is one."""
+        """Skip the harness text after `turns` turns; return the mismatch if there is one."""
         ours = self._policy.comparable(self._policy.text(ids))
         if self._whole.startswith(ours, self._at):
             self._at += len(ours)

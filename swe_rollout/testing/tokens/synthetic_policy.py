@@ -1,4 +1,4 @@
-"""A synthetic policy that speaks scripted turns in a model's own grammar: the template writes them.
+"""A synthetic policy, which samples scripted turns as the model's own template writes them.
 
 The template's rendering of a turn is what the model was trained to produce, so its tokens are the
 canonical ones. Nothing here goes through `Renderer.delta`. Used by `testing.tokens.model`.
@@ -74,11 +74,11 @@ class SyntheticPolicy:
         """Whether the tokenizer adds or removes white space when text is encoded and decoded."""
 
     def encode(self, text: str) -> tuple[int, ...]:
-        """Tokenise a text canonically, control tokens whole."""
+        """Tokenise a text canonically, with control tokens whole."""
         return tuple(self._backend.encode(text, add_special_tokens=False).ids)
 
     def comparable(self, text: str) -> str:
-        """Return the text; without white space if the tokenizer changes white space itself."""
+        """Return the text, without white space if the tokenizer itself changes white space."""
         return "".join(text.split()) if self.changes_whitespace else text
 
     def text(self, ids: Sequence[int]) -> str:
@@ -186,16 +186,16 @@ class SyntheticPolicy:
         return text
 
     def start_of_turn(self, base: list[dict[str, object]], whole: str) -> int:
-        """Return the offset of the first turn in a conversation, behind all that others have too.
+        """Return the offset of the first turn in a conversation, after all text shared with others.
 
-        For templates that write the prompt in another way once a turn follows.
+        This is for templates that rewrite the prompt once a turn follows.
         """
         other: dict[str, object] = {"role": "assistant", "content": "\ue000"}
         text = self._renderer.template.render([*base, other], TOOLS, prompted=False)
         return common_prefix_length(whole, text)
 
     def _common(self, one: str, other: str) -> int:
-        """Return the length of the text that two texts begin with alike, in whole tokens."""
+        """Return the length of the common prefix of two texts, in whole tokens."""
         ids = self.encode(one)
         count = common_prefix_length(ids, self.encode(other))
         shared = self.text(ids[:count])
