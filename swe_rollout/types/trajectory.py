@@ -37,7 +37,7 @@ class Retention(StrEnum):
     """How reasoning of earlier turns is kept."""
 
     ALL = "all"
-    """It stays in the context even if the chat template drops it. Serve evaluations this way too."""
+    """It stays in context even if the chat template drops it. Serve evaluations the same way."""
 
 
 @dataclass(frozen=True, slots=True)
