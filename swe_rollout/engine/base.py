@@ -106,7 +106,7 @@ class TokenEngine(Protocol):
         ...
 
     def release(self, episode: EpisodeId) -> None:
-        """Drop what is kept for an episode, such as its server and its prefix.
+        """Drop the state kept for an episode, such as its server and its prefix.
 
         Called when an attempt ends, however it ends, and before its conversation is rendered in
         another way: the next request of the episode may begin with any ids. Releasing an unknown

@@ -1,7 +1,7 @@
 """The sandbox protocols: an image's file system in which commands run, isolated from all else.
 
-Three implementations: `local` (namespaces on this machine), `pods` (one Kubernetes pod each, over
-one exec stream) and `kodo` (containers that kodo starts). All pass the contract suite in
+There are three implementations: `local` (namespaces on this machine), `pods` (one Kubernetes pod
+each, over one exec stream) and `kodo` (containers that kodo starts). All pass the contract suite in
 `swe_rollout.testing.sandbox_contract`; a new implementation should run it too.
 """
 
@@ -231,7 +231,7 @@ class Reattaching(Protocol):
 
 @runtime_checkable
 class SandboxProvider(Protocol):
-    """Start sandboxes of one kind, for one job. Implement this to add a kind of sandbox.
+    """Starts sandboxes of one kind, for one job. Implement this to add a kind of sandbox.
 
     One provider serves a whole process: thousands of `start` calls run concurrently with each other
     and with the sandboxes already started, all on one event loop, so no method may block it.

@@ -11,7 +11,7 @@ from swe_rollout.errors import Boundary, SweRolloutError, UsageError
 
 MAX_FAILED_FRACTION = 0.2
 FLOOR = 10
-"""With fewer samples than this, the bound is that of this many: one failure in two is no rate."""
+"""The rate is relative to at least this many samples: one failure in two is no rate."""
 WINDOW = 200
 """Only the last ones count: a long good past must not hide that everything fails now."""
 

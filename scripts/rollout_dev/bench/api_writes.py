@@ -1,10 +1,10 @@
 """API-server writes per episode of a RolloutJob, counted from the dev cluster's audit log.
 
-Runs one job of release pairs in a namespace of its own, on the installed operator, and counts what
+It runs one job of release pairs in its own namespace, with the installed operator, and counts what
 the operator and the workers create, change and delete there: sandbox and grading pods, progress
-annotations, status, events, and the job's own objects. Writes of the platform in response (kubelet,
-scheduler, garbage collector) have a row of their own. Opening an exec stream stores nothing and is
-not counted.
+annotations, status, events, and the job's own objects. The platform's writes in response (kubelet,
+scheduler, garbage collector) have their own row. Opening an exec stream stores nothing and is not
+counted.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Time from the start of the command to its end, beside an interpreter that does nothing.
 
-Subjects take turns. The goal is held against the wall clock, which is what a user waits for:
-measure on an idle machine. `--job runs/demo` measures `status` of that job; without it, of one
-without episodes.
+Subjects take turns. The goal applies to wall-clock time, which users wait for, so measure on an
+idle machine. `--job runs/demo` measures `status` of that job; by default, of a job without
+episodes.
 """
 
 from __future__ import annotations

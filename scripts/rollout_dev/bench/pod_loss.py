@@ -1,6 +1,6 @@
 """From the loss of a pod to the next command in one that is rebuilt: 300 MB of files, 1 MB changed.
 
-What an episode waits for when its sandbox's pod is killed: the loss is noticed, another pod of the
+An episode waits for this when its sandbox's pod is killed: the loss is noticed, another pod of the
 image starts, the delta is applied, and a command runs. The floor is the start of a fresh pod and
 its first command. With warm pods, the other one waits already; `fork --pods` starts eight of them.
 

@@ -2,7 +2,7 @@
 
 Each file holds the output of one run with `--json`; its last line is the object. Figures are
 published unchanged, with the day, the commit and the machine that this runs on, so publish where
-you measured. Without files, the pages are written again from what is published.
+you measured. Without files, the pages are rewritten from the published figures.
 
     for each in tokens loop; do scripts/bench $each --json >runs/$each.json; done
     scripts/bench publish runs/tokens.json runs/loop.json

@@ -2,8 +2,8 @@
 
 Subjects take turns in one sandbox in namespaces. Ours finds every change, deletions and edits that
 keep size and mtime included; the floors, `find -newer` and `tar --newer` as commands in the same
-sandbox, see neither. A rebuild is a fresh sandbox, the delta, and a first command; its floor is the
-same without the delta. A fork starts eight at once.
+sandbox, find neither. A rebuild is a fresh sandbox, the delta, and a first command; its floor lacks
+the delta. A fork starts eight at once.
 """
 
 from __future__ import annotations

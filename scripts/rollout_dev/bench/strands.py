@@ -1,7 +1,7 @@
 """One long episode of a Strands agent, over our model and over strands-sglang's, side by side.
 
-Both play the same 400 tool turns against one scripted `/generate` server: how many turns each
-reaches, how many sampled ids it keeps and trains, and what a turn costs by its number.
+Both play the same 400 tool turns against one scripted `/generate` server. It reports how many turns
+each reaches, how many sampled ids it keeps and trains, and the cost of a turn by its number.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Cost of keeping tokens in each turn: ours, a hand-written delta, and peers, in one run.
 
-Time from a sampled turn and its tool result to the ids of the next request, at 50, 200 and 1,000
-turns. Requests that do not begin with what was sent and sampled before are counted as breaks.
+It measures the time from a sampled turn and its tool result to the next request's ids, at 50, 200
+and 1,000 turns, and counts requests that don't begin with the earlier ids as breaks.
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ class ChatEngine(Protocol):
         ...
 
     def release(self, episode: EpisodeId) -> None:
-        """Drop what is kept for an episode. The default keeps nothing and does nothing."""
+        """Drop the state kept for an episode. The default keeps nothing and does nothing."""
         del episode
 
     async def aclose(self) -> None:

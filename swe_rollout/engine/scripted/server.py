@@ -1,4 +1,4 @@
-"""Serve a token engine over SGLang's `/generate`, indistinguishably for `sglang.engine`.
+"""Serve a token engine over SGLang's `/generate`, like a real server.
 
 It serves the scripted engine, so the client code is exercised without a GPU. It implements the part
 of the protocol that the client uses, and rejects what it does not support, such as grammars and

@@ -1,8 +1,8 @@
 """The supervisor client: requests and their results, over a stream that may break and reconnect.
 
 Every request has a number, by which it is repeated after its stream was lost: the supervisor lists
-the requests it knows, sends missing results again, and is sent again only what it never began.
-`reader` reads responses, `sender` writes requests.
+the requests it knows, sends missing results again, and gets only those requests again that it never
+began. `reader` reads responses, `sender` writes requests.
 """
 
 from __future__ import annotations
