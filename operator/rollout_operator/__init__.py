@@ -1,1 +1,1 @@
-"""The controller of RolloutJobs: kopf triggers, `reconcile` decides, `actions` are carried out."""
+"""The controller of RolloutJobs: kopf triggers, `reconcile` decides, `execute` acts."""

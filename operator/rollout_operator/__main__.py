@@ -15,8 +15,8 @@ from rollout_operator.observed import UserCode
 from swe_rollout.errors import PrerequisiteError, SweRolloutError
 
 _DEEPEST = 20_000
-"""Frames. The API server accepts JSON that is nested 10,000 times, and kopf must read it: one such
-object would otherwise end the watch, and with it the operator."""
+"""Recursion limit. The API server accepts JSON nested 10,000 deep, and kopf must read it;
+otherwise, one such object would end the watch and with it the operator."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

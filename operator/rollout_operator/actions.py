@@ -12,7 +12,7 @@ from rollout_operator.resources import Json
 
 @dataclass(frozen=True, slots=True)
 class ApplyPrerequisites:
-    """Apply the workers' access rights, and the policy that isolates sandboxes."""
+    """Apply the workers' access rights and the policy that isolates sandboxes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class DeleteWorkers:
 
 @dataclass(frozen=True, slots=True)
 class DeleteWorkerPod:
-    """Delete one worker's pod; the worker Job makes another one for its share."""
+    """Delete one worker's pod; the worker Job creates a replacement for its shard."""
 
     name: str
     uid: str
@@ -53,7 +53,7 @@ class DeleteSandboxes:
 
 @dataclass(frozen=True, slots=True)
 class DeleteJob:
-    """Delete the RolloutJob itself, whose time to live is over."""
+    """Delete the RolloutJob itself, because its time to live is over."""
 
 
 class EventType(StrEnum):

@@ -1,8 +1,7 @@
 """JobController: reconcile one job whenever something about it changes.
 
-Watches report changes quickly, lists report the truth: a controller lists when it starts, every
-minute, and whenever it waits for something to be deleted. Nothing in its memory needs to survive
-the process.
+Watches report changes quickly, while lists report the truth: a controller lists when it starts,
+every minute, and while it waits for a deletion. Nothing in its memory needs to survive the process.
 """
 
 from __future__ import annotations
@@ -40,11 +39,11 @@ log = structlog.get_logger()
 
 _LIST_INTERVAL_S = 60.0
 _MISSING_PODS_S = 3.0
-"""Time for the first pods of a worker Job to appear; after it, their events are read."""
+"""How long a worker Job's first pods may take to appear before its events are read."""
 
 
 class JobController:
-    """Runs the rounds of one job: `start` it once, pass it the changes, `stop` it."""
+    """Runs the reconcile rounds of one job: `start` it once, pass it changes, `stop` it."""
 
     def __init__(self, job: ObservedJob, kube: Kube, metrics: Metrics, *, image: str) -> None:
         self.job = job
@@ -55,7 +54,7 @@ class JobController:
         self._owners: set[str] = set()
         """The uids of all worker Jobs so far: the owners of this job's workers."""
         self._dividing = ""
-        """The uid of the one whose workers divide the tasks now."""
+        """The uid of the worker Job whose workers divide the tasks now."""
         self._pods: dict[str, WorkerPod] = {}
         self._progress: dict[int, WorkerProgress] = {}
         self._prerequisites_applied_at: float | None = None
@@ -71,30 +70,30 @@ class JobController:
         self._task = asyncio.create_task(self._run(), name=f"job-{self.job.metadata.name}")
 
     async def stop(self) -> None:
-        """Cancel the round under way: another one would repeat it."""
+        """Cancel the current round; another one would repeat it."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
 
     def on_job(self, changed: ObservedJob) -> None:
-        """Take over a change of the job, except its status, which only we write."""
+        """Apply a change of the job, except of its status, which only we write."""
         before, self.job = self.job, replace(changed, status=self.job.status)
         new, old = self.job.metadata, before.metadata
-        # Status writes are our own and need no round.
+        # Changes of the status are our own and need no round.
         if (new.generation, new.deletion_timestamp) != (old.generation, old.deletion_timestamp):
             self._spec_changed_at = time.monotonic()
             self._changed.set()
 
     def on_workers(self, workers: WorkerJob, *, deleted: bool) -> None:
-        """Take over a change of the worker Job, unless the job is not its controller."""
+        """Apply a change of the worker Job if the job is its controller."""
         if workers.metadata.controller_uid == self.job.metadata.uid:
             self._workers = None
             self._take_over(None if deleted else workers)
             self._changed.set()
 
     def on_pod(self, pod: WorkerPod, *, deleted: bool) -> None:
-        """Take over a change of a pod, if it is one of the job's workers."""
+        """Apply a change of a pod if it is one of the job's workers."""
         if self._remember(pod):
             if deleted:
                 self._pods.pop(pod.metadata.uid, None)
@@ -112,7 +111,7 @@ class JobController:
             await self._wait_for_change(await retrying(self._timed_round))
 
     async def _wait_for_change(self, seconds: float | None) -> None:
-        """Wait for a change, at least the least time between rounds and at most `seconds`."""
+        """Wait for a change, for at least the minimum between rounds and at most `seconds`."""
         # This also bounds the rate of status writes.
         await asyncio.sleep(ACTIVE_INTERVAL_S)
         with contextlib.suppress(TimeoutError):
@@ -132,7 +131,7 @@ class JobController:
             except UnreachableError:
                 raise
             except Exception as error:
-                # Whatever one job provokes is its own condition: the others' rounds go on.
+                # An error caused by one job becomes its condition; other jobs' rounds continue.
                 await self._report(error)
                 raise
 
@@ -143,7 +142,7 @@ class JobController:
             self.job = replace(self.job, status=status)
 
     async def _round(self) -> float | None:
-        """Observe, decide, act, write the status; returns the seconds to the next round."""
+        """Observe, decide, act, write the status; return the seconds to the next round."""
         now = datetime.now(UTC)
         checks_sandboxes = expects_no_sandboxes(self.job)
         if checks_sandboxes or time.monotonic() - self._listed_at > _LIST_INTERVAL_S:
@@ -152,7 +151,7 @@ class JobController:
         plan = reconcile(self.job, observed, now, image=self._image)
         for action in plan.actions:
             if not await self._carry_out(action):
-                break  # what follows relies on it: workers, on an account of their own
+                break  # the following actions rely on it: workers need their own account
         if plan.status == self.job.status:
             return plan.next_round_s
         if (delay_s := self._write_delay_s(plan.status)) > 0:
@@ -166,7 +165,7 @@ class JobController:
         return plan.next_round_s
 
     def _write_delay_s(self, status: RolloutJobStatus) -> float:
-        """Return how long a new status can wait: counts are not urgent, and each write costs."""
+        """Return how long a new status may wait: counts are not urgent, and writes are costly."""
         spec_changed = time.monotonic() - self._spec_changed_at < SPEC_CHANGE_S
         if differs_in_counts_only(self.job.status, status) and not spec_changed:
             return max(0.0, self._status_written_at + COUNTS_INTERVAL_S - time.monotonic())
@@ -192,7 +191,7 @@ class JobController:
         seen_for_s = self._sightings.update(sights, now_s)
 
         def by_age(pod: WorkerPod) -> tuple[float, bool, datetime]:
-            # Of two that are seen for the first time, one of which has ended, the other is newer.
+            # If two are seen for the first time and one has ended, the other one is newer.
             return -seen_for_s[pod.metadata.uid, Stage.THERE], pod.live, _created_at(pod)
 
         return Observed(
@@ -206,7 +205,7 @@ class JobController:
         )
 
     async def _missing_pods_reason(self, seen_for_s: Mapping[Sight, float]) -> str:
-        """Return why the worker Job has too few pods; empty when it has enough."""
+        """Return why the worker Job has too few pods; empty if it has enough."""
         workers = self._workers
         if workers is None or workers.finished or workers.spec.suspend:
             return ""
@@ -221,7 +220,7 @@ class JobController:
         )
 
     async def _carry_out(self, action: Action) -> bool:
-        """Carry out the action; whether the cluster accepted it."""
+        """Carry out the action; return whether the cluster accepted it."""
         me = self.job.metadata
         kind = type(action).__name__
         self._metrics.action_started(kind)
@@ -241,21 +240,21 @@ class JobController:
         return True
 
     def _take_over(self, workers: WorkerJob | None) -> None:
-        """Keep the worker Job, and remember it as an owner of workers."""
+        """Store the worker Job, and remember it as an owner of workers."""
         if workers is None:
             return
         self._workers = workers
         if workers.metadata.uid not in self._owners:
-            # Its workers may divide the tasks otherwise: no episode is counted in two shares.
+            # Its workers may divide the tasks differently; don't count an episode in two shards.
             self._owners.add(workers.metadata.uid)
             self._dividing = workers.metadata.uid
             self._progress.clear()
 
     def _remember(self, pod: WorkerPod) -> bool:
-        """Keep the pod if it is a worker of the job: labels can be anybody's, owners can't.
+        """Store the pod if it is a worker of the job: labels can be forged, owners can't.
 
-        Keep the furthest progress of its index as well: a worker that has just started knows less
-        than its predecessor did.
+        Keep the furthest progress of its index too, because a new worker knows less than its
+        predecessor did.
         """
         if pod.metadata.controller_uid not in self._owners or pod.index < 0:
             return False

@@ -1,9 +1,9 @@
 """Add up the progress of all workers; the sum never decreases.
 
-Every worker counts its whole share of the tasks, earlier workers' commits included. While the
-progress of an index is unknown, because its pod is being replaced and this operator has not seen
-the last one, the sum is short; then the counts written before stay, as a whole. One snapshot
-instead of a maximum of each counter: counts shown side by side come from one moment.
+Every worker counts its whole shard, including earlier workers' commits. While the progress of an
+index is unknown, because its pod is being replaced and this operator has not seen the last one, the
+sum is too low; then all previous counts stay. They stay together, instead of taking each counter's
+maximum, so that counts shown side by side come from the same moment.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ class Counts:
 
     outcomes: OutcomeCounts
     total: int
-    """Tasks times samples, as far as the workers know."""
+    """Tasks times samples, as reported by the workers."""
     running: int
     unknown: int = 0
-    """Episodes of workers that have reported nothing yet."""
+    """Episodes of workers that have not reported yet."""
     masked_now: int = 0
-    """Masked episodes that workers of this object committed, rather than an earlier one's."""
+    """Masked episodes committed by workers of this job object, not of an earlier one."""
 
     @classmethod
     def of(cls, observed: Observed, previous: RolloutJobStatus) -> Self:
-        """Add up all progress, or keep the previous counts while some progress is missing."""
+        """Add up all progress, or keep the previous counts while any is missing."""
         outcomes, total = OutcomeCounts(), previous.episodes.total
         for each in observed.progress.values():
             outcomes.merge(_outcomes(each))
@@ -54,7 +54,7 @@ class Counts:
 
     @property
     def episodes(self) -> EpisodeCounts:
-        """The counts in the form of a status."""
+        """Return the counts in the form of a status."""
         return EpisodeCounts(
             total=self.total,
             committed=self.outcomes.committed,

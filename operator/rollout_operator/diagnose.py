@@ -1,7 +1,7 @@
-"""Why workers do not start or keep running: a typed reason and its fix, from Kubernetes' own state.
+"""Diagnose why workers do not start or keep running, from Kubernetes' own state.
 
-Workers report themselves why sandboxes, engine or store fail (`WorkerProgress.unmet`); this module
-covers what they can't report because they don't run.
+Workers themselves report why sandboxes, engine or store fail (`WorkerProgress.unmet`); this module
+covers failures that they can't report because they don't run. It gives a typed reason and a fix.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from rollout_operator.sightings import Stage
 from swe_rollout.spec.status import ConditionType, UnmetCondition
 
 SETTLE_S = 5.0
-"""Time for what may pass by itself, such as a busy scheduler."""
+"""How long to wait for problems that may pass, such as a busy scheduler."""
 SILENCE_S = 60.0
-"""After it, a worker that runs and has reported nothing is worth a look."""
+"""How long a running worker may report nothing before it is diagnosed."""
 _MESSAGE_CHARS = 1000
 _IMAGE_REASONS = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}
@@ -30,7 +30,7 @@ _CONFIG_REASONS = frozenset(
 
 
 def unmet_worker_condition(observed: Observed) -> UnmetCondition | None:
-    """Find the first reason why a share of the tasks has no worker; None when all have one."""
+    """Find the first reason why a shard has no worker; None if all have one."""
     if observed.refusal:
         return _refused(observed.refusal)
     for pod in observed.newest_pods:
@@ -54,7 +54,7 @@ def fatal_message(observed: Observed) -> str:
 
 
 def one_line(text: str) -> str:
-    """Shorten text for a condition to its end, where logs name the cause."""
+    """Shorten text for a condition, keeping its end, where logs name the cause."""
     return " ".join(text.split())[-_MESSAGE_CHARS:]
 
 
@@ -117,7 +117,7 @@ def _unscheduled(pod: WorkerPod, there_s: float) -> UnmetCondition | None:
 
 
 def _crashed(pod: WorkerPod) -> UnmetCondition | None:
-    """Explain a crash: the next pod, or the same one, starts only after a growing delay."""
+    """Explain a crash, after which the next start is delayed, longer each time."""
     ended = pod.ended
     expected = (0, DRAINED_EXIT_CODE, *FATAL_EXIT_CODES)
     if ended is None or ended.exit_code in expected or _is_evicted(pod):
@@ -140,7 +140,7 @@ def _crashed(pod: WorkerPod) -> UnmetCondition | None:
 
 
 def _silent(pod: WorkerPod, running_s: float) -> UnmetCondition | None:
-    """Explain a worker that still reads its dataset and store, or is none of ours."""
+    """Explain a silent worker: it still reads its dataset and store, or is not ours."""
     since = pod.started_at
     if not pod.running or pod.progress is not None or since is None or running_s < SILENCE_S:
         return None
@@ -154,7 +154,7 @@ def _silent(pod: WorkerPod, running_s: float) -> UnmetCondition | None:
 
 
 def _is_evicted(pod: WorkerPod) -> bool:
-    """Whether it was deleted or disrupted, rather than failed by itself."""
+    """Whether the pod was deleted or disrupted, rather than failing by itself."""
     target = pod.status.condition("DisruptionTarget")
     disrupted = target is not None and target.status == "True"
     return disrupted or pod.metadata.deletion_timestamp is not None

@@ -1,7 +1,7 @@
-"""Carry out actions. All are idempotent: what already exists, or is already gone, is fine.
+"""Carry out actions. All are idempotent: objects may already exist or already be gone.
 
-No object of somebody else is ever changed or deleted: objects are created or found with the job as
-their controller, and every write and deletion names the uid or the version that was looked at.
+Other owners' objects are never changed or deleted: objects are created or found with the job as
+their controller, and every write and deletion names the uid or version that was read.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _T = TypeVar("_T", bound=_Owned)
 
 
 async def carry_out(action: Action, job: ObservedJob, kube: Kube) -> WorkerJob | None:
-    """Carry out the action; returns the worker Job afterwards, where the action changes it."""
+    """Carry out the action; return the worker Job afterwards if the action changes it."""
     me, namespace = job.metadata, job.metadata.namespace
     workers = resources.workers_name(me.name)
     match action:
@@ -80,7 +80,7 @@ async def ensure_policy(namespace: str, kube: Kube) -> None:
             if denies:
                 return
             raise _foreign(POLICIES, policy.metadata)
-        # With uid and version, what somebody else wrote meanwhile is not overwritten.
+        # With uid and version, concurrent changes by others are not overwritten.
         head: Json = {
             "name": name,
             "namespace": namespace,
@@ -96,7 +96,7 @@ async def ensure_policy(namespace: str, kube: Kube) -> None:
 
 
 async def release_policy(namespace: str, kube: Kube) -> bool:
-    """Delete the policy when nothing in the namespace needs it; whether that is decided."""
+    """Delete the policy if nothing in the namespace needs it; return whether that is settled."""
     name = resources.POLICY_NAME
     async with kube.policies:
         found = await kube.client.find(POLICIES, namespace, name)
@@ -136,7 +136,7 @@ async def _create_workers(me: Metadata, manifest: Json, *, kube: Kube) -> Worker
 
 
 async def _own(kind: Kind[_T], me: Metadata, manifest: Json, *, kube: Kube, name: str) -> _T:
-    """Return the job's own object of this name; it is created if there is none."""
+    """Return the job's own object of this name, creating it if there is none."""
     found = await kube.client.ensure(kind, me.namespace, name, manifest)
     if found.metadata.controller_uid != me.uid:
         raise _foreign(kind, found.metadata)
@@ -183,7 +183,7 @@ async def _record(namespace: str, event: Json, kube: Kube) -> None:
 
 
 def _event(event: RecordEvent, job: ObservedJob) -> Json:
-    """Name the Event by its content: repeated after a restart, it is the same one."""
+    """Build the Event, named by its content so that a repetition is the same Event."""
     me = job.metadata
     time = event.at.strftime("%Y-%m-%dT%H:%M:%SZ")
     content = f"{me.uid} {event.type} {event.reason} {time}"
@@ -212,7 +212,7 @@ def _event(event: RecordEvent, job: ObservedJob) -> Json:
 
 
 def why(error: Exception) -> str:
-    """Summarise a refusal for a condition, in the words of the API server or of our own error."""
+    """Summarise a refusal for a condition, from the API server's message or our own error."""
     match error:
         case ApiError(lacks_right=True):
             return f"{error.message}; {error.fix}"

@@ -1,7 +1,7 @@
-"""Route kopf's watch events to the controllers of the jobs; nothing else of kopf is used.
+"""Route kopf's watch events to the jobs' controllers; nothing else in kopf is used.
 
-Plain event handlers put neither annotations nor finalizers on anybody's objects. Workers are
-watched by their label, filtered by the API server.
+Plain event handlers add neither annotations nor finalizers to objects. Workers are watched by their
+label, filtered by the API server.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _T = TypeVar("_T")
 log = structlog.get_logger()
 
 OPERATOR_LABEL = "swe-rollout.dev/operator"
-"""On a RolloutJob: the name of the operator that manages it; without it, the unnamed one."""
+"""Label of a RolloutJob with the name of its operator; without it, the unnamed operator's."""
 _WORKERS = f"{ROLE_LABEL}={WORKER_ROLE}"
 _WATCH_TIMEOUT_S = 300
 _CONNECT_TIMEOUT_S = 10
 _RELEASE_ROUNDS = 150
-"""Until a NetworkPolicy is left to the namespace: what it denies is nobody's by then."""
+"""Rounds before a NetworkPolicy is left behind, as nothing it denies exists by then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,11 @@ class Options:
     """The operator's settings."""
 
     image: str
-    """The image of workers whose job names none."""
+    """The workers' image for jobs that name none."""
     namespaces: tuple[str, ...] = ()
-    """Those with jobs to manage; empty: all."""
+    """Namespaces with jobs to manage; all if empty."""
     name: str = ""
-    """Of an additional operator, which manages the jobs that carry its label."""
+    """The name of an additional operator, which manages the jobs that carry its label."""
     user_code: UserCode = UserCode.ALLOW
     health_port: int = 8080
     metrics_port: int = 8081
@@ -63,7 +63,7 @@ class JobKey:
 
 @dataclass(slots=True)
 class Operator:
-    """The controllers of all jobs, and the handlers that pass them kopf's events."""
+    """Holds the controllers of all jobs, and handlers that pass kopf's events to them."""
 
     options: Options
     metrics: Metrics = field(default_factory=Metrics)
@@ -99,7 +99,7 @@ class Operator:
             if controller is not None:
                 await self._forget(controller.job.metadata)
             return
-        # In a thread: a spec may be long, and the others must not wait for it.
+        # Use a thread: a spec may be long, and other jobs must not wait for it.
         if controller is not None:
             controller.on_job(await asyncio.to_thread(controller.job.updated, found))
             return
@@ -126,11 +126,11 @@ class Operator:
             controller.on_pod(pod, deleted=event.get("type") == "DELETED")
 
     async def count_jobs(self, **_: object) -> int:
-        """Count the jobs for the health check, which fails only when nothing responds any more."""
+        """Count the jobs for the health check, which fails only if nothing responds."""
         return len(self.controllers)
 
     async def _forget(self, job: Metadata) -> None:
-        """Stop the rounds of a deleted job; the namespace's policy may go with its last one."""
+        """Stop the rounds of a deleted job; release the policy with the namespace's last one."""
         await self.controllers.pop(JobKey(job.namespace, job.name)).stop()
         if job.namespace not in self._releases:
             release = asyncio.create_task(self._release(job.namespace))
@@ -157,7 +157,7 @@ class Operator:
         return self.controllers.get(JobKey(found.namespace, found.labels.get(JOB_LABEL, "")))
 
     def _controller_of(self, found: Mapping[str, object]) -> JobController | None:
-        """Find the controller of this very job, not of another one with its name."""
+        """Find the controller of exactly this job, not of another with the same name."""
         metadata = found["metadata"]
         uid = metadata.get("uid") if isinstance(metadata, dict) else None
         found_by_uid = (each for each in self.controllers.values() if each.job.metadata.uid == uid)
@@ -206,7 +206,7 @@ def run(options: Options) -> None:
 
 
 def _decoded(event: Mapping[str, object], kind: type[_T]) -> _T | None:
-    """Decode a watched object; None for one in a form that no worker of ours has."""
+    """Decode a watched object; return None if its form is not that of our workers."""
     try:
         return msgspec.convert(_object(event), kind)
     except msgspec.ValidationError as error:

@@ -1,4 +1,4 @@
-"""What the operator reads and writes of a job, by the package's own client; watches are kopf's."""
+"""The operator's reads and writes, by the package's own client; kopf does the watches."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ log = structlog.get_logger()
 T = TypeVar("T")
 
 PATIENCE_S = 10.0
-"""How long one request is retried; after that, the whole round is repeated."""
+"""How long one request is retried before the whole round is repeated."""
 
 
 class Owned(msgspec.Struct, frozen=True):
-    """Any object, of which only the metadata is read, owners included."""
+    """Any object, of which only the metadata is read, including owners."""
 
     metadata: Metadata
 
@@ -53,7 +53,7 @@ class _Event(msgspec.Struct, rename="camel", frozen=True):
 
 
 def _or_none(kind: type[T]) -> Callable[[bytes], T | None]:
-    """Decode None from what can't be decoded: it must not hide the other objects of a list."""
+    """Decode malformed objects as None, so that they don't hide the rest of a list."""
     decode: Callable[[bytes], T] = msgspec.json.Decoder(kind).decode
 
     def try_to_decode(data: bytes) -> T | None:
@@ -91,7 +91,7 @@ class Kube:
     def __init__(self, client: ClusterClient) -> None:
         self.client = client
         self.policies = asyncio.Lock()
-        """Held from a look at a namespace's NetworkPolicy to the write that follows from it."""
+        """Held from reading a namespace's NetworkPolicy until the resulting write."""
 
     @classmethod
     async def connect(cls) -> Self:
@@ -106,7 +106,7 @@ class Kube:
         return await self.client.find(JOBS, namespace, resources.workers_name(job))
 
     async def adjust_workers(self, job: Metadata, spec: Json, *, uid: str) -> WorkerJob | None:
-        """Merge `spec` into the worker Job with this uid; None when it is gone or another one."""
+        """Merge `spec` into the worker Job with this uid; return None if it no longer exists."""
         patch = {"spec": spec, "metadata": {"uid": uid}}
         name = resources.workers_name(job.name)
         try:
@@ -117,7 +117,7 @@ class Kube:
             raise
 
     async def worker_pods(self, namespace: str, job: str) -> tuple[WorkerPod, ...]:
-        """List pods with the labels of the job's workers, ended ones included."""
+        """List pods with the labels of the job's workers, including ended ones."""
         labels = resources.worker_selector(job)
         found = await self.client.list(_WORKER_PODS, namespace, labels=labels)
         return tuple(pod for pod in found.items if pod is not None)
@@ -130,16 +130,16 @@ class Kube:
         return tuple(pod for pod in pods if pod.is_owned_by(job.uid))
 
     async def has_jobs(self, namespace: str) -> bool:
-        """Whether the namespace has RolloutJobs, of whatever operator."""
+        """Whether the namespace has RolloutJobs of any operator."""
         return bool((await self.client.list(ROLLOUT_JOBS.heads, namespace, limit=1)).items)
 
     async def has_sandboxes(self, namespace: str) -> bool:
-        """Whether the namespace has sandbox pods, of whatever job."""
+        """Whether the namespace has sandbox pods of any job."""
         labels = resources.SANDBOXES
         return bool((await self.client.list(PODS.heads, namespace, labels=labels, limit=1)).items)
 
     async def refusal(self, namespace: str, uid: str, *, since: datetime) -> str:
-        """Return the latest reason why pods of this Job are refused; empty if none since then."""
+        """Return the latest reason since then why this Job's pods were refused; empty if none."""
         fields = f"involvedObject.uid={uid},reason=FailedCreate"
         found = await self.client.list(_REFUSALS, namespace, fields=fields)
         events = (each for each in found.items if each is not None)
@@ -151,9 +151,9 @@ class Kube:
     async def write_status(
         self, job: Metadata, status: RolloutJobStatus, *, before: RolloutJobStatus
     ) -> None:
-        """Replace the status `before` by `status`; no effect when the job is gone."""
+        """Replace the status `before` with `status`; do nothing if the job is gone."""
         merged: Json = status.model_dump(mode="json", by_alias=True)
-        # A merge patch removes a key from a mapping only if it names it with null.
+        # A merge patch removes a key from a mapping only by setting it to null.
         merged["stopReasons"] = {**dict.fromkeys(before.stop_reasons), **status.stop_reasons}
         merged["failures"] = {**dict.fromkeys(before.failures), **status.failures}
         name = f"{job.name}/status"

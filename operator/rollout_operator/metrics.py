@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 MOST_JOBS: Final = 500
-"""Jobs with series of their own: whoever may create jobs can't fill a Prometheus with them."""
+"""The most jobs with their own series, so that users can't flood Prometheus with jobs."""
 _ENDED: Final = (State.COMPLETE, State.FAILED)
 
 
@@ -73,7 +73,7 @@ class Metrics:
 
 
 class _Jobs(Collector):
-    """Gauges computed at each scrape, so that a deleted job leaves none behind."""
+    """Computes gauges at each scrape, so that a deleted job leaves none behind."""
 
     def __init__(self, jobs: Callable[[], Collection[ObservedJob]]) -> None:
         self._jobs = jobs
@@ -88,7 +88,7 @@ class _Jobs(Collector):
         episodes = GaugeMetricFamily(
             "swe_rollout_episodes",
             "Counts of a job's status.",
-            # `job` is Prometheus' own: it names what is scraped.
+            # Prometheus uses the label `job` itself, for the scraped target.
             labels=["namespace", "rolloutjob", "kind"],
         )
         for job in _shown(jobs):
@@ -99,7 +99,7 @@ class _Jobs(Collector):
 
 
 def _shown(jobs: Collection[ObservedJob]) -> Collection[ObservedJob]:
-    """Return the jobs that get series of their own; those that may still change come first."""
+    """Return the jobs that get their own series, preferring those that may still change."""
     if len(jobs) <= MOST_JOBS:
         return jobs
     return sorted(jobs, key=lambda job: job.status.state in _ENDED)[:MOST_JOBS]

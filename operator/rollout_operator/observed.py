@@ -1,7 +1,7 @@
-"""The observed state of a job, as values: the RolloutJob, its worker Job, its worker pods.
+"""The observed state of a job as values: the RolloutJob, its worker Job, its worker pods.
 
-Objects come from kopf's watches and from lists in one form, plain JSON. `reconcile` and `status`
-decide what follows from them; `controller` reads them from the cluster.
+Objects come from kopf's watches and from lists, both as plain JSON. `reconcile` and `status` make
+decisions from them; `controller` reads them from the cluster.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ DIGEST_ANNOTATION = "swe-rollout.dev/workers-digest"
 _INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
 _OVER = frozenset({"Succeeded", "Failed"})
 _MOST = 10**9
-"""Of anything that a worker may count: beyond it, what it published is not its progress."""
+"""The largest plausible count; a worker's progress with a larger one is ignored."""
 _MOST_REASONS = 100
 _REASON_CHARS = 100
 
 
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]
-"""A time of the API; one without its zone can't be compared."""
+"""A time from the API, with its zone: without one, it can't be compared."""
 
 
 class _ApiObject(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """The base: camelCase in JSON, unknown fields ignored."""
+    """The base class: camelCase in JSON, unknown fields ignored."""
 
 
 class Owner(_ApiObject, frozen=True):
@@ -61,15 +61,15 @@ class Metadata(_ApiObject, frozen=True):
     owner_references: list[Owner] = []
     creation_timestamp: Moment | None = None
     deletion_timestamp: Moment | None = None
-    """When it is to be gone, the grace period included."""
+    """When the object will be gone, including the grace period."""
 
     @property
     def controller_uid(self) -> str:
-        """The uid of the one object that manages it; empty when none does."""
+        """The uid of the object that manages this one; empty if none does."""
         return next((each.uid for each in self.owner_references if each.controller), "")
 
     def is_owned_by(self, uid: str) -> bool:
-        """Whether the object with this uid owns it, perhaps beside others."""
+        """Whether the object with this uid is one of the owners."""
         return any(owner.uid == uid for owner in self.owner_references)
 
 
@@ -86,7 +86,7 @@ _FORBIDDEN = (
 
 
 class UserCode(StrEnum):
-    """Whether jobs may bring files or an image, or name `module:attr`, for workers to run."""
+    """Whether jobs may supply files, an image or `module:attr` names for workers to run."""
 
     ALLOW = "allow"
     FORBID = "forbid"
@@ -94,22 +94,22 @@ class UserCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ObservedJob:
-    """A RolloutJob: its spec if that is valid, and the status written last."""
+    """A RolloutJob: its spec if it is valid, and the status written last."""
 
     metadata: Metadata
     spec: RolloutJobSpec | None
     problems: str
-    """What is wrong with the spec, in the loader's words; empty for a valid spec."""
+    """The loader's description of problems in the spec; empty if it is valid."""
     status: RolloutJobStatus
     user_code: UserCode = UserCode.ALLOW
 
     @classmethod
     def of(cls, found: Mapping[str, object], user_code: UserCode = UserCode.ALLOW) -> Self:
-        """Decode an object of the API server. A spec with forbidden user code is not valid."""
+        """Decode an object from the API server. A spec with forbidden user code is invalid."""
         return cls._of(msgspec.convert(found, _RawJob), user_code)
 
     def updated(self, found: Mapping[str, object]) -> Self:
-        """Take over `found` except its status, which only the operator writes."""
+        """Return the job with all of `found` but its status, which only the operator writes."""
         raw = msgspec.convert(found, _RawJob)
         if raw.metadata.generation == self.metadata.generation:
             return replace(self, metadata=raw.metadata)
@@ -123,7 +123,7 @@ class ObservedJob:
         except SpecError as error:
             found = [_sentence(each.field, each.message) for each in error.problems]
         except (RecursionError, ValueError, TypeError, ArithmeticError) as error:
-            # Where the schema is open, anybody may write anything.
+            # Where the schema is open, users may write anything.
             found = [f"spec: can't be read: {type(error).__name__}: {error}"]
         else:
             found = []
@@ -162,14 +162,14 @@ class WorkerJob(_ApiObject, frozen=True):
         return msgspec.json.decode(data, type=cls)
 
     def condition(self, *kinds: str) -> KubernetesCondition | None:
-        """Find the first of these conditions that is true."""
+        """Return the first of these conditions that is true, if any."""
         return next(
             (c for c in self.status.conditions if c.type in kinds and c.status == "True"), None
         )
 
     @property
     def finished(self) -> bool:
-        """Whether it will start no more pods."""
+        """Whether the Job will start no more pods."""
         return self.condition("Complete", "Failed") is not None
 
 
@@ -181,7 +181,7 @@ class WorkerPod(_ApiObject, frozen=True):
 
     @property
     def index(self) -> int:
-        """The index of its share of the tasks; -1 for a pod whose label names none."""
+        """The index of its shard; -1 if the pod's label has none."""
         label = self.metadata.labels.get(_INDEX_LABEL, "")
         return int(label) if re.fullmatch(r"[0-9]{1,5}", label) else -1
 
@@ -197,17 +197,17 @@ class WorkerPod(_ApiObject, frozen=True):
 
     @property
     def is_stuck(self) -> bool:
-        """Whether its container has ended, and its node says that the pod runs.
+        """Whether its container has ended although its node reports the pod as running.
 
-        For a moment that is so before each restart. For good, where the pod's own sandbox is gone
-        too, as after a reboot: the kubelet means to restart the container, and never does.
+        This happens briefly before each restart. It is permanent if the pod's own sandbox is gone
+        too, as after a reboot: the kubelet intends to restart the container but never does.
         """
         found = self.status.container_statuses
         return self.running and bool(found) and found[0].state.terminated is not None
 
     @property
     def ended(self) -> Terminated | None:
-        """How its container ended, perhaps to be restarted; None while it runs or never did."""
+        """How its container ended, even if it will restart; None if it runs or never ran."""
         found = self.status.container_statuses
         if not found or found[0].state.running is not None:
             return None
@@ -215,7 +215,7 @@ class WorkerPod(_ApiObject, frozen=True):
 
     @property
     def was_out_of_memory(self) -> bool:
-        """Whether its container ended for want of memory, now or before its last restart."""
+        """Whether its container ran out of memory, now or before its last restart."""
         found = self.status.container_statuses
         states = [found[0].state, found[0].last_state] if found else []
         ends = [each.terminated for each in states if each.terminated is not None]
@@ -223,14 +223,14 @@ class WorkerPod(_ApiObject, frozen=True):
 
     @property
     def started_at(self) -> datetime | None:
-        """When its container started, while it runs."""
+        """When its container started, if it is running."""
         found = self.status.container_statuses
         running = found[0].state.running if found else None
         return None if running is None else _time(running.started_at or "")
 
     @property
     def progress(self) -> WorkerProgress | None:
-        """The progress it last published; None before that, or when it makes no sense."""
+        """The progress it last published; None if it is missing or implausible."""
         published = self.metadata.annotations.get(PROGRESS_ANNOTATION)
         if published is None:
             return None
@@ -247,20 +247,20 @@ class Observed:
 
     workers: WorkerJob | None = None
     pods: tuple[WorkerPod, ...] = ()
-    """Oldest first."""
+    """Worker pods, oldest first."""
     progress: Mapping[int, WorkerProgress] = field(default_factory=dict)
-    """The latest of each index, also of pods that are gone."""
+    """The latest progress of each index, including pods that are gone."""
     sandboxes_left: bool | None = None
-    """Whether the job has sandbox pods; None: not checked."""
+    """Whether the job has sandbox pods; None if not checked."""
     seen_for_s: Mapping[Sight, float] = field(default_factory=dict)
-    """How long this process has seen each of them so."""
+    """How long this process has seen each object in its stage."""
     prerequisites_applied_s: float | None = None
-    """How long ago this process last applied its access rights and its policy; None: it has not."""
+    """Seconds since this process last applied access rights and policy; None if never."""
     refusal: str = ""
-    """Why the API server refuses the workers; empty when it does not."""
+    """Why the API server refuses the workers; empty if it does not."""
 
     def age_s(self, uid: str, stage: Stage) -> float:
-        """Return for how long the object with this uid has been seen so; 0: not yet."""
+        """Return how long the object with this uid has been seen in this stage; 0 if not yet."""
         return self.seen_for_s.get((uid, stage), 0.0)
 
     @property
@@ -283,7 +283,7 @@ def _validated(raw: _RawJob) -> RolloutJobSpec:
 
 
 def _is_plausible(progress: WorkerProgress) -> bool:
-    """Whether sums over all workers fit into a status: anybody may annotate a pod of theirs."""
+    """Whether sums over all workers fit into a status: users may annotate their own pods."""
     tallies = (progress.stop_reasons, progress.failures)
     counts = [
         *progress.episodes.model_dump().values(),
@@ -299,7 +299,7 @@ def _is_plausible(progress: WorkerProgress) -> bool:
 
 
 def _status(found: dict[str, object]) -> RolloutJobStatus:
-    """Decode the status written before; empty if somebody else wrote it in another form."""
+    """Decode the previous status; empty if somebody else wrote it in another form."""
     try:
         status = RolloutJobStatus.model_validate_json(json.dumps(found), extra="ignore")
     except (ValidationError, RecursionError):
@@ -310,7 +310,7 @@ def _status(found: dict[str, object]) -> RolloutJobStatus:
 
 
 def _time(text: str) -> datetime | None:
-    """Parse a time of the API; None for text that is none."""
+    """Parse a time from the API; None if it is invalid."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
@@ -325,7 +325,7 @@ def _sentence(name: str, message: str) -> str:
 def sights_of(
     job: ObservedJob, workers: WorkerJob | None, pods: Iterable[WorkerPod], *, is_over: bool
 ) -> Iterator[Sight]:
-    """Yield what limits count from."""
+    """Yield the sights from which time limits are counted."""
     if is_over:
         yield job.metadata.uid, Stage.OVER
     if workers is not None:

@@ -1,7 +1,7 @@
-"""Decide what to do about a job, given what is observed of it. Pure: no clock, cluster or memory.
+"""Decide what to do about a job from its observed state. Pure: no clock, cluster or memory.
 
-Level-triggered: every round decides from the observed state alone, so a round that is lost,
-repeated or cut off by a restart costs nothing but time.
+It is level-triggered: every round decides from the observed state alone, so a round that is lost,
+repeated or cut off by a restart costs only time.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from swe_rollout.spec.job import RolloutJobSpec
 from swe_rollout.spec.status import RolloutJobStatus
 
 DRAIN_S = 15.0
-"""How long workers that are being deleted keep their sandboxes."""
+"""How long deleted workers keep their sandboxes while they drain."""
 STUCK_S = 15.0
-"""After so long a worker that is stuck is replaced; a restart in its pod takes a moment."""
+"""After this, a stuck worker is replaced; a restart in its pod takes only a moment."""
 REAPPLY_INTERVAL_S = 600.0
-"""Access rights and policy are applied again after this, in case somebody removed them."""
+"""How often access rights and policy are reapplied, in case somebody removed them."""
 ACTIVE_INTERVAL_S = 2.0
-"""Between rounds while something is under way; also the least time between any two rounds."""
+"""Time between rounds while changes are under way, and the minimum between any two."""
 IDLE_INTERVAL_S = 30.0
-"""Between rounds of a steady job."""
+"""Time between rounds of a steady job."""
 COUNTS_INTERVAL_S = 10.0
-"""Between status writes that change nothing but counts."""
+"""Time between status writes that change only counts."""
 OVER_S = 600.0
-"""For so long, or for its time to live if that is shorter, a job that is over stays in any case: if
-more seems to have passed, a clock may have jumped. Time enough to see its status."""
+"""The minimum (or its time to live, if shorter) for which a finished job stays, so that its status
+can be seen even if a clock has jumped."""
 SPEC_CHANGE_S = 30.0
-"""After a change of the spec somebody is watching: counts are written as they change."""
+"""How long counts are written at once after a spec change, as somebody is watching."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +46,9 @@ class Plan:
     actions: tuple[Action, ...]
     status: RolloutJobStatus
     next_round_s: float | None
-    """The next round is due after this at the latest; None: only when something changes."""
+    """The latest time until the next round; None to wait for a change."""
     events: tuple[RecordEvent, ...] = ()
-    """Recorded once the status is written."""
+    """Events to record once the status is written."""
 
 
 def differs_in_counts_only(before: RolloutJobStatus, after: RolloutJobStatus) -> bool:
@@ -58,7 +58,7 @@ def differs_in_counts_only(before: RolloutJobStatus, after: RolloutJobStatus) ->
 
 
 def reconcile(job: ObservedJob, observed: Observed, now: datetime, *, image: str) -> Plan:
-    """Plan one round; `image` is the workers' unless the job names one."""
+    """Plan one round; `image` is the workers' image unless the job names one."""
     if job.metadata.deletion_timestamp is not None:
         steps = tuple(_delete(observed))
         gone = not observed.live_pods and observed.sandboxes_left is False
@@ -77,7 +77,7 @@ def reconcile(job: ObservedJob, observed: Observed, now: datetime, *, image: str
 
 
 def expects_no_sandboxes(job: ObservedJob) -> bool:
-    """Whether the job should have no sandboxes, so that the plan depends on those left."""
+    """Whether the job should have no sandboxes, so that the plan depends on leftover ones."""
     stopped = job.spec is not None and job.spec.suspend
     return stopped or job.metadata.deletion_timestamp is not None or is_over(job.status)
 
@@ -97,7 +97,7 @@ def _proceed(
     elif workers.finished or workers.metadata.deletion_timestamp is not None:
         return
     elif workers.metadata.annotations.get(DIGEST_ANNOTATION) != resources.digest(spec):
-        # A pod template can't change: the workers drain, and new ones continue their tasks.
+        # A pod template is immutable: the workers drain, and new ones continue their tasks.
         yield actions.DeleteWorkers(workers.metadata.uid)
     else:
         yield from _replace_stuck(observed)
@@ -112,13 +112,13 @@ def _replace_stuck(observed: Observed) -> Iterator[Action]:
 
 
 def _suspend(spec: RolloutJobSpec, observed: Observed) -> Iterator[Action]:
-    """Stop workers first, so that they drop their episodes themselves; then what is left."""
+    """Stop workers first, so that they drop their own episodes; then delete leftovers."""
     workers = observed.workers
     if workers is not None and not workers.finished:
         if not resources.queued(spec):
             yield from _adjust(spec, workers, suspend=True)
         elif workers.metadata.deletion_timestamp is None:
-            # The queue decides whether a Job runs; the operator only whether there is one.
+            # The queue decides whether a Job runs; the operator only whether it exists.
             yield actions.DeleteWorkers(workers.metadata.uid)
     yield from _delete_sandboxes(observed)
 
@@ -134,7 +134,7 @@ def _finish(
 ) -> Iterator[Action]:
     """Clean up after the end: sandboxes at once, the job itself after its time to live."""
     workers = observed.workers
-    # Only what is written down stops them: an operator that dies in between must not start others.
+    # Only a written status stops them: an operator that dies meanwhile must not start others.
     if workers is not None and must_stop(job.status) and not workers.finished:
         yield from _delete_workers(workers)
     yield from _delete_sandboxes(observed)
@@ -144,8 +144,8 @@ def _finish(
 
 
 def _delete(observed: Observed) -> Iterator[Action]:
-    """Drain while the job still exists. Kubernetes deletes what it owns, but only with the job
-    itself, which a finalizer of somebody else may hold.
+    """Drain while the job still exists. Kubernetes deletes its objects, but only with the job
+    itself, which someone else's finalizer may block.
     """
     if observed.workers is not None:
         yield from _delete_workers(observed.workers)
@@ -158,7 +158,7 @@ def _delete_workers(workers: WorkerJob) -> Iterator[Action]:
 
 
 def _delete_sandboxes(observed: Observed) -> Iterator[Action]:
-    """Delete sandboxes once their workers are gone, or had their time to do it themselves."""
+    """Delete sandboxes once their workers are gone or have had time to do so themselves."""
     uids = [pod.metadata.uid for pod in observed.live_pods]
     drained = all(observed.age_s(uid, Stage.DELETING) > DRAIN_S for uid in uids)
     if observed.sandboxes_left and drained:
@@ -166,7 +166,7 @@ def _delete_sandboxes(observed: Observed) -> Iterator[Action]:
 
 
 def _is_changing(spec: RolloutJobSpec, observed: Observed) -> bool:
-    """Whether something is under way that no watch may report."""
+    """Whether changes are under way that no watch may report."""
     if spec.suspend:
         return bool(observed.live_pods) or observed.sandboxes_left is not False
     running = sum(pod.running and not pod.is_stuck for pod in observed.newest_pods)
@@ -176,7 +176,7 @@ def _is_changing(spec: RolloutJobSpec, observed: Observed) -> bool:
 def _next_round_s(
     job: ObservedJob, observed: Observed, status: RolloutJobStatus, now: datetime
 ) -> float | None:
-    """Return when there is more to clean up: sandboxes, or the job itself."""
+    """Return when the next clean-up is due, of sandboxes or the job itself."""
     if observed.live_pods or observed.sandboxes_left is not False:
         return ACTIVE_INTERVAL_S
     left_s = _ttl_left_s(job, observed, status, now)
@@ -186,9 +186,10 @@ def _next_round_s(
 def _ttl_left_s(
     job: ObservedJob, observed: Observed, status: RolloutJobStatus, now: datetime
 ) -> float | None:
-    """Return the seconds until a finished job is to be deleted; None: never.
+    """Return the seconds until a finished job is deleted; None if never.
 
-    By the time in its status, which outlives this process, and by how long this one has seen it.
+    This uses the time in its status, which outlives this process, and how long this process has
+    seen it.
     """
     ttl_s = job.spec.ttl_seconds_after_finished if job.spec is not None else None
     if ttl_s is None or status.completion_time is None:

@@ -1,7 +1,7 @@
-"""Manifests of the objects that the operator creates for a job: pure functions of its spec.
+"""Build manifests of the objects that the operator creates: pure functions of a job's spec.
 
-The worker Job, its service account and what binds the workers' role to it, and the policy that
-isolates sandboxes. Manifests are written as JSON documents.
+These are the worker Job, its service account and role binding, and the policy that isolates
+sandboxes. Manifests are JSON documents.
 """
 
 from __future__ import annotations
@@ -23,45 +23,45 @@ Json: TypeAlias = dict[str, JsonValue]
 WORKER_ROLE: Final = "worker"
 CONTAINER: Final = "worker"
 CLUSTER_ROLE: Final = "swe-rollout-worker"
-"""Of the installation: what every worker may do in its job's namespace."""
+"""The installation's role: what every worker may do in its job's namespace."""
 POLICY_NAME: Final = "swe-rollout-sandboxes-deny-all"
 SANDBOXES: Final = f"{ROLE_LABEL} in (agent,grader)"
 """The label selector of all sandbox pods."""
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
-"""A worker Job with this label starts suspended, and its queue admits it."""
+"""Label of a worker Job that starts suspended until its queue admits it."""
 FATAL_EXIT_CODES: Final = (1, 2, 3)
 """Exit codes of a worker that fail the whole job; other codes are retried."""
 KILLED_TOO_OFTEN_EXIT_CODE: Final = 5
-"""Of a worker that was killed again and again in its pod, and got no further."""
+"""Exit code of a worker that was killed repeatedly in its pod without progress."""
 DRAINED_EXIT_CODE: Final = 143
 METRICS_PORT: Final = 9464
-"""Where workers serve metrics; the port is named `metrics`."""
+"""The port on which workers serve metrics, named `metrics`."""
 
 _MANAGED_BY: Final[Json] = {"app.kubernetes.io/managed-by": "swe-rollout"}
 POLICY_LABELS: Final[dict[str, str]] = {
     "app.kubernetes.io/managed-by": "swe-rollout",
     "app.kubernetes.io/component": "operator",
 }
-"""Tell the operator's policies from those of a `run` outside the cluster, which stay."""
+"""Distinguish the operator's policies from those of a `run` outside the cluster, which stay."""
 _SCRAPED: Final[Json] = {
     "prometheus.io/scrape": "true",
     "prometheus.io/port": str(METRICS_PORT),
 }
 _DRAIN_SECONDS: Final = 60
 _KILLED: Final = 137
-"""The exit code after SIGKILL: out of memory, most of the time."""
+"""The exit code after SIGKILL, usually for lack of memory."""
 _RESTARTS: Final[Json] = {
     "restartPolicy": "Never",
     "restartPolicyRules": [
         {"action": "Restart", "exitCodes": {"operator": "In", "values": [_KILLED]}}
     ],
 }
-"""A worker that was killed begins again in its pod. The Job would wait before it makes another pod:
-ten seconds, and twice as long each time."""
+"""Restart a killed worker within its pod. The Job would wait before creating another pod: ten
+seconds at first, doubling each time."""
 _LIVES_FILE: Final = "/tmp/lives"  # noqa: S108 - a volume
-"""Where a worker counts them: nothing else ends a container that is killed each time it starts."""
+"""Where a worker counts its lives: nothing else stops a container that keeps being killed."""
 _FAILURES_PER_INDEX: Final = 20
-"""Crashes before an index is given up: more than bad luck, fewer than forever."""
+"""Crashes before an index is given up: too many for bad luck, but not endless."""
 
 
 def workers_name(job: str) -> str:
@@ -72,8 +72,8 @@ def workers_name(job: str) -> str:
 def access_name(uid: str) -> str:
     """Return the name of the workers' service account and its binding.
 
-    The API server chooses a job's uid at random: nobody can have given rights to this name before,
-    and no job can choose the name of somebody else's account.
+    The API server picks a job's uid at random, so nobody can have granted rights to this name
+    before, and no job can choose the name of another's account.
     """
     return f"swe-rollout-worker-{uid}"
 
@@ -94,8 +94,8 @@ def queued(spec: RolloutJobSpec) -> bool:
 
 
 def digest(spec: RolloutJobSpec) -> str:
-    """Hash the settings whose change needs new worker pods. The operator's own image is not among
-    them: a new operator leaves running workers alone, even one that knows more fields.
+    """Hash the settings whose change needs new worker pods. The operator's own image is not one: a
+    new operator leaves running workers alone, even if it knows more fields.
     """
     text = spec.workers.model_dump_json(by_alias=True, exclude_defaults=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
@@ -108,7 +108,7 @@ def deadline_seconds(spec: RolloutJobSpec) -> int | None:
 
 
 def worker_job(job: Metadata, spec: RolloutJobSpec, *, image: str) -> Json:
-    """Build the Indexed Job: one index for each share of the tasks."""
+    """Build the Indexed Job, with one index per shard."""
     labels = {**spec.workers.labels, **_labels(job)}
     body: Json = {
         "completionMode": "Indexed",
@@ -140,7 +140,7 @@ def worker_job(job: Metadata, spec: RolloutJobSpec, *, image: str) -> Json:
 
 
 def without_restarts(worker_job: Json) -> Json:
-    """Return the worker Job for a cluster that restarts no single container: before 1.35."""
+    """Return the worker Job for clusters before 1.35, which can't restart single containers."""
     copy = deepcopy(worker_job)
     match copy:
         case {"spec": {"template": {"spec": {"containers": [dict(container)]}}}}:
@@ -155,7 +155,7 @@ def service_account(job: Metadata) -> Json:
 
 
 def role_binding(job: Metadata) -> Json:
-    """Bind the workers' role, which the installation made, to the service account."""
+    """Bind the workers' role, created by the installation, to the service account."""
     group = "rbac.authorization.k8s.io"
     account: Json = {
         "kind": "ServiceAccount",
@@ -172,8 +172,8 @@ def role_binding(job: Metadata) -> Json:
 def network_policy(namespace: str) -> Json:
     """Deny all traffic to and from the namespace's sandboxes.
 
-    No job owns it: the cluster would delete it together with the last job, and perhaps before that
-    job's last sandbox. The operator deletes it afterwards.
+    No job owns it: the cluster would delete it with the last job, perhaps before that job's last
+    sandbox. The operator deletes it afterwards.
     """
     return {
         "apiVersion": "networking.k8s.io/v1",
@@ -244,7 +244,7 @@ def _pod(job: Metadata, spec: RolloutJobSpec, *, image: str) -> Json:
         "automountServiceAccountToken": True,
         "enableServiceLinks": False,
         "restartPolicy": "Never",
-        # As process 1, the worker would lose a SIGTERM that comes before it can handle signals.
+        # As process 1, the worker would lose a SIGTERM that arrives before it handles signals.
         "shareProcessNamespace": True,
         "terminationGracePeriodSeconds": _DRAIN_SECONDS,
         "nodeSelector": {**workers.node_selector},
@@ -270,7 +270,7 @@ def _container(job: Metadata, spec: RolloutJobSpec, *, image: str) -> Json:
         "command": ["swe-rollout", "worker", "--namespace", job.namespace, "--job", job.name],
         "env": [
             _field("POD_NAME", "metadata.name"),
-            # No argument: images of earlier versions, which serve none, ignore it.
+            # Variables, because images of earlier versions, which serve no metrics, ignore them.
             {"name": "SWE_ROLLOUT_WORKER_METRICS", "value": f":{METRICS_PORT}"},
             {"name": "SWE_ROLLOUT_WORKER_LIVES", "value": _LIVES_FILE},
         ],

@@ -1,8 +1,8 @@
-"""How long this process has seen things as they are, by a clock that never jumps.
+"""Measure how long this process has seen objects in a stage, by a clock that never jumps.
 
-Time limits count from the first sight of a thing, not from the times that objects carry. Those are
-of the clocks of other machines: where one of them jumps, a limit would pass at once, or a day late.
-An operator that begins anew counts anew.
+Time limits count from the first sight of an object, not from the times stored in it. Those come
+from other machines' clocks: if one jumps, a limit would pass at once, or a day late. A restarted
+operator starts counting again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 
 class Stage(StrEnum):
-    """What an object is like."""
+    """The stage that an object is in."""
 
     THERE = "there"
     RUNNING = "running"
@@ -23,16 +23,16 @@ class Stage(StrEnum):
 
 
 Sight: TypeAlias = "tuple[str, Stage]"
-"""The uid of an object, and what it is like."""
+"""The uid of an object, and its stage."""
 
 
 class Sightings:
-    """The first sight of each thing, for as long as it is seen again."""
+    """Remembers the first sight of each object until it is no longer seen."""
 
     def __init__(self) -> None:
         self._first_s: dict[Sight, float] = {}
 
     def update(self, sights: Iterable[Sight], now_s: float) -> Mapping[Sight, float]:
-        """Return for how many seconds each of these has been seen; others are forgotten."""
+        """Return for how many seconds each sight has been seen; forget all others."""
         self._first_s = {each: self._first_s.get(each, now_s) for each in sights}
         return {each: now_s - first_s for each, first_s in self._first_s.items()}

@@ -1,7 +1,7 @@
-"""Compute the status of a job: counts, conditions, state, and the events among them. Pure.
+"""Compute the status of a job: counts, conditions, state, and the resulting events. Pure.
 
-Conditions are the truth; `state` and the texts are derived from them for people. Events are derived
-from changed conditions, so that each is recorded once, whatever was restarted in between.
+Conditions are authoritative; `state` and the texts are derived from them for people. Events are
+derived from changed conditions, so that each is recorded once, despite restarts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from swe_rollout.spec.status import (
 FINAL_PROGRESS_S = 10.0
 """How long a job whose workers have ended waits for their final progress."""
 BUDGET_SPENT = "BudgetSpent"
-"""The reason of a job that failed while its workers could go on."""
+"""The reason of a job that failed although its workers could continue."""
 _READY = (ConditionType.STORAGE_READY, ConditionType.MODEL_READY, ConditionType.SANDBOXES_READY)
 
 
@@ -47,7 +47,7 @@ class Finding:
 
 
 def next_status(job: ObservedJob, observed: Observed, now: datetime) -> RolloutJobStatus:
-    """Compute the job's status; equal to the previous one when nothing has changed."""
+    """Compute the job's status, which equals the previous one if nothing has changed."""
     previous = job.status
     counts = Counts.of(observed, previous)
     conditions = _merge(job, tuple(_findings(job, observed, counts)), now)
@@ -73,7 +73,7 @@ def next_status(job: ObservedJob, observed: Observed, now: datetime) -> RolloutJ
 
 
 def with_failed_round(job: ObservedJob, why: str, now: datetime) -> RolloutJobStatus:
-    """Say in the job's status that the operator can't carry it out, and tries again."""
+    """Return the status of a job whose round failed and will be retried."""
     message = f"the operator can't carry out this job, and tries again: {one_line(why)}"
     finding = Finding(ConditionType.ACCEPTED, "False", "RoundFailed", message)
     return job.status.model_copy(update={"conditions": _merge(job, (finding,), now)})
@@ -82,7 +82,7 @@ def with_failed_round(job: ObservedJob, why: str, now: datetime) -> RolloutJobSt
 def events_of(
     before: tuple[Condition, ...], after: tuple[Condition, ...], now: datetime
 ) -> Iterator[RecordEvent]:
-    """Derive events: conditions that changed, or are false for a new reason."""
+    """Derive events from conditions that changed or are false for a new reason."""
     known = {each.type: each for each in before}
     for each in after:
         old = known.get(each.type)
@@ -94,7 +94,7 @@ def events_of(
 
 
 def must_stop(status: RolloutJobStatus) -> bool:
-    """Whether the job has failed although its workers could go on."""
+    """Whether the job has failed although its workers could continue."""
     failed = ConditionType.FAILED
     return any((each.type, each.reason) == (failed, BUDGET_SPENT) for each in status.conditions)
 
@@ -145,11 +145,11 @@ def _suspended(spec: RolloutJobSpec, observed: Observed) -> Finding:
 
 
 def _services(observed: Observed) -> Iterator[Finding]:
-    """Derive store, engine and sandboxes from the workers' progress, once there is any."""
+    """Derive the conditions of store, engine and sandboxes from the workers' progress."""
     unmet: dict[ConditionType, UnmetCondition] = {}
     if (own := unmet_worker_condition(observed)) is not None:
         unmet[own.condition] = own
-    # Workers that have ended count too: a short job must not end before its reason is reported.
+    # Ended workers count too: a short job must not end before its reason is reported.
     reports = [found for pod in observed.newest_pods if (found := pod.progress) is not None]
     for each in (each for report in reports for each in report.unmet):
         unmet.setdefault(each.condition, each)
@@ -162,7 +162,7 @@ def _services(observed: Observed) -> Iterator[Finding]:
 
 
 def _budget(spec: RolloutJobSpec, counts: Counts, *, at_least: int) -> Finding | None:
-    """Judge the failure budget by the whole job; what nobody has reported yet counts as good."""
+    """Judge the failure budget for the whole job; unreported episodes count as good."""
     masked, finished = counts.outcomes.masked, counts.outcomes.committed
     budget = spec.failure_budget
     if not budget.is_spent(masked, finished + counts.unknown, at_least=at_least):
@@ -180,11 +180,11 @@ def _end(spec: RolloutJobSpec, observed: Observed, counts: Counts) -> Iterator[F
     workers = observed.workers
     if workers is None or workers.metadata.deletion_timestamp is not None:
         return
-    # A job that is created again goes on, whatever was masked before its cause was fixed.
+    # A recreated job continues, however many were masked before the cause was fixed.
     if counts.masked_now and (spent := _budget(spec, counts, at_least=BUDGET_FLOOR)) is not None:
         yield spent
         return
-    # FailureTarget is set before the pods end, perhaps before the reason is known: wait for it.
+    # FailureTarget may be set before the pods end and the reason is known, so wait.
     if (failed := workers.condition("Failed")) is not None or (
         (failed := workers.condition("FailureTarget")) is not None and fatal_message(observed)
     ):
@@ -194,7 +194,7 @@ def _end(spec: RolloutJobSpec, observed: Observed, counts: Counts) -> Iterator[F
 
 
 def _progress_is_final(spec: RolloutJobSpec, observed: Observed) -> bool:
-    """Whether every worker's final progress is known; it may arrive just after its end."""
+    """Whether every worker's final progress is known; it may arrive just after the end."""
     progress = [observed.progress.get(index) for index in range(spec.workers.count)]
     uid = observed.workers.metadata.uid if observed.workers is not None else ""
     is_late = observed.age_s(uid, Stage.OVER) > FINAL_PROGRESS_S
@@ -202,9 +202,9 @@ def _progress_is_final(spec: RolloutJobSpec, observed: Observed) -> bool:
 
 
 def _success(spec: RolloutJobSpec, observed: Observed, counts: Counts) -> Finding:
-    """Believe the workers' progress, not their exit code: any image can exit with 0."""
+    """Trust the workers' progress, not their exit codes: any image can exit with 0."""
     done = counts.episodes
-    # A share whose pod is gone may have been counted by an operator before this one.
+    # An earlier operator may have counted a shard whose pod is gone.
     silent = [
         pod.index
         for pod in observed.newest_pods
@@ -244,7 +244,7 @@ def _failure(spec: RolloutJobSpec, observed: Observed, failed: KubernetesConditi
 
 
 def _merge(job: ObservedJob, findings: tuple[Finding, ...], now: datetime) -> tuple[Condition, ...]:
-    """Merge the findings into all conditions, in a fixed order; others stay as they were."""
+    """Merge the findings into the conditions, in a fixed order; others stay unchanged."""
     before = {each.type: each for each in job.status.conditions}
     found = {each.type: each for each in findings}
     merged = (_condition(job, before.get(kind), found.get(kind), now) for kind in ConditionType)
@@ -290,7 +290,7 @@ def _is_true(conditions: tuple[Condition, ...], *kinds: ConditionType) -> bool:
 
 
 def _policy(spec: RolloutJobSpec) -> str:
-    """Describe the policy; of an address only the host, which holds no key."""
+    """Describe the policy, showing only the host of an address, which holds no key."""
     policy = spec.policy
     if (own := policy.engine or policy.chat) is not None:
         return own.use
