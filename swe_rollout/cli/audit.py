@@ -73,14 +73,14 @@ def audit(
     named = named_dataset(
         dataset, include=include or (), skip_bad_rows=skip_bad_rows, with_files=with_files
     )
-    # What is in quarantine is audited again.
+    # Rows in quarantine are audited again.
     every = replace(named, dataset=named.dataset.model_copy(update={"quarantine": None}))
     report = _Report(AuditJournal(output_file, runs))
     work = _audit(every, named.sandbox_of(sandbox), report, parallelism=parallelism)
     try:
         run_async(work, on_note=say)
     finally:
-        # Also after ^C: audits take hours.
+        # Do this even after ^C, because audits take hours.
         if report.is_open:
             report.write(output)
     if report.bad or report.not_audited:
@@ -89,7 +89,7 @@ def audit(
 
 @dataclass
 class _Report:
-    """What is known of the rows of one audit."""
+    """The results so far for the rows of one audit."""
 
     journal: AuditJournal
     wanted: frozenset[Key] = frozenset()
@@ -99,7 +99,7 @@ class _Report:
     bad: int = 0
 
     def write(self, output: OutputFormat) -> None:
-        """Write the quarantine file, and print what the audit showed."""
+        """Write the quarantine file, and print the results."""
         with writing(self.journal.quarantine):
             self.bad = self.journal.write_quarantine(self.wanted)
         if output.is_data:

@@ -11,7 +11,7 @@ from contextlib import redirect_stdout, suppress
 from swe_rollout.cli.main import build_command
 
 _OFFER_FILES, _OFFER_NO_FILES = ":0", ":4"
-"""Directives that kubectl (cobra) reads after the words: fall back to file names, or never."""
+"""Directives that kubectl (cobra) reads after the words: offer file names, or don't."""
 
 
 def complete_for_kubectl() -> None:

@@ -22,7 +22,7 @@ from swe_rollout.types.instance import Instance
 
 @dataclass(frozen=True, slots=True)
 class NamedDataset:
-    """A dataset, the folder that its relative paths start from, and more from its job file."""
+    """A dataset, the folder where its relative paths start, and settings from its job file."""
 
     dataset: Dataset
     base_dir: Path
@@ -30,7 +30,7 @@ class NamedDataset:
     log_parser: Use | None = None
 
     async def load(self) -> tuple[Instance, ...]:
-        """Load the dataset's instances; name the rows that it leaves out on stderr."""
+        """Load the dataset's instances, and report skipped rows on stderr."""
         loaded = await load(self.dataset, base_dir=self.base_dir, on_progress=say)
         for problem in loaded.problems:
             say(f"skipped: {problem}")
@@ -39,13 +39,13 @@ class NamedDataset:
         return loaded.instances
 
     def sandbox_of(self, kind: SandboxKind | None) -> SandboxSpec:
-        """Return sandboxes of that kind, or those of the job file, or local ones."""
+        """Return the spec for sandboxes of this kind, or the job file's, or local ones."""
         chosen = default_sandbox(kind) if kind else self.sandbox
         return chosen or default_sandbox(SandboxKind.LOCAL)
 
 
 def import_files(paths: Iterable[Path] | None) -> None:
-    """Import the files of `--with`, before what they define is named."""
+    """Import the files of `--with`, before their extensions are looked up."""
     for path in paths or ():
         import_file(path.absolute())
 
@@ -57,7 +57,7 @@ def named_dataset(
     skip_bad_rows: bool = False,
     with_files: Iterable[Path] | None = None,
 ) -> NamedDataset:
-    """The dataset that `name` stands for; raises SpecError for an invalid job file."""
+    """Return the dataset that `name` refers to. Raises SpecError for an invalid job file."""
     import_files(with_files)
     found = _named(name)
     changes: dict[str, object] = {}

@@ -1,6 +1,6 @@
 """The checks of `doctor`, by tier, each with a fix.
 
-A check tries the thing itself rather than guess from its version: bubblewrap really runs.
+A check tries the real thing instead of guessing from its version: bubblewrap really runs.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ async def examine(*, image: str | None = None, cleans: bool = False) -> tuple[Do
 
 
 def report(checks: Sequence[DoctorCheck]) -> Iterator[str]:
-    """The report, line by line."""
+    """Yield the lines of the report."""
     for tier, group in groupby(checks, key=lambda check: check.tier):
         yield f"{tier}:"
         for check in group:
@@ -114,7 +114,7 @@ _MISSING = _CommandResult(ok=False, text="not found")
 
 
 async def _try(*command: str) -> _CommandResult:
-    """Run a command, whose program may be missing."""
+    """Run a command whose program may be missing."""
     try:
         process = await asyncio.create_subprocess_exec(
             *command,
@@ -144,7 +144,7 @@ async def _local(*, cleans: bool) -> list[DoctorCheck]:
 
 
 def _leftovers(*, cleans: bool) -> DoctorCheck:
-    """Count, or remove, what killed processes of this user left of their local sandboxes."""
+    """Count or remove leftovers of local sandboxes whose process, of this user, was killed."""
     from swe_rollout.sandbox.local import leftovers
 
     root = leftovers.sandboxes_folder()
@@ -172,7 +172,7 @@ async def _git() -> DoctorCheck:
 
 
 async def _bubblewrap() -> DoctorCheck:
-    """Start a sandbox as for an episode: all namespaces, no network."""
+    """Start a sandbox as an episode does: with all namespaces and no network."""
     ran = await _try(
         "bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-all",
         "--die-with-parent", "true",
@@ -197,7 +197,7 @@ async def _uv() -> DoctorCheck:
 
 
 def _limits() -> DoctorCheck:
-    """Check that the limits of local sandboxes hold for each as a whole."""
+    """Check that limits apply to each local sandbox as a whole."""
     missing = {"memory", "pids"} - {
         controller for parent in find_parents() for controller in parent.controllers
     }
@@ -239,7 +239,7 @@ async def _cluster(image: str | None, *, cleans: bool) -> list[DoctorCheck]:
 
 
 async def _left_pods(*, cleans: bool) -> DoctorCheck:
-    """Count, or delete, sandbox pods of the context's namespace that nobody will delete."""
+    """Count or delete sandbox pods in the context's namespace that nobody else will delete."""
     from swe_rollout.cluster import doctor
     from swe_rollout.cluster.client import ClusterClient
 
@@ -254,7 +254,7 @@ async def _left_pods(*, cleans: bool) -> DoctorCheck:
 
 
 async def _check_inside_pod(image: str) -> Sequence[cluster.ClusterCheck]:
-    """Check the isolation of a sandbox of the image, started the way a job starts it."""
+    """Check the isolation of a sandbox of the image, started as a job starts it."""
     from swe_rollout.cluster import doctor
     from swe_rollout.sandbox.base import Role, SandboxRequest
     from swe_rollout.sandbox.pods.isolation import check_isolation
@@ -324,7 +324,7 @@ async def _engine() -> DoctorCheck:
 
 
 async def _check_service(tier: Tier, name: str, url: str, *, fix: str) -> DoctorCheck:
-    """Check that a service responds at all; a refusal for lack of credentials counts."""
+    """Check that a service responds at all, even if only to refuse missing credentials."""
     shown = _without_credentials(url)
     timeout = aiohttp.ClientTimeout(_HTTP_S)
     try:

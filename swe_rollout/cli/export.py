@@ -53,7 +53,7 @@ ModelName = Annotated[
 
 
 class ExportFormat(StrEnum):
-    """What an export writes."""
+    """The format of an export."""
 
     PARQUET = "parquet"
     JSON = "json"
@@ -71,15 +71,15 @@ class ExportFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What an export in a format is called and needs."""
+    """The name and the needs of an export in one format."""
 
     ending: str
-    """Of the output's name, after that of the job."""
+    """Suffix of the output's name, after the job's."""
     is_folder: bool = False
-    """Several files, whose folder is a new one."""
+    """Whether it writes several files, into a new folder."""
     has_patches: bool = False
     has_prompts: bool = False
-    """Prompts are made from the job's dataset."""
+    """Whether it needs prompts, which are rebuilt from the job's dataset."""
 
 
 _KINDS = {each: _Kind(f".{each}") for each in ExportFormat} | {
@@ -185,13 +185,13 @@ async def _export(address: str, location: JobLocation, options: _Options) -> Non
 
 
 def _is_folder(to: ExportFormat, target: ViewTarget) -> bool:
-    """Whether the export is several files; a timeline of one episode is one."""
+    """Whether the export is a folder of files; a timeline of one episode is a single file."""
     is_timeline = to is ExportFormat.TIMELINE and target.episode is not None
     return _KINDS[to].is_folder and not is_timeline
 
 
 async def _require_some(store: Store, job: str, sample: int | None, *, planned: int) -> None:
-    """Raise UsageError where there is nothing to export; say what is still missing."""
+    """Raise UsageError if there is nothing to export; report episodes still missing."""
     committed = await store.committed(job)
     chosen = [each for each in committed if sample in (None, each.sample)]
     if not chosen and committed:
@@ -239,7 +239,7 @@ async def _write(
 
 
 def _form(options: _Options, *, is_one: bool) -> FileFormat | FolderFormat:
-    """Return a format that needs the records alone."""
+    """Return a format that needs only the records."""
     from swe_rollout.export import files, patches, profile
     from swe_rollout.export.patches import PatchFilter
     from swe_rollout.viewer.timeline import timeline_file, timeline_folder
@@ -269,7 +269,7 @@ def _form(options: _Options, *, is_one: bool) -> FileFormat | FolderFormat:
 async def _form_with_prompts(
     store: Store, target: ViewTarget, options: _Options
 ) -> FileFormat | FolderFormat:
-    """Return a format that shows prompts: it loads the job's tasks."""
+    """Return a format that shows prompts, after loading the job's tasks."""
     from swe_rollout.cli.dataset_argument import import_files
     from swe_rollout.export.atif import atif_format
     from swe_rollout.export.chat import messages_format
@@ -283,7 +283,7 @@ async def _form_with_prompts(
     import_files(options.with_files)
     job = await stored_job(store, target.ref.job)
     other = named_other(options.dataset)
-    # An export runs no code that lies in the store: --with names files that may run.
+    # An export runs no code from the store: --with names files that may run.
     tasks = await load_tasks(job, base_dir=Path.cwd(), on_note=say, other=other)
     reading = reading_of(tasks, on_note=say)
     match options.to:

@@ -1,4 +1,4 @@
-"""Write the files that a user asked for: what keeps that from working is an error, not a bug."""
+"""Write the files that a user asked for, reporting failures as the user's errors, not bugs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PAGE = b"<!doctype html"
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Raise UsageError when the block can't write the file, unless it is there already."""
+    """Raise UsageError if the block can't write the file, unless it exists already."""
     try:
         yield
     except FileExistsError:
@@ -25,7 +25,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def require_new(path: Path, *, overwrite: bool) -> None:
-    """Raise UsageError for a folder, or for a file that is there unless it may be overwritten."""
+    """Raise UsageError for a folder, or for an existing file that may not be overwritten."""
     if path.is_dir():
         raise UsageError(f"{path} is a folder", fix=f"name a file in it: -O {path / 'FILE'}")
     if path.is_file() and not overwrite:
@@ -37,7 +37,7 @@ def require_new(path: Path, *, overwrite: bool) -> None:
 
 
 def require_page(path: Path) -> None:
-    """Raise UsageError for a file that is there and is no page: `view` replaces pages only."""
+    """Raise UsageError for an existing file other than a page, as `view` only replaces pages."""
     if not path.is_file():
         return
     with path.open("rb") as file:

@@ -97,7 +97,7 @@ def fork(
 
 
 async def _job(address: str, location: JobLocation, turn: int, overrides: list[str]) -> RolloutJob:
-    """Return the job of a fork: that of the episode, with another beginning and name."""
+    """Return the fork's job: the episode's, with another starting point and name."""
     from swe_rollout.spec.load import parse_job
     from swe_rollout.worker.stored_tasks import stored_job
 
@@ -126,12 +126,12 @@ async def _job(address: str, location: JobLocation, turn: int, overrides: list[s
 
 
 def fork_name(episode: EpisodeId, turn: int) -> str:
-    """Return the name of the job that forks an episode at a turn: the same each time."""
+    """Return the (stable) name of the job that forks an episode at a turn."""
     return f"{episode.job[:40].rstrip('-')}-fork-{episode.digest[:6]}-{turn}"
 
 
 def _to_apply(job: RolloutJob) -> RolloutJob:
-    """Name the namespace of a worker's pods where an object has it: sandboxes share their job's."""
+    """Move the pods' namespace to the job's metadata, since sandboxes share their job's."""
     pod = job.spec.sandbox.pod
     if pod is None or pod.namespace is None:
         return job

@@ -1,6 +1,6 @@
 """`install` and `uninstall`: print the RolloutJob definition and its operator for kubectl.
 
-They are the kustomize base of manifests/, which `scripts/generate` writes beside this file.
+`scripts/generate` writes them beside this file, from the kustomize base in manifests/.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _REFERENCE: Final = (
     r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?"
     r"(?P<digest>@sha256:[0-9a-f]{64})?"
 )
-"""Registry, name, tag and digest, as container runtimes read them."""
+"""Matches registry, name, tag and digest as container runtimes parse them."""
 
 _KEPT_WITH_JOBS: Final = (
     "CustomResourceDefinition",
@@ -43,7 +43,7 @@ _KEPT_WITH_JOBS: Final = (
 _SYSTEM: Final = "swe-rollout-system"
 _OPERATOR: Final = "swe-rollout-operator"
 _DEEPEST: Final = 20_000
-"""Frames: a job's JSON may be nested as deeply as the API server admits, and is listed anyway."""
+"""Recursion limit, because a listed job's JSON may be nested as deeply as the API allows."""
 
 Print = Annotated[bool, option("--print", hidden=True, help="Does nothing; printing is all.")]
 Image = Annotated[
@@ -65,7 +65,7 @@ def install(*, print_only: Print = False, image: Image = None) -> None:
 
     swe-rollout install --image registry.example/swe-rollout/worker@sha256:… > install.yaml
     """
-    del print_only  # earlier versions applied the manifests unless they were told to print them
+    del print_only  # earlier versions applied the manifests unless asked to print them
     text = manifests(image)
     if image is not None and not is_pinned(image):
         say(f"warning: {image} {_MOVABLE}")
@@ -75,7 +75,7 @@ def install(*, print_only: Print = False, image: Image = None) -> None:
 
 
 def manifests(image: str | None = None) -> str:
-    """The manifests as YAML, with `image` in place of the local build."""
+    """Return the manifests as YAML, with `image` in place of the local build."""
     text = resources.files("swe_rollout.cli").joinpath("install.yaml").read_text(encoding="utf-8")
     if image is None:
         return text
@@ -83,7 +83,7 @@ def manifests(image: str | None = None) -> str:
 
 
 def is_pinned(image: str) -> bool:
-    """Whether a reference names one image for ever, by its digest. Raises UsageError."""
+    """Whether a reference pins an image by its digest. Raises UsageError."""
     if (found := re.fullmatch(_REFERENCE, image)) is None:
         raise UsageError(
             f"{image!r} is not an image reference",
@@ -94,7 +94,7 @@ def is_pinned(image: str) -> bool:
 
 
 def _with_image(text: str, image: str) -> Iterator[str]:
-    """Replace the image in both places: the operator's own, and the one it gives to workers."""
+    """Replace the operator's own image and the one that it gives to workers."""
     is_pinned(image)
     for line in text.splitlines(keepends=True):
         key, separator, value = line.partition(": ")
@@ -142,7 +142,7 @@ def uninstall(
 
 
 async def _uninstall(context: str | None, timeout_s: float, *, yes: bool, keep_jobs: bool) -> bool:
-    """Delete the jobs, unless they are kept; return whether the namespace has pods of others."""
+    """Delete the jobs unless they are kept; return whether the namespace has other pods."""
     from swe_rollout.cluster.client import ClusterClient
     from swe_rollout.cluster.objects import PODS
 
@@ -170,7 +170,7 @@ async def _delete_jobs(client: ClusterClient, timeout_s: float, *, yes: bool) ->
 
 
 def _confirm(jobs: int, namespaces: int) -> None:
-    """Ask before jobs are deleted; UsageError where nobody can answer."""
+    """Ask before deleting jobs. Raises UsageError if nobody can respond."""
     what = f"{jobs} RolloutJobs in {namespaces} namespaces would be deleted with their pods"
     if not sys.stdin.isatty():
         raise UsageError(
@@ -182,7 +182,7 @@ def _confirm(jobs: int, namespaces: int) -> None:
 
 
 def _documents(*, keep_jobs: bool, keep_namespace: bool) -> Iterator[str]:
-    """Yield what `install` prints, last first: nobody acts on what is gone already."""
+    """Yield the documents of `install` in reverse, so nothing acts on deleted objects."""
     for document in reversed(re.split(r"^---\n", manifests(), flags=re.MULTILINE)):
         head = re.search(r"^kind: (\w+)\nmetadata:\n  name: (\S+)", document, re.MULTILINE)
         kind, name = head.groups() if head is not None else ("", "")

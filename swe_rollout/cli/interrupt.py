@@ -25,7 +25,7 @@ _terminated = threading.Event()
 
 @dataclass(frozen=True, slots=True)
 class InterruptMessages:
-    """Messages for the user at the first ^C, and when the work has stopped because of it."""
+    """Messages for the user at the first ^C, and after the work has stopped because of it."""
 
     stopping: str = "stopping: cleaning up; press ^C again to exit immediately"
     stopped: str = "stopped"
@@ -52,7 +52,7 @@ def run_async(
 
 
 def terminate_as_interrupt() -> None:
-    """Treat SIGTERM as ^C from now on: both end in an exit code, after the cleanup of what runs."""
+    """Treat SIGTERM like ^C from now on: both clean up and end in an exit code."""
 
     def on_signal(_number: int, _frame: FrameType | None) -> None:
         _terminated.set()
@@ -63,9 +63,9 @@ def terminate_as_interrupt() -> None:
 
 
 def was_terminated() -> bool:
-    """Whether SIGTERM came as ^C, and was lost if this is still running.
+    """Whether SIGTERM arrived as ^C; if work still runs, the exception was lost.
 
-    What is raised in the callback of a weak reference, as imports have them, goes nowhere.
+    Exceptions in weak-reference callbacks, which imports use, are discarded.
     """
     return _terminated.is_set()
 
@@ -84,7 +84,7 @@ class _StoppedError(Exception):
 class _Interruption:
     """Cancels work at the first signal, and ends the process at the second one.
 
-    The handlers are the interpreter's, not the event loop's: they work until the loop is closed,
+    The handlers are the interpreter's, not the event loop's, so they work until the loop is closed,
     which waits for its threads.
     """
 
@@ -96,7 +96,7 @@ class _Interruption:
         self._task: asyncio.Task[object] | None = None
 
     async def run(self, work: Coroutine[object, object, T]) -> T:
-        """Run the work; raises _StoppedError when a signal cancelled it."""
+        """Run the work. Raises _StoppedError if a signal cancelled it."""
         self._loop = asyncio.get_running_loop()
         self._task = task = asyncio.ensure_future(work)
         if self._received:
@@ -111,10 +111,10 @@ class _Interruption:
             raise _StoppedError from None
 
     def receive(self, _number: int, _frame: FrameType | None) -> None:
-        """Handle a signal, between any two instructions: what prints runs on the loop."""
+        """Handle a signal. It may interrupt any instruction, so printing is left to the loop."""
         is_over = self._task is not None and self._task.done()
         if self._received or is_over:
-            # A buffered stream may be in the middle of a write.
+            # A buffered stream may be in the middle of writing.
             os.write(_STDERR, (_SHOW_CURSOR if os.isatty(_STDERR) else b"") + _LAST_WORDS)
             os._exit(INTERRUPTED)
         self._received = True
@@ -142,5 +142,5 @@ def _handling(handler: Callable[[int, FrameType | None], None]) -> Iterator[None
 
 
 def _receives_signals() -> bool:
-    """Whether handlers run on this thread; elsewhere none can be set."""
+    """Whether this is the thread on which handlers run and can be set."""
     return threading.current_thread() is threading.main_thread()

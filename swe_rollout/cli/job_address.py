@@ -35,7 +35,7 @@ class JobLocation:
 
     @property
     def given(self) -> bool:
-        """Whether either option was given: then the job is searched on the cluster only."""
+        """Whether either option was given, which limits the search to the cluster."""
         return self.namespace is not None or self.context is not None
 
 
@@ -45,11 +45,11 @@ class ClusterJobName:
 
     name: str
     namespace: str | None
-    """None: the context's."""
+    """None for the context's namespace."""
 
 
 def parse_job_name(address: str, location: JobLocation) -> ClusterJobName:
-    """Parse `demo` or `ns/demo`; raises UsageError for any other form."""
+    """Parse `demo` or `ns/demo`. Raises UsageError for any other form."""
     if not location.given and (job := local_job(address)) is not None:
         raise UsageError(
             f"{address} is a job in a folder of this machine, and not on the cluster",
@@ -72,8 +72,8 @@ def _is_cluster_name(address: str) -> bool:
 
 @asynccontextmanager
 async def open_job(address: str, location: JobLocation) -> AsyncIterator[tuple[Jobs, JobObject]]:
-    """Connect to the job's cluster while the block runs; UsageError when it has no such job."""
-    # It takes half a second, and jobs in a store do without.
+    """Connect to the job's cluster while the block runs. Raises UsageError if it lacks the job."""
+    # Importing it takes half a second, and jobs in a store do not need it.
     from swe_rollout.launcher.remote import open_jobs
 
     wanted = parse_job_name(address, location)
@@ -82,19 +82,19 @@ async def open_job(address: str, location: JobLocation) -> AsyncIterator[tuple[J
 
 
 async def find_job(address: str, location: JobLocation) -> JobObject:
-    """Return the job on the cluster; raises UsageError when there is none."""
+    """Return the job on the cluster. Raises UsageError if there is none."""
     async with open_job(address, location) as (_, job):
         return job
 
 
 async def find_ref(address: str, location: JobLocation) -> JobRef:
-    """The job's folder in its store, from the address itself or from the job on the cluster."""
+    """Return the job's folder in its store, from the address or from the job on the cluster."""
     found = await find_either(address, location)
     return found if isinstance(found, JobRef) else JobRef(found.spec.store.uri, found.name)
 
 
 async def find_either(address: str, location: JobLocation) -> JobRef | JobObject:
-    """The job in a store, otherwise the one on the cluster; raises UsageError for neither."""
+    """Return the job in a store, or else on the cluster. Raises UsageError if there is neither."""
     if location.given:
         return await find_job(address, location)
     try:
@@ -112,7 +112,7 @@ async def find_either(address: str, location: JobLocation) -> JobRef | JobObject
 
 
 async def find_in_store(address: str) -> JobRef:
-    """Return the job in a store; raises UsageError when there is none."""
+    """Return the job in a store. Raises UsageError if there is none."""
     ref = JobRef.parse(address)
     await ViewTarget(ref, None).open_store().plan(ref.job)
     return ref
@@ -121,7 +121,7 @@ async def find_in_store(address: str) -> JobRef:
 async def _find_on_cluster(
     address: str, location: JobLocation, not_in_store: UsageError
 ) -> JobObject:
-    """The job on the cluster. Otherwise report the store's error, with the cluster's as context."""
+    """Return the job on the cluster, or raise the store's error with the cluster's as context."""
     try:
         return await find_job(address, location)
     except (UsageError, PrerequisiteError) as error:
@@ -138,7 +138,7 @@ _MOST_NAMED = 5
 
 
 def job_named_wrongly(address: str) -> UsageError | None:
-    """Return an error that says what the address is instead of a job's; none where that is open."""
+    """Return an error that says what the address is, if it is clearly not a job's."""
     if better := _spelt(address):
         return UsageError(f"{address!r} is no address of a job", fix=f"write {better}")
     if "://" in address and not address.startswith("file://"):
@@ -172,7 +172,7 @@ def _without_store(path: Path) -> UsageError | None:
 
 
 def job_in_other_folder(address: str) -> str:
-    """Return the job of that name in a folder here that is spelt alike; empty: there is none."""
+    """Return the job of this name in a similarly named local folder; empty if there is none."""
     path = Path(address.removeprefix("file://"))
     folder = path.parent
     if "://" in str(path) or folder.exists() or not folder.parent.is_dir():
@@ -186,7 +186,7 @@ def job_in_other_folder(address: str) -> str:
 
 
 def _spelt(address: str) -> str:
-    """Return the address as it is meant to be written; empty: its form is right."""
+    """Return the corrected form of the address; empty if it is correct."""
     stripped = address.strip()
     if stripped != address:
         return stripped
@@ -201,7 +201,7 @@ def _spelt(address: str) -> str:
 
 
 def local_job(address: str) -> Path | None:
-    """Return the folder of the job that is in a folder of this machine; none for any other."""
+    """Return the folder of a job on this machine, or None if it is elsewhere."""
     path = Path(address.removeprefix("file://"))
     return path if "/" in address and (path / _PLAN).is_file() else None
 
@@ -259,20 +259,20 @@ class ViewTarget:
 
     @property
     def name(self) -> str:
-        """Return the name for a file about it."""
+        """Return the name to use for a file about the target."""
         if self.episode is None:
             return self.ref.job
         return f"{self.ref.job}-{self.episode.instance}-{self.episode.sample}"
 
     def open_store(self) -> Store:
-        """Open the store that holds it."""
+        """Open the store that holds the target."""
         from swe_rollout.store.store import Store
 
         return Store.open(self.ref.store_uri)
 
 
 async def find_target(address: str, location: JobLocation) -> ViewTarget:
-    """Resolve `address`. A job's name may look like a sample, so the store decides."""
+    """Resolve `address`. A job's name may look like a sample's, so the store decides."""
     match = re.fullmatch(r"(.+)/([^/]+)/([0-9]+)/?", address)
     if match is not None and not match[1].endswith(":/"):
         try:
@@ -286,7 +286,7 @@ async def find_target(address: str, location: JobLocation) -> ViewTarget:
 
 @dataclass(frozen=True, slots=True)
 class LogFilter:
-    """Selects all lines of a job's workers, or those that name one episode."""
+    """Selects all log lines of a job's workers, or those that name one episode."""
 
     job: str
     """`demo` or `ns/demo`."""
@@ -300,7 +300,7 @@ class LogFilter:
         return cls(match[1], match[2]) if match else cls(address, None)
 
     def matches(self, text: str) -> bool:
-        """Whether the line is selected: it names an episode by its whole address."""
+        """Whether the line is selected; to match an episode, it must have its whole address."""
         if self.episode is None:
             return True
         address = re.escape(f"{self.job.rpartition('/')[2]}/{self.episode}")
@@ -308,7 +308,7 @@ class LogFilter:
 
 
 async def find_targets(addresses: Sequence[str], location: JobLocation) -> list[ViewTarget]:
-    """Find jobs or episodes. Raises UsageError for a job beside an episode, or beside itself."""
+    """Find jobs or episodes. Raises UsageError for a mix of both, or for duplicates."""
     targets = [await find_target(each, location) for each in addresses]
     if len({target.episode is None for target in targets}) > 1:
         raise UsageError(

@@ -1,7 +1,7 @@
 """Follow a job on the cluster: a live screen on a terminal, plain lines elsewhere, or nothing.
 
-It shows the status that the operator writes, and what the job's records add to it; `run_display`
-shows a run in this process, and `stored_display` one that another process writes into a store.
+It shows the status that the operator writes, supplemented from the job's records; `run_display`
+shows a run in this process, `stored_display` one that another process writes into a store.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 def follow_job(
     job: JobObject, location: JobLocation, *, display: DisplayKind, output: OutputFormat
 ) -> None:
-    """Display the job until it completes, then print its results; ^C only detaches.
+    """Display the job until it completes, then print its results. ^C only detaches.
 
-    Raises JobFailedError or JobRefusedError when the job does not complete.
+    Raises JobFailedError or JobRefusedError if the job does not complete.
     """
     name = f"{job.namespace}/{job.name}"
     messages = InterruptMessages(
@@ -71,7 +71,7 @@ async def _follow_until_complete(
 async def _open_job_display(
     kind: DisplayKind, watched: WatchedJob, *, console: Console
 ) -> AsyncIterator[Callable[[JobObject], None]]:
-    """Show a display of `kind` until the block ends; yields the function that updates it."""
+    """Show a display of `kind` until the block ends; yield the function that updates it."""
     match resolve_display(kind, console):
         case DisplayKind.RICH:
             records = JobRecords(watched.job, say)
@@ -100,7 +100,7 @@ class PlainJobLines:
         self._progress = ""
 
     def update(self, job: JobObject) -> None:
-        """Print the job's state and problems, except for lines that have not changed."""
+        """Print the job's state and problems, except for unchanged lines."""
         self._watched.update(job)
         lines = [logfmt("state", job=job.name, state=str(job.status.state))]
         lines += [

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def overrides_of(
     sets: Sequence[str] | None, *, store: str | None, name: str | None, skip_bad_rows: bool
 ) -> list[str]:
-    """The options as overrides, in the form of `--set`; raises UsageError for an empty one."""
+    """Return the options as `--set` overrides. Raises UsageError for an empty one."""
     fields = {"--store": ("spec.store.uri", store), "--name": ("metadata.name", name)}
     overrides = list(sets or [])
     for option, (field, value) in fields.items():
@@ -44,14 +44,14 @@ def _require_filled(option: str, value: str) -> None:
 
 
 def in_sandbox(job: RolloutJob, kind: SandboxKind) -> RolloutJob:
-    """The job with sandboxes of `kind`: as its file describes them, otherwise with defaults."""
+    """Return the job with sandboxes of `kind`, as in its file or else with defaults."""
     if getattr(job.spec.sandbox, kind) is not None:
         return job
     return job.with_spec(sandbox=default_sandbox(kind))
 
 
 def default_sandbox(kind: SandboxKind) -> SandboxSpec:
-    """A sandbox of `kind` with defaults throughout."""
+    """Return the spec of a sandbox of `kind` with all defaults."""
     from swe_rollout.spec.sandbox import SandboxSpec
 
     return SandboxSpec.model_validate({kind.value: {}})
@@ -73,7 +73,7 @@ def explain(path: FieldPath = "spec") -> None:
 
 
 def explanation(path: str) -> Iterator[str]:
-    """The lines of `explain`; raises UsageError for a path that does not exist."""
+    """Yield the lines of `explain`. Raises UsageError for a path that does not exist."""
     from swe_rollout.spec.fields import all_fields, fields_in
 
     parts = tuple(path.strip(".").split("."))

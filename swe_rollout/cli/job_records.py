@@ -1,7 +1,7 @@
-"""What the records add to a followed job on the cluster: turns, groups, rewards, failures by owner.
+"""Supplement a followed cluster job from its records: turns, groups, rewards, failures by owner.
 
-The job's status counts episodes; the rest is in the store, which is read with the credentials of
-whoever follows. Where it can't be read, the status is all that is shown.
+The job's status counts episodes; the rest is in the store, which is read with the follower's own
+credentials. If it can't be read, only the status is shown.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from swe_rollout.live.snapshot import Snapshot
 
 MOST_EARLIER: Final = 5000
-"""Records that are read at the start; of a larger job, only those that come later are."""
+"""The most records read at the start; for a larger job, only later ones are read."""
 _LAST_S: Final = 5.0
-"""For the records of the episodes that were committed at the very end."""
+"""How long to read the records of the episodes committed at the very end."""
 _SLOWER: Final = 10.0
-"""A store that can't be read is asked again this much later."""
+"""How long to wait before retrying a store that can't be read."""
 
 
 class JobRecords:
@@ -41,7 +41,7 @@ class JobRecords:
         *,
         open_progress: Callable[[LiveTitle], LiveProgress] | None = None,
     ) -> None:
-        """`open_progress` makes what counts the records; None: a plain LiveProgress."""
+        """`open_progress` creates the counter of records, by default a plain LiveProgress."""
         self._job = job
         self._ref = JobRef(job.spec.store.uri, job.name)
         self._on_note = on_note
@@ -49,11 +49,11 @@ class JobRecords:
         self._watched: WatchedStore | None = None
         self._is_whole = False
         self._is_closed = False
-        """The store can't be read from here."""
+        """Whether the store can't be read from here."""
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[None]:
-        """Read what is committed while the block runs, and once more at its end."""
+        """Read new records while the block runs, and once more at its end."""
         reader = asyncio.create_task(self._read_on())
         try:
             yield
@@ -69,7 +69,7 @@ class JobRecords:
             reader.cancel()
 
     def added_to(self, status: Snapshot) -> Snapshot:
-        """Return what the status tells, with what the records do."""
+        """Return the snapshot of the status, supplemented from the records."""
         if self._is_closed or self._watched is None:
             return status
         seen = self._watched.progress.snapshot()
@@ -90,7 +90,7 @@ class JobRecords:
             try:
                 await self._read()
             except UsageError:
-                pass  # the store has no such job before its first worker has planned it
+                pass  # the store has no such job until its first worker has planned it
             except SweRolloutError as error:
                 rest = _SLOWER
                 if not self._is_closed:
@@ -106,11 +106,11 @@ class JobRecords:
             self._is_closed = False
 
     async def _open(self) -> WatchedStore | None:
-        """Open the job's records; none while they are not those of this job."""
+        """Open the job's records; return None while the store has none of this job."""
         store = Store.open(self._ref.store_uri)
         watched = WatchedStore(store, self._ref.job)
         await watched.read_plan()
-        # Clusters look different from inside and outside, namespaces do not.
+        # Clusters look different from inside and outside; namespaces do not.
         owner = await store.owner(self._ref.job)
         if owner is None or owner.namespace != self._job.namespace:
             return None
@@ -120,7 +120,7 @@ class JobRecords:
         return watched
 
     async def _skip_earlier(self, watched: WatchedStore, earlier: int) -> None:
-        """Leave out the records there are, where they are many; say so."""
+        """Skip existing records if there are too many, with a note."""
         self._is_whole = earlier <= MOST_EARLIER
         if not self._is_whole:
             await watched.tally.skip_listed()

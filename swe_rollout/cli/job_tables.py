@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def write_result(summary: JobSummary, output: OutputFormat) -> None:
-    """Print the state of a job in a store, and on stderr what its counts leave out."""
+    """Print the state of a job in a store, and report on stderr what its counts omit."""
     if output.is_data:
         write_data(summary.to_dict(), output)
     else:
@@ -106,7 +106,7 @@ _SHOWN = 5
 
 
 def write_left_out(damaged: Sequence[DamagedRecord], strays: Sequence[str] = ()) -> None:
-    """Print a line on stderr for each, the first few of many, and how to run them again."""
+    """Print the first few on stderr, one per line, and how to run them again."""
     for line in _first(damaged):
         say(f"left out: {line}")
     if damaged:
@@ -118,7 +118,7 @@ def write_left_out(damaged: Sequence[DamagedRecord], strays: Sequence[str] = ())
 
 
 def write_not_shown(left_out: Sequence[tuple[EpisodeId, str]]) -> None:
-    """Print a line on stderr for each episode that a format can't show, the first few of many."""
+    """Print the first few episodes that a format can't show on stderr, one per line."""
     for line in _first([f"{episode}: {why}" for episode, why in left_out]):
         say(f"left out: {line}")
 

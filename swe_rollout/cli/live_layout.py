@@ -1,6 +1,6 @@
 """Draw a snapshot as lines of a terminal: a pure function of the snapshot and the window's size.
 
-The number of lines depends on the size and on the kind of source, never on what a job does.
+The number of lines depends on the size and the kind of source, never on the job's progress.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _LABEL: Final = 10
 _GAP: Final = 2
 _WIDEST_BAR: Final = 30
 _BAR_FROM: Final = 60
-"""Columns from which there is a bar."""
+"""The minimum width, in columns, for a progress bar."""
 _LATEST_FROM: Final = 12
 _OUTCOME: Final = 16
 _HEAD_RANK, _TABLE_RANK, _BLANK_RANK = 0, 20, 40
 
 
 def draw(snapshot: Snapshot, *, width: int, height: int) -> list[Text]:
-    """Return the lines, each narrower than the window; one less than its height at most."""
+    """Return at most `height - 1` lines, each narrower than the window."""
     room = max(width - 1, 1)  # a full line would leave the cursor at the edge
     ranked = [(_HEAD_RANK, _head(snapshot, room)), (_BLANK_RANK, Text())]
     ranked += [(row.rank, _row(row, snapshot, room)) for row in rows_of(snapshot)]
@@ -43,7 +43,7 @@ def draw(snapshot: Snapshot, *, width: int, height: int) -> list[Text]:
 
 
 def _head(snapshot: Snapshot, room: int) -> Text:
-    """The job's name, facts about it, and its times, which are never cut for a long name."""
+    """Format the job's name, facts and times; the times are never cut for a long name."""
     times = Text(times_of(snapshot))
     times.truncate(room)
     left = room - times.cell_len - _GAP
@@ -67,7 +67,7 @@ def _row(row: Row, snapshot: Snapshot, room: int) -> Text:
 
 
 def _fitted(line: Text, facts: Iterable[Fact], room: int) -> Text:
-    """Append the facts that fit as a whole; the first one is cut rather than left out."""
+    """Append the facts that fit completely; cut the first one rather than omit it."""
     for fact in facts:
         gap = _GAP if line else 0
         if line and line.cell_len + gap + cell_len(fact.text) > room:
@@ -84,7 +84,7 @@ def _bar(done: int, total: int, width: int) -> Text:
 
 
 def _outcomes(snapshot: Snapshot, room: int) -> list[Text]:
-    """The head of the table and its rows, empty ones too."""
+    """Return the table's header and rows, including empty ones."""
     is_detailed = snapshot.records is not None
     head = _cells("OUTCOME", "EPISODES", "REWARD" if is_detailed else "", "LATEST", room)
     head.stylize("dim")

@@ -1,8 +1,8 @@
-"""Keep a live view at the bottom of a terminal, below what is printed meanwhile.
+"""Keep a live view at the bottom of a terminal, below other output.
 
-A frame is written over the one before, in one write and line by line, so that nothing flickers. It
-never scrolls: its height is that of the window at most. When the window has become narrower, the
-terminal has wrapped the lines of the last frame, and they are counted as it shows them now.
+Each frame overwrites the previous one line by line in a single write, so that nothing flickers. It
+is never taller than the window, so it never scrolls. If the window has become narrower, the
+terminal has wrapped the last frame's lines, and they are counted as now displayed.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ SCREEN_S: Final = 0.25
 SUMMARY_S: Final = 10.0
 """Seconds between two summary lines of a plain display."""
 _BEGIN: Final = "\x1b[?2026h"
-"""Synchronised output: a terminal that supports it shows all up to `_END` at once."""
+"""Synchronised output: terminals that support it show everything up to `_END` at once."""
 _END: Final = "\x1b[?2026l"
 _ERASE_LINE: Final = "\x1b[K"
 _ERASE_BELOW: Final = "\x1b[J"
 
 
 def resolve_display(kind: DisplayKind, console: Console) -> DisplayKind:
-    """Replace AUTO by RICH on a terminal that can show it, and by PLAIN elsewhere."""
+    """Resolve AUTO to RICH on a terminal that can show it, and to PLAIN elsewhere."""
     if kind is not DisplayKind.AUTO:
         return kind
     is_able = console.is_terminal and not console.is_dumb_terminal
@@ -57,7 +57,7 @@ async def live_screen(
 ) -> AsyncIterator[None]:
     """Show snapshots every `interval_s` while the block runs, and the last one at its end.
 
-    What is no terminal gets the last one alone.
+    If the console is not a terminal, only the last one is shown.
     """
     if not console.is_terminal:
         yield
@@ -80,7 +80,7 @@ async def live_screen(
 
 @contextmanager
 def _stopping(console: Console, screen: _Screen) -> Iterator[None]:
-    """Give the terminal back while ^Z stops the process, and show the view again after it."""
+    """Release the terminal while ^Z stops the process, and then show the view again."""
     loop = asyncio.get_running_loop()
 
     def listen() -> None:
@@ -90,7 +90,7 @@ def _stopping(console: Console, screen: _Screen) -> Iterator[None]:
     def stop() -> None:
         _listen_no_more(loop)
         console.show_cursor(show=True)
-        # As the shell expects: it is told by which signal its job stopped. This returns after `fg`.
+        # The shell expects to see the signal that stopped its job. This returns after `fg`.
         os.kill(os.getpid(), signal.SIGTSTP)
         go_on()
         listen()
@@ -102,7 +102,7 @@ def _stopping(console: Console, screen: _Screen) -> Iterator[None]:
     if signal.getsignal(signal.SIGTSTP) is not signal.SIG_DFL:  # ignored, or somebody else's
         yield
         return
-    # Signals are for the main thread.
+    # Only the main thread handles signals.
     with suppress(ValueError, RuntimeError, NotImplementedError):
         listen()
     try:
@@ -117,7 +117,7 @@ def _listen_no_more(loop: asyncio.AbstractEventLoop) -> None:
 
 
 class _Screen(RenderHook):
-    """Puts a frame below everything that its console prints."""
+    """Keeps a frame below everything that its console prints."""
 
     def __init__(self, console: Console, snapshot: Callable[[], Snapshot]) -> None:
         self._console = console
@@ -125,24 +125,24 @@ class _Screen(RenderHook):
         self._latest = snapshot()
         self._lock = threading.Lock()
         self._shown: Sequence[int] = ()
-        """The cells of each line of the frame on the screen."""
+        """The width in cells of each line of the frame on the screen."""
         self._width = 0
 
     def refresh(self) -> None:
-        """Show the present snapshot; on the thread that counts."""
+        """Show the current snapshot; call it on the thread that counts."""
         self._latest = self._snapshot()
         self._console.print(Control())
 
     def begin_anew(self) -> None:
-        """Show a frame below what others have written; the one before stays as it is."""
+        """Show a new frame below others' output, leaving the previous one as it is."""
         with self._lock:
             self._shown = ()
         self.refresh()
 
     def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
-        """Put what is printed in the place of the last frame, and a frame below it.
+        """Print in place of the last frame, and draw a frame below.
 
-        Any thread may print, so this takes no new snapshot.
+        Since any thread may print, this takes no new snapshot.
         """
         with self._lock:
             width, height = self._console.size
@@ -156,7 +156,7 @@ class _Screen(RenderHook):
 
 
 class _Raw:
-    """Codes for the terminal; nothing elsewhere."""
+    """Control codes for a terminal; nothing elsewhere."""
 
     def __init__(self, codes: str) -> None:
         self._codes = codes
@@ -167,7 +167,7 @@ class _Raw:
 
 
 class _Frame:
-    """Lines that replace what their rows of the screen show."""
+    """Lines that overwrite their rows on the screen."""
 
     def __init__(self, lines: Sequence[Text]) -> None:
         self._lines = lines
@@ -181,7 +181,7 @@ class _Frame:
 
 
 def _rows_on_screen(cells: Sequence[int], *, before: int, now: int) -> int:
-    """Count the rows of a frame after the window's width has changed."""
+    """Count the rows that a frame takes after the window's width has changed."""
     if now >= before:
         return len(cells)
     return sum(max(1, ceil(each / max(now, 1))) for each in cells)
@@ -189,7 +189,7 @@ def _rows_on_screen(cells: Sequence[int], *, before: int, now: int) -> int:
 
 @contextmanager
 def _printing_above(console: Console) -> Iterator[None]:
-    """Send what is written to a terminal through the console, above the frame."""
+    """Send terminal output through the console, above the frame."""
     before = sys.stdout, sys.stderr
     proxied = [_proxied(console, stream) for stream in before]
     sys.stdout, sys.stderr = proxied

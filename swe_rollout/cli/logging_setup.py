@@ -23,7 +23,7 @@ _FORM: Final = ContextVar("log_format", default=LogFormat.LOGFMT)
 
 @dataclass(frozen=True, slots=True)
 class _ConsoleLogger:
-    """Prints through the console that draws the live view, so that lines never tear it."""
+    """Prints through the console that draws the live view, so that lines never disrupt it."""
 
     console: Callable[[], Console]
 
@@ -33,7 +33,7 @@ class _ConsoleLogger:
         from rich.text import Text
 
         if self.as_json:
-            # Unbroken: a line is a value. What it holds is cut and escaped already.
+            # Do not wrap: a line is one value. Its content is already cut and escaped.
             self.console().print(Text(redact(message)), soft_wrap=True)
         else:
             self.console().print(Text(one_line(redact(message), limit=4000)))
@@ -46,8 +46,8 @@ def configure_logs(
 ) -> None:
     """Send structlog's events to the console: -1 errors, 0 warnings, 1 information, 2 everything.
 
-    Without a `form`, lines keep the one they have.
-    Verbs that import no structlog do not pay for it: it is configured when it is imported.
+    Without `form`, lines keep their current format. Verbs that import no structlog do not pay for
+    it: it is configured when it is imported.
     """
     if form is not None:
         _FORM.set(form)
@@ -78,7 +78,7 @@ def _configure(console: Callable[[], Console], verbosity: int, form: LogFormat) 
 
 
 def _rendered(logger: Any, method: str, event: MutableMapping[str, Any], *, as_json: bool) -> Any:
-    """Turn an event into a line, by the processors of all programs."""
+    """Format an event as a line, using the shared processors."""
     from swe_rollout.text.logs import processors
 
     line: Any = event
@@ -88,7 +88,7 @@ def _rendered(logger: Any, method: str, event: MutableMapping[str, Any], *, as_j
 
 
 class _OnImport:
-    """Finds structlog once, and acts when it has been imported."""
+    """Finds structlog once, and configures it after its import."""
 
     def __init__(self, act: Callable[[], None]) -> None:
         self._act = act

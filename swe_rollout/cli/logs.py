@@ -66,7 +66,7 @@ def logs(
 
 
 async def _print_either(address: str, location: JobLocation, *, follow: bool) -> None:
-    """Print the log of a job in a store, and otherwise of the one on the cluster."""
+    """Print the log of a job in a store, or else of the job on the cluster."""
     from swe_rollout.cli.stored_logs import find_stored, print_stored
 
     found = None if location.given else await find_stored(address)

@@ -1,6 +1,6 @@
 """The entry point of `swe-rollout`: its verbs by help panel, and the handling of their errors.
 
-The verbs are in `cli.verbs`. Their modules import dependencies inside functions: `--help` is fast.
+`cli.verbs` lists the verbs. Their modules import dependencies lazily to keep `--help` fast.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 
 class OutputError(SweRolloutError):
-    """The result can't be written to where stdout goes, such as a full disk."""
+    """The result can't be written to stdout, for example because a disk is full."""
 
 
 class _Pipe(io.FileIO):
-    """A standard stream that interrupts the work when its reader has gone."""
+    """A standard stream that interrupts the work when its reader is gone."""
 
     gone = False
-    """Whether the reader of any stream has gone."""
+    """Whether the reader of any stream is gone."""
 
     def write(self, data: ReadableBuffer, /) -> int:
         try:
@@ -57,7 +57,7 @@ class _Pipe(io.FileIO):
             ) from error
 
     def _discard(self) -> None:
-        """Drop what is written from now on, also by the interpreter's own last flush."""
+        """Discard all further output, including the interpreter's final flush."""
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self.fileno())
         os.close(nowhere)
@@ -77,7 +77,7 @@ def reader_is_gone() -> bool:
 
 
 def die_by_sigpipe() -> NoReturn:
-    """End as every other tool does whose reader has gone."""
+    """Die by SIGPIPE, as other tools do when their reader is gone."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     os.kill(os.getpid(), signal.SIGPIPE)
     os._exit(128 + signal.SIGPIPE)
@@ -91,7 +91,7 @@ def _guarded(stream: TextIO | None, number: int) -> TextIO:
         io.BufferedWriter(_Pipe(number, "w", closefd=False)),
         encoding=stream.encoding,
         errors=stream.errors,
-        # With PYTHONUNBUFFERED a stream writes through instead, in pieces of lines.
+        # With PYTHONUNBUFFERED, a stream writes parts of lines at once instead.
         line_buffering=bool(stream.line_buffering or getattr(stream, "write_through", False)),
     )
 
@@ -111,15 +111,15 @@ def main() -> NoReturn:
     sys.excepthook = _report_bug
     guard_streams()
     code = INTERRUPTED
-    with suppress(KeyboardInterrupt):  # one that comes between two statements of `_run`
+    with suppress(KeyboardInterrupt):  # one that arrives between two statements of `_run`
         terminate_as_interrupt()
         code = _run()
     if code == INTERRUPTED and sys.argv[1:2] == ["worker"]:
-        # Kubernetes starts a drained worker again, and does not count it as a failure.
+        # Kubernetes restarts a drained worker, and does not count it as a failure.
         from swe_rollout.cli.worker import DRAINED
 
         code = DRAINED
-    ignore_signals()  # nothing changes the exit code any more
+    ignore_signals()  # nothing may change the exit code from here on
     _leave(code)
 
 
@@ -142,7 +142,7 @@ def _run() -> int:
 
 
 def _wrong_usage(error: Exception) -> int | None:
-    """Show what the parser of the command line refused; return the code, or none for the rest."""
+    """Show an error of the command line's parser and return its exit code; None for others."""
     from swe_rollout.cli.wrong_usage import as_usage_error, is_parse_error, shows_help
 
     if not is_parse_error(error):
@@ -154,21 +154,21 @@ def _wrong_usage(error: Exception) -> int | None:
 
 
 def _leave(code: int) -> NoReturn:
-    """Exit with this code: whatever is still in flight can't replace it."""
+    """Exit with this code, which calls still in flight can't replace."""
     code = _flushed(code)
     if reader_is_gone():
         die_by_sigpipe()
     calls = sys.modules.get("swe_rollout.store.bucket")  # without it, none was made
     if calls is not None and not calls.wait_until_idle(_LAST_CALLS_S):
         os._exit(code)
-    # Under `python -m`, a ^C that once passed through an `exec` of text, as in dataclasses, would
-    # end the process by SIGINT, whatever its code. Another one makes the interpreter forget it.
+    # Under `python -m`, a ^C that once passed through an `exec` of text, as in dataclasses, ends
+    # the process by SIGINT, whatever its code. Another one resets the interpreter's flag.
     exec("")  # noqa: S102 - nothing
     sys.exit(code)
 
 
 def _flushed(code: int) -> int:
-    """Flush stdout and stderr; return the exit code after it."""
+    """Flush stdout and stderr; return the resulting exit code."""
     try:
         sys.stdout.flush()
     except OutputError as error:
@@ -194,7 +194,7 @@ def build_command() -> Callable[..., object]:
 
 
 def _program_name() -> str:
-    """The command as the user typed it: kubectl calls its plugins `kubectl-NAME`."""
+    """Return the command as the user typed it: kubectl calls its plugins `kubectl-NAME`."""
     plugin = Path(sys.argv[0]).name.startswith("kubectl-")
     return "kubectl swe-rollout" if plugin else "swe-rollout"
 

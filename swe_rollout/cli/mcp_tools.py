@@ -58,7 +58,7 @@ def mcp_tools(
 
 
 async def _pinned(job: RolloutJob, base_dir: Path) -> tuple[list[object], list[str]]:
-    """Return the job's tools with those of its servers filled in, and what was left out."""
+    """Return the job's tools, including those of its servers, and what was omitted."""
     from swe_rollout.agent.tools.mcp.tool import read_options, require_package
 
     require_package()

@@ -16,11 +16,11 @@ import typer
 from swe_rollout.errors import SweRolloutError
 
 LOCAL_RUNS = "runs"
-"""The folder of jobs of this machine, unless their spec names another store."""
+"""The default store folder for jobs on this machine."""
 _PLAN = "plan.json"
 _MOST_OFFERED = 2000
 _COMPLETION_S = 2.0
-"""A shell must not wait for a slow cluster: after this, nothing is offered."""
+"""How long completion waits for a cluster before it offers nothing."""
 
 option = partial(typer.Option, show_envvar=False)
 """A typer option that does not show its environment variable: the epilog explains the rule."""
@@ -37,7 +37,7 @@ class OutputFormat(StrEnum):
 
     @property
     def is_data(self) -> bool:
-        """Whether it is for programs: one value with all that is known."""
+        """Whether the format is for programs: a single value with everything known."""
         return self in (OutputFormat.JSON, OutputFormat.YAML)
 
 
@@ -51,7 +51,7 @@ class DisplayKind(StrEnum):
 
 
 class LogFormat(StrEnum):
-    """Format of the lines of the log."""
+    """Format of log lines."""
 
     LOGFMT = "logfmt"
     JSON = "json"
@@ -66,7 +66,7 @@ class SandboxKind(StrEnum):
 
 
 def complete_job_name(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Names of the namespace's jobs that start with `incomplete`."""
+    """Return the names of the namespace's jobs that start with `incomplete`."""
     if "/" in incomplete or not names_cluster():
         return []
     with suppress(SweRolloutError, TimeoutError):
@@ -76,19 +76,19 @@ def complete_job_name(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def names_cluster() -> bool:
-    """Whether this machine names a cluster: by a kubeconfig, or because it is a pod of one."""
+    """Whether this machine has a cluster: through a kubeconfig, or as one of its pods."""
     named = os.environ.get("KUBECONFIG") or os.environ.get("KUBERNETES_SERVICE_HOST")
     return bool(named) or Path("~/.kube/config").expanduser().exists()
 
 
 def complete_job(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Jobs that start with `incomplete`: in folders, such as runs/demo, and on the cluster."""
+    """Return jobs that start with `incomplete`: in folders, such as runs/demo, or a cluster."""
     return [*_stored_jobs(incomplete), *complete_job_name(ctx, incomplete)]
 
 
 def complete_address(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Jobs that start with `incomplete`, and the episodes of a job in a folder."""
-    # What follows is a part of its own behind a slash, also while it is empty.
+    """Return jobs that start with `incomplete`, and the episodes of a job in a folder."""
+    # After a slash a new part follows, even while it is still empty.
     parts = Path(f"{incomplete}_").parents
     job = next((part for part in parts if (part / _PLAN).is_file()), None)
     if job is None:
@@ -99,7 +99,7 @@ def complete_address(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def _stored_jobs(incomplete: str) -> list[str]:
-    """Jobs in the folder that is typed, or in `runs`; nothing beyond this machine is asked."""
+    """Return jobs in the typed folder or in `runs`, without contacting other machines."""
     folder = Path(incomplete.rpartition("/")[0] or ("/" if "/" in incomplete else LOCAL_RUNS))
     with suppress(OSError, ValueError):
         found = (

@@ -29,7 +29,7 @@ _GAP = "  "
 
 @cache
 def stderr_console() -> Console:
-    """The one console for stderr; sharing it puts messages above a live view."""
+    """Return the single console for stderr; sharing it puts messages above a live view."""
     from rich.console import Console
 
     return Console(stderr=True, highlight=False, soft_wrap=True)
@@ -57,7 +57,7 @@ def write_data(value: object, output: OutputFormat = OutputFormat.JSON) -> None:
 
 
 def write_log(data: bytes) -> None:
-    """Print a log on stdout: byte for byte into a file or pipe, made visible on a terminal."""
+    """Print a log on stdout: verbatim to a file or pipe, with escapes on a terminal."""
     if sys.stdout.isatty():
         sys.stdout.write(printable(data.decode(errors="replace")))
     else:
@@ -66,7 +66,7 @@ def write_log(data: bytes) -> None:
 
 
 def write_lines(lines: Iterable[str]) -> None:
-    """Print lines on stdout, unchanged, for whoever waits for them."""
+    """Print lines on stdout unchanged, and flush them."""
     sys.stdout.writelines(line + "\n" for line in lines)
     sys.stdout.flush()
 
@@ -78,7 +78,7 @@ def write_table(
 ) -> None:
     """Print a plain table on stdout, or the first column alone with `-o name`.
 
-    Columns whose name ends in `#` are numeric, those that end in `+` are shown by `-o wide`.
+    Columns whose names end in `#` are numeric; those ending in `+` are shown by `-o wide`.
     """
     if output is OutputFormat.NAME:
         write_lines(one_line(row[0]) for row in rows)
@@ -101,7 +101,7 @@ def write_table(
 
 
 def _is_narrow(text: str) -> bool:
-    """Whether each character takes one column of a terminal."""
+    """Whether each character takes one terminal column."""
     return text.isascii() or not any(
         unicodedata.east_asian_width(each) in "WF" or unicodedata.combining(each) for each in text
     )
@@ -110,7 +110,7 @@ def _is_narrow(text: str) -> bool:
 def _write_wrapped(
     heads: Sequence[str], cells: Sequence[Sequence[str]], numeric: Sequence[bool]
 ) -> None:
-    """Print a table whose cells are wider than they are long, or have to be wrapped."""
+    """Print a table with wide characters or with cells that must be wrapped."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -127,7 +127,7 @@ def _write_wrapped(
 
 
 def show_error(error: SweRolloutError) -> None:
-    """Print what, why and fix on stderr; first the problems of an input, one line each."""
+    """Print what, why and fix on stderr, after the problems of an input, one per line."""
     from rich.text import Text
 
     console = stderr_console()
@@ -145,7 +145,7 @@ def show_error(error: SweRolloutError) -> None:
 
 
 def documented_class(kind: type[SweRolloutError]) -> type[SweRolloutError]:
-    """The nearest public class, `kind` or an ancestor: the troubleshooting page has its heading."""
+    """Return `kind` or its nearest public ancestor, which the troubleshooting page covers."""
     return next(
         each
         for each in kind.mro()

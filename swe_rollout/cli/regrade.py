@@ -68,7 +68,7 @@ def regrade(
     try:
         run_async(work, on_note=say)
     finally:
-        # Also after ^C: gradings take hours.
+        # Do this even after ^C, because gradings take hours.
         if report.complete or report.found:
             _write(report, output_file, output)
     if report.changed or report.broken:

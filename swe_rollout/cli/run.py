@@ -88,7 +88,7 @@ def run(
 
 
 def finish(work: Coroutine[object, object, RunSummary], output: OutputFormat) -> None:
-    """Run a job to its end and print its state. Exits with 1 when an episode is left."""
+    """Run a job to its end and print its state. Exit with 1 if any episode is left."""
     found = run_async(work, on_note=say)
     if output.is_data:
         write_data(json.loads(found.to_json()), output)
@@ -109,9 +109,9 @@ async def roll_out(
     rerun_damaged: bool,
     metrics: str = "",
 ) -> RunSummary:
-    """Put the job's files into its store, and run it in this process with a display.
+    """Upload the job's files to its store, and run it in this process with a display.
 
-    `metrics`: the address they are served at; empty for none.
+    `metrics` is the address on which they are served; empty for none.
     """
     from swe_rollout.cli.run_display import open_run_display
     from swe_rollout.events import Events

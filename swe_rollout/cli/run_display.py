@@ -47,7 +47,7 @@ async def open_run_display(
 class PlainRunLines(LiveProgress):
     """Prints a line for each finished episode and periodic summaries: for logs and pipes.
 
-    Episodes that end faster than a log should grow have no line; the next summary counts them.
+    Episodes that end faster than a log should grow get no line; the next summary counts them.
     """
 
     def __init__(
@@ -78,13 +78,13 @@ class PlainRunLines(LiveProgress):
             self._print("retried", episode=episode, attempt=attempt, failure=failure.message)
 
     def done(self, trajectory: Trajectory) -> None:
-        """Print how an episode ended."""
+        """Print the outcome of an episode."""
         super().done(trajectory)
         if self._may_print():
             self._console.print(Text(episode_line(trajectory)), soft_wrap=True)
 
     def print_summary(self) -> None:
-        """Print the job's progress, also when it stands still; nothing before it is planned."""
+        """Print the job's progress, even if unchanged, once the job is planned."""
         if not (self._is_planned or self.committed):
             return
         self._summarised = self._summary()
@@ -94,7 +94,7 @@ class PlainRunLines(LiveProgress):
         self._left_out = 0
 
     def print_last_summary(self) -> None:
-        """Print the job's progress, unless the last summary has said it."""
+        """Print the job's progress unless the last summary already showed it."""
         if self._left_out or self._summary() != self._summarised:
             self.print_summary()
 
@@ -110,7 +110,7 @@ class PlainRunLines(LiveProgress):
         }
 
     def _may_print(self) -> bool:
-        """Whether the log may grow by a line now."""
+        """Whether another line may be logged now."""
         now_s = self._clock()
         earned = (now_s - self._allowed_s) * LINES_PER_S
         self._allowance, self._allowed_s = min(LINES_AT_ONCE, self._allowance + earned), now_s
@@ -125,7 +125,7 @@ class PlainRunLines(LiveProgress):
 
 
 def episode_line(trajectory: Trajectory) -> str:
-    """How an episode ended, as one line of a log."""
+    """Format the outcome of an episode as one log line."""
     reward, verdict, failure = trajectory.reward, trajectory.verdict, trajectory.failure
     return logfmt(
         "episode_done",

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from swe_rollout.spec.sandbox import SandboxSpec
 
 TIMED_OUT = 124
-"""Exit code for a command that was ended by `--timeout`, as of timeout(1)."""
+"""Exit code if `--timeout` ended the command, as in timeout(1)."""
 OUTPUT_BYTES = 32 << 20
-"""Of stdout and stderr each that are printed; what comes behind is counted."""
+"""Limit for printed stdout and stderr each; the rest is only counted."""
 _START_S = 600.0
 
 Image = Annotated[str, option(help="The image, such as python:3.12, or a local image's name.")]
@@ -86,7 +86,7 @@ def run(
 
 @dataclass(frozen=True, slots=True)
 class _Command:
-    """A command, and how it is run."""
+    """A command, and how to run it."""
 
     command: str | tuple[str, ...]
     """A shell script, or a program with its arguments."""
@@ -113,7 +113,7 @@ def _spec(
     context: str | None,
     nodes: Mapping[str, str],
 ) -> SandboxSpec:
-    """Return the sandboxes that the options ask for. Raises UsageError for what a kind lacks."""
+    """Return the spec for the options. Raises UsageError for an option that `kind` lacks."""
     from pydantic import ValidationError
 
     from swe_rollout.spec.sandbox import KodoSandbox, PodSandbox, SandboxSpec
@@ -144,7 +144,7 @@ def _spec(
 async def _run(spec: SandboxSpec, image: str, workdir: str, given: _Command) -> ExecResult:
     from swe_rollout.worker.standalone import Wanted, open_sandbox
 
-    # The command is the user's own, who may do all of it without a sandbox.
+    # The user's own command is harmless: they could run it without a sandbox.
     wanted = Wanted(image, workdir, lifetime_s=given.timeout_s + _START_S, harmless=True)
     async with open_sandbox(spec, wanted, on_note=say) as sandbox:
         return await sandbox.exec(
@@ -157,7 +157,7 @@ async def _run(spec: SandboxSpec, image: str, workdir: str, given: _Command) -> 
 
 
 def _print(result: ExecResult) -> None:
-    """Print the output: byte for byte, but on a terminal with control characters made visible."""
+    """Print the output verbatim, but on a terminal with control characters made visible."""
     streams = (
         ("stdout", sys.stdout, result.stdout, result.stdout_bytes),
         ("stderr", sys.stderr, result.stderr, result.stderr_bytes),

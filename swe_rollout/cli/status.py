@@ -87,7 +87,7 @@ def _write_local(output: OutputFormat) -> None:
 
 
 async def _count_local(uri: str) -> list[tuple[str, int, int]]:
-    """Return each job with its committed and its planned episodes; no record is read."""
+    """Return each job with its numbers of committed and planned episodes; read no records."""
     from swe_rollout.store.store import Store
 
     store = Store.open(uri)

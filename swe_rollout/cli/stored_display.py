@@ -1,7 +1,7 @@
-"""Follow a job that another process writes into a store, by the records that appear there.
+"""Follow a job that another process writes into a store, from the records that appear there.
 
-It shows what the store tells: episodes have begun when they have a journal, and their turns are
-known once they are committed. Whether the other process still lives, nobody can tell from here.
+It shows what can be seen in the store: an episode has started if it has a journal, and its turns
+are known once it is committed. Whether the other process is still alive can't be seen.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 LOCAL_POLL_S = 1.0
 REMOTE_POLL_S = 5.0
 _REST = 4.0
-"""A reading that takes long is followed by a rest that is longer by this factor."""
+"""The pause after a slow reading, as a multiple of the time that the reading took."""
 
 
 async def follow_stored(ref: JobRef, *, display: DisplayKind, console: Console) -> JobSummary:
-    """Show the job until every planned episode is committed, and return its summary.
+    """Show the job until every planned episode is committed; return its summary.
 
-    Raises UsageError when the store has no such job, UnreachableError when it does not respond.
+    Raises UsageError if the store has no such job, UnreachableError if it does not respond.
     """
     watched = WatchedStore(Store.open(ref.store_uri), ref.job)
     await watched.read_plan()
@@ -53,13 +53,13 @@ async def follow_stored(ref: JobRef, *, display: DisplayKind, console: Console) 
 
 
 def rest_s(ref: JobRef, took_s: float) -> float:
-    """Return how long to wait before the store is read again, after a reading that took so long."""
+    """Return the pause before the next reading of the store, given how long the last took."""
     poll_s = LOCAL_POLL_S if ref.store_uri.startswith("file://") else REMOTE_POLL_S
     return max(poll_s, _REST * took_s)
 
 
 class WatchedStore:
-    """What the store of a job tells about its progress."""
+    """Tracks a job's progress from its store."""
 
     def __init__(
         self, store: Store, job: str, *, clock: Callable[[], float] = time.monotonic
@@ -77,18 +77,18 @@ class WatchedStore:
 
     @property
     def title(self) -> LiveTitle:
-        """The parts of the view that stay."""
+        """Return the parts of the view that do not change."""
         return LiveTitle(self._job, (self._store.uri,), group_size=lambda i: self._sizes.get(i, 1))
 
     async def read_plan(self) -> Plan:
-        """Read what is planned; it may grow while the job runs."""
+        """Read the plan, which may grow while the job runs."""
         plan = await self._store.plan(self._job)
         self._sizes = {each.id: each.samples for each in plan.instances}
         self._planned = plan.episodes
         return plan
 
     async def poll(self) -> bool:
-        """Count what was committed since the last call; whether nothing is left to wait for."""
+        """Count newly committed episodes; return whether none is left to wait for."""
         plan = await self.read_plan()
         async for trajectory in self.tally.read_new():
             self._count(trajectory)
@@ -101,7 +101,7 @@ class WatchedStore:
         return plan.missing(self.tally.listed) == 0
 
     def snapshot(self) -> Snapshot:
-        """Return the present state."""
+        """Return the current state."""
         found = self.progress.snapshot()
         queued = max(found.total - found.committed - self._begun, 0)
         idle_s = None if self._last_commit_s is None else self._clock() - self._last_commit_s

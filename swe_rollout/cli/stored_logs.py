@@ -1,6 +1,6 @@
-"""`logs` of a job in a store: its records, as lines, also while another process writes them.
+"""`logs` of a job in a store: its records as lines, even while another process writes them.
 
-What that process logs itself goes to its own stderr.
+That process's own log goes to its own stderr.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from swe_rollout.types.turn import CallStatus, Turn
 
 
 async def find_stored(address: str) -> ViewTarget | None:
-    """Find a job or an episode in a store; None: a cluster may have it.
+    """Find a job or an episode in a store; return None if a cluster may have it.
 
-    Raises UsageError for an address with a scheme that names none.
+    Raises UsageError for an address with a scheme where nothing is found.
     """
     wanted = LogFilter.parse(address)
     for job in dict.fromkeys((address, wanted.job)):
@@ -42,10 +42,10 @@ async def find_stored(address: str) -> ViewTarget | None:
 
 
 async def print_stored(log: ViewTarget, *, follow: bool) -> None:
-    """Print a line for each episode, in the order in which they ended, or the turns of one.
+    """Print a line per episode, in the order in which they ended, or the turns of one.
 
-    With `follow`, go on until every planned episode, or the one, is committed. Raises UsageError
-    for an episode that is not there.
+    With `follow`, continue until every planned episode, or the one, is committed. Raises UsageError
+    for a missing episode.
     """
     store = log.open_store()
     if log.episode is not None:
@@ -66,7 +66,7 @@ async def print_stored(log: ViewTarget, *, follow: bool) -> None:
 
 
 def turn_line(episode: EpisodeId, turn: Turn) -> str:
-    """What happened in a turn, as one line of a log."""
+    """Format a turn as one log line."""
     names = [call.name if call.status is CallStatus.OK else call.status for call in turn.tool_calls]
     exits = [each.exit_code for each in turn.observations if each.exit_code is not None]
     return logfmt(
@@ -86,7 +86,7 @@ def turn_line(episode: EpisodeId, turn: Turn) -> str:
 
 
 def at_time(time_: str, line: str) -> str:
-    """Return a line with its time in front, if that is known."""
+    """Return a line with its time in front, if known."""
     return f"{one_line(time_)} {line}" if time_ else line
 
 

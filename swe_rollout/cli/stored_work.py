@@ -1,4 +1,4 @@
-"""Open a stored job for work on its trajectories: its tasks, and sandboxes of their images."""
+"""Open a stored job for work on its trajectories, with its tasks and sandboxes for them."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WorkOptions:
-    """What the command line says about the work."""
+    """The command line's options for the work."""
 
     sandbox: SandboxKind | None
-    """None: as the job was run."""
+    """None for the kind that the job used."""
     dataset: str | None
-    """None: the job's own."""
+    """None for the job's own dataset."""
     with_files: Sequence[Path] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class StoredWork:
-    """What work on stored trajectories needs."""
+    """The resources for work on stored trajectories."""
 
     target: ViewTarget
     tasks: StoredTasks
@@ -49,9 +49,9 @@ class StoredWork:
         *,
         parallelism: int,
     ) -> None:
-        """Do the work on each record, with its task, or with the reason why there is none.
+        """Process each record, with its task or the reason why that is missing.
 
-        Damaged records are left out, and named at the end.
+        Damaged records are skipped, and listed at the end.
         """
         from swe_rollout.worker.stored_tasks import for_each
 
@@ -74,9 +74,9 @@ class StoredWork:
 async def open_work(
     address: str, location: JobLocation, options: WorkOptions
 ) -> AsyncIterator[StoredWork]:
-    """Open the job's tasks and sandboxes while the block runs; all of them are closed at its end.
+    """Open the job's tasks and sandboxes while the block runs, and close them at its end.
 
-    Raises what opening a job raises: UsageError, PrerequisiteError, UnreachableError.
+    Raises the errors of opening a job: UsageError, PrerequisiteError, UnreachableError.
     """
     from swe_rollout.cli.dataset_argument import import_files
     from swe_rollout.worker.sandboxes import SandboxSetup, open_sandboxes
@@ -97,14 +97,14 @@ async def open_work(
             [each for each in tasks.instances.values() if each.instance_id in needed],
             job.metadata.name,
             say,
-            # Otherwise a model wrote the commands of its episodes.
+            # Otherwise, a model wrote the commands of its episodes.
             harmless=job.spec.policy.scripted is not None,
         )
         yield StoredWork(target, tasks, open_sandboxes(job.spec.sandbox, setup, stack))
 
 
 def named_other(name: str | None) -> OtherDataset | None:
-    """Return the dataset of that name, in place of the job's; none for none."""
+    """Return the dataset of this name, to replace the job's, or None without a name."""
     from swe_rollout.cli.dataset_argument import named_dataset
     from swe_rollout.worker.stored_tasks import OtherDataset
 
@@ -117,7 +117,7 @@ def named_other(name: str | None) -> OtherDataset | None:
 async def targeted(
     store: Store, target: ViewTarget, damaged: list[DamagedRecord]
 ) -> AsyncIterator[Trajectory]:
-    """Read the one episode, or all of the job; damaged records are collected and left out."""
+    """Read the episode, or all of the job's; collect damaged records instead of yielding them."""
     if target.episode is not None:
         yield await store.read(target.episode)
         return

@@ -165,7 +165,7 @@ async def _validate(
 
 
 def _explain(what: str, verdict: Verdict) -> None:
-    """Say on stderr why a patch was expected to resolve a task, and did not."""
+    """Explain on stderr why a patch did not resolve a task as expected."""
     for kind, tests in (
         ("to fix", verdict.report.fail_to_pass),
         ("to keep", verdict.report.pass_to_pass),
@@ -205,7 +205,7 @@ def _row(result: Validation) -> list[str]:
 
 
 def _watched(result: Validation) -> str:
-    """Return how many of the tests to fix have a twin that tells something."""
+    """Return how many of the tests to fix have a meaningful twin."""
     return f"{result.watched}/{len(result.gold.report.fail_to_pass)}"
 
 

@@ -1,9 +1,9 @@
-"""The verbs, and their group: a module is imported when its verb is used, not for `--help`.
+"""The verbs and their group. A module is imported when its verb is used, not for `--help`.
 
-A test holds each line of `--help` against the docstring of its verb. Every option has a variable:
-`--store` of `run` is `SWE_ROLLOUT_RUN_STORE`. An option on the command line comes before its
-variable, and that before the job file. A secret is never an option: options name the variables that
-hold secrets.
+A test compares each line of `--help` with the docstring of its verb. Every option has a variable:
+for `--store` of `run`, it is `SWE_ROLLOUT_RUN_STORE`. Options on the command line take precedence
+over variables, and these over the job file. Secrets are never options: options name the variables
+that hold them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SETTINGS: Final[Mapping[str, Any]] = {
     "help_option_names": ["-h", "--help"],
     "max_content_width": _HELP_WIDTH,
 }
-"""How every command is parsed, and its help is shown."""
+"""Settings for parsing every command and showing its help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +36,13 @@ class Verb:
     """A verb of the command line, or a group of verbs."""
 
     panel: str
-    """The part of `--help` that lists it; empty: none does."""
+    """The panel of `--help` that lists the verb; empty if none does."""
     name: str
     about: str
-    """What its docstring begins with; of a group, its help."""
+    """The start of the verb's docstring; for a group, its help."""
     home: str
-    """Its module in this package, and after a colon the function if it has another name; verbs of
-    a group are separated by blanks."""
+    """The verb's module in this package, with the function after a colon if it has another name;
+    verbs of a group are separated by blanks."""
 
     @property
     def is_group(self) -> bool:
@@ -50,7 +50,7 @@ class Verb:
         return " " in self.home or self.home.startswith("+")
 
     def functions(self) -> Iterator[Callable[..., object]]:
-        """Import the verb, or the verbs of the group."""
+        """Import and yield the verb, or the verbs of the group."""
         for home in self.home.removeprefix("+").split():
             module, _, attribute = home.partition(":")
             found = import_module(f"swe_rollout.cli.{module}")
@@ -114,7 +114,7 @@ VERBS: Final = (
 
 
 class _Commands(Mapping[str, Any]):
-    """The verbs as commands; one is imported when it is looked up."""
+    """Maps verbs to commands, which are imported on lookup."""
 
     def __init__(self) -> None:
         self._verbs = {verb.name: verb for verb in VERBS}
@@ -141,7 +141,7 @@ class VerbGroup(TyperGroup):
         self.commands = _Commands()  # type: ignore[assignment]
 
     def list_commands(self, ctx: object) -> list[str]:
-        """Return the names of the verbs; none is imported."""
+        """Return the names of the verbs without importing them."""
         del ctx
         return list(self.commands)
 
@@ -152,7 +152,7 @@ class VerbGroup(TyperGroup):
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the options without their environment variables, as the other verbs do."""
+        """Write the options without their environment variables, like the other verbs."""
         for each in self.get_params(ctx):
             if isinstance(each, TyperOption):
                 each.show_envvar = False
@@ -168,7 +168,7 @@ class VerbGroup(TyperGroup):
                     formatter.write_dl([(verb.name.ljust(widest), verb.about) for verb in verbs])
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
-        """Return verbs and options that begin so; no verb is imported."""
+        """Return verbs and options that start with `incomplete`, without importing verbs."""
         item = import_module("typer._click.shell_completion").CompletionItem
         found = [
             item(verb.name, help=verb.about)
@@ -190,7 +190,7 @@ class _VerbCommand(TyperCommand):
         return super().parse_args(ctx, args)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """Write how the options are set by variables."""
+        """Write how to set options through variables."""
         name_variables(self.get_params(ctx), ctx.auto_envvar_prefix)
         if note := variables_note(self.get_params(ctx)):
             formatter.write_paragraph()
@@ -215,31 +215,31 @@ def _command(verb: Verb) -> Any:
             context_settings=dict(SETTINGS),
         )(function)
     if verb.is_group:
-        app.callback()(_nothing)  # without it, typer turns a lone verb into the group itself
+        app.callback()(_nothing)  # without this, typer turns a lone verb into the group itself
     command = typer.main.get_command(app)
     command.name = verb.name
     return command
 
 
 def _nothing() -> None:
-    """A group of verbs does nothing by itself."""
+    """Do nothing: a group of verbs has no action of its own."""
 
 
 def name_variables(parameters: Sequence[Any], prefix: str | None) -> None:
-    """Name the variable of each option after its long name; `--help` and `--version` have none."""
+    """Name each option's variable after its long name, except for `--help` and `--version`."""
     for each in parameters:
         if each.param_type_name != "option":
             continue
         each.show_envvar = False
         if each.is_eager or prefix is None:
             each.allow_from_autoenv = False
-        elif each.envvar is None:  # that of a worker is named by Kubernetes
+        elif each.envvar is None:  # Kubernetes sets a worker's
             long = max(each.opts, key=len).lstrip("-")
             each.envvar = f"{prefix}_{re.sub(r'[^A-Z0-9]', '_', long.upper())}"
 
 
 def variables_note(parameters: Sequence[Any]) -> str:
-    """Return the line of `--help` that says which variable stands for an option; empty: none."""
+    """Return the line of `--help` about options' variables; empty if there are none."""
     named = [each for each in parameters if _variable(each)]
     if not named:
         return ""
@@ -249,7 +249,7 @@ def variables_note(parameters: Sequence[Any]) -> str:
 
 
 def warn_of_unknown_variables(parameters: Sequence[Any], prefix: str | None) -> None:
-    """Name variables on stderr that look like those of this verb, and are none."""
+    """Warn on stderr of variables that look like this verb's but match no option."""
     if prefix is None or not any(name.startswith(f"{prefix}_") for name in os.environ):
         return
 
@@ -267,20 +267,20 @@ def _variable(parameter: Any) -> str:
 
 
 def take_plain_values(parameters: list[Any]) -> None:
-    """Check plain values of these parameters here. Other versions of typer have no such hook."""
+    """Check these parameters' plain values here, because other typer versions have no hook."""
     for parameter in parameters:
         if getattr(parameter, "_runtime_param", parameter) is None:
             parameter._runtime_param = _PlainValue(parameter.type_descriptor.annotation)  # noqa: SLF001
 
 
 class _PlainValue:
-    """What typer asks for the value of one parameter."""
+    """Converts the value of one parameter for typer."""
 
     def __init__(self, kind: object) -> None:
         self._kind = kind
 
     def coerce(self, value: object, param: Any, ctx: object) -> object:
-        """Return the value as its type; raises what typer raises for one that is wrong."""
+        """Convert the value to its type. Raises typer's own error for an invalid one."""
         is_many = param.multiple or param.nargs == -1
         if value is None or (is_many and not value):
             return () if is_many else None

@@ -141,7 +141,7 @@ class _Opened:
     _texts: dict[str, TokenTexts | None] = field(default_factory=dict)
 
     def texts(self, policy: str) -> TokenTexts | None:
-        """Return what decodes the tokens of a policy, if it is on this machine."""
+        """Return the decoder for a policy's tokens, if this machine has it."""
         from swe_rollout.viewer.token_text import find_texts
 
         if policy not in self._texts:

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from swe_rollout.worker.cluster_worker import WorkerExit, WorkerIdentity
 
 TERMINATION_LOG = Path("/dev/termination-log")
-"""Kubernetes shows a container's last words from this file as the reason of its termination."""
+"""Kubernetes shows the content of this file as the reason for a container's termination."""
 _MESSAGE_BYTES = 4096
-"""The size Kubernetes keeps of it."""
+"""How much of the message Kubernetes keeps."""
 _PROBLEMS = 5
 END_S = 30.0
-"""After a signal; draining is done by then, and only foreign code that never returns is left."""
+"""How long to wait after a signal; then only foreign code that never returns still runs."""
 FAILED = 1
 DRAINED = 143
 
@@ -68,7 +68,7 @@ def worker(
     from swe_rollout.cli.logging_setup import configure_logs
     from swe_rollout.worker.cluster_worker import KilledTooOftenError, WorkerExit, WorkerIdentity
 
-    # A worker has no other output than its log.
+    # A worker's only output is its log.
     configure_logs(stderr_console, verbosity=1)
     identity = WorkerIdentity(
         namespace=namespace, job=job, index=index, count=count, pod=pod_name, lives=lives
@@ -78,7 +78,7 @@ def worker(
     except SweRolloutError as error:
         _write_termination_message(error)
         show_error(error)
-        # Others concern the job, which no other worker could carry out either.
+        # Other errors concern the job, which no other worker could carry out either.
         is_own = isinstance(error, (UnreachableError, KilledTooOftenError))
         raise typer.Exit(error.exit_code if is_own else FAILED) from None
     if outcome is WorkerExit.DRAINED:
@@ -97,12 +97,12 @@ async def _work(identity: WorkerIdentity, metrics: str) -> WorkerExit:
             with suppress(RuntimeError):  # a second signal
                 end.start()
 
-    # Not the loop's own handlers: code of a dataset or an extension may hold the loop.
+    # Don't use the loop's own handlers: code of a dataset or an extension may block the loop.
     before = {each: signal.signal(each, on_signal) for each in (signal.SIGINT, signal.SIGTERM)}
     if was_terminated():
         on_signal(signal.SIGTERM, None)
     try:
-        # Slow, and a signal may come meanwhile.
+        # This is slow, and a signal may arrive meanwhile.
         from swe_rollout.telemetry.setup import observing_if_possible
         from swe_rollout.worker import cluster_worker
 
@@ -114,7 +114,7 @@ async def _work(identity: WorkerIdentity, metrics: str) -> WorkerExit:
 
 
 def _write_termination_message(error: SweRolloutError) -> None:
-    """Leave the reason of the termination for Kubernetes, in one line."""
+    """Write the reason for the termination for Kubernetes, in one line."""
     if TERMINATION_LOG.exists():
         problems = error.problems if isinstance(error, (SpecError, DatasetError)) else ()
         what = f"{error.what}: {error.why}" if error.why else error.what

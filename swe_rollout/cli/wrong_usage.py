@@ -1,7 +1,6 @@
-"""Turn what the parser says about a command line into errors as all others are: what, why, fix.
+"""Turn errors of the command line's parser into our own form: what, why, fix.
 
-Classes are recognised by their names: typer has a copy of click in some versions, and uses the
-package itself in others.
+Classes are recognised by name: some versions of typer have a copy of click, others use the package.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _OTHER_VERBS: Final[Mapping[str, str]] = {
     "help": "--help",
     "version": "--version",
 }
-"""What other tools call it: words that are no verbs here."""
+"""Verbs of other tools, and our equivalents."""
 _OTHER_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "--format": ("--to", "--output"),
     "--json": ("--output",),
@@ -55,17 +54,17 @@ _OTHER_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "--dir": ("--store", "--output-file"),
     "-t": ("--to",),
 }
-"""What other tools call an option: those of them that the verb has are what is meant."""
+"""Options of other tools, and our equivalents; those that the verb has are suggested."""
 _FILE_OPTIONS: Final = frozenset({"-f", "--file", "--filename", "--job", "-c", "--config"})
 
 
 def is_parse_error(error: BaseException) -> bool:
-    """Whether the parser of the command line raised it."""
+    """Whether the command line's parser raised the error."""
     return "ClickException" in _kinds(error)
 
 
 def as_usage_error(error: Any) -> UsageError:
-    """Return an error that names what is wrong on the command line, and what to write instead."""
+    """Return an error that says what is wrong on the command line and what to write instead."""
     context = getattr(error, "ctx", None)
     usage = "" if context is None else context.get_usage()
     what, fix = _worded(error, context)
@@ -74,12 +73,12 @@ def as_usage_error(error: Any) -> UsageError:
 
 
 def shows_help(error: BaseException) -> bool:
-    """Whether a group of verbs was named alone: its help is the answer."""
+    """Whether only a group of verbs was named, which shows its help."""
     return "NoArgsIsHelpError" in _kinds(error)
 
 
 def _worded(error: Any, context: Any) -> tuple[str, str]:
-    """Return what is wrong, and how to mend it."""
+    """Return what is wrong, and how to fix it."""
     kinds = _kinds(error)
     message = error.format_message().removesuffix(".")
     if "NoSuchOption" in kinds:
@@ -125,7 +124,7 @@ def _verb_instead_of(word: str, context: Any) -> str:
 
 
 def _instead_of(option: str, context: Any) -> str:
-    """Return where the option belongs, or which one is meant."""
+    """Return where the option belongs, or which one was meant."""
     if context.parent is None:
         if verb := _verb_with(option, context):
             return f"write it behind the verb: `swe-rollout {verb} … {option} …`"
@@ -155,7 +154,7 @@ def _options_of(command: Any, context: Any) -> Iterator[str]:
 
 
 def _verb_with(option: str, context: Any) -> str:
-    """Return the verb on the command line, if it has the option that stands in front of it."""
+    """Return the verb on the command line, if the option before it is one of its own."""
     words = (each for each in sys.argv[1:] if each in context.command.commands)
     verb = next(words, "")
     if not verb:
@@ -165,7 +164,7 @@ def _verb_with(option: str, context: Any) -> str:
 
 
 def _field_named(option: str) -> str:
-    """Return the field of a job that an option is named like; empty: none."""
+    """Return the job field with the same name as an option; empty if there is none."""
     from swe_rollout.spec.fields import fields_named
 
     return min((each.dotted for each in fields_named(option)), key=len, default="")

@@ -1,5 +1,5 @@
 """Launch and follow jobs from Python: `from swe_rollout import RolloutJob`.
 
-`job` is the job that a user writes, `launched_job` the handle of one on a cluster; both are thin
-and synchronous. `remote` is the asynchronous part, which the command line uses too.
+`job` is the class that users work with, `launched_job` the handle of a job on a cluster; both are
+thin and synchronous. `remote` is the asynchronous part, also used by the command line.
 """

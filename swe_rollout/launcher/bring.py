@@ -1,4 +1,4 @@
-"""Put extensions that a program passes as objects into the spec of a job, by name."""
+"""Put extensions that a program passes as objects into a job's spec, by name."""
 
 from __future__ import annotations
 
@@ -37,32 +37,32 @@ _POINTS: Final[Mapping[str, tuple[str, ExtensionPoint[Any]]]] = {
     "policy.engine": ("engine", ENGINES),
     "policy.chat": ("chat engine", CHAT_ENGINES),
 }
-"""Fields whose extensions a worker has to find, by their names in `extension_names`."""
+"""Fields whose extensions a worker must find, by their names in `extension_names`."""
 
 
 class Extensions(TypedDict, total=False):
-    """The arguments of `RolloutJob.from_yaml` that bring extensions, as objects or by name.
+    """The arguments of `RolloutJob.from_yaml` for extensions, given as objects or by name.
 
-    None stands for no argument.
+    None means that an argument is not given.
     """
 
     agent: object
     chat: object
-    """An async function that answers a conversation, or a ChatEngine."""
+    """An async function that responds to a conversation, or a ChatEngine."""
     dataset: object
     engine: object
     log_parser: object
     reward: object
-    """One term, or a sequence of them."""
+    """A reward term, or a sequence of terms."""
     sandbox: object
     tools: Sequence[object]
-    """Offered beside the file's."""
+    """Tools offered in addition to the file's."""
 
 
 def bring(job: RolloutJob, given: Extensions) -> RolloutJob:
-    """Name the extensions in the spec: tools beside the file's, every other in the field's place.
+    """Name the extensions in the spec: tools are added to the file's, others replace the field.
 
-    Raises ExtensionError for a name that is taken, TypeError for an unknown argument.
+    Raises ExtensionError if a name is taken, TypeError for an unknown argument.
     """
     for unknown in given.keys() - Extensions.__annotations__.keys():
         close = get_close_matches(unknown, Extensions.__annotations__, n=1)
@@ -73,7 +73,7 @@ def bring(job: RolloutJob, given: Extensions) -> RolloutJob:
     own = spec.agent
     if (program := given.get("agent")) is not None:
         found = _use(AGENTS, Use, program)
-        # What the file left open are the defaults of this agent now.
+        # Fields that the file left unset now take this agent's defaults.
         said = {name: getattr(own, name) for name in own.model_fields_set}
         own = AgentSpec.model_validate({**said, "use": found.use, "with_": found.with_})
     if tools := given.get("tools"):
@@ -110,7 +110,7 @@ def _tools(given: Sequence[object]) -> list[ToolUse]:
 
 
 def require_shippable(job: RolloutJob) -> None:
-    """Raise UsageError for an extension that only this process knows: no worker can load it."""
+    """Raise UsageError for an extension that exists only in this process, not in workers."""
     for field, use in job.spec.extension_names():
         found = _POINTS.get(re.sub(r"\[\d+\]", "", field))
         if found is not None and found[1].is_local(use):

@@ -1,4 +1,4 @@
-"""The groups of a job for a trainer's loop: asynchronous, or synchronous in any script.
+"""The groups of a job for a trainer's loop, asynchronous or synchronous.
 
 async with job.stream(trainer="t1") as groups:      with job.stream(trainer="t1") as groups:
     async for group in groups:                          for group in groups:
@@ -32,8 +32,9 @@ class Call(Protocol):
 class Groups:
     """The groups of a job, each handed to one process of a trainer. Iterate with `for`.
 
-    A group is claimed before it is handed out. Acknowledge it with `ack` once its update can't be
-    lost any more; until then it is unfinished, and only a later epoch of the trainer gets it again.
+    A group is claimed before it is handed out. Acknowledge it with `ack` once its update can no
+    longer be lost; until then it is unfinished, and only a later epoch of the trainer gets it
+    again.
     """
 
     def __init__(self, source: GroupSource, call: Call) -> None:
@@ -51,24 +52,24 @@ class Groups:
 
     @property
     def counts(self) -> GroupCounts:
-        """What became of the groups so far."""
+        """Return the counts of groups by their state so far."""
         return self._source.counts
 
     def announce(self, version: str | int) -> None:
-        """Announce the weight version that the engines have from now on."""
+        """Announce the weight version that the engines use from now on."""
         self._source.announce(version)
 
     def ack(self, group: Group | str) -> None:
-        """Mark a group as trained, for good. Raises ClaimLostError if a later epoch has it now."""
+        """Mark a group as trained for good. Raises ClaimLostError if a later epoch has it now."""
         self._call(self._source.ack(group))
 
     def release(self, group: Group | str) -> None:
-        """Give a group back untrained: whoever asks next may get it, this process too."""
+        """Release a group untrained, so that any process, including this one, may get it."""
         self._call(self._source.release(group))
 
 
 class GroupStream:
-    """A job whose groups are played while the block runs: `async with`, or `with`."""
+    """Plays a job's groups while an `async with` or `with` block runs."""
 
     def __init__(self, open_groups: Callable[[], AbstractAsyncContextManager[LiveGroups]]) -> None:
         self._open_groups = open_groups

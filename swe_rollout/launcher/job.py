@@ -1,4 +1,4 @@
-"""RolloutJob, the class users import: the model of the job file plus ways to create and run it.
+"""RolloutJob, the class that users import: the job file's model, and ways to create and run it.
 
 job = RolloutJob.from_yaml("job.yaml").launch()
 job.wait()
@@ -44,7 +44,7 @@ log_to_stderr()
 class RolloutJob(models.RolloutJob):
     """A job: tasks × samples, rolled out by a policy, graded, stored.
 
-    The fields, and all validation, are those of `swe_rollout.spec.job.RolloutJob`.
+    Fields and validation come from `swe_rollout.spec.job.RolloutJob`.
     """
 
     def __repr__(self) -> str:
@@ -71,7 +71,7 @@ class RolloutJob(models.RolloutJob):
         return card(f"RolloutJob {self.metadata.name}", facts)
 
     _base_dir: Path = PrivateAttr(default_factory=Path.cwd)
-    """The folder that relative dataset paths start from."""
+    """The folder at which relative dataset paths start."""
     _rows: LocalRows | None = PrivateAttr(default=None)
     """Rows in memory, written to the store when the job starts."""
     _files: tuple[LocalFile, ...] = PrivateAttr(default=())
@@ -88,10 +88,10 @@ class RolloutJob(models.RolloutJob):
     ) -> Self:
         """Read a job file and apply `a.b=c` overrides; raises SpecError with all problems by line.
 
-        `files` are Python files that travel with the job. The other arguments bring extensions, as
-        objects or names: `tools` are offered beside the file's, `reward` is a term or a sequence of
-        terms; `agent`, `dataset`, `engine`, `log_parser`, `reward` and `sandbox` take the place of
-        the file's field. Raises UsageError for an extension that can't be used.
+        `files` are Python files that travel with the job. The other arguments are extensions, as
+        objects or names: `tools` are added to the file's, `reward` is a term or a sequence of
+        terms; `agent`, `dataset`, `engine`, `log_parser`, `reward` and `sandbox` replace the file's
+        field. Raises UsageError for an unusable extension.
 
         RolloutJob.from_yaml("job.yaml", overrides=["spec.samples=8"], tools=[lint])
         """
@@ -107,11 +107,11 @@ class RolloutJob(models.RolloutJob):
     def from_rows(
         cls, rows: Sequence[Mapping[str, object]], *, name: str, spec: Mapping[str, object]
     ) -> Self:
-        """A job over rows in memory, in SWE-bench's format.
+        """Create a job over rows in memory, in SWE-bench's format.
 
         `spec` is the content of a job file's `spec:`, without a dataset source. The rows are
-        written to the store when the job starts. Raises SpecError, or DatasetError with every row
-        that can't be read.
+        written to the store when the job starts. Raises SpecError, or DatasetError listing every
+        row that can't be read.
 
         RolloutJob.from_rows(rows, name="mine", spec={"policy": {"sglang": {"url": "http://…"}}})
         """
@@ -121,21 +121,21 @@ class RolloutJob(models.RolloutJob):
         return made._with_bundles()  # noqa: SLF001 - its own class
 
     def with_rows(self, rows: Sequence[Mapping[str, object]]) -> Self:
-        """The same job over other rows; raises DatasetError with every row that can't be read."""
+        """Return the job over other rows. Raises DatasetError listing every unreadable row."""
         from swe_rollout.launcher import remote, uploads
 
         found = uploads.rows_of(rows, store_uri=self.spec.store.uri)
         return self._with(remote.with_dataset(self, found), rows=found)
 
     def with_files(self, files: Sequence[str | Path]) -> Self:
-        """The same job with files of user code; raises UsageError for one that can't travel."""
+        """Return the job with files of user code. Raises UsageError if one can't be sent along."""
         from swe_rollout.launcher.uploads import name_files, read_file
 
         found = tuple(read_file(Path(file)) for file in files)
         return self._with(name_files(self, found), files=found)
 
     def _with_bundles(self) -> Self:
-        """Return the job with the bundles of tools that it names by their folders."""
+        """Return the job with the tool bundles that it names by folder."""
         from swe_rollout.launcher.uploads import pack_bundles
 
         job, found = pack_bundles(self, base_dir=self._base_dir)
@@ -144,8 +144,8 @@ class RolloutJob(models.RolloutJob):
     def launch(self, namespace: str | None = None, context: str | None = None) -> LaunchedJob:
         """Create the job on the cluster, or update it if it exists: committed episodes stay.
 
-        `namespace` defaults to the file's, then to the context's; `context` names one of the
-        kubeconfig's.
+        `namespace` defaults to the file's, then to the context's; `context` names a kubeconfig
+        context.
         """
         return run_sync(self._launch(namespace, context))
 
@@ -158,10 +158,10 @@ class RolloutJob(models.RolloutJob):
     ) -> RunResult:
         """Roll out the job in this process; episodes committed earlier are not repeated.
 
-        Iterate over the result to read the trajectories, of earlier runs too. With `rerun_damaged`,
-        records that can't be read are moved aside, and their episodes run again. Without a
-        `progress`, a notebook shows it in its cell, and elsewhere it is logged. `observer` is told
-        what happens (docs/how-to/observe.md).
+        Iterate over the result to read the trajectories, including those of earlier runs. With
+        `rerun_damaged`, unreadable records are moved aside and their episodes run again. Without
+        `progress`, progress is shown in a notebook's cell, or else logged. `observer` receives
+        every event (docs/how-to/observe.md).
 
         for trajectory in job.run(): ...
         """
@@ -169,7 +169,7 @@ class RolloutJob(models.RolloutJob):
         return run_sync(self._run(shown, observer, rerun_damaged=rerun_damaged))
 
     def frame(self, library: FrameLibrary | None = None) -> Any:
-        """Return the episodes that the job's store holds as a data frame, as `StoredJob.frame`."""
+        """Return the episodes in the job's store as a data frame, like `StoredJob.frame`."""
         return self._stored().frame(library)
 
     def _stored(self) -> StoredJob:
@@ -194,12 +194,12 @@ class RolloutJob(models.RolloutJob):
         observer: Subscriber | None = None,
         first_sample: int = 0,
     ) -> AsyncIterator[Session]:
-        """Open the job to play single episodes, whose records are returned and not stored.
+        """Open the job to play single episodes, whose records are returned but not stored.
 
-        `engine` samples in place of the one that `spec.policy` names, such as a trainer's own; it
-        is not closed at the end. Samples are numbered from `first_sample` on: sessions that are
-        open at the same time need ranges of their own, since an episode's number is in the name of
-        its sandbox and in its seed. `observer` is told what happens (docs/how-to/observe.md).
+        `engine`, such as a trainer's own, replaces the one that `spec.policy` names; it is not
+        closed at the end. Samples are numbered from `first_sample`: sessions that are open at the
+        same time need separate ranges, because a sample's number is part of its sandbox's name and
+        its seed. `observer` receives every event (docs/how-to/observe.md).
 
         async with job.session() as session:
             trajectory = await session.run_episode("sqlparse-0.5.2", sample=3)
@@ -229,12 +229,12 @@ class RolloutJob(models.RolloutJob):
         engine: TokenEngine | None = None,
         progress: Subscriber | None = None,
     ) -> GroupStream:
-        """Play the job in this process, and hand its groups to a trainer as they complete.
+        """Play the job in this process, and pass its groups to a trainer as they complete.
 
-        Records are committed as by `run`; what the store holds is not played again. At most `ahead`
-        groups are in play or wait beyond those taken. A sample that failed for good is replaced by
-        another one, up to `refills` times. `trainer`, `epoch`, `trained` and `staleness` are those
-        of `StoredJob.groups`.
+        Records are committed as by `run`; stored episodes are not played again. At most `ahead`
+        groups are in play or waiting beyond those taken. A sample that failed for good is replaced,
+        up to `refills` times. `trainer`, `epoch`, `trained` and `staleness` are as in
+        `StoredJob.groups`.
 
         with job.stream("t1") as groups:
             for group in groups:
@@ -299,7 +299,7 @@ class RolloutJob(models.RolloutJob):
         return RunResult(found, self._stored())
 
     async def _put(self) -> None:
-        """Write what only this process has to the store."""
+        """Upload this process's rows and files to the store."""
         if self._rows is not None:
             await self._rows.put()
         for file in self._files:
@@ -312,7 +312,7 @@ class RolloutJob(models.RolloutJob):
         rows: LocalRows | None = None,
         files: Sequence[LocalFile] = (),
     ) -> Self:
-        """Return the job with another spec, and with more that its start writes to the store."""
+        """Return the job with another spec, and with additional uploads for its start."""
         copy = self._of(job, base_dir=self._base_dir)
         copy._rows = rows or self._rows  # noqa: SLF001 - its own class
         copy._files = (*self._files, *files)  # noqa: SLF001 - its own class
@@ -320,7 +320,7 @@ class RolloutJob(models.RolloutJob):
 
     @classmethod
     def _of(cls, job: models.RolloutJob, *, base_dir: Path) -> Self:
-        """Return the job as this class; fields that its file leaves unset stay unset."""
+        """Convert the job to this class, keeping fields unset that its file leaves unset."""
         copy = cls.model_construct(job.model_fields_set, **dict(job))
         copy._base_dir = base_dir  # noqa: SLF001 - its own class
         return copy

@@ -1,4 +1,4 @@
-"""Evaluate a job on a cluster: its counts as a `JobSummary`, an unsuccessful end as an error."""
+"""Evaluate a job on a cluster: its counts as a `JobSummary`, a failure as an error."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class JobTimeoutError(SweRolloutError, TimeoutError):
 
 
 def is_complete(job: JobObject) -> bool:
-    """Whether every episode is committed; raises JobFailedError or JobRefusedError.
+    """Whether every episode is committed. Raises JobFailedError or JobRefusedError.
 
     A refusal counts only for the current generation of the spec: a corrected spec is not refused
-    until the operator has judged it.
+    until the operator has checked it.
     """
     refused = _condition(job, ConditionType.ACCEPTED, "False")
     if refused is not None and refused.observed_generation >= job.metadata.generation:
@@ -45,7 +45,7 @@ def is_complete(job: JobObject) -> bool:
 
 
 def summary_of(job: JobObject) -> JobSummary:
-    """The job's counts as the operator reports them; `swe-rollout status` prints the same."""
+    """Return the job's counts as the operator reports them and `swe-rollout status` prints them."""
     status = job.status
     counts = status.episodes
     graded = counts.resolved + counts.unresolved if job.spec.grading.enabled else 0
@@ -64,6 +64,6 @@ def summary_of(job: JobObject) -> JobSummary:
 
 
 def _condition(job: JobObject, kind: ConditionType, status: str) -> Condition | None:
-    """The job's condition of that type if it has that status."""
+    """Return the job's condition of this type if it has this status."""
     condition = job.condition(kind)
     return condition if condition is not None and condition.status == status else None

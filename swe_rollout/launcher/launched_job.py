@@ -30,29 +30,29 @@ CANCEL_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class LaunchedJob:
-    """The handle of a job on a cluster. It holds no connection; `find` makes another one."""
+    """The handle of a job on a cluster. It holds no connection; `find` creates another handle."""
 
     name: str
     namespace: str
     store_uri: str
     context: str | None = None
-    """A context of the kubeconfig; None: the current one."""
+    """A kubeconfig context; None for the current one."""
 
     @classmethod
     def of(cls, job: JobObject, *, context: str | None) -> Self:
-        """The handle of an object read from the API server."""
+        """Return the handle of an object read from the API server."""
         return cls(job.name, job.namespace, job.spec.store.uri, context)
 
     @classmethod
     def find(cls, name: str, namespace: str | None = None, context: str | None = None) -> Self:
-        """The handle of a job launched earlier; raises UsageError when there is none."""
+        """Return the handle of a job launched earlier. Raises UsageError if there is none."""
         found = _on_cluster(context, lambda jobs: jobs.get(namespace or jobs.namespace, name))
         return cls.of(found, context=context)
 
     def wait(self, timeout_s: float | None = None) -> JobSummary:
         """Wait until every episode is committed, and return the job's summary.
 
-        Raises JobFailedError when the job failed or was deleted, JobRefusedError when the operator
+        Raises JobFailedError if the job failed or was deleted, JobRefusedError if the operator
         can't carry it out, JobTimeoutError after `timeout_s`. ^C leaves the job running. A notebook
         shows the progress in its cell.
         """
@@ -70,7 +70,7 @@ class LaunchedJob:
         return summary_of(_on_cluster(self.context, wait))
 
     def status(self) -> RolloutJobStatus:
-        """The job's current state, counters and conditions."""
+        """Return the job's current state, counters and conditions."""
         found = _on_cluster(self.context, lambda jobs: jobs.get(self.namespace, self.name))
         return found.status
 
@@ -96,21 +96,21 @@ class LaunchedJob:
         _on_cluster(self.context, cancel)
 
     def trajectories(self) -> Iterator[Trajectory]:
-        """Read the committed trajectories, by instance, then sample, while you iterate.
+        """Read the committed trajectories lazily, in order of instance, then sample.
 
-        Needs the store, not the cluster. A damaged one is left out, with a warning in the log.
+        It needs the store, not the cluster. Damaged records are skipped, with a warning in the log.
         """
         return StoredJob(self.store_uri, self.name).trajectories()
 
     def frame(self, library: FrameLibrary | None = None) -> Any:
-        """Return the committed episodes as a data frame, as `StoredJob.frame`."""
+        """Return the committed episodes as a data frame, like `StoredJob.frame`."""
         return StoredJob(self.store_uri, self.name).frame(library)
 
     def __repr__(self) -> str:
         return f"<LaunchedJob {self.namespace}/{self.name}: to {self.store_uri}>"
 
     def _repr_html_(self) -> str:
-        """Show where the job is, as a card in a notebook; neither cluster nor store is asked."""
+        """Show the job's address as a card in a notebook, without contacting cluster or store."""
         facts = {
             "namespace": self.namespace,
             "context": self.context or "the current one",

@@ -1,4 +1,4 @@
-"""The progress of a job in the log, where nobody watches a display."""
+"""Log the progress of a job, for when nobody watches a display."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ log = structlog.get_logger()
 
 
 def log_progress(event: Event) -> None:
-    """Log the plan, retries and finished episodes; phases and turns are too frequent."""
+    """Log the plan, retries and finished episodes, but not the frequent phases and turns."""
     match event:
         case Planned(episodes, committed):
             log.info("planned", episodes=episodes, committed=committed)

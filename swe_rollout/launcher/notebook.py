@@ -1,6 +1,6 @@
 """Show the progress of a run in a notebook's cell, updated in place.
 
-IPython is no dependency: it is used where a notebook runs, and elsewhere nothing is shown.
+IPython is not a dependency: it is used only inside a notebook; elsewhere, nothing is shown.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ UPDATE_S = 0.5
 
 
 class Display(Protocol):
-    """An output of a notebook's cell that can be replaced."""
+    """A replaceable output of a notebook's cell."""
 
     def update(self, obj: object) -> None:
         """Show another object in its place."""
@@ -33,7 +33,7 @@ class Display(Protocol):
 
 
 class Cell:
-    """The output of the cell that runs."""
+    """An output of the running cell."""
 
     def __init__(self, display: Display) -> None:
         self._display: Display | None = display
@@ -63,7 +63,7 @@ class Cell:
 
 
 class NotebookProgress(LiveProgress):
-    """Progress of a run, in the cell that started it."""
+    """Shows the progress of a run in the cell that started it."""
 
     def __init__(self, title: LiveTitle, cell: Cell) -> None:
         super().__init__(title)
@@ -88,15 +88,15 @@ class Card:
 
 
 def notebook_progress(title: LiveTitle) -> NotebookProgress | None:
-    """Return a progress for the cell that runs; None where no notebook does."""
+    """Return a progress display for the running cell; None outside notebooks."""
     cell = open_cell()
     return None if cell is None else NotebookProgress(title, cell)
 
 
 def open_cell() -> Cell | None:
-    """Open an output in the cell that runs; None where no notebook does."""
+    """Open an output in the running cell; return None outside notebooks."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    if not hasattr(shell, "kernel"):  # a terminal's IPython has none
+    if not hasattr(shell, "kernel"):  # IPython in a terminal has none
         return None
     from IPython.display import display
 
@@ -105,7 +105,7 @@ def open_cell() -> Cell | None:
 
 
 def snapshot_card(snapshot: Snapshot) -> str:
-    """Return a snapshot as a card."""
+    """Format a snapshot as a card."""
     facts = {row.label: "  ".join(fact.text for fact in row.facts) for row in rows_of(snapshot)}
     outcomes = [
         [

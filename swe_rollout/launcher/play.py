@@ -1,4 +1,4 @@
-"""Play plain prompts: episodes without a repository, a sandbox and a grader."""
+"""Play plain prompts: episodes without a repository, sandbox or grader."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def play(
     """Play one episode for each prompt, `concurrency` at a time, and return their records in order.
 
     A prompt is a text, a list of messages, or an object with `content`, `prompt` or `messages`.
-    `spec` has `policy`, and may have `agent`, `sampling` and `limits`, as a job file's `spec:` has.
-    Tools that need a sandbox fail with an error that the policy reads. What breaks in an episode is
-    in its record's `failure`; nothing is stored or graded, and nothing is tried again. Raises
-    SpecError, UsageError for a prompt that can't be read, and what would stop every episode.
+    `spec` needs `policy` and may have `agent`, `sampling` and `limits`, as in a job file's `spec:`.
+    Tools that need a sandbox return an error to the policy. Errors of an episode are in its
+    record's `failure`; nothing is stored, graded or retried. Raises SpecError, UsageError for a
+    prompt that can't be read, and any error that would stop every episode.
 
     play(["What is 6 * 7?"], spec={"policy": {"sglang": {"url": "http://…"}}}, concurrency=8)
     """
@@ -67,7 +67,7 @@ def play(
 
 
 def _job(spec: Mapping[str, object], name: str) -> RolloutJob:
-    """Return the job that a batch is, without tasks of its own."""
+    """Return the job for a batch of prompts, without tasks of its own."""
     known = {"policy", "agent", "sampling", "limits"}
     if unknown := sorted(spec.keys() - known):
         raise UsageError(
@@ -79,7 +79,7 @@ def _job(spec: Mapping[str, object], name: str) -> RolloutJob:
 
 
 def _task(prompt: object, job: RolloutJob, index: int) -> tuple[Attempt, Prompts]:
-    """Return the attempt at a prompt, and what presents it."""
+    """Return the attempt for a prompt, and the prompts that present it."""
     agent = job.spec.agent
     first = messages_of(prompt, system=agent.system_prompt or "")
     system = "".join(each.content for each in first if each.role is MessageRole.SYSTEM)
@@ -90,7 +90,7 @@ def _task(prompt: object, job: RolloutJob, index: int) -> tuple[Attempt, Prompts
 
 
 def _template(agent: AgentSpec) -> str:
-    """Return the instance prompt; a preset's own is about a repository."""
+    """Return the instance prompt, ignoring a preset's own, which is about a repository."""
     own = "instance_prompt" in agent.model_fields_set and agent.instance_prompt
     return own or "{problem_statement}"
 
@@ -140,14 +140,14 @@ async def _episode(attempt: Attempt, context: JobContext) -> Trajectory:
 
 
 def _no_sandbox() -> Sandbox:
-    """Return what takes no command: what a tool asks of it is an error that the policy reads."""
+    """Return a sandbox that refuses every command with an error that the policy reads."""
     return AbsentSandbox(
         "/", lambda: ToolError("there is no sandbox here; answer without this tool")
     )
 
 
 class _NoSandboxes(SandboxProvider):
-    """Starts none."""
+    """Starts no sandboxes."""
 
     async def start(self, request: SandboxRequest) -> Sandbox:
         del request

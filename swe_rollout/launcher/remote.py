@@ -32,7 +32,7 @@ _POLL_S = 0.5
 
 @asynccontextmanager
 async def open_jobs(context: str | None = None) -> AsyncIterator[Jobs]:
-    """Connect to the jobs of the context's cluster while the block runs."""
+    """Connect to the jobs on the context's cluster while the block runs."""
     jobs = await Jobs.connect(context)
     try:
         yield jobs
@@ -50,9 +50,9 @@ async def submit(
     files: Sequence[LocalFile] = (),
     dry_run: bool = False,
 ) -> JobObject:
-    """Create the job on the cluster, or update it; returns the object that the API server stored.
+    """Create or update the job on the cluster; return the object that the API server stored.
 
-    Rows in a local file and `files` of user code are written to the store first. Raises UsageError
+    Rows in a local file and user code in `files` are written to the store first. Raises UsageError
     for a job that no cluster can carry out, and the errors of `Jobs.apply`.
     """
     target = namespace or job.metadata.namespace or jobs.namespace
@@ -84,10 +84,10 @@ async def wait_until_complete(
     timeout_s: float | None,
     on_state: Callable[[JobObject], None] | None = None,
 ) -> JobObject:
-    """Wait until every episode is committed, and return the job; each state is passed on.
+    """Wait until every episode is committed, passing on each state; return the job.
 
-    Raises JobFailedError when it fails or is deleted, JobRefusedError when the operator can't carry
-    it out, JobTimeoutError after `timeout_s`.
+    Raises JobFailedError if it fails or is deleted, JobRefusedError if the operator can't carry it
+    out, JobTimeoutError after `timeout_s`.
     """
     try:
         async with asyncio.timeout(timeout_s):
@@ -107,7 +107,7 @@ async def wait_until_complete(
 
 
 async def follow(jobs: Jobs, job: JobObject) -> AsyncGenerator[JobObject, None]:
-    """Yield the job now and after each change, until it is deleted or replaced by another."""
+    """Yield the job now and after each change, until it is deleted or replaced."""
     async with aclosing(jobs.follow(job.namespace, job.name)) as states:
         async for found in states:
             if found.metadata.uid != job.metadata.uid:
@@ -118,7 +118,7 @@ async def follow(jobs: Jobs, job: JobObject) -> AsyncGenerator[JobObject, None]:
 async def cancel(jobs: Jobs, job: JobObject, *, timeout_s: float | None) -> None:
     """Delete the job and wait until it and its pods are gone; committed episodes stay.
 
-    Raises JobTimeoutError when it still exists after `timeout_s`.
+    Raises JobTimeoutError if it still exists after `timeout_s`.
     """
     await jobs.delete(job.namespace, job.name, uid=job.metadata.uid)
     try:
@@ -139,7 +139,7 @@ async def _exists(jobs: Jobs, job: JobObject) -> bool:
 
 
 def deleted_error(job: JobObject) -> JobFailedError:
-    """The error for a job that was deleted while it was followed."""
+    """Return the error for a job that was deleted while it was being followed."""
     return JobFailedError(
         f"RolloutJob/{job.name} was deleted before it completed",
         why="somebody cancelled it, or its time to live expired",
@@ -149,7 +149,7 @@ def deleted_error(job: JobObject) -> JobFailedError:
 
 
 def with_dataset(job: RolloutJob, rows: LocalRows) -> RolloutJob:
-    """The job with those rows as its dataset; its selection of instances stays."""
+    """Return the job with these rows as its dataset, keeping its selection of instances."""
     before = job.spec.dataset.swebench or SwebenchDataset(uri=rows.uri)
     swebench = before.model_copy(update={"uri": rows.uri, "split": ""})
     changes = {"swebench": swebench, "release_pairs": None}
@@ -157,7 +157,7 @@ def with_dataset(job: RolloutJob, rows: LocalRows) -> RolloutJob:
 
 
 def for_cluster(job: RolloutJob, *, on_note: Callable[[str], None]) -> RolloutJob:
-    """The job with pods as sandboxes; raises UsageError for a job that no cluster can carry out."""
+    """Return the job with pod sandboxes. Raises UsageError if no cluster can carry it out."""
     if job.spec.store.uri.startswith("file://"):
         raise UsageError(
             "a job on a cluster needs a store that all its pods can reach",

@@ -1,7 +1,7 @@
 """Read stores from Python: `open_store("s3://rollouts")`, `read_trajectories("runs/demo")`, and the
 result of a run in this process.
 
-Synchronous, in scripts and in notebooks. Needs the store alone: no cluster, no engine.
+Everything is synchronous, for scripts and notebooks, and needs only the store.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _READ_BATCH = 32
 
 @dataclass(frozen=True, slots=True)
 class StoredJob:
-    """A job in a store. Iterating over it reads its trajectories, one after the other."""
+    """A job in a store. Iterating over it reads its trajectories one by one."""
 
     store_uri: str
     name: str
@@ -48,25 +48,25 @@ class StoredJob:
         return f"<StoredJob {self.name} in {self.store_uri}>"
 
     def _repr_html_(self) -> str:
-        """Show where the job is, as a card in a notebook; the store is not read."""
+        """Show the job's address as a card in a notebook, without reading the store."""
         read = "summary() counts, frame() tabulates, trajectories() and groups() iterate"
         return card(f"StoredJob {self.name}", {"store": self.store_uri, "read": read})
 
     def frame(self, library: FrameLibrary | None = None) -> Any:
         """Return a `pandas.DataFrame` or a `polars.DataFrame` with a row for each episode.
 
-        Without `library`: that of the two which is imported or else installed, pandas before
-        polars. Damaged records are left out, with a warning in the log. Raises PrerequisiteError
-        where neither is installed.
+        `library` defaults to the one that is imported, or else installed, pandas before polars.
+        Damaged records are skipped, with a warning in the log. Raises PrerequisiteError if neither
+        is installed.
         """
         from swe_rollout.export.frame import choose_library, frame
 
         return frame(self.trajectories(), choose_library(library))
 
     def trajectories(self) -> Iterator[Trajectory]:
-        """Read the committed trajectories, by instance, then sample, while you iterate.
+        """Read the committed trajectories lazily, in order of instance, then sample.
 
-        A damaged one is left out, with a warning in the log; `damaged` lists them.
+        Damaged records are skipped, with a warning in the log; `damaged` lists them.
         """
         for record in self._records():
             if isinstance(record, DamagedRecord):
@@ -75,12 +75,12 @@ class StoredJob:
                 yield record
 
     def read(self, instance: str, sample: int = 0) -> Trajectory:
-        """Read one trajectory; UsageError when there is none, StoreError for a damaged one."""
+        """Read one trajectory. Raises UsageError if there is none, StoreError if it is damaged."""
         episode = EpisodeId(self.name, instance, sample)
         return run_sync(Store.open(self.store_uri).read(episode))
 
     def summary(self) -> JobSummary:
-        """Count the job's episodes and their outcomes, as `swe-rollout status` does."""
+        """Count the job's episodes by outcome, as `swe-rollout status` does."""
         return run_sync(summarise(Store.open(self.store_uri), self.name))
 
     def groups(
@@ -93,12 +93,12 @@ class StoredJob:
         max_failed_fraction: float = MAX_FAILED_FRACTION,
         wait_s: float | None = None,
     ) -> Groups:
-        """Read the job's groups as they become complete in the store, also while a job runs.
+        """Read the job's groups as they become complete in the store, even while a job runs.
 
         Each group goes to one process of `trainer`, once. `epoch` counts the trainer's starts: a
-        later one gets what earlier ones claimed and did not acknowledge, except the groups in
-        `trained`, which are those of the checkpoint that it goes on from. Ends when no group is
-        left, or none came for `wait_s` seconds; None waits for as long as it takes.
+        later epoch gets the groups that earlier ones claimed but did not acknowledge, except those
+        in `trained`, the groups in the checkpoint from which it resumes. Iteration ends when no
+        group is left or none arrived for `wait_s` seconds; None waits without limit.
 
         for group in open_store("s3://rollouts").job("demo").groups("t1"): ...
         """
@@ -107,7 +107,7 @@ class StoredJob:
         return Groups(run_sync(self._groups(claimant, watch, tuple(trained), wait_s)), run_sync)
 
     def claims(self, trainer: str) -> tuple[Claim, ...]:
-        """List what `trainer` did last with each group; those `claimed` are unfinished."""
+        """List the last step of `trainer` with each group; `claimed` ones are unfinished."""
         return run_sync(_claims(Store.open(self.store_uri).claims(self.name, Claimant(trainer))))
 
     async def _groups(
@@ -123,10 +123,10 @@ class StoredJob:
         return tuple(each for each in self._records() if isinstance(each, DamagedRecord))
 
     def set_aside_damaged(self) -> tuple[str, ...]:
-        """Move the records that can't be read out of the way; return their new addresses.
+        """Move unreadable records aside; return their new addresses.
 
-        Their episodes are not committed any more: the next run or launch of the job rolls them out.
-        Call it while nothing runs the job.
+        Their episodes then count as uncommitted: the next run or launch of the job rolls them out.
+        Do not call it while the job runs.
         """
         store = Store.open(self.store_uri)
         moved = [run_sync(store.set_aside(record.episode)) for record in self.damaged()]
@@ -152,7 +152,7 @@ class JobStore:
         return tuple(map(self.job, run_sync(Store.open(self.uri).jobs())))
 
     def job(self, name: str) -> StoredJob:
-        """Return the job of that name; raises UsageError when the store has none."""
+        """Return the job with this name. Raises UsageError if the store has none."""
         run_sync(Store.open(self.uri).plan(name))
         return StoredJob(self.uri, name)
 
@@ -162,7 +162,7 @@ class JobStore:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What `RolloutJob.run` did, and the job's trajectories. Iterating over it reads them."""
+    """The result of `RolloutJob.run`. Iterating over it reads the job's trajectories."""
 
     run: RunSummary
     stored: StoredJob
@@ -171,26 +171,26 @@ class RunResult:
         return self.trajectories()
 
     def trajectories(self) -> Iterator[Trajectory]:
-        """Read the job's trajectories from its store while you iterate, earlier runs' included."""
+        """Read the job's trajectories lazily from its store, including those of earlier runs."""
         return self.stored.trajectories()
 
     def frame(self, library: FrameLibrary | None = None) -> Any:
-        """Return the job's episodes as a data frame, as `StoredJob.frame`."""
+        """Return the job's episodes as a data frame, like `StoredJob.frame`."""
         return self.stored.frame(library)
 
     @property
     def summary(self) -> JobSummary:
-        """The counts and means of all its episodes, as the store held them when the run ended."""
+        """Return the counts and means of all episodes in the store when the run ended."""
         return self.run.job
 
     @property
     def already_committed(self) -> int:
-        """Episodes that were committed before this run, and did not run again."""
+        """Number of episodes that were committed before this run and did not run again."""
         return self.run.earlier
 
     @property
     def ran(self) -> int:
-        """Episodes that this run rolled out."""
+        """Number of episodes that this run rolled out."""
         return self.run.ran
 
     def __repr__(self) -> str:
@@ -208,9 +208,9 @@ def open_store(uri: str) -> JobStore:
 
 
 def read_trajectories(address: str) -> Iterator[Trajectory]:
-    """Read the trajectories of the job at `address`, such as `runs/demo`, while you iterate.
+    """Read the trajectories of the job at `address`, such as `runs/demo`, lazily.
 
-    Raises UsageError when there is no such job.
+    Raises UsageError if there is no such job.
     """
     ref = JobRef.parse(address)
     return open_store(ref.store_uri).job(ref.job).trajectories()

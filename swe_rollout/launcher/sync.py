@@ -1,9 +1,9 @@
 """The bridge from synchronous code to asynchronous code: the only one in this package.
 
 `run_sync` runs one coroutine, in scripts and in notebooks with a running event loop. A `LoopThread`
-keeps something open on an event loop of its own, for calls from any thread. `held` opens something
-once per process and event loop, for trainers that call a function for each sample and have no place
-to open a job's session and close it again. Used by the launcher and by the adapters to trainers.
+keeps a context open on its own event loop, for calls from any thread. `held` opens a context once
+per process and event loop, for trainers that call a function for each sample and have no place to
+open and close a job's session. Used by the launcher and by the adapters to trainers.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ log = structlog.get_logger()
 T = TypeVar("T")
 R = TypeVar("R")
 POLL_S: Final = 0.25
-"""The pause between two looks at a flag that another thread sets."""
+"""The interval at which a flag set by another thread is polled."""
 _EXIT_S: Final = 30.0
-"""How long the end of the process waits for sandboxes to be deleted."""
+"""How long the process waits at its end for sandboxes to be deleted."""
 
 
 def run_sync(work: Coroutine[object, object, T]) -> T:
@@ -44,7 +44,7 @@ def run_sync(work: Coroutine[object, object, T]) -> T:
 async def ends_first(
     task: asyncio.Future[Any], flag: Callable[[], bool], *, poll_s: float = POLL_S
 ) -> bool:
-    """Wait until a task ends, or until another thread sets a flag; return whether it ended."""
+    """Wait until a task ends or another thread sets a flag; return whether it ended."""
     while not task.done():
         await asyncio.wait((task,), timeout=poll_s)
         if not task.done() and flag():
@@ -55,11 +55,11 @@ async def ends_first(
 class LoopThread(Generic[T]):
     """Keeps an asynchronous context open on the event loop of a daemon thread.
 
-    What is submitted runs on that loop, whichever thread submits it.
+    Submitted coroutines run on that loop, whichever thread submits them.
     """
 
     value: T
-    """What the context yielded."""
+    """The value that the context yielded."""
 
     def __init__(
         self, context: AbstractAsyncContextManager[T], *, name: str, what: str = "the event loop"
@@ -85,7 +85,7 @@ class LoopThread(Generic[T]):
         self.close()
 
     def submit(self, work: Coroutine[object, object, R]) -> Future[R]:
-        """Start `work` on the loop; raises UsageError after `close`."""
+        """Start `work` on the loop. Raises UsageError after `close`."""
         if self._loop.is_closed():
             work.close()
             raise UsageError(f"{self._what} is closed", fix="use it inside its block")
@@ -100,11 +100,11 @@ class LoopThread(Generic[T]):
             future.cancel()
 
     def close(self) -> None:
-        """Cancel what still runs, leave the context, and wait for its cleanup.
+        """Cancel all running work, exit the context, and wait for its cleanup.
 
-        Raises what leaving it raises.
+        Raises the errors of exiting the context.
         """
-        with suppress(RuntimeError):  # The loop is closed: this is not the first call.
+        with suppress(RuntimeError):  # The loop is already closed by an earlier call.
             self._loop.call_soon_threadsafe(self._closing.set)
         self._thread.join()
         error, self._error = self._error, None
@@ -146,10 +146,10 @@ _HELD: dict[asyncio.AbstractEventLoop, dict[Hashable, _Held]] = {}
 
 
 async def held(key: Hashable, opening: Callable[[], AbstractAsyncContextManager[T]]) -> T:
-    """Return what `opening` yields, opened by the first call with this key in this event loop.
+    """Return the value of `opening`, entered by the first call with this key in this event loop.
 
-    A task of its own keeps it open until the event loop or the process ends. Where it can't be
-    opened, all callers that wait raise its error, and the next call tries again.
+    A dedicated task keeps it open until the event loop or the process ends. If opening fails, all
+    waiting callers raise its error, and the next call tries again.
     """
     loop = asyncio.get_running_loop()
     if not _HELD:
@@ -159,13 +159,13 @@ async def held(key: Hashable, opening: Callable[[], AbstractAsyncContextManager[
         value: asyncio.Future[T] = loop.create_future()
         keeper = loop.create_task(_keep(key, opening, value), name=f"held: {key}")
         found = of_loop[key] = _Held(value, keeper)
-    # A caller that is cancelled ends neither the others nor the opening.
+    # Cancelling one caller cancels neither the others nor the opening.
     result: T = await asyncio.shield(found.value)
     return result
 
 
 async def let_go(keys: Collection[Hashable] | None = None) -> None:
-    """Close what this event loop holds under these keys; without keys, everything."""
+    """Close the contexts that this event loop holds under these keys, by default all of them."""
     of_loop = _HELD.get(asyncio.get_running_loop(), {})
     keepers = [each.keeper for key, each in of_loop.items() if keys is None or key in keys]
     for keeper in keepers:
@@ -188,7 +188,7 @@ async def _keep(
             log.exception("not_closed", key=str(key))
         else:
             value.set_exception(error)
-            # Its callers may have been cancelled: then nobody reads it.
+            # If its callers were cancelled, nobody reads the error.
             value.exception()
     finally:
         value.cancel()
@@ -199,7 +199,7 @@ async def _keep(
 
 
 def _close_all() -> None:
-    """Close what is open in loops of threads that outlive the main one, at the process's end."""
+    """Close, at exit, contexts open in the loops of threads that outlive the main one."""
     for loop in tuple(_HELD):
         if loop.is_running():
             try:

@@ -1,6 +1,6 @@
-"""Upload what only this machine has to the job's store: rows, files of user code, bundles of tools.
+"""Upload local inputs to the job's store: rows, files of user code, bundles of tools.
 
-Objects are named by their content, so launching the same job again reuses them.
+Objects are named by the digest of their content, so launching the same job again reuses them.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class LocalRows:
     data: bytes
 
     async def put(self) -> None:
-        """Write the object unless it exists; raises UnreachableError."""
+        """Write the object unless it exists. Raises UnreachableError."""
         await create_object(self.uri, self.data)
 
 
 def rows_of(rows: Sequence[Mapping[str, object]], *, store_uri: str) -> LocalRows:
-    """Return the rows as JSON Lines; raises DatasetError with all their problems."""
+    """Format the rows as JSON Lines. Raises DatasetError with all their problems."""
     _require_rows(rows)
     found = list(_lines(rows))
     problems = [line for line in found if isinstance(line, Problem)]
@@ -72,9 +72,9 @@ def _require_rows(rows: Sequence[Mapping[str, object]]) -> None:
 async def local_rows(
     dataset: SwebenchDataset, *, base_dir: Path, store_uri: str
 ) -> LocalRows | None:
-    """The rows that workers can't read: a local file's, and those of a dataset on a hub.
+    """Return rows that workers can't read themselves: from a local file or a dataset on a hub.
 
-    None for an object in a store. Raises DatasetError when they can't be read.
+    Returns None for an object in a store. Raises DatasetError if they can't be read.
     """
     from swe_rollout.datasets.row_fields import plain
     from swe_rollout.datasets.row_files import Row, is_on_hub, read_rows
@@ -90,9 +90,9 @@ async def local_rows(
 
 
 def quarantine_in_file(uri: str, *, base_dir: Path, store_uri: str) -> LocalRows | None:
-    """The unchanged bytes of a local quarantine file; None for an object in a store.
+    """Return the unchanged bytes of a local quarantine file; None for an object in a store.
 
-    Raises DatasetError when the file can't be read, with each line that is none.
+    Raises DatasetError, listing each invalid line, if the file can't be read.
     """
     from swe_rollout.datasets.bad_rows import Quarantine
 
@@ -106,7 +106,7 @@ def quarantine_in_file(uri: str, *, base_dir: Path, store_uri: str) -> LocalRows
 def rows_in_file(
     uri: str, *, base_dir: Path, store_uri: str, field: str = "spec.dataset.swebench.uri"
 ) -> LocalRows | None:
-    """Read a local file as it is; None for an object in a store. Raises DatasetError."""
+    """Read a local file unchanged; return None for an object in a store. Raises DatasetError."""
     if "://" in uri and not uri.startswith(_LOCAL):
         return None
     name = unquote(uri.removeprefix(_LOCAL)) if uri.startswith(_LOCAL) else uri
@@ -154,13 +154,13 @@ class LocalFile:
     code: bytes
 
     async def put(self, store_uri: str) -> None:
-        """Write it to the store, unless it is there; raises UnreachableError."""
+        """Write the file to the store unless it exists. Raises UnreachableError."""
         key = extension_key(self.entry.sha256, self.entry.name)
         await create_object(f"{store_uri}/{key}", self.code)
 
 
 def read_file(path: Path) -> LocalFile:
-    """Read a file of user code; raises UsageError for one that can't travel with a job."""
+    """Read a file of user code. Raises UsageError if it can't travel with a job."""
     try:
         with path.open("rb") as file:
             code = file.read(MAX_FILE_BYTES + 1)
@@ -190,7 +190,7 @@ def read_file(path: Path) -> LocalFile:
 
 
 def name_files(job: RolloutJob, files: Sequence[LocalFile]) -> RolloutJob:
-    """Name the files in the job's spec, in place of those of the same name."""
+    """Add the files to the job's spec, replacing those of the same name."""
     names = {file.entry.name for file in files}
     kept = tuple(entry for entry in job.spec.extensions if entry.name not in names)
     entries = (*kept, *(file.entry for file in files))
@@ -198,11 +198,11 @@ def name_files(job: RolloutJob, files: Sequence[LocalFile]) -> RolloutJob:
 
 
 def pack_bundles(job: RolloutJob, *, base_dir: Path) -> tuple[RolloutJob, tuple[LocalFile, ...]]:
-    """Pack each folder that a tool `{use: bundle, with: {path: …}}` names, from `base_dir` on.
+    """Pack each folder that a tool `{use: bundle, with: {path: …}}` names, under `base_dir`.
 
-    Returns the job with the digests of what was packed, and the files to put into its store. A
-    job that has a digest already keeps it where there is no such folder. Raises UsageError for a
-    folder that is no bundle.
+    Returns the job with the digests of the bundles, and the files to put into its store. If there
+    is no such folder, an existing digest is kept. Raises UsageError for a folder that is not a
+    bundle.
     """
     packed: dict[str, LocalFile] = {}
     tools = tuple(_packed(use, base_dir, packed) for use in job.spec.agent.tools)

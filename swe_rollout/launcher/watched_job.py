@@ -1,4 +1,4 @@
-"""A job on the cluster as its status tells: for live views, in terminals and notebooks."""
+"""A job on the cluster, as its status shows it, for live views in terminals and notebooks."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ class WatchedJob:
     committed_before: int | None = None
 
     def update(self, job: JobObject) -> None:
-        """Replace the state by a newer one."""
+        """Replace the state with a newer one."""
         self.job = job
         if self.committed_before is None:
             self.committed_before = job.status.episodes.committed
 
     @property
     def per_minute(self) -> float | None:
-        """Episodes committed per minute while watching; none before the first."""
+        """Episodes committed per minute while watching; None before the first."""
         done = self.job.status.episodes.committed - (self.committed_before or 0)
         return 60 * done / max(time.monotonic() - self.watched_since, 1.0) if done > 0 else None
 
     @property
     def eta_s(self) -> float | None:
-        """Seconds to the end at this rate."""
+        """Estimated seconds to the end at this rate."""
         counts, rate = self.job.status.episodes, self.per_minute
         return None if rate is None else 60 * (counts.total - counts.committed) / rate
 
@@ -56,7 +56,7 @@ class WatchedJob:
 
 
 def unmet_conditions(job: JobObject) -> Iterator[Condition]:
-    """The conditions that currently keep the job from completing."""
+    """Yield the conditions that currently keep the job from completing."""
     for condition in job.status.conditions:
         if condition.type in _GOOD_WHEN_FALSE:
             if condition.status == "True" and condition.type is not ConditionType.COMPLETE:
@@ -66,13 +66,13 @@ def unmet_conditions(job: JobObject) -> Iterator[Condition]:
 
 
 def count_outcomes(job: JobObject) -> list[tuple[str, int]]:
-    """Stop reasons and failures with their numbers of episodes, the most frequent first."""
+    """Count episodes by stop reason and failure, the most frequent first."""
     counts = [*job.status.stop_reasons.items(), *job.status.failures.items()]
     return sorted(counts, key=lambda each: -each[1])
 
 
 def job_snapshot(watched: WatchedJob) -> Snapshot:
-    """Return what the job's status tells; turns, groups and single rewards are in the records."""
+    """Return the snapshot from the job's status, which lacks turns, groups and single rewards."""
     job = watched.job
     counts, summary = job.status.episodes, summary_of(job)
     failures = (Count(*each) for each in job.status.failures.items())
