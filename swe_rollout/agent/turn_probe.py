@@ -1,7 +1,7 @@
-"""Probe single turns of a template: what it writes for one, what follows it, and who reads it.
+"""Probe single turns of a template: their text, what follows them, and which parser reads them.
 
-`template_probe` asks these questions for each form that messages might have, and `renderer` whether
-a message of the user may follow.
+`template_probe` uses it for each form that messages might have; `renderer` uses it to check whether
+a user message may follow.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TOOL = ToolSpec(
 )
 FIRST_CALL = ToolCall(CallStatus.OK, "", TOOL.name, {"path": "a b.py", "count": 3})
 SECOND_CALL = ToolCall(CallStatus.OK, "", TOOL.name, {"path": "c.py", "count": 40})
-# Quotes, a backslash and lines, here and below: a template that escapes them would show.
+# Quotes, a backslash and newlines, here and below, reveal a template that escapes them.
 TASK = 'Fix "C:\\x":\n\tsoon.'
 ASKED: dict[str, object] = {"role": "user", "content": TASK}
 RESULTS = ('first "line"\n\tand C:\\path', "{'ä': 1}")
@@ -50,7 +50,7 @@ REASONED = "reasoned9f3"
 
 
 def message_of(error: Exception) -> str:
-    """Return the error of a trial in one line."""
+    """Return the message of a trial's error on one line."""
     text = str(error).partition("\n")[0][:600]
     if isinstance(error, SecurityError):
         return f"transformers renders no template that changes lists or reaches into Python: {text}"
@@ -59,7 +59,7 @@ def message_of(error: Exception) -> str:
 
 
 class TurnProbe:
-    """One template, with the form of messages that is tried now."""
+    """One template, with the message form that is being tried."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class TurnProbe:
         self._wanted = wanted
 
     def _whole(self, messages: Sequence[dict[str, object]]) -> str:
-        """Render messages, and the start of the next turn."""
+        """Render messages and the start of the next turn."""
         return self._template.render([*messages], (TOOL,), prompted=True)
 
     def _asked(self) -> list[dict[str, object]]:
@@ -83,13 +83,13 @@ class TurnProbe:
         return [SYSTEM, ASKED] if self._dialect.has_system else [ASKED]
 
     def _history(self) -> list[dict[str, object]]:
-        """Return those of them that the template keeps when turns follow."""
+        """Return the messages before the first turn that the template keeps when turns follow."""
         return self._asked()[-1:] if self._dialect.moves_system else self._asked()
 
     def _turn_text(self, history: list[dict[str, object]], calls: tuple[ToolCall, ...]) -> str:
         """Return the turn with `calls` as the template writes it, without its end.
 
-        The delta behind it is compared with the template's rendering of the whole.
+        The delta after it is compared with the template's rendering of the whole.
         """
         results, family = RESULTS[: len(calls)], self._family
         turn = turn_messages(SAID, calls, results, self._dialect)
@@ -106,10 +106,10 @@ class TurnProbe:
         return written
 
     def _before(self, history: list[dict[str, object]], whole: str) -> str:
-        """Return the messages before a turn, as they are kept when it follows.
+        """Return the text of the messages before a turn, as it remains when the turn follows.
 
-        Some templates close the last message only where a turn is asked for, or close a
-        conversation that asks for none; so the longer text that is kept counts.
+        Some templates close the last message only before a requested turn, or close a conversation
+        without one; so the longer remaining text counts.
         """
         texts = [self._template.render(history, (TOOL,), prompted=each) for each in (False, True)]
         kept = [text for text in texts if whole.startswith(text)]
@@ -118,7 +118,7 @@ class TurnProbe:
         task = self._dialect.user.apply(TASK)
         if not self._dialect.moves_prompt or task not in whole:
             raise UnfitError("it rewrites earlier messages when a turn follows them")
-        # What another turn in this place has in front of it too.
+        # The text that would also precede another turn in this place.
         other = assistant_message(_OTHER, (), self._dialect)
         text = self._template.render([*history, other], (TOOL,), prompted=False)
         return whole[: common_prefix_length(whole, text)]
@@ -126,7 +126,7 @@ class TurnProbe:
     def _as_parsed(
         self, whole: str, before: str, calls: tuple[ToolCall, ...]
     ) -> tuple[ToolCall, ...]:
-        """Return the calls with the ids that the template writes where it numbers them itself."""
+        """Return the calls, with the template's own ids if it numbers them itself."""
         if not self._dialect.numbers_results:
             return calls
         turn = whole[len(before) :].partition(self._family.end)[0]
@@ -139,12 +139,12 @@ class TurnProbe:
     def _delta(
         self, calls: tuple[ToolCall, ...], results: tuple[str, ...], messages: tuple[str, ...] = ()
     ) -> str:
-        """Return a delta as episodes make it, in which results and messages are put in later."""
+        """Return a delta as episodes make it, with results and messages filled in later."""
         delta = DeltaTemplate(self._template, self._dialect)
         return delta.text(calls, results, (TOOL,), messages=messages)
 
     def _behind_turn(self, calls: tuple[ToolCall, ...], results: tuple[str, ...]) -> str:
-        """Return the end of a turn, and the delta behind it."""
+        """Return the end of a turn and the delta after it."""
         family, delta = self._family, self._delta(calls, results)
         return delta if family.end_is_header else family.end + family.after + delta
 
@@ -171,14 +171,14 @@ class TurnProbe:
         return parser_for(form).parse(ended, tools=(TOOL,), reasoning=reasoning)
 
     def _sampled_ids(self, call: ToolCall) -> list[int]:
-        """Return the ids of a turn with one call, without what the prompt has of it."""
+        """Return the ids of a turn with one call, without the part that is in the prompt."""
         history = self._history()
         return self._behind_opening(history, self._turn_text(history, (call,)))
 
     def _behind_opening(self, history: list[dict[str, object]], written: str) -> list[int]:
-        """Return the ids of a turn's text, without the opening that the prompt has.
+        """Return the ids of a turn's text, without the opening that is in the prompt.
 
-        A prompt may go on where the turn does not: it opens the reasoning, for one.
+        A prompt may extend beyond that, for example to open the reasoning.
         """
         ids = self._encoding.encode([Scaffold(written)])
         before = self._template.render(history, (TOOL,), prompted=False)
@@ -189,7 +189,7 @@ class TurnProbe:
         return ids[common_prefix_length(ids, self._encoding.encode([Scaffold(opening)])) :]
 
     def _reads_both(self, form: str) -> bool:
-        """Whether two calls of one turn are read back as two."""
+        """Return whether two calls of one turn are parsed back as two."""
         calls, history = (FIRST_CALL, SECOND_CALL), self._history()
         turn = turn_messages(SAID, calls, RESULTS, self._dialect)
         whole = self._whole([*history, *turn])
@@ -198,7 +198,7 @@ class TurnProbe:
         return [call.arguments for call in found] == [call.arguments for call in calls]
 
     def _is_lossless(self, form: str) -> bool:
-        """Whether a text that is hard to quote is read back too; else calls go into words."""
+        """Return whether hard-to-quote text is parsed back; if not, calls go into the text."""
         if form not in WRITABLE:
             return True
         written = self._sampled_ids(replace(FIRST_CALL, arguments={"path": HARD, "count": 3}))
@@ -212,11 +212,11 @@ class TurnProbe:
 
 
 class MessageProbe(TurnProbe):
-    """Finds out whether user messages can be appended behind a turn exactly.
+    """Checks whether user messages can be appended after a turn exactly.
 
-    A conversation that goes on by a message of the user is rendered whole, and must end in the
-    delta that episodes append, with everything before the turn unchanged. Where it does not, as
-    with templates that move the tools to the last message, such a delta is refused.
+    A whole conversation that continues with a user message is rendered. It must end with the
+    delta that episodes append, with everything before the turn unchanged. Otherwise, as with
+    templates that move the tools to the last message, such deltas are refused.
     """
 
     def __init__(self, template: ChatTemplate, encoding: Encoding, dialect: Dialect) -> None:
@@ -224,9 +224,9 @@ class MessageProbe(TurnProbe):
         self._refusals: dict[bool, str] = {}
 
     def refusal(self, *, after_calls: bool) -> str:
-        """Return why messages can't be appended behind a turn with or without calls; '': they can.
+        """Return why messages can't be appended after a turn with or without calls; '' if they can.
 
-        Found out once, when the first episode asks.
+        It is checked once, when the first episode needs it.
         """
         if after_calls not in self._refusals:
             try:
@@ -246,13 +246,13 @@ class MessageProbe(TurnProbe):
         turn = whole[len(before) :]
         if not turn.endswith(delta):
             raise UnfitError(f"what follows a turn should be {delta!r}, but it renders {turn!r}")
-        # Not every template writes words beside calls.
+        # Not every template writes text in addition to calls.
         kept = str(FIRST_CALL.arguments["path"]) if calls else SAID
         if kept not in turn.removesuffix(delta):
             raise UnfitError("it leaves out what the policy said when a user message follows")
 
 
 def common_prefix_length(one: Sequence[object], other: Sequence[object]) -> int:
-    """Return how many leading ids, or characters, both texts share."""
+    """Return how many leading ids, or characters, both have in common."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))

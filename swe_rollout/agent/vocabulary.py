@@ -1,9 +1,9 @@
-"""Change the vocabulary of a `tokenizer.json` for text from outside, which must stay as it is.
+"""Adapt the vocabulary of a `tokenizer.json` to text from outside, which must not be changed.
 
-Control tokens are removed, also where the base vocabulary holds them; steps that add a space before
-a text, or remove one, are switched off, because a body stands in the middle of a text. Normalizers
-are left out: a file that holds `e` and a combining accent must reach the policy as these bytes, or
-no edit of it can match. Used by `encoding`.
+Control tokens are removed, even from the base vocabulary. Steps that add or remove a leading space
+are disabled, because a body is in the middle of a text. Normalizers are removed: a file that
+contains `e` and a combining accent must reach the policy as these bytes, or no edit of it can
+match. Used by `encoding`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from swe_rollout.errors import PrerequisiteError
 _INNER = {"normalizers", "pretokenizers", "decoders"}
 """The keys under which a sequence lists its steps."""
 _UNREACHABLE = -1e9
-"""The score of a piece that no text is cut into."""
+"""A score so low that the piece is never used."""
 _SPACE: Final = "\u2581"
-"""What vocabularies of SentencePiece write for a space."""
+"""The character that SentencePiece vocabularies write for a space."""
 _BYTE_NAME: Final = re.compile(r"(?<=<)(?=0x[0-9A-F]{2}>)")
 _FORMS: Final[tuple[Literal["NFC", "NFD", "NFKC", "NFKD"], ...]] = ("NFC", "NFD", "NFKC", "NFKD")
 _RANDOM: Final = ("dropout", "alpha", "nbest_size")
@@ -43,11 +43,11 @@ _TEXTS: Final = (
     "MiXeD CASE Straße ǅ ΣΑΣ",
     "x" * 300 + "é" * 300 + "0" * 300 + " " * 300,
 )
-"""Texts that tokenizers change: each has bytes that some normalizer, splitter or decoder loses."""
+"""Texts that some tokenizers change, because a normalizer, splitter or decoder loses bytes."""
 
 
 def without_controls(definition: dict[str, object], controls: Collection[str]) -> dict[str, object]:
-    """Return the definition for bodies: without control tokens and normalizers; ids stay."""
+    """Return the definition for bodies, without control tokens and normalizers; ids are kept."""
     changed = unprefixed(definition)
     return changed | {
         "added_tokens": [],
@@ -57,7 +57,7 @@ def without_controls(definition: dict[str, object], controls: Collection[str]) -
 
 
 def _alphabet(normalizer: object) -> object:
-    """Return the steps that write a text in the vocabulary's own alphabet, and change nothing."""
+    """Return only the steps that map a text to the vocabulary's alphabet without changing it."""
     match normalizer:
         case {"type": "Sequence", "normalizers": list(steps)}:
             kept = [found for step in steps if (found := _alphabet(step)) is not None]
@@ -73,7 +73,7 @@ def _alphabet(normalizer: object) -> object:
 
 
 def refuse_random(definition: dict[str, object]) -> None:
-    """Refuse a model that cuts one text in several ways: its requests would not be repeatable."""
+    """Refuse a model with random segmentation, whose requests would not be repeatable."""
     model = definition.get("model")
     for name in _RANDOM:
         value = model.get(name) if isinstance(model, dict) else None
@@ -105,10 +105,10 @@ def refuse_lossy(round_trip: Callable[[str], str], definition: dict[str, object]
 
 
 def bytes_of_space_mark(definition: dict[str, object]) -> list[int]:
-    """Return the ids of the bytes of `▁`, for a vocabulary that writes spaces by it; else none.
+    """Return the ids of the bytes of `▁` if the vocabulary writes spaces with it; else none.
 
-    Such a vocabulary can't tell the character in a file from a space, unless it is written as
-    bytes.
+    Such a vocabulary can't distinguish that character in a file from a space unless it is encoded
+    as bytes.
     """
     model = definition.get("model")
     match model:
@@ -123,16 +123,16 @@ def bytes_of_space_mark(definition: dict[str, object]) -> list[int]:
 
 
 def split_for_bytes(text: str) -> list[list[str]]:
-    """Return the parts of a text between the characters that such a vocabulary takes for spaces.
+    """Return the parts of a text between the characters that such a vocabulary reads as spaces.
 
-    Each is in pieces in which no name of a byte is whole: `<0x0A>` in a file is no newline.
+    No piece of a part contains a whole byte name, so that `<0x0A>` in a file is no newline.
     """
     return [_BYTE_NAME.split(part) for part in text.split(_SPACE)]
 
 
 @cache
 def _sweeps() -> tuple[str, ...]:
-    """Return texts of all characters that Unicode's own rules change, or that show nothing."""
+    """Return texts of all characters that Unicode normalisation changes or that are invisible."""
     blocks = (
         range(0xD800),
         range(0xE000, 0x10000),
@@ -170,7 +170,7 @@ def _types(step: object) -> Iterator[str]:
 
 
 def unprefixed(definition: dict[str, object]) -> dict[str, object]:
-    """Return the definition of a tokenizer that adds no space before a text and removes none."""
+    """Return the definition without adding or removing a space before a text."""
     steps = ("normalizer", "pre_tokenizer", "decoder")
     return definition | {name: _without_prefix(definition.get(name)) for name in steps}
 
@@ -222,6 +222,6 @@ def _is_kept(merge: object, controls: Collection[str]) -> bool:
 
 def _hidden(piece: object, index: int, controls: Collection[str]) -> object:
     if isinstance(piece, list) and piece and piece[0] in controls:
-        # Positions are ids, so the piece stays, under a name from the private use area.
+        # Positions are ids, so the piece is kept, under a name from the private use area.
         return [f"\ue000{index}\ue001", _UNREACHABLE]
     return piece

@@ -91,17 +91,17 @@ class Coding(Preset):
     """Work on code in phases."""
 
     max_files_to_explore: Count = 20
-    """Different files that may be viewed; a view of a further one is refused."""
+    """Maximum number of different files to view; views of further files are refused."""
     max_search_results: Count = 10
-    """The most that a search with `max_results` may ask for."""
+    """Maximum `max_results` of a search."""
     enable_bash_execution: bool = True
-    """Whether commands of a shell are run."""
+    """Whether to run shell commands."""
     test_after_changes: bool = True
-    """Handing in changes that no test has seen is refused once."""
+    """Refuse, once, to submit changes that no test run has covered."""
     max_implementation_attempts: Count = 3
-    """Failed test runs after changes; the last one ends the episode (`turn_limit`)."""
+    """Maximum failed test runs after changes; the last one ends the episode (`turn_limit`)."""
     max_errors: Count = 5
-    """Errors of tools in a row; the last one ends the episode (`format_errors`)."""
+    """Maximum consecutive tool errors; the last one ends the episode (`format_errors`)."""
     stop_when_tests_pass: bool = False
     """End the episode (`finished`) at the first test run after a change that passes."""
 

@@ -32,15 +32,15 @@ class _WithOptions(Rules, Generic[_Options]):
 
 
 class General(Preset):
-    """Calls until the work is handed in."""
+    """Call tools until the work is submitted."""
 
     termination_tools: Annotated[tuple[ShortText, ...], Field(max_length=16)] = ()
-    """Tools whose first call that is run ends the episode, by their exact names; tools that hand
-    the work in do so anyway."""
+    """Exact names of tools whose first executed call ends the episode; tools that submit the work
+    do so anyway."""
     show_steps_remaining: bool = False
-    """Tell the policy behind each result how many turns are left."""
+    """Tell the policy after each result how many turns are left."""
     steps_remaining_template: ShortText = "Turns left: {steps_remaining}"
-    """What it is told."""
+    """The text of that message."""
 
     @property
     def messages(self) -> frozenset[Behind]:
@@ -66,14 +66,14 @@ class _GeneralRules(_WithOptions[General]):
 
 
 class Tool(Preset):
-    """Calls and an answer."""
+    """Call tools, then answer."""
 
     allow_multiple_tool_calls: bool = True
-    """Whether a turn may hold more than one call."""
+    """Whether a turn may contain more than one call."""
     max_tool_calls_per_step: Count = 3
-    """Calls of one turn; further ones are refused."""
+    """Maximum calls in one turn; further ones are refused."""
     require_tool_usage: bool = False
-    """An answer before any call was run is not taken."""
+    """Reject an answer before any call was run."""
 
     @property
     def messages(self) -> frozenset[Behind]:
@@ -104,14 +104,14 @@ class _ToolRules(_WithOptions[Tool]):
 
 
 class React(Preset):
-    """Thought, action, observation."""
+    """Alternate thought, action and observation."""
 
     require_thought_before_action: bool = True
-    """An action without a thought is refused."""
+    """Refuse an action without a thought."""
     max_consecutive_thoughts: Count = 3
-    """Turns in a row without an action or an answer; then the episode ends (`format_errors`)."""
+    """Maximum turns in a row without action or answer, which end the episode (`format_errors`)."""
     self_reflection: bool = False
-    """Ask, in the system prompt, to judge each step before the next."""
+    """Ask the policy, in the system prompt, to judge each step before the next."""
 
     @property
     def messages(self) -> frozenset[Behind]:
@@ -157,12 +157,12 @@ class _ReactRules(_WithOptions[React]):
 
 
 class Swe(Preset):
-    """One reasoned call after the other."""
+    """Make one reasoned call after the other."""
 
     require_reasoning: bool = True
-    """A call without words or reasoning before it is refused."""
+    """Refuse a call without text or reasoning before it."""
     one_call: bool = True
-    """Calls behind the first of a turn are refused."""
+    """Refuse all calls of a turn but the first."""
 
     def rules(self, context: AgentContext) -> Rules:
         return _SweRules(context, self)

@@ -67,7 +67,7 @@ class Preset(Model):
     """Options of an agent, and the agent itself."""
 
     max_rounds: Count | None = None
-    """Turns of the policy; none: `limits.turns` alone."""
+    """Maximum turns of the policy; None for only `limits.turns`."""
 
     @property
     def messages(self) -> frozenset[Behind]:

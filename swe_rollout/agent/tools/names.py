@@ -1,5 +1,5 @@
-"""Names of the built-in tools and toolsets, and where each is. Nothing is imported before it is
-named; docs/reference/tools.md is made from this.
+"""Names of the built-in tools and toolsets, and where each is. A tool is imported when it is first
+named. docs/reference/tools.md is generated from this.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _CLAUDE_CODE: Final = _homes(
     }
 )
 CLAUDE_CODE: Final = tuple(_CLAUDE_CODE)
-"""The tools that users of Claude Code know, in the order they are offered."""
+"""The tools that users of Claude Code know, in the order in which they are offered."""
 
 TOOL_NAMES: Final = {
     **_homes(
@@ -65,7 +65,7 @@ TOOL_NAMES: Final = {
     ),
     **_CLAUDE_CODE,
 }
-"""Tools, in the order of their reference."""
+"""Tools, in the order of the reference."""
 
 TOOLSET_NAMES: Final = _homes(
     {
@@ -77,7 +77,7 @@ TOOLSET_NAMES: Final = _homes(
 )
 
 SOURCE_NAMES: Final = _homes({"bundle": "bundle.tool:bundle", "mcp": "mcp.tool:mcp"})
-"""Tools that a job brings: these need parameters."""
+"""Sources of tools that a job brings, which need parameters."""
 
 OTHER_NAMES: Final = {
     "Architect": TOOL_NAMES["architect"],
@@ -111,7 +111,7 @@ OTHER_NAMES: Final = {
         }
     ),
 }
-"""Names of the same tools elsewhere: loaded like any, listed in no message."""
+"""Names of the same tools in other systems: they can be loaded, but no message lists them."""
 
 R2E: Final = Toolset(
     (
@@ -122,7 +122,7 @@ R2E: Final = Toolset(
         "submit",
     )
 )
-"""With the editor that undoes edits and shows skeletons."""
+"""R2E-Gym's tools, with the editor that undoes edits and shows skeletons."""
 R2E_EDIT: Final = Toolset(
     (
         "str_replace_editor",
@@ -130,7 +130,7 @@ R2E_EDIT: Final = Toolset(
         "submit",
     )
 )
-"""The flavour with `str_replace_editor`."""
+"""R2E-Gym's tools, with `str_replace_editor`."""
 CODING: Final = Toolset(
     (
         *("view_file", "edit_file", "create_file", "search_code", "search_files"),

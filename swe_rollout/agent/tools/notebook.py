@@ -1,7 +1,7 @@
-"""A notebook as text: its cells, where each of them stands, and edits of one of them alone.
+"""A notebook as text: its cells, their positions, and edits of a single cell.
 
-An edit writes one cell and leaves every other byte of the file as it is: the order of keys,
-indentation and numbers of the other cells are never parsed and written again.
+An edit writes one cell and keeps every other byte of the file: the key order, indentation and
+numbers of other cells are never parsed and rewritten.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DECODER: Final = json.JSONDecoder()
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One cell, and where it stands in the text."""
+    """One cell, and its position in the text."""
 
     value: Mapping[str, object]
     start: int
@@ -38,13 +38,13 @@ class Cell:
 
     @property
     def id(self) -> str | None:
-        """Its id, in notebooks that have them."""
+        """The id of the cell, in notebooks with cell ids."""
         found = self.value.get("id")
         return found if isinstance(found, str) else None
 
     @property
     def source(self) -> str:
-        """Its text."""
+        """The text of the cell."""
         return joined(self.value.get("source"))
 
 
@@ -55,14 +55,14 @@ class Notebook:
     text: str
     cells: tuple[Cell, ...]
     array_start: int
-    """Where the array of cells begins; it ends before `array_end`."""
+    """Where the array of cells starts; it ends before `array_end`."""
     array_end: int
     has_ids: bool
     language: str
 
     @classmethod
     def read(cls, data: bytes) -> Notebook:
-        """Read a file; ToolError says why it is no notebook."""
+        """Read a file. ToolError says why it is not a notebook."""
         try:
             text = data.decode()
             return cls._parse(text)
@@ -89,7 +89,7 @@ class Notebook:
         )
 
     def number_of(self, cell_id: str) -> int:
-        """Return the number of the cell with an id; `cell-3` is number 3 where no id is so."""
+        """Return the number of the cell with an id; `cell-3` is cell 3 if no id is `cell-3`."""
         for number, cell in enumerate(self.cells):
             if cell.id == cell_id:
                 return number
@@ -99,7 +99,7 @@ class Notebook:
         return int(by_number[1])
 
     def replaced(self, number: int, source: str, kind: str | None) -> str:
-        """Return the text with another source in a cell, whose outputs are dropped."""
+        """Return the text with the cell's source replaced and its outputs dropped."""
         cell = self.cells[number]
         as_lines = not isinstance(cell.value.get("source"), str)
         value = {**cell.value, "source": _source(source, as_lines=as_lines)}
@@ -136,7 +136,7 @@ class Notebook:
         return self.text[:start] + self.text[end:]
 
     def _gap(self) -> str:
-        """Return what stands before a cell: a line end and its indentation, or little."""
+        """Return the text before a cell: a line end and indentation, if any."""
         if self.cells:
             between = self.text[self.array_start + 1 : self.cells[0].start]
             if len(self.cells) > 1 and "\n" not in between:
@@ -146,12 +146,12 @@ class Notebook:
         return outer + outer.rpartition("\n")[2] if "\n" in outer else ""
 
     def _outer_gap(self) -> str:
-        """Return what stands before the notebook's first key."""
+        """Return the text before the notebook's first key."""
         found = re.match(r"\ufeff?[ \t\r\n]*\{([ \t\r\n]*)", self.text)
         return found[1] if found is not None else ""
 
     def _written(self, value: Mapping[str, object]) -> str:
-        """Write a cell as the file's other cells are written."""
+        """Return a cell in the style of the file's other cells."""
         gap = self._gap()
         ascii_only = self.text.isascii() and "\\u" in self.text
         if "\n" not in gap:
@@ -174,7 +174,7 @@ class Notebook:
 
 
 def joined(value: object) -> str:
-    """Join what notebooks store either as a text or as a list of lines."""
+    """Join a value that notebooks store either as a text or as a list of lines."""
     if isinstance(value, list):
         return "".join(each for each in value if isinstance(each, str))
     return value if isinstance(value, str) else ""
@@ -188,10 +188,10 @@ class _Reader:
         self._at = 1 if text.startswith(_BOM) else 0
         self.cells: list[Cell] = []
         self.array: tuple[int, int] | None = None
-        """Where the array of cells begins and ends."""
+        """Where the array of cells starts and ends."""
 
     def members(self) -> Iterator[tuple[str, object]]:
-        """Yield keys and values but those of the cells; ToolError or ValueError for bad JSON."""
+        """Yield all members except the cells. Raises ToolError or ValueError for bad JSON."""
         seen: set[str] = set()
         for _ in self._items("{", "}"):
             name, _, _ = self._value()
@@ -219,7 +219,7 @@ class _Reader:
         self.array = (start, self._at)
 
     def _items(self, opening: str, closing: str) -> Iterator[None]:
-        """Pass the brackets and commas around items, each of which the caller reads."""
+        """Skip the brackets and commas around items, each of which the caller reads."""
         self._skip()
         self._expect(opening)
         self._skip()
@@ -249,7 +249,7 @@ class _Reader:
 
 
 def _of_kind(value: Mapping[str, object], kind: str) -> dict[str, object]:
-    """Return a cell as one of a kind: only code has outputs and a count, and both start empty."""
+    """Return a cell converted to `kind`: only code has outputs and a count, both empty at first."""
     cell = {**value, "cell_type": kind}
     if kind == "code":
         return {**cell, "execution_count": None, "outputs": []}
@@ -283,6 +283,6 @@ def _dumped(
     try:
         text.encode()
     except UnicodeEncodeError:
-        # Half a surrogate pair can be stored as an escape alone.
+        # A lone surrogate can only be stored as an escape.
         return json.dumps(value, indent=indent, separators=separators)
     return text

@@ -15,7 +15,7 @@ from swe_rollout.agent.tools.lines import encoded
 from swe_rollout.agent.tools.notebook import Cell, Notebook, joined
 
 _MAX_OUTPUT_BYTES: Final = 8000
-"""Bytes shown of one cell's outputs."""
+"""Maximum bytes to show of one cell's outputs."""
 _NOTE_BYTES: Final = 160
 _PATH: Final = Parameter("notebook_path", "The .ipynb file.", required=True)
 
@@ -80,7 +80,7 @@ _EDIT_SPEC: Final = ToolSpec(
 
 @validate_call
 def notebook_edit(*, folders: Folders = ()) -> Face:
-    """Offer `NotebookEdit`: it changes one cell; the others stay as they are, byte for byte."""
+    """Offer `NotebookEdit`: change one cell and keep the others byte for byte."""
 
     async def act(call: Call) -> str:
         info = await find(call, "notebook_path")
@@ -88,7 +88,7 @@ def notebook_edit(*, folders: Folders = ()) -> Face:
         notebook = await _load(call, info)
         text, done = await off_loop(_edited, call, notebook)
         data = text.encode()
-        # What can't be read again is never written.
+        # Never write a notebook that can't be read again.
         after = await off_loop(Notebook.read, data)
         await write(call, info, data)
         return f"{done} of {info.path}, cells now: {len(after.cells)}"
@@ -100,7 +100,7 @@ notebook_edit_cell = renamed(notebook_edit, "NotebookEditCell")
 
 
 async def _load(call: Call, info: PathInfo) -> Notebook:
-    """Read a notebook; ToolError says why a file is none."""
+    """Read a notebook. ToolError says why a file is not one."""
     if not info.path.endswith(".ipynb"):
         raise ToolError(f"{info.path} is not a notebook: its name does not end in .ipynb")
     data = await read(call, info)
@@ -159,7 +159,7 @@ def _data(data: Mapping[str, object]) -> Iterator[str]:
 
 
 def _edited(call: Call, notebook: Notebook) -> tuple[str, str]:
-    """Return the notebook's new text, and what was done."""
+    """Return the notebook's new text, and a description of the edit."""
     mode, kind = call.text("edit_mode") or "replace", call.text("cell_type")
     match mode:
         case "insert":

@@ -1,6 +1,6 @@
-"""What a policy writes down for itself: `TodoWrite`, `TodoRead`, `MemoryWrite` and `MemoryRead`.
+"""A policy's notes to itself: `TodoWrite`, `TodoRead`, `MemoryWrite` and `MemoryRead`.
 
-A list of what is to be done, and notes; both in a folder of their own, never in the diff.
+A to-do list and notes are kept in a folder of their own, so they are never in the diff.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ async def _write_memory(call: Call) -> str:
 
 
 async def _note(call: Call, folder: str) -> PathInfo:
-    """Look up the note that a call names; ToolError when it would lie outside the notes' folder."""
+    """Look up the note that a call names. Raises ToolError if it is outside the notes' folder."""
     name = call.required("file_path")
     check_path(name, "file_path")
     for absolute in (f"{folder}/", "/memory/"):

@@ -1,6 +1,6 @@
-"""The one shell: run a script in the sandbox, with the faces under which policies know it.
+"""The one shell: run a script in the sandbox, under the faces that policies know.
 
-Streams apart, the exit code stated, output bounded.
+Observations show both streams separately and the exit code; their size is bounded.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from swe_rollout.sandbox.base import ExecResult
 from swe_rollout.types.turn import Observation
 
 _FRAME_BYTES: Final = 160
-"""Room for the lines around the output."""
+"""Bytes reserved for the lines around the output."""
 _MAX_FOLDER: Final = 200
 _MIN_S: Final = 0.1
 _LEAST_MS: Final = 100
@@ -77,10 +77,10 @@ async def run_script(
     folder: str | None = None,
     titles: tuple[str, str] = _STREAMS,
 ) -> Observation:
-    """Run a script for as long as the call may take, and return what the policy reads of it.
+    """Run a script within the call's time limit and return its observation.
 
-    `folder` is where it starts: the sandbox's or the session's if None. `titles` stand before the
-    two streams.
+    It starts in `folder`, by default the sandbox's or the session's. `titles` are the headings of
+    the two streams.
     """
     if "\0" in script or "\0" in (folder or ""):
         raise ToolError("a command can't hold a NUL character")
@@ -93,7 +93,7 @@ async def run_script(
         return program_observation(result, context, titles=titles)
     result, problem = await session.run(sandbox, script, timeout_s=context.timeout_s)
     moved = session.folder not in {"", sandbox.workdir}
-    # A path that is not whole would send the policy elsewhere.
+    # A truncated path would send the policy elsewhere.
     where = f"folder: {session.folder}" if moved and len(session.folder) <= _MAX_FOLDER else ""
     return program_observation(result, context, titles=titles, note=problem or where)
 
@@ -105,14 +105,14 @@ def program_observation(
     titles: tuple[str, str] = _STREAMS,
     note: str = "",
 ) -> Observation:
-    """Return the outcome of a program as the policy reads it: exit code, stdout and stderr.
+    """Return the observation of a program's result: exit code, stdout and stderr.
 
-    `titles` stand before the two streams, `note` behind the exit code.
+    `titles` are the headings of the two streams; `note` follows the exit code.
     """
     stdout = _stream(result.stdout, result.stdout_bytes)
     stderr = _stream(result.stderr, result.stderr_bytes)
     room = max(0, context.output_bytes - _FRAME_BYTES - len(note.encode()))
-    # Each stream gets half, and what the other leaves.
+    # Each stream gets half of the space, and what the other leaves of its half.
     shown_stdout = cut_middle(stdout, max(room // 2, room - len(stderr.encode())))
     shown_stderr = cut_middle(stderr, max(room // 2, room - len(stdout.encode())))
     lines = [_outcome(result, context), note]
@@ -140,7 +140,7 @@ def _stream(kept: bytes, written: int) -> str:
 
 
 def _within(call: Call, seconds: float) -> Call:
-    """Return the call with a time limit of its own, which never extends it."""
+    """Return the call with a time limit of its own, which can only shorten it."""
     return replace(call, context=replace(call.context, timeout_s=seconds))
 
 
@@ -150,7 +150,7 @@ def _not_used(deny: tuple[str, ...]) -> str:
 
 @validate_call
 def bash(*, session: Session = False, deny: Deny = (), deny_patterns: DenyPatterns = ()) -> Face:
-    """Offer `bash`: each call in a shell of its own, or all of an episode's in one session."""
+    """Offer `bash`: each call has its own shell, or all of an episode share one session."""
     rules = CommandRules(deny, deny_patterns)
 
     async def act(call: Call) -> Observation:
@@ -184,7 +184,7 @@ def bash_executor(
     deny: Deny = (),
     deny_patterns: DenyPatterns = (),
 ) -> Face:
-    """Offer `bash_executor`, with a folder and a time that the policy chooses."""
+    """Offer `bash_executor`, with a folder and a time limit that the policy chooses."""
     rules = CommandRules(deny, deny_patterns)
 
     async def act(call: Call) -> Observation:
@@ -303,7 +303,7 @@ def _bash_with_limit(
 
 
 async def _existing_folder(call: Call) -> str | None:
-    """Return the folder that a call asks for; ToolError when there is none of that name."""
+    """Return the folder that a call asks for. Raises ToolError if it does not exist."""
     folder = call.text("working_directory")
     if folder is None:
         return None

@@ -1,12 +1,12 @@
-"""ShellSession: a shell whose state outlives a command, kept without a process of its own.
+"""ShellSession: a shell whose state outlives a command, without a long-running process.
 
 Every command runs in a fresh shell, which first reads the state that an earlier one left in the
-sandbox and at its end writes its own. So a command is bounded as any other, and one that is killed
-costs what it changed, never the session.
+sandbox, and at its end writes its own. So a command has the usual limits, and killing it loses
+only its own changes, never the session.
 
-Kept are the folder, variables and options; where the shell is bash also functions, aliases and
-arrays. Traps, jobs and open files end with their command. What a policy does to the files of its
-session harms that session alone: after a restart they lie elsewhere.
+The state is the folder, variables and options and, in bash, also functions, aliases and arrays.
+Traps, jobs and open files end with their command. A policy that tampers with the session's files
+harms only that session: after a restart they are elsewhere.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ MAX_STATE_BYTES: Final = 1 << 20
 _CHECK_S: Final = 10.0
 _MARK_BYTES: Final = 4200
 
-# Names of our own start with __session. `command` passes by the policy's functions, and what is
-# defined before its state is read is free of its aliases.
+# Our own names start with __session. `command` bypasses the policy's functions, and functions that
+# are defined before its state is read are free of its aliases.
 _BEGIN: Final = r"""
 __session_folder={folder}
 command mkdir -p -m 700 "$__session_folder" 2>/dev/null
@@ -106,18 +106,18 @@ class ShellSession:
     token: str = field(default_factory=lambda: new_mark(8))
     calls: int = 0
     saved: int = 0
-    """The call whose state the next one begins with; 0 begins a new session."""
+    """The call from whose state the next one starts; 0 starts a new session."""
     folder: str = ""
     """The folder in which the next command starts, if known."""
 
     def restart(self) -> None:
-        """Begin anew, with nothing of what was."""
+        """Start a new session without the previous state."""
         self.token, self.calls, self.saved, self.folder = new_mark(8), 0, 0, ""
 
     async def run(
         self, sandbox: Sandbox, command: str, *, timeout_s: float
     ) -> tuple[ExecResult, str]:
-        """Run a command; return its result, and why the session kept nothing of it (else empty).
+        """Run a command; return its result, and why its state was not kept, or an empty string.
 
         Raises what `sandbox.exec` raises.
         """
@@ -147,7 +147,7 @@ class ShellSession:
 
     @property
     def _place(self) -> str:
-        # The sandbox's shell looks up where temporary files lie.
+        # The sandbox's shell determines the folder for temporary files.
         return f'"${{TMPDIR:-/tmp}}/.session-{self.token}"'
 
     def _script(self, command: str) -> str:

@@ -1,4 +1,4 @@
-"""Signature: a function's parameters and docstring, read as the schema for a policy."""
+"""Signature: a function's parameters and docstring, read as a tool's schema."""
 
 from __future__ import annotations
 
@@ -37,29 +37,29 @@ _ARG: Final = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)")
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The parameters of a tool's function, by who gives them."""
+    """The parameters of a tool's function, grouped by who supplies them."""
 
     description: str
     """The first paragraph of the docstring."""
     parameters: tuple[Parameter, ...]
-    """Given by the policy."""
+    """Parameters that the policy supplies."""
     configuration: Mapping[str, inspect.Parameter]
-    """Given by the job: keyword-only. Annotations are resolved."""
+    """Keyword-only parameters, which the job supplies, with resolved annotations."""
     harness: Mapping[str, str]
-    """Given by the harness: names, each with `sandbox` or `context`."""
+    """Names of parameters that the harness supplies, each with `sandbox` or `context`."""
 
     @classmethod
     def of(cls, function: Callable[..., object]) -> Signature:
-        """Read a function; ExtensionError where it can't be offered to a policy."""
+        """Read a function. Raises ExtensionError if it can't be offered to a policy."""
         return _Function(function).signature()
 
     def injected(self, **values: object) -> dict[str, object]:
-        """Return the values for the parameters that the harness gives."""
+        """Return the values of the parameters that the harness supplies."""
         return {name: values[which] for name, which in self.harness.items()}
 
 
 class _UnreadableError(ValueError):
-    """The function is not the form of a tool; the text says where."""
+    """The function can't be read as a tool; the text says why."""
 
 
 class _Function:
@@ -105,7 +105,7 @@ class _Function:
         return Signature(description, tuple(parameters), configuration, harness)
 
     def _annotation(self, parameter: inspect.Parameter) -> object:
-        """Return the type; the text of an annotation that names an import for type checkers."""
+        """Return the type, or the text of an annotation that is imported only for type checking."""
         text = parameter.annotation
         if not isinstance(text, str):
             return text
@@ -137,7 +137,7 @@ class _Function:
 
 
 def _injected(name: str, annotation: object) -> str | None:
-    """Return which value of the harness a parameter takes, or None if it takes none."""
+    """Return which of the harness's values a parameter takes, or None if it takes none."""
     for which, kind in _INJECTED.items():
         spelled = isinstance(annotation, str) and annotation.rpartition(".")[2] == kind.__name__
         unmarked = annotation is inspect.Parameter.empty and name == which
@@ -160,7 +160,7 @@ def _shown(annotation: object) -> str:
 
 
 def _documented(doc: str) -> dict[str, str]:
-    """Return the texts of a Google-style `Args:` section by parameter."""
+    """Return the descriptions in a Google-style `Args:` section by parameter."""
     found = _ARGS.search(doc)
     texts: dict[str, str] = {}
     name, indent = "", None

@@ -1,6 +1,6 @@
 """Skeleton: a Python file without the bodies of its longer functions.
 
-Read line by line, not parsed: broken code has a skeleton too, and no source can make it slow.
+Files are read line by line, not parsed, so broken code has a skeleton too and no source is slow.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _TOKEN: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """Lines of a function's body, from 1, both included."""
+    """First and last line of a function's body, from 1."""
 
     first: int
     last: int
 
 
 def bodies(lines: Sequence[str]) -> Iterator[Body]:
-    """Yield the bodies to leave out, in order: the outermost, of `MIN_BODY_LINES` lines or more."""
+    """Yield the bodies to omit, in order: outermost ones of at least `MIN_BODY_LINES` lines."""
     header_indent: int | None = None
     header_end = last_code = 0
     for line in _logical_lines(lines):
@@ -54,7 +54,7 @@ class _LogicalLine:
 
 
 def _logical_lines(lines: Sequence[str]) -> Iterator[_LogicalLine]:
-    """Yield the lines of code: brackets, strings and backslashes may join several."""
+    """Yield logical lines of code, which brackets, strings and backslashes may join."""
     state, first, indent = _State(), 0, 0
     for number, line in enumerate(lines, 1):
         text = line.rstrip("\r\n")
@@ -74,7 +74,7 @@ def _logical_lines(lines: Sequence[str]) -> Iterator[_LogicalLine]:
 
 @dataclass(slots=True)
 class _State:
-    """What is open at the end of a line."""
+    """The brackets or string that are open at the end of a line."""
 
     depth: int = 0
     quote: str = ""

@@ -1,7 +1,7 @@
-"""What tools remember from call to call: of an episode in ToolState, of a sandbox in PerSandbox.
+"""State of tools between calls: per episode in ToolState, per sandbox in PerSandbox.
 
-Tools themselves serve all episodes and hold nothing. An episode's state is made with it, reaches
-every call in its `ToolContext`, and is dropped at the end of the episode.
+Tools themselves are stateless and serve all episodes. An episode's state is created with it, passed
+to every call in its `ToolContext`, and dropped at the end of the episode.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _T = TypeVar("_T")
 
 @runtime_checkable
 class Closable(Protocol):
-    """A state that holds something which must be given back."""
+    """A state with resources that must be released."""
 
     async def aclose(self) -> None:
-        """Give it back. Called once, also when the episode failed; the sandbox may be lost."""
+        """Release the resources. Called once, even after a failure; the sandbox may be lost."""
         ...
 
 
@@ -35,18 +35,18 @@ class ToolState:
         self._states: dict[tuple[type, str], object] = {}
 
     def of(self, kind: type[_T], key: str = "") -> _T:
-        """Return the state of this class; the first call makes it, without arguments.
+        """Return the state of this class, which the first call creates without arguments.
 
-        Tools that name the same class and key share it, as two editors share what can be undone.
+        Tools that use the same class and key share it, as two editors share their undo history.
         """
         if (kind, key) not in self._states:
             self._states[kind, key] = kind()
         return cast("_T", self._states[kind, key])
 
     async def aclose(self) -> None:
-        """Close the states that can be closed, youngest first, and forget all of them.
+        """Close the closable states, youngest first, and drop all states.
 
-        Never raises for one that fails: what the episode came to stands. Idempotent.
+        A state that fails to close raises nothing: the episode's outcome stands. Idempotent.
         """
         states, self._states = list(self._states.values()), {}
         for state in reversed(states):
@@ -58,9 +58,9 @@ class ToolState:
 
 
 class PerSandbox(Generic[_T]):
-    """One state for each sandbox, made when it is first asked for.
+    """One state for each sandbox, created on first use.
 
-    Sandboxes are told apart by identity: one may compare equal to another.
+    Sandboxes are distinguished by identity, because two may compare equal.
     """
 
     def __init__(self, make: Callable[[], _T]) -> None:
@@ -68,7 +68,7 @@ class PerSandbox(Generic[_T]):
         self._entries: dict[int, tuple[weakref.ref[Sandbox], _T]] = {}
 
     def __len__(self) -> int:
-        """Count the sandboxes that are still there."""
+        """Return the number of sandboxes that still exist."""
         return len(self._entries)
 
     def of(self, sandbox: Sandbox) -> _T:

@@ -1,7 +1,7 @@
-"""Tools that run nothing in the sandbox: they end the episode, keep a thought, or ask an agent.
+"""Tools that run nothing in the sandbox: end the episode, note a thought, or start a sub-agent.
 
-`agent` works on a part of the task, `architect` only thinks. Each opens a branch of the episode:
-what it samples is recorded and trained on there, and what it says at its end is the call's result.
+`agent` works on a part of the task, `architect` only thinks. Each opens a branch of the episode, in
+which its tokens are recorded and trained on; its last message is the call's result.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _HAND_IN: Final = (
 
 
 def _says(text: str, spec: ToolSpec) -> Face:
-    """Return a tool that always answers the same; the record has the arguments."""
+    """Return a tool whose result is always the same; the record keeps the arguments."""
 
     async def act(call: Call) -> str:  # noqa: ARG001 - the record has it
         return text

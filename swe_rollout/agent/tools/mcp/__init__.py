@@ -1,8 +1,8 @@
 """Tools of MCP servers.
 
-`options` is what a job says about a server, its tools included: they are pinned, so the prompt is
+`options` is a job's description of a server, including its tools: they are pinned, so the prompt is
 the same in every episode and on every worker, and no server can change it. A server either runs in
-the sandbox and is talked to over its stdio (`stdio`, by the pipes of `relay`), or is reached from
-the worker by HTTP (`http`). `results` words what a call returns, `tool` is what the policy calls,
-and `pin` asks a server what it offers, for the job file.
+the sandbox and communicates over stdio (`stdio`, through the pipes of `relay`), or is reached from
+the worker over HTTP (`http`). `results` turns results into text, `tool` makes the tools that the
+policy calls, and `pin` converts the tools that a server lists for the job file.
 """

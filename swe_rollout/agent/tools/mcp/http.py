@@ -1,9 +1,9 @@
 """MCP over streamable HTTP, with a server beside the worker.
 
-Each call is a session of its own: no episode sees another's, and a server that was restarted is
-found again. Addresses are checked as those of engines are, when a connection is opened: what a name
-was resolved to counts. A server that can't be reached, or refuses the worker, is a failure of the
-episode, not the policy's: ToolServerError. What a reachable server answers is an observation.
+Each call has its own session: no episode sees another's, and a restarted server is found again. As
+for engines, the resolved address is checked when a connection is opened. A server that can't be
+reached, or refuses the worker, fails the episode (ToolServerError) and is not the policy's fault. A
+response of a reachable server is an observation.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class HttpServer:
     acts_outside = True
 
     def __init__(self, options: McpOptions) -> None:
-        """Raises PrerequisiteError when a variable that holds a header's value is not set."""
-        # It logs what servers send, with tracebacks; what matters of it is in our errors.
+        """Raises PrerequisiteError if the environment variable of a header's value is not set."""
+        # It logs what servers send, with tracebacks; our errors contain what matters.
         logging.getLogger("mcp").setLevel(logging.CRITICAL)
         self._url = options.url or ""
         variables = dict(options.headers_env)
@@ -67,12 +67,12 @@ class HttpServer:
         *,
         timeout_s: float,
     ) -> CallToolResult:
-        """Call a tool; ToolError for what the policy should read, else ToolServerError."""
+        """Call a tool. Raises ToolError for what the policy should read, else ToolServerError."""
         request = CallToolRequest(
             params=CallToolRequestParams(name=name, arguments=dict(arguments))
         )
         async with self._session(timeout_s) as client:
-            # Not `call_tool`, which asks for all tools and compiles the schemas of their results.
+            # Not `call_tool`, which lists all tools and compiles the schemas of their results.
             return await client.session.send_request(request, CallToolResult)
 
     async def tools(self, *, timeout_s: float) -> tuple[Tool, ...]:
@@ -137,14 +137,14 @@ class HttpServer:
 
 
 class _Guard(httpx2.AsyncBaseTransport):
-    """Opens connections to allowed addresses alone, and counts the bytes of each response."""
+    """Opens connections only to allowed addresses, and counts the bytes of each response."""
 
     def __init__(self) -> None:
         self._inner = httpx2.AsyncHTTPTransport(verify=_ssl_context(), trust_env=False)
         self.failure = ""
         """Why the server can't be used; empty while it can."""
         self.problem = ""
-        """What is wrong with one of its answers; empty if nothing is."""
+        """What is wrong with one of its responses; empty if nothing is."""
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         host = request.url.host
@@ -153,13 +153,13 @@ class _Guard(httpx2.AsyncBaseTransport):
             checked = httpx2.Request(
                 request.method,
                 request.url.copy_with(host=address),
-                headers=request.headers,  # with the name as Host
+                headers=request.headers,  # which have the name as Host
                 stream=request.stream,
                 extensions={**request.extensions, "sni_hostname": host},
             )
             response = await self._inner.handle_async_request(checked)
         except (httpx2.TransportError, OSError) as error:
-            # A deadline of the call is not the server's.
+            # The deadline of the call is not the server's fault.
             self.failure = f"{type(error).__name__}: {error}".rstrip(": ")
             raise
         if response.status_code in _SERVER_ERRORS or response.status_code in _REFUSALS:
@@ -180,7 +180,7 @@ class _Guard(httpx2.AsyncBaseTransport):
 
 
 class _Counted(httpx2.AsyncByteStream):
-    """The body of a response, up to a number of bytes."""
+    """The body of a response, up to a maximum number of bytes."""
 
     def __init__(self, response: httpx2.Response, guard: _Guard) -> None:
         self._response = response
@@ -200,7 +200,7 @@ class _Counted(httpx2.AsyncByteStream):
 
 
 async def _resolved(host: str, port: int) -> str:
-    """Return an address of the host that a worker may call; OSError where it has none."""
+    """Return an address of the host that a worker may call. Raises OSError if it has none."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     refusals = []
@@ -222,7 +222,7 @@ def _ssl_context() -> ssl.SSLContext:
 
 
 def _secret(variable: str) -> str:
-    # A file's last line break often comes along.
+    # Values from files often end with a line break.
     value = os.environ.get(variable, "").strip()
     if not value:
         raise PrerequisiteError(

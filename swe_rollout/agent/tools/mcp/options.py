@@ -1,4 +1,4 @@
-"""What a job says about an MCP server: how it is reached, and which of its tools are offered."""
+"""A job's options for an MCP server: how to reach it, and which of its tools to offer."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,
 
 
 class ServerTimeoutError(ToolError):
-    """The server did not answer in the time of the call."""
+    """The server did not respond within the call's time limit."""
 
 
 class PinnedTool(Model):
     """A tool of the server, as the policy reads it."""
 
     name: Annotated[str, StringConstraints(min_length=1, max_length=128)]
-    """As the server calls it."""
+    """The server's name for the tool."""
     description: str
     input_schema: dict[str, Any] = Field(
         default_factory=lambda: {"type": "object", "properties": {}}
@@ -33,9 +33,9 @@ class PinnedTool(Model):
     """The JSON schema of its arguments."""
 
     def spec(self, prefix: str) -> DeclaredSpec:
-        """Return the tool as the policy sees it; ValueError for one that can't be offered.
+        """Return the tool as the policy sees it. Raises ValueError if it can't be offered.
 
-        A dot, which MCP allows in names, becomes `_`: few call formats can write it.
+        A dot, which MCP allows in names but few call formats can write, becomes `_`.
         """
         name = prefix + self.name.replace(".", "_")
         return declared_spec(name, self.description, self.input_schema)
@@ -79,5 +79,5 @@ class McpOptions(Model):
 
     @property
     def server(self) -> str:
-        """The server, for people."""
+        """A description of the server for people."""
         return self.url or self.command[0]

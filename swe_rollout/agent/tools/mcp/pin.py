@@ -1,6 +1,6 @@
-"""Turn the tools that a server lists into the form in which a job pins them.
+"""Convert the tools that a server lists into the form in which a job pins them.
 
-A server's schema may hold what a job's may not: local references are written out, and keywords that
+A server's schema may contain more than a job's: local references are resolved, and keywords that
 are not checked here are dropped, since the server checks them itself.
 """
 
@@ -15,11 +15,11 @@ from swe_rollout.agent.tools.declared import KEYWORDS, MAX_DEPTH
 from swe_rollout.agent.tools.mcp.options import PinnedTool
 
 _MAX_NODES: Final = 2000
-"""References can make a small schema huge."""
+"""Maximum size of a resolved schema: references can make a small one huge."""
 
 
 def pinned(tools: Iterable[Tool], prefix: str) -> tuple[list[dict[str, object]], list[str]]:
-    """Return the tools as a job lists them under `tools`, and why others can't be offered."""
+    """Return the tools in the form of a job's `tools`, and why the others can't be offered."""
     found: list[dict[str, object]] = []
     problems: list[str] = []
     for tool in tools:
@@ -36,14 +36,14 @@ def pinned(tools: Iterable[Tool], prefix: str) -> tuple[list[dict[str, object]],
 
 
 class _Flat:
-    """A schema of which references are being written out."""
+    """A schema whose references are being resolved."""
 
     def __init__(self, schema: Mapping[str, object]) -> None:
         self._root = schema
         self._nodes = 0
 
     def schema(self) -> dict[str, object]:
-        """Return the schema with allowed keywords alone; ValueError for one that has no end."""
+        """Return the schema with only allowed keywords. Raises ValueError if it is infinite."""
         return self._of(self._root, 0)
 
     def _of(self, schema: Mapping[str, object], depth: int) -> dict[str, object]:

@@ -1,12 +1,12 @@
-"""A program in the sandbox that stays between calls: its stdin and stdout are named pipes there.
+"""A program in the sandbox that outlives a call, with named pipes there as its stdin and stdout.
 
-A sandbox runs commands that end; this is how one that goes on is talked to. `start` leaves it
-running in the background, `exchange` is one short command that writes to its stdin and waits for
-the next piece of its stdout. It takes `sh`, `mkfifo`, `mktemp`, `cat` and `dd`, so busybox will do.
+A sandbox only runs commands that end, so a long-running program needs a relay. `start` leaves it
+running in the background; `exchange` is a short command that writes to its stdin and waits for the
+next output on its stdout. It needs `sh`, `mkfifo`, `mktemp`, `cat` and `dd`, which busybox has.
 
-A program that floods its stdout is stopped by the full pipe; of its stderr, the beginning is kept
-and the rest read and dropped. It ends with the sandbox's processes. Everything here is the
-policy's to break: that costs it the tool.
+A program that floods its stdout blocks on the full pipe; the start of its stderr is kept and the
+rest discarded. It ends with the sandbox's processes. The policy can break all of this, at the cost
+of the tool.
 """
 
 from __future__ import annotations
@@ -81,23 +81,23 @@ class RelayError(Exception):
 
 
 class RelayTimeoutError(RelayError):
-    """The program took none of the input, or wrote nothing, in the time it had."""
+    """The program did not read its input, or wrote nothing, within the time limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Relay:
-    """A program that runs in a sandbox; nothing in this process keeps it alive."""
+    """A program that runs in a sandbox, independently of this process."""
 
     folder: str
-    """Its pipes and the beginning of its stderr."""
+    """The folder of its pipes and the start of its stderr."""
 
     @classmethod
     async def start(
         cls, sandbox: Sandbox, command: Sequence[str], *, env: Mapping[str, str], timeout_s: float
     ) -> Relay:
-        """Start a program; RelayError where the sandbox has no place for its pipes.
+        """Start a program. Raises RelayError if the sandbox has no place for its pipes.
 
-        A program that is not there shows by the first exchange.
+        A missing program is only noticed by the first exchange.
         """
         made = await sandbox.exec(
             ["/bin/sh", "-c", _START, "sh", *command], env=env, timeout_s=timeout_s
@@ -112,9 +112,9 @@ class Relay:
     async def exchange(
         self, sandbox: Sandbox, data: bytes, *, first: bool, timeout_s: float
     ) -> bytes:
-        """Write `data`, and return the next bytes that the program wrote: one or more.
+        """Write `data`, and return the next one or more bytes that the program writes.
 
-        `first` says that nothing of the answer was read yet: a program that ended long ago is told.
+        `first` means that no response was read yet, so a program that has ended is reported.
         """
         found = await sandbox.exec(
             ["/bin/sh", "-c", _EXCHANGE, "sh", self.folder, "first" if first else "next"],
@@ -129,7 +129,7 @@ class Relay:
         return found.stdout
 
     async def stop(self, sandbox: Sandbox) -> bytes:
-        """End the program, remove its pipes, and return the beginning of its stderr."""
+        """End the program, remove its pipes, and return the start of its stderr."""
         ended = await sandbox.exec(
             ["/bin/sh", "-c", _STOP, "sh", self.folder, str(_ERROR_BYTES)], timeout_s=_STOP_S
         )

@@ -1,4 +1,4 @@
-"""Read what a call of an MCP tool returns, as text for the policy."""
+"""Turn the result of an MCP tool into text for the policy."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from mcp_types import (
 from swe_rollout.types.turn import Observation
 
 MAX_BLOCKS: Final = 1000
-"""Pieces of content that are looked at."""
+"""Maximum pieces of content that are read."""
 
 
 def observation(result: CallToolResult) -> Observation:
-    """Return what the policy reads: texts as they are, of other content its kind and size.
+    """Return the observation: texts unchanged, and the kind and size of any other content.
 
-    Structured content is shown where there is no other; servers repeat it as text.
+    Structured content is shown only if there is no other, because servers repeat it as text.
     """
     parts = [_described(block) for block in result.content[:MAX_BLOCKS]]
     if more := len(result.content) - len(parts):

@@ -1,8 +1,8 @@
 """MCP over stdio, with a server that runs in the sandbox.
 
-The server is started by the first call of an episode and answers one request at a time. It is the
-untrusted side, since the policy can reach it: whatever it does wrong becomes a ToolError, which the
-policy reads, and the next call starts it anew. How much it may write for one request is bounded.
+The first call of an episode starts the server, which handles one request at a time. It is not
+trusted, since the policy can reach it: whatever it does wrong becomes a ToolError, which the policy
+reads, and the next call restarts it. The size of its output for one request is bounded.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ log = structlog.get_logger()
 
 MAX_REQUEST_BYTES: Final = 4 << 20
 MAX_ANSWER_BYTES: Final = 4 << 20
-"""Maximum size of what the server writes while one request runs."""
+"""Maximum output of the server during one request."""
 MAX_STRAY_LINES: Final = 100
-"""Maximum number of lines that are no message; some servers log to stdout."""
+"""Maximum number of lines that are not messages; some servers log to stdout."""
 MAX_PAGES: Final = 32
 _SHORT_BYTES: Final = 1 << 16
 _SHORT_CONTENT: Final = 100
@@ -44,7 +44,7 @@ _METHOD_NOT_FOUND: Final = -32601
 
 
 class _ProtocolError(Exception):
-    """The server breaks the protocol, or writes too much."""
+    """The server violates the protocol, or writes too much."""
 
 
 @dataclass(slots=True)
@@ -54,11 +54,11 @@ class _Connection:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     relay: Relay | None = None
     clean: bool = False
-    """Whether it is initialised, and no request of it was left unanswered."""
+    """Whether the server is initialised and owes no response."""
     received: bytearray = field(default_factory=bytearray)
-    """Output that came after the last line that was read."""
+    """Output after the last line that was read."""
     unsent: bytes = b""
-    """Replies and notifications that go out with the next request."""
+    """Replies and notifications to send with the next request."""
 
 
 class StdioServer:
@@ -73,18 +73,18 @@ class StdioServer:
     async def call(
         self, name: str, arguments: Mapping[str, object], sandbox: Sandbox, *, timeout_s: float
     ) -> CallToolResult:
-        """Call a tool; ToolError, worded for the policy, where the server does not answer it."""
+        """Call a tool. Raises ToolError, worded for the policy, if the server does not respond."""
         given = {"name": name, "arguments": dict(arguments)}
         found = await self._request("tools/call", given, sandbox, timeout_s)
         validate = CallToolResult.model_validate
         try:
-            # 4 MiB can hold a hundred thousand pieces of content.
+            # 4 MiB can contain a hundred thousand pieces of content.
             return await off_loop(validate, found) if _is_long(found) else validate(found)
         except ValidationError:
             raise ToolError("the tool server returned something that is no result") from None
 
     async def tools(self, sandbox: Sandbox, *, timeout_s: float) -> tuple[Tool, ...]:
-        """List the server's tools; ToolError where it does not."""
+        """List the server's tools. Raises ToolError if the server does not."""
         tools: list[Tool] = []
         parameters: dict[str, object] = {}
         for _ in range(MAX_PAGES):
@@ -117,7 +117,7 @@ class StdioServer:
             try:
                 if connection.relay is None:
                     await self._start(connection, sandbox, exchange)
-                # Whatever ends this before the answer leaves a server that may still send it.
+                # Whatever ends this before the response leaves a server that may still send it.
                 connection.clean = False
                 result = await exchange.request(method, parameters)
                 connection.clean = True
@@ -149,7 +149,7 @@ class StdioServer:
         exchange.notify("notifications/initialized")
 
     async def _drop(self, connection: _Connection, sandbox: Sandbox) -> str:
-        """End the server; return the beginning of its stderr, for people."""
+        """End the server; return the start of its stderr, for people."""
         relay, connection.relay, connection.clean = connection.relay, None, False
         if relay is None:
             return ""
@@ -163,7 +163,7 @@ class StdioServer:
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """The server answered with an error."""
+    """The server responded with an error."""
 
     text: str
 
@@ -189,11 +189,11 @@ class _Exchange:
         return max(_LEAST_S, self._deadline - time.monotonic())
 
     def notify(self, method: str) -> None:
-        """Queue a notification: it is sent with the next request."""
+        """Queue a notification, which is sent with the next request."""
         self._connection.unsent += _line({"jsonrpc": "2.0", "method": method})
 
     async def request(self, method: str, parameters: Mapping[str, object]) -> object:
-        """Send a request and return its result, or the _Refusal that came in its place."""
+        """Send a request and return its result, or the _Refusal received instead."""
         number = next(_IDS)
         line = _line({"jsonrpc": "2.0", "id": number, "method": method, "params": parameters})
         if len(line) > MAX_REQUEST_BYTES:
@@ -202,7 +202,7 @@ class _Exchange:
         async for message in self._messages():
             match message:
                 case {"id": other, "method": str(asked)}:
-                    # The server asks back; for a model, say, or for a file of ours.
+                    # The server sends a request of its own, for a model or one of our files, say.
                     reply = {"jsonrpc": "2.0", "id": other, **_reply(asked)}
                     self._connection.unsent += _line(reply)
                 case {"id": other, "result": result} if other == number:
@@ -212,7 +212,7 @@ class _Exchange:
         raise _ProtocolError("it ended its output")
 
     async def _messages(self) -> AsyncIterator[dict[str, object]]:
-        """Yield messages of the server, as they come; RelayError when there are no more."""
+        """Yield messages of the server as they arrive. Raises RelayError if there are no more."""
         strays = 0
         async for line in self._lines():
             message = await _decoded(line)
@@ -251,7 +251,7 @@ class _Exchange:
 
 
 def _line(message: Mapping[str, object]) -> bytes:
-    # ASCII: half a surrogate pair stays an escape, and no character of the text ends the line.
+    # ASCII: a lone surrogate stays an escape, and no character of the text ends the line.
     return json.dumps(message).encode() + b"\n"
 
 
@@ -278,7 +278,7 @@ def _is_long(result: object) -> bool:
 
 
 async def _decoded(line: bytes) -> dict[str, object] | None:
-    """Return the message in a line, or None if it is no JSON object."""
+    """Return the message in a line, or None if it is not a JSON object."""
     return await off_loop(_decode, line) if len(line) > _SHORT_BYTES else _decode(line)
 
 

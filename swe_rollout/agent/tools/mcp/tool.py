@@ -18,15 +18,15 @@ from swe_rollout.types.turn import Observation
 
 
 def mcp(**parameters: object) -> Toolset:
-    """Return the tools of a server that the job pins; see `McpOptions` for the parameters.
+    """Return the tools of a server that the job pins. `McpOptions` describes the parameters.
 
-    Raises ExtensionError for parameters that are wrong, or where the package mcp is missing.
+    Raises ExtensionError for invalid parameters, or if the package mcp is missing.
     """
     return Toolset(server_tools(read_options(parameters)))
 
 
 def server_tools(options: McpOptions) -> tuple[Face, ...]:
-    """Return the tools of a server; ExtensionError where the options list none."""
+    """Return the tools of a server. Raises ExtensionError if the options list none."""
     if not options.tools:
         raise ExtensionError(
             f"the job does not list the tools of the MCP server {options.server}",
@@ -38,7 +38,7 @@ def server_tools(options: McpOptions) -> tuple[Face, ...]:
 
 
 def read_options(parameters: Mapping[str, object]) -> McpOptions:
-    """Read what a job says about a server; ExtensionError with all that is wrong."""
+    """Read a job's options for a server. Raises ExtensionError with all problems."""
     try:
         options = McpOptions.model_validate(dict(parameters))
         for tool in options.tools:
@@ -61,7 +61,7 @@ def _wrong(why: str) -> ExtensionError:
 
 
 class Server(Protocol):
-    """A server as its tools call it."""
+    """The interface through which tools call a server."""
 
     acts_outside: bool
     """Whether it runs outside of the sandbox."""
@@ -69,12 +69,12 @@ class Server(Protocol):
     async def call(
         self, name: str, arguments: Mapping[str, object], sandbox: Sandbox, *, timeout_s: float
     ) -> CallToolResult:
-        """Call a tool by the server's name for it; ToolError for what the policy should read."""
+        """Call a tool by the server's name for it. Raises ToolError for the policy to read."""
         ...
 
 
 def open_server(options: McpOptions) -> Server:
-    """Return the server that the options describe; nothing is started before the first call."""
+    """Return the server that the options describe, which is only started by the first call."""
     require_package()
     from swe_rollout.agent.tools.mcp import http, stdio  # noqa: PLC0415 - an extra
 
@@ -82,7 +82,7 @@ def open_server(options: McpOptions) -> Server:
 
 
 def require_package() -> None:
-    """Raise ExtensionError where the package mcp is not installed."""
+    """Raise ExtensionError if the package mcp is not installed."""
     if find_spec("mcp") is None or find_spec("mcp_types") is None:
         raise ExtensionError(
             "tools of MCP servers need the package mcp, version 2",

@@ -1,7 +1,7 @@
-r"""Character classes of a pattern, such as `[^\w.-]`, as bracket expressions of POSIX.
+r"""Translate character classes of a pattern, such as `[^\w.-]`, to POSIX bracket expressions.
 
-A class is worked out as the set of its ASCII characters, because a bracket expression knows no
-escapes and no classes inside a complement; other characters are listed, or are all in it.
+A class becomes the set of its ASCII characters, because bracket expressions support neither escapes
+nor classes inside a complement; of other characters, it contains the listed ones or all of them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from swe_rollout.agent.tools.base import ToolError
 
 _ALL: Final = frozenset(chr(code) for code in range(128))
 _NO_TEXT: Final = frozenset("\0\n")
-"""Characters that no line holds."""
+"""Characters that no line contains."""
 _ALL_OTHERS: Final = "\udc80-\udcff"
 """The bytes outside ASCII, as `surrogateescape` writes them."""
 LINE_END: Final = "[^\x01-\t\v-\udcff]"
-"""A line end, written as what is nothing else: `grep` takes one in a pattern for an `or`."""
+"""A class that matches only a line end: `grep` reads a literal one as an alternation."""
 _ESCAPED: Final[Mapping[str, frozenset[str]]] = {
     "d": frozenset(string.digits),
     "w": frozenset(string.ascii_letters + string.digits + "_"),
@@ -50,20 +50,20 @@ _SPECIAL: Final = frozenset("]^[-")
 
 @dataclass(frozen=True, slots=True)
 class CharacterClass:
-    """A set of characters: of ASCII, others that are named, or all others."""
+    """A set of characters: ASCII characters, and either listed others or all others."""
 
     ascii: frozenset[str]
     others: frozenset[str] = frozenset()
     all_others: bool = False
 
     def negated(self) -> CharacterClass:
-        """Return the class of all characters that are not in this one."""
+        """Return the complement of the class."""
         if self.others and not self.all_others:
             raise _refusal("a negated class with characters outside ASCII is not supported")
         return CharacterClass(_ALL - self.ascii, all_others=not self.all_others)
 
     def union(self, other: CharacterClass) -> CharacterClass:
-        """Return the class of all characters of both."""
+        """Return the union of both classes."""
         return CharacterClass(
             self.ascii | other.ascii,
             self.others | other.others,
@@ -73,7 +73,7 @@ class CharacterClass:
     def ere(self, *, multiline: bool = False) -> str:
         """Write the class as a POSIX extended regular expression.
 
-        `multiline`: what it is matched against holds line ends, each of which is `LINE_END`.
+        With `multiline`, the matched text contains line ends, which `LINE_END` matches.
         """
         left_out = _ALL - self.ascii - {"\0"}
         if self.all_others and not (multiline and "\n" in left_out):
@@ -90,7 +90,7 @@ class CharacterClass:
 
 
 def class_of_escape(letter: str) -> CharacterClass:
-    r"""Return the class of `\d`, `\w` or `\s`; of a capital letter, its complement."""
+    r"""Return the class of `\d`, `\w` or `\s`, or its complement for a capital letter."""
     found = CharacterClass(_ESCAPED[letter.lower()])
     return found.negated() if letter.isupper() else found
 
@@ -100,7 +100,7 @@ def _refusal(why: str) -> ToolError:
 
 
 def _listed(members: frozenset[str]) -> str:
-    """Write members one by one, those with a meaning where they have none."""
+    """Write members one by one, special ones where they have no special meaning."""
     plain = "".join(sorted(members - _SPECIAL))
     if not plain and members == {"^", "-"}:
         return "-^"
@@ -109,9 +109,9 @@ def _listed(members: frozenset[str]) -> str:
 
 
 def read_class(pattern: str, at: int) -> tuple[CharacterClass, int]:
-    """Read the class whose `[` is before `at`; return it, and where it ends.
+    """Read the class whose `[` is before `at`; return it and its end.
 
-    Raises ToolError for one that is not closed, or that a line can't be searched for.
+    Raises ToolError if it is not closed, or if no line can be searched for it.
     """
     is_negated = pattern.startswith("^", at)
     at += is_negated

@@ -46,14 +46,14 @@ _PLAIN: Final = {
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """Lines to show, and what is to be said about them."""
+    """Lines to show, and the data for a note on them."""
 
     lines: Sequence[str]
     unit: str
-    """What a line is: a file, a line or a count."""
+    """What each line stands for: a file, a line or a count."""
     notes: Sequence[str] = ()
     complete: bool = True
-    """Whether `lines` are all there are."""
+    """Whether `lines` are all results."""
     timed_out: bool = False
 
 
@@ -98,7 +98,7 @@ async def _grep(call: Call) -> Observation:
 
 
 def _chosen(call: Call) -> Callable[[str], bool]:
-    """Return which relative paths a call's `glob` and `type` accept."""
+    """Return a filter for the relative paths that a call's `glob` and `type` accept."""
     text, kind = call.text("glob"), call.text("type")
     if kind is not None and kind not in TYPES:
         raise ToolError(f"there is no type {kind[:80]!r}; there are {', '.join(TYPES)}")
@@ -159,7 +159,7 @@ async def _content(
 def _named_lines(
     excerpts: Sequence[Excerpt], tree: Tree, *, with_numbers: bool, separated: bool
 ) -> list[str]:
-    """Write lines as `grep` does, each with the name of its file."""
+    """Return lines as `grep` writes them, each with the name of its file."""
     lines: list[str] = []
     for excerpt in excerpts:
         if lines and separated:
@@ -178,7 +178,7 @@ def _named_lines(
 def _observation(found: _Shown, head_limit: int | None, output_bytes: int) -> Observation:
     notes = list(found.notes)
     room = output_bytes - sum(len(note.encode(errors="replace")) + 3 for note in notes)
-    # 0 is no limit, as its users know it.
+    # 0 means no limit, as its users expect.
     chosen = found.lines[:head_limit] if head_limit else found.lines
     shown = page(chosen, room)
     if len(shown.lines) < len(found.lines) or not found.complete:

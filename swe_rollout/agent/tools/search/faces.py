@@ -1,7 +1,7 @@
 """The faces of the search: `search`, R2E-Gym's `r2e_search`, and those of VERL's coding agents.
 
-The numbers are of everything that was searched, whatever is shown of it; a search that was not
-whole says why.
+Counts cover everything that was searched, however much of it is shown; an incomplete search says
+why.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ SKIPPED: Final = (
     *(".git", ".hg", ".svn", ".bzr", ".tox", ".venv", "node_modules"),
     *("__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"),
 )
-"""Folders below the one that is searched in which nothing is looked for."""
+"""Folders that a search skips below its start."""
 _SKIPS: Final = f"Not searched: {', '.join(SKIPPED)} below the path, and binary files."
 _PRUNE: Final = ("-type", "d", "(", *named(SKIPPED), ")")
 _LINE_BYTES: Final = 400
-"""Shown of one line."""
+"""Maximum bytes to show of one line."""
 _MOST_RESULTS: Final = 1000
 _MOST_AROUND: Final = 20
 _MOST: Final = 100
@@ -66,7 +66,7 @@ _GLOB: Final = re.compile(r"[*?\[]")
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A text that was searched for: where, and how many lines of each file have it."""
+    """The result of a text search: where, and how many lines of each file match."""
 
     pattern: Pattern
     tree: Tree
@@ -75,7 +75,7 @@ class _Found:
 
 
 def _pattern(call: Call, name: str, *, ignores_case: bool = False) -> Pattern:
-    """Return what a call searches for: a text, unless it says that it is a regular expression."""
+    """Return the pattern of a call: plain text, unless it says that it is a regular expression."""
     text = call.text(name) or ""
     given = plain(text, ignores_case=ignores_case, whole_words=call.flag("whole_words"))
     if not call.flag("regex"):
@@ -89,7 +89,7 @@ def _pattern(call: Call, name: str, *, ignores_case: bool = False) -> Pattern:
 
 
 def _like(pattern: str, *, ignores_case: bool = False) -> Callable[[str], bool]:
-    """Return which paths have a name like a pattern; with a `/`, the end of the path is."""
+    """Return a filter for paths whose name, or whose end for a pattern with `/`, matches."""
     by_path = "/" in pattern
     whole = f"*/{pattern.lstrip('/')}" if by_path else pattern
     flags = re.IGNORECASE if ignores_case else re.NOFLAG
@@ -112,7 +112,7 @@ async def _search(
 def _problems(
     call: Call, walked: Walk, unread: Sequence[str] = (), *, timed_out: bool = False
 ) -> Iterator[str]:
-    """Yield what kept a search from being whole."""
+    """Yield the reasons why a search is incomplete."""
     if walked.timed_out or timed_out:
         seconds = call.context.timeout_s
         yield f"the search was stopped after {seconds:g} s: there may be more"
@@ -121,8 +121,8 @@ def _problems(
 
 
 async def _text_lines(call: Call, found: _Found, *, most: int, around: int = 0) -> Observation:
-    """Show the first `most` matching lines, each with `around` lines."""
-    # As many files as have that many lines.
+    """Show the first `most` matching lines, each with `around` lines of context."""
+    # Only as many files as are needed for that many lines.
     before = accumulate(found.counts.of_files.values(), initial=0)
     counted = zip(found.counts.of_files, before, strict=False)
     files = [path for path, _ in takewhile(lambda each: each[1] < most, counted)]
@@ -143,7 +143,7 @@ async def _text_lines(call: Call, found: _Found, *, most: int, around: int = 0) 
 
 
 def _lines(excerpt: Excerpt, most: int) -> tuple[list[str], int]:
-    """Write the lines of one file up to its match number `most`; return how many matches it has."""
+    """Return the lines of one file up to its match number `most`, and how many matches it has."""
     lines, matches = list[str](), 0
     for line in excerpt.lines:
         if line is None:
@@ -167,7 +167,7 @@ async def _names(
     most: int,
     folders: bool = False,
 ) -> Observation:
-    """Show the first `most` files, or folders, whose name has a text or is like it."""
+    """Show the first `most` files, or folders, whose name contains a text or matches it."""
     info = await start_of(call, path)
     folder = info.path
     if info.kind is PathKind.DIRECTORY:
@@ -218,7 +218,7 @@ ContextLines = Annotated[
 
 @validate_call
 def search(*, max_results: MaxResults = 100, context_lines: ContextLines = 2) -> Face:
-    """Offer `search`: text in files, and files and folders by name."""
+    """Offer `search`: find text in files, and files and folders by name."""
 
     async def act(call: Call) -> Observation:
         pattern = _pattern(call, "pattern", ignores_case=not call.flag("case_sensitive"))

@@ -1,4 +1,4 @@
-"""Glob: paths that match a pattern with `**`, in time that grows with their length alone."""
+"""Glob: match paths with a pattern that may contain `**`, in time linear in their length."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from swe_rollout.agent.tools.base import ToolError
 _MAX_LENGTH: Final = 1000
 _MAX_ALTERNATIVES: Final = 64
 _MAX_STARS: Final = 16
-"""`**` in one pattern."""
+"""Maximum number of `**` in one pattern."""
 TYPES: Final[Mapping[str, str]] = {
     "c": "*.{c,h}",
     "cpp": "*.{cpp,cc,cxx,hpp,hh,hxx,h,inl}",
@@ -42,7 +42,7 @@ TYPES: Final[Mapping[str, str]] = {
     "xml": "*.{xml,xsd,xsl,svg}",
     "yaml": "*.{yaml,yml}",
 }
-"""Files of a language, by the names that ripgrep has for them."""
+"""Globs of file types, by ripgrep's names for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Glob:
 
     @classmethod
     def of(cls, pattern: str, *, anywhere: bool = False) -> Glob:
-        """Compile a pattern; `anywhere`: one without a slash matches names at any depth.
+        """Compile a pattern; with `anywhere`, one without a slash matches names at any depth.
 
         Raises ToolError for a pattern that is empty, too long, or has too many alternatives.
         """
@@ -68,13 +68,13 @@ class Glob:
         )
 
     def matches(self, path: str) -> bool:
-        """Whether a relative path matches."""
+        """Return whether a relative path matches."""
         names = path.split("/")
         return any(_matches(segments, names) for segments in self.alternatives)
 
 
 def _matches(segments: Sequence[re.Pattern[str] | None], names: Sequence[str]) -> bool:
-    """Match segment by segment, keeping every number of segments that may be used up by now."""
+    """Match name by name, tracking every possible number of segments used so far."""
     states = _past_stars(segments, {0})
     for name in names:
         following: set[int] = set()
@@ -93,7 +93,7 @@ def _matches(segments: Sequence[re.Pattern[str] | None], names: Sequence[str]) -
 
 
 def _past_stars(segments: Sequence[re.Pattern[str] | None], states: set[int]) -> set[int]:
-    """Add the states behind `**`, which may stand for no folder at all."""
+    """Add the states after `**`, which may match no folder at all."""
     reached = set(states)
     for state in states:
         following = state
@@ -115,7 +115,7 @@ def _segments(pattern: str) -> tuple[re.Pattern[str] | None, ...]:
 
 
 def _alternatives(pattern: str) -> list[str]:
-    """Write out `{a,b}`; braces may be nested, and one that is not closed is a character."""
+    """Expand `{a,b}`; braces may be nested, and an unclosed one is an ordinary character."""
     done: list[str] = []
     todo = [pattern]
     while todo:

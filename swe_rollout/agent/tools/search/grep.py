@@ -22,8 +22,8 @@ _MAX_SHOWN_FILES: Final = 500
 _MAX_ARGUMENT_BYTES: Final = 64 << 10
 _REFUSED: Final = 99
 _LINE: Final = re.compile(rb"(\d{1,15})([:-])(.*)", re.DOTALL)
-# $1: the folder; then options of grep. Files come by stdin, each ended by NUL. A file with more
-# than one record that NUL ends is binary.
+# $1 is the folder, followed by grep's options. File names come from stdin, separated by NUL. A file
+# with more than one NUL-terminated record is binary.
 _MATCHING: Final = f"""
 cd -- "$1" && shift || exit
 grep "$@" </dev/null >/dev/null || [ $? -eq 1 ] || exit {_REFUSED}
@@ -31,8 +31,8 @@ xargs -0 -r grep -l "$@" | tr '\\n' '\\000' | xargs -0 -r grep -c -z -H -e '' --
 """
 _COUNTS: Final = 'cd -- "$1" && shift && xargs -0 -r grep -c -H "$@"'
 _NUMBERS: Final = 'grep -n "$@" | cut -d : -f 1'
-# Arguments: the folder, a mark that no file holds, bounds of a line and of all, how much is shown,
-# what is searched for, and files.
+# Arguments: the folder, a mark that no file contains, byte limits for a line and for all output,
+# how much to show, what to search for, and the files.
 _CONTENT: Final = """
 cd -- "$1" || exit
 mark=$2 width=$3 limit=$4 before=$5 after=$6 most=$7 flags=$8 pattern=$9
@@ -47,14 +47,14 @@ done | cut -b "1-$width" | head -c "$limit"
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """How much is shown of the lines that match."""
+    """How much to show around and of matching lines."""
 
     before: int = 0
     after: int = 0
     line_bytes: int = 2000
-    """Bytes of a line that are kept, and a few more."""
+    """Approximate maximum bytes to keep of a line."""
     most: int | None = None
-    """Matching lines of one file."""
+    """Maximum matching lines per file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +63,17 @@ class Matches:
 
     paths: tuple[bytes, ...]
     binary: int = 0
-    """Binary files that match."""
+    """Number of binary files that match."""
     unread: tuple[str, ...] = ()
-    """What `grep` said about files that it could not read."""
+    """Messages of `grep` about files that it could not read."""
     timed_out: bool = False
     is_cut: bool = False
-    """Whether there may be more."""
+    """Whether there may be more matches."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of an excerpt, cut where it is long."""
+    """A line of an excerpt, cut if it is long."""
 
     number: int
     is_match: bool
@@ -82,7 +82,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """Lines of one file around matches; None where some are left out."""
+    """Lines of one file around matches; None stands for omitted lines."""
 
     path: bytes
     lines: tuple[Line | None, ...]
@@ -90,7 +90,7 @@ class Excerpt:
 
 @dataclass(frozen=True, slots=True)
 class Excerpts:
-    """What is shown of the files that match."""
+    """The excerpts to show of matching files."""
 
     of_files: tuple[Excerpt, ...]
     notes: tuple[str, ...] = ()
@@ -100,7 +100,7 @@ class Excerpts:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Matching lines by file, in order."""
+    """The number of matching lines by file, in order."""
 
     of_files: dict[bytes, int]
     complete: bool = True
@@ -113,7 +113,7 @@ class Counts:
 
 
 async def find_matches(call: Call, pattern: Pattern, tree: Tree) -> Matches:
-    """Return the text files with a line that matches; ToolError for a pattern `grep` refuses."""
+    """Return the text files that match. Raises ToolError for a pattern that `grep` refuses."""
     if not tree.paths:
         return Matches(())
     result = await _over_files(call, _MATCHING, pattern, tree.folder, tree.paths)
@@ -131,7 +131,7 @@ async def find_matches(call: Call, pattern: Pattern, tree: Tree) -> Matches:
 
 
 async def count_lines(call: Call, pattern: Pattern, tree: Tree, matches: Matches) -> Counts:
-    """Return how many lines of each file match."""
+    """Return the number of matching lines in each file."""
     if not matches.paths:
         return Counts({}, timed_out=matches.timed_out)
     result = await _over_files(call, _COUNTS, pattern, tree.folder, matches.paths)
@@ -145,7 +145,7 @@ async def count_lines(call: Call, pattern: Pattern, tree: Tree, matches: Matches
 async def matching_lines(
     call: Call, pattern: Pattern, tree: Tree, paths: Sequence[bytes], context: Context
 ) -> Excerpts:
-    """Return the matching lines, of as many files as one command may name."""
+    """Return the matching lines of as many files as one command line can name."""
     sizes = accumulate(len(path) + 16 for path in paths[:_MAX_SHOWN_FILES])
     count = sum(1 for _ in takewhile(lambda size: size <= _MAX_ARGUMENT_BYTES, sizes))
     if not count:
@@ -174,7 +174,7 @@ async def matching_lines(
 
 
 async def matching_names(call: Call, pattern: Pattern, paths: Sequence[str]) -> list[str]:
-    """Return the paths whose last part matches."""
+    """Return the paths whose last component matches."""
     names = "\n".join(path.rpartition("/")[2].replace("\n", "?") for path in paths) + "\n"
     result = await call.sandbox.exec(
         ["/bin/sh", "-c", _NUMBERS, "sh", *pattern.options],
@@ -200,7 +200,7 @@ async def _over_files(
 
 
 def _counts(output: bytes) -> dict[bytes, int]:
-    """Read lines `path:count`, in order of paths; a path may hold colons."""
+    """Parse lines `path:count`, in the order of paths; a path may contain colons."""
     found = {}
     for line in output.split(b"\n"):
         path, _, count = line.rpartition(b":")
@@ -210,7 +210,7 @@ def _counts(output: bytes) -> dict[bytes, int]:
 
 
 def _excerpts(output: bytes, mark: bytes, paths: Sequence[bytes]) -> tuple[Excerpt, ...]:
-    """Read what `grep` wrote about each file; the mark is before each of them."""
+    """Parse the output of `grep` for each file, which starts with the mark."""
     parts = output.split(b"\n%s\n" % mark)[1:]
     found = (Excerpt(path, tuple(_lines(each))) for path, each in zip(paths, parts, strict=False))
     return tuple(each for each in found if each.lines)

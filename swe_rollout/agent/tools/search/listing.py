@@ -1,4 +1,4 @@
-"""Claude Code's faces of the tree: `Glob` and `LS`."""
+"""Claude Code's faces for the file tree: `Glob` and `LS`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MAX_IGNORED: Final = 32
 _NOTE_BYTES: Final = 120
 _MAX_NAMES_BYTES: Final = 1 << 20
 _DEPTHS: Final = (None, 3, 1)
-"""Levels to list, until the names of that many are of moderate size."""
+"""Depths to try in turn, until the list of names is of moderate size."""
 
 
 async def _glob(call: Call) -> str:
@@ -56,7 +56,7 @@ def _page(matching: Sequence[Entry], prefix: str, limit: int) -> Page:
 
 
 def _relative(pattern: str, folder: str) -> str:
-    """Return a pattern without the folder that an absolute one begins with."""
+    """Return a pattern without the folder with which an absolute one starts."""
     if not pattern.startswith("/"):
         return pattern
     inside = pattern.removeprefix(f"{folder.rstrip('/')}/")
@@ -118,7 +118,7 @@ def _tree(root: str, found: Walk, ignored: Sequence[Glob], *, limit: int, unseen
 
 
 def _fitting(lines: Iterable[str], limit: int) -> int:
-    """Return how many lines fit, with a note below them."""
+    """Return how many lines fit together with a note below them."""
     sizes = accumulate(len(line.encode(errors="replace")) + 1 for line in lines)
     return sum(1 for _ in takewhile(lambda size: size <= limit - _NOTE_BYTES, sizes))
 
@@ -128,7 +128,7 @@ def _line(names: tuple[str, ...], is_folder: bool) -> str:  # noqa: FBT001 - hal
 
 
 def _is_ignored(names: tuple[str, ...], ignored: Sequence[Glob]) -> bool:
-    # What is below a folder that is left out is left out too.
+    # Everything below an omitted folder is omitted too.
     paths = ["/".join(names[: count + 1]) for count in range(len(names))] if ignored else []
     return any(each.matches(path) for each in ignored for path in paths)
 

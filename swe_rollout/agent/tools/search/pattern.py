@@ -1,6 +1,6 @@
 r"""Patterns that `grep` can search for: plain texts, and regular expressions as ripgrep takes them.
 
-A regular expression is translated to those of POSIX. What POSIX can't say is refused with its
+A regular expression is translated to POSIX syntax. What POSIX can't express is refused with a
 reason, never approximated. Text is bytes: `\w` and letter case are those of ASCII, and other
 characters match themselves.
 """
@@ -18,9 +18,9 @@ from swe_rollout.agent.tools.search.char_class import LINE_END, class_of_escape,
 _MAX_LENGTH: Final = 2000
 _MAX_TEXT_BYTES: Final = 4096
 _MAX_REPEATS: Final = 255
-"""POSIX promises no more."""
+"""Maximum count of a repetition: POSIX guarantees no more."""
 _MAX_EXPANSION: Final = 10_000
-"""All counts of a pattern multiplied: `grep` writes them out in memory."""
+"""Maximum product of all repetition counts, because `grep` expands them in memory."""
 _LAST_CHARACTER: Final = 0x10FFFF
 _SPECIAL: Final = frozenset("\\.[()*+?{|^$")
 _CHARACTERS: Final = dict(zip("tnrfva", "\t\n\r\f\v\a", strict=True))
@@ -49,17 +49,17 @@ class Pattern:
 
     text: str
     is_fixed: bool = False
-    """Whether it is a plain text, not a POSIX extended regular expression."""
+    """Whether it is plain text, not a POSIX extended regular expression."""
     ignores_case: bool = False
     whole_words: bool = False
     is_lazy: bool = False
-    """Whether it says `*?` or the like, which matters to where a match ends."""
+    """Whether it contains `*?` or the like, which affects where a match ends."""
     is_multiline: bool = False
-    """Whether it is to be matched against whole files."""
+    """Whether to match it against whole files."""
 
     @property
     def options(self) -> list[str]:
-        """The options of `grep` for it, the pattern included."""
+        """The options of `grep`, including the pattern."""
         return [
             "-F" if self.is_fixed else "-E",
             *["-i"] * self.ignores_case,
@@ -70,17 +70,17 @@ class Pattern:
 
     @property
     def env(self) -> dict[str, str]:
-        """The variables of a command that searches for it.
+        """The environment of a command that searches for it.
 
-        Text is bytes, so that files in any encoding are text; letters of other scripts have no case
-        then.
+        Text is bytes, so that files in any encoding are text; letters outside ASCII then have no
+        case.
         """
         has_case = self.is_fixed and self.ignores_case and not self.text.isascii()
         return {"LC_ALL": "C.UTF-8" if has_case else "C", "GREP_OPTIONS": "", "GREP_COLORS": ""}
 
 
 def plain(text: str, *, ignores_case: bool = False, whole_words: bool = False) -> Pattern:
-    """Return the pattern of a text; ToolError where no line can hold it, or it is too long."""
+    """Return the pattern of a text. Raises ToolError if it is too long or fits in no line."""
     if not text or set(text) & {"\n", "\0"}:
         raise ToolError("the pattern must be one line of text")
     if len(encoded(text, "pattern")) > _MAX_TEXT_BYTES:
@@ -89,9 +89,9 @@ def plain(text: str, *, ignores_case: bool = False, whole_words: bool = False) -
 
 
 def translate(pattern: str, *, multiline: bool = False) -> Pattern:
-    """Translate a regular expression; ToolError for one that can't be.
+    """Translate a regular expression. Raises ToolError if that is not possible.
 
-    `multiline`: it may match over line ends, also where it says `.`.
+    With `multiline`, it may match across line ends, and `.` matches them.
     """
     if len(pattern) > _MAX_LENGTH:
         raise ToolError(f"the pattern has over {_MAX_LENGTH} characters")
@@ -113,7 +113,7 @@ class _Translation:
         self._open_groups = 0
         self._expansion = 1
         self._repeatable = False
-        """Whether what was read last can have a quantifier."""
+        """Whether a quantifier may follow the last token."""
 
     def of(self, pattern: str) -> Pattern:
         flags = _FLAGS.match(pattern)
@@ -130,7 +130,7 @@ class _Translation:
         )
 
     def _token(self, found: re.Match[str]) -> int:
-        """Translate a token; return where the next one begins."""
+        """Translate a token; return the start of the next one."""
         pattern, at = found.string, found.end()
         match found.lastgroup:
             case "hex":
@@ -161,7 +161,7 @@ class _Translation:
         self._repeatable = repeatable
 
     def _anchor(self, anchor: str, following: str) -> None:
-        """Emit the begin or end of a line, which in a whole file is a line end or the file's."""
+        """Emit the start or end of a line; in a whole file, also the start or end of the file."""
         if not self._multiline:
             self._emit(anchor, repeatable=False)
             return
@@ -177,7 +177,7 @@ class _Translation:
         elif character in _SPECIAL:
             self._emit(f"\\{character}")
         else:
-            # A quantifier behind several bytes needs a group around them.
+            # A quantifier after several bytes needs a group around them.
             self._emit(character if character.isascii() else f"({character})")
 
     def _group(self, bracket: str) -> None:
@@ -192,7 +192,7 @@ class _Translation:
         if found["counts"]:
             self._count(int(found["least"]), int(found["most"] or found["least"]))
         self._emit(found[0], repeatable=False)
-        # Where a match ends makes no difference to which lines match: lazy is like greedy.
+        # The end of a match does not affect which lines match, so lazy is the same as greedy.
         is_lazy = found.string.startswith("?", found.end())
         self._is_lazy = self._is_lazy or is_lazy
         return found.end() + is_lazy

@@ -1,4 +1,4 @@
-"""The lines of matches that span several: `grep` says what matches, and here it is found again."""
+"""Find the lines of multi-line matches: `grep` returns the matched text, which is located here."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from swe_rollout.agent.tools.search.tree import Tree
 
 _MAX_FILES: Final = 50
 _MAX_MATCHED_BYTES: Final = 256 << 10
-"""Bytes of one file's matches that are looked at."""
+"""Maximum bytes of one file's matches to read."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """Lines of a file, from 1."""
+    """A range of a file's lines, from 1."""
 
     first: int
     last: int
@@ -29,7 +29,7 @@ class _Range:
 async def matching_spans(
     call: Call, pattern: Pattern, tree: Tree, paths: Sequence[bytes], context: Context
 ) -> Excerpts:
-    """Return the lines that matches span, of files up to 4 MiB."""
+    """Return the lines that matches span, in files up to 4 MiB."""
     found: list[Excerpt] = []
     room, is_cut, large, seen = call.context.output_bytes, False, 0, 0
     for path in paths[:_MAX_FILES]:
@@ -58,7 +58,7 @@ async def matching_spans(
 async def _spans_of(
     call: Call, pattern: Pattern, tree: Tree, path: bytes, context: Context
 ) -> tuple[tuple[Line | None, ...], bool] | None:
-    """Return the lines of one file, and whether there are more; None if it is too large or gone."""
+    """Return one file's lines, and whether there are more; None if it is too large or gone."""
     name = path.decode(errors="surrogateescape")
     full = f"{tree.folder.rstrip('/')}/{name}"
     info = await look(call, full)
@@ -78,7 +78,7 @@ async def _spans_of(
 
 
 def _lines(data: bytes, matched: Sequence[bytes], context: Context) -> Iterator[Line | None]:
-    """Yield the lines of matches and those around them, as `grep` does."""
+    """Yield the lines of matches and their context, as `grep` does."""
     ranges = list(_ranges(data, matched))
     lines = data.removesuffix(b"\n").split(b"\n")
     last = 0
@@ -93,7 +93,7 @@ def _lines(data: bytes, matched: Sequence[bytes], context: Context) -> Iterator[
 
 
 def _ranges(data: bytes, matched: Sequence[bytes]) -> Iterator[_Range]:
-    """Find matches one after the other, and yield the lines they span; joined where they touch."""
+    """Find matches in order and yield the lines they span, merging ranges that touch."""
     at, line = 0, 1
     current: _Range | None = None
     for text in matched:
@@ -101,7 +101,7 @@ def _ranges(data: bytes, matched: Sequence[bytes]) -> Iterator[_Range]:
         if start < 0:
             # Another process has changed the file meanwhile.
             break
-        # A line end that the match begins or ends with belongs to the lines outside it.
+        # A line end at the start or end of the match belongs to the lines outside it.
         inner = start + (text[:1] == b"\n" and len(text) > 1)
         line += data.count(b"\n", at, inner)
         at = start + len(text)

@@ -1,4 +1,4 @@
-"""List what is below a folder, with `find` alone: bounded, and honest about what it left out."""
+"""List what is below a folder, with only `find`: bounded, with a report of omissions."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from swe_rollout.agent.tools.face import Call
 from swe_rollout.agent.tools.files import PathInfo, PathKind, check_path, look, need_file
 
 MAX_BYTES: Final = 4 << 20
-"""Bytes of names, some 70,000; a tree of more is walked in part."""
+"""Maximum bytes of names, about 70,000 names; a larger tree is walked in part."""
 REPOSITORY_FOLDERS: Final = (".git", ".hg", ".svn", ".bzr")
 _STEP: Final = 2000
-"""Paths looked at one by one at a time: the thread that does it is shared."""
+"""Number of paths to process at a time in the shared thread."""
 _MAX_FILE_BYTES: Final = 64 << 20
 _TOO_LARGE: Final = ("-size", f"+{_MAX_FILE_BYTES // 512}")
-"""In blocks of 512 bytes. A file with holes costs nothing to make, hours to read."""
+"""In blocks of 512 bytes. A sparse file costs nothing to make, but hours to read."""
 _KERNEL: Final = ("-path", "./proc/*", "-o", "-path", "./sys/*", "-o", "-path", "./dev/*", "-o")
-"""What the kernel makes, of no files: a walk of `/` does not go there."""
+"""The kernel's virtual file systems, which a walk of `/` skips."""
 _WALK: Final = (
     'cd -- "$1" >/dev/null && limit=$2 && shift 2 && find . -mindepth 1 "$@" | head -c "$limit"'
 )
@@ -30,35 +30,35 @@ _WALK: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A path of a walk, relative to where it began."""
+    """A path of a walk, relative to its start."""
 
     path: bytes
     is_marked: bool
-    """Whether the walk's `mark` holds for it."""
+    """Whether the walk's `mark` condition holds for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """What a walk found, in the order of `find`."""
+    """The entries that a walk found, in the order of `find`."""
 
     entries: tuple[Entry, ...]
     complete: bool
-    """Whether these are all: neither the bound of bytes nor that of time was reached."""
+    """Whether these are all entries: neither the byte nor the time limit was reached."""
     timed_out: bool = False
     unread: tuple[str, ...] = ()
-    """What `find` said about folders that it could not read."""
+    """Messages of `find` about folders that it could not read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """Files to search, relative to a folder, and what was left out that might have been meant."""
+    """Files to search, relative to a folder, and possibly wanted files that were left out."""
 
     folder: str
     prefix: str
-    """What stands before a path as the policy would write it."""
+    """The prefix of a path as the policy would write it."""
     paths: tuple[bytes, ...]
     is_one_file: bool = False
-    """Whether the search was of a single file."""
+    """Whether a single file was searched."""
     notes: tuple[str, ...] = ()
     walked: Walk = field(default_factory=lambda: Walk((), complete=True))
 
@@ -68,13 +68,13 @@ class Tree:
 
 
 async def start_of(call: Call, path: str, name: str = "path") -> PathInfo:
-    """Look up the folder or file at which a search starts; ToolError where there is none."""
+    """Look up the folder or file at which a search starts. Raises ToolError if there is none."""
     check_path(path, name)
     info = await look(call, path)
     if info.kind is not PathKind.DIRECTORY:
         await need_file(call, info)
         return info
-    # `..` behind a link is not the folder that the text says.
+    # `..` after a link is not the folder that the text suggests.
     plain = info.path if ".." in info.path.split("/") else posixpath.normpath(info.path)
     return replace(info, path=plain)
 
@@ -89,14 +89,14 @@ async def walk(
     depth: int | None = None,
     max_bytes: int = MAX_BYTES,
 ) -> Walk:
-    """Walk `folder`. `prune` and `mark` are conditions of `find`: what to leave out, what to mark.
+    """Walk `folder`. `prune` and `mark` are conditions of `find` for what to omit and to mark.
 
-    `files_only` leaves out all but regular files; links are never followed. Raises ToolError for a
-    folder that can't be entered.
+    `files_only` omits all but regular files; links are never followed. Raises ToolError if the
+    folder can't be entered.
     """
     levels = () if depth is None else ("-maxdepth", str(depth))
     kind = ("-type", "f") if files_only else ()
-    # What is marked is printed twice in a row: no name can be mistaken for a mark.
+    # Marked paths are printed twice in a row, so no name can be mistaken for a mark.
     kernel = _KERNEL if folder == "/" else ()
     expression = ["(", *kernel, *prune, ")", "-prune", "-o", *kind, "-print0", *mark, "-print0"]
     result = await call.sandbox.exec(
@@ -115,7 +115,7 @@ async def walk(
 
 
 def _entries(output: bytes) -> tuple[Entry, ...]:
-    # A walk that was cut ends in half a name.
+    # A truncated walk ends with half a name.
     names = output.split(b"\0")[:-1]
     entries: list[Entry] = []
     for name in names:
@@ -128,7 +128,7 @@ def _entries(output: bytes) -> tuple[Entry, ...]:
 
 
 async def selected(entries: Sequence[Entry], accepts: Callable[[str], bool]) -> list[Entry]:
-    """Return the entries whose path is accepted; the event loop is free meanwhile."""
+    """Return the entries whose path is accepted, without blocking the event loop."""
     chosen: list[Entry] = []
     rest = iter(entries)
     while some := list(islice(rest, _STEP)):
@@ -148,7 +148,7 @@ def named(names: Sequence[str]) -> list[str]:
 async def files_below(
     call: Call, path: str, accepts: Callable[[str], bool], *, prune: Sequence[str]
 ) -> Tree:
-    """List the files to search at `path`: those below it that are accepted, or itself."""
+    """List the files to search at `path`: the accepted files below it, or the file itself."""
     info = await start_of(call, path)
     if info.kind is not PathKind.DIRECTORY:
         if info.size_bytes > _MAX_FILE_BYTES:
@@ -163,7 +163,7 @@ async def files_below(
         notes.append(f"files looked at, which are not all: {len(found.entries)}; name a path")
     if large := sum(entry.is_marked for entry in chosen):
         notes.append(f"files over 64 MiB, not searched: {large}")
-    # The names of matching files come back one a line.
+    # The names of matching files are returned one per line.
     if odd := sum(b"\n" in entry.path for entry in chosen):
         notes.append(f"files with a line end in their name, not searched: {odd}")
     kept = [each.path for each in chosen if not each.is_marked and b"\n" not in each.path]
@@ -173,7 +173,7 @@ async def files_below(
 
 
 def prefix_of(call: Call, folder: str) -> str:
-    """Return what stands before a path in `folder` as the policy would write it."""
+    """Return the prefix of a path in `folder` as the policy would write it."""
     inside = posixpath.relpath(folder, call.sandbox.workdir)
     if inside == ".":
         return ""
