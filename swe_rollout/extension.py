@@ -74,8 +74,7 @@ class ExtensionPoint(Generic[T]):
     @overload
     def register(self, value: R, /) -> R: ...
     def register(self, value: object, /) -> object:
-        """Register a class or function under its own name, or under `"name"` in
-        `@register("name")`.
+        """Register a class or function under its own name, or the one in `@register("name")`.
 
         Registering the same definition again replaces it, as when its module is reloaded. Raises
         ExtensionError if another extension has the name.
@@ -300,7 +299,7 @@ def _signature(value: Callable[..., object]) -> inspect.Signature | None:
 def _same_content(one: Path, other: Path) -> bool:
     try:
         return one.samefile(other) or one.read_bytes() == other.read_bytes()
-    except OSError:  # a built-in module has an origin that is no path
+    except OSError:  # a built-in module's origin is not a path
         return False
 
 

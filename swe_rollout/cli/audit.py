@@ -57,11 +57,11 @@ def audit(
 ) -> None:
     """Find rows that lie: the gold patch must resolve each every time, and nothing wrong may.
 
-    Wrong are the untouched base, an empty diff, and patches that are made for the row: they delete
-    its tests, let the functions that the gold patch changes return None, or skip tests. Rows that
-    fail are written into the quarantine file with what shows it; a job leaves them out by
-    `dataset.quarantine`. An audit that was interrupted goes on where it was. Needs no model. Exit 1
-    when a row is bad, or could not be audited.
+    Wrong are the untouched base, an empty diff, and patches generated for the row: they delete its
+    tests, make the functions that the gold patch changes return None, or skip tests. Failing rows
+    are written to the quarantine file with the evidence; a job excludes them with
+    `dataset.quarantine`. An interrupted audit resumes where it stopped. Needs no model. Exit 1 when
+    a row is bad or could not be audited.
 
     swe-rollout audit rows.jsonl
 

@@ -57,8 +57,8 @@ def diff(
 ) -> None:
     """Compare two jobs, or two episodes.
 
-    Of jobs: settings, means, failures, tasks that flipped, and which differences are more than
-    chance, by the tasks of both. Of episodes: the first turn and token that differ, tests, patch.
+    For jobs, show settings, means, failures, flipped tasks, and which differences are significant
+    over the shared tasks. For episodes, show the first differing turn and token, tests and patch.
 
     swe-rollout diff runs/before runs/after
 

@@ -27,13 +27,13 @@ def doctor(
 ) -> None:
     """Check this machine: one line per check, with a fix where something is missing.
 
-    With --image, start a sandbox pod and check its isolation from inside: only there is it visible
+    With --image, start a sandbox pod and check its isolation from inside, the only place that shows
     whether the cluster enforces NetworkPolicy. Exit 3 when not even local sandboxes can run;
-    anything else that is missing is only reported.
+    anything else missing is only reported.
 
-    Folders, processes and control groups of local sandboxes whose process was killed, and pods that
-    nobody will delete any more, are counted; --clean removes them. What belongs to a living
-    process, a job that exists or another user is never touched.
+    Leftovers are counted: folders, processes and control groups of local sandboxes whose process
+    was killed, and orphaned pods. --clean removes them, but never anything that belongs to a
+    running process, an existing job or another user.
 
     swe-rollout doctor
 

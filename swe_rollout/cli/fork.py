@@ -70,8 +70,8 @@ def fork(
 ) -> None:
     """Begin new episodes from a recorded turn: its files, its tokens, its program.
 
-    They are a job of their own in the same store, which runs in this process; the same command
-    again continues it, or lets it grow. -O writes its file, for `launch` and `kubectl apply`.
+    The episodes form a new job in the same store, which runs in this process; repeat the command to
+    continue or extend it. -O writes its job file, for `launch` and `kubectl apply`.
 
     swe-rollout fork runs/demo/sqlparse-0.5.2/0 --turn 6 --samples 8
 

@@ -125,7 +125,7 @@ def uninstall(
     """Remove RolloutJobs from a cluster: delete the jobs, then print the rest for kubectl.
 
     Jobs go with their pods; trajectories stay in their stores. kubectl deletes their definition,
-    the operator and its rights. Run it again if it was interrupted: it goes on where it stopped.
+    the operator and its permissions. If interrupted, run it again: it resumes where it stopped.
 
     swe-rollout uninstall | kubectl delete --ignore-not-found -f -
 

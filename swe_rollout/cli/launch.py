@@ -98,8 +98,8 @@ def watch(
 ) -> None:
     """Follow a job until it completes or fails.
 
-    A job in a store is followed by the records that its workers, or another process here, commit;
-    ^C leaves it alone. Exit 1 when a job on the cluster fails.
+    A job in a store is followed through the records that its workers, or another process here,
+    commit; ^C does not affect it. Exit 1 when a job on the cluster fails.
 
     swe-rollout watch demo
 

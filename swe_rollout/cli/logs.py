@@ -48,8 +48,8 @@ def logs(
 ) -> None:
     """Print the log lines of a job's workers, or only those that name one episode.
 
-    Of a job in a store: a line for each episode as it is committed, and of an episode a line for
-    each turn. With --tests, print the whole log of an episode's test run, from the store.
+    For a job in a store, print a line for each episode as it is committed; for an episode, a line
+    for each turn. With --tests, print the complete log of an episode's test run from the store.
 
     swe-rollout logs demo/sqlparse-0.5.2/0 -n rollouts
 

@@ -32,9 +32,9 @@ def mcp_tools(
 ) -> None:
     """Print the tools that the MCP servers of a job offer, as YAML for its `spec.agent.tools`.
 
-    A server with a command is started in a sandbox of the job's first task. Keep the tools that the
-    policy should have, read their descriptions, and put them into the job file. Exit 1 when a tool
-    can't be offered to a policy.
+    A server with a command is started in a sandbox of the job's first task. Select the tools for
+    the policy, review their descriptions, and put them into the job file. Exit 1 when a tool can't
+    be offered to a policy.
 
     swe-rollout mcp-tools job.yaml
 

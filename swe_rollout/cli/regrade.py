@@ -53,8 +53,8 @@ def regrade(
 ) -> None:
     """Grade stored patches again, and report verdicts that change and tests that are flaky.
 
-    Needs no model, and changes no record. ^C ends it with a report of what was graded. Exit 1 when
-    a verdict changed or a grading broke.
+    Needs no model, and changes no record. On ^C, it reports what was graded so far. Exit 1 when a
+    verdict changed or a grading failed.
 
     swe-rollout regrade runs/demo -k 5
 

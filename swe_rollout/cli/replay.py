@@ -44,8 +44,8 @@ def replay(
     """Carry out the recorded calls again in fresh sandboxes, and compare every observation.
 
     Times, durations, process ids, temporary paths and hashes may differ. Shows the first difference
-    of each episode. Needs no model, and changes no record. Exit 0 when everything is as recorded, 1
-    when something differs or can't be replayed.
+    of each episode. Needs no model, and changes no record. Exit 0 when everything matches the
+    record, 1 when something differs or can't be replayed.
 
     swe-rollout replay runs/demo/sqlparse-0.5.2/0
 

@@ -29,7 +29,7 @@ def stats(
 ) -> None:
     """Count turns, calls by tool and status, errors, tokens, rewards and durations.
 
-    All numbers are counted or measured; masked episodes are in no mean reward.
+    All numbers are counted or measured; mean rewards exclude masked episodes.
 
     swe-rollout stats runs/demo
 

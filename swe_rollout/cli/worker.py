@@ -59,9 +59,9 @@ def worker(
 ) -> None:
     """Run one worker's share of a RolloutJob, as the pods of its worker Job do.
 
-    Exit 0 when the whole share is committed, 1 when the job can't be carried out, 143 when stopped
-    earlier, 4 when the cluster is unreachable: the same command may then continue later. 5 when it
-    was killed too often and got no further.
+    Exit 0 when the whole shard is committed, 1 when the job can't be carried out, 143 when stopped
+    earlier, 4 when the cluster is unreachable (the same command may continue later), 5 when it was
+    killed too often without progress.
 
     swe-rollout worker --namespace default --job nightly --index 0
     """
