@@ -161,7 +161,7 @@ class AttemptJournal(Journal):
         """Return the previous life's sandbox if it matches the journal; end all others."""
         sandbox = None
         if earlier.mark is not None and earlier.deltas:
-            # Nobody else ever writes the chunk with this number, so no other life has this name.
+            # Nobody else ever writes the chunk with this number, so no other life has this number.
             life, delta = self._ref.chunks, earlier.deltas[-1].number
             sandbox = await context.attach_sandbox(attempt, earlier.mark, life=life, delta=delta)
         async with AsyncExitStack() as undo:

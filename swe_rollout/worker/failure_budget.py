@@ -56,7 +56,7 @@ class CommittedCounts:
             self.check(at_least=BUDGET_FLOOR)
 
     def check(self, *, at_least: int = 0) -> None:
-        """Raise BudgetSpentError if too many were masked of at least `at_least` finished ones."""
+        """Raise BudgetSpentError if too many were masked, of `at_least` finished ones or more."""
         if self._budget.is_spent(self._masked, self._finished, at_least=at_least):
             allowed = self._budget.max_masked_fraction
             others = ", those of other workers counted as good" if self._elsewhere else ""
