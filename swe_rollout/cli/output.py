@@ -76,7 +76,7 @@ def write_table(
     rows: Iterable[Sequence[str]],
     output: OutputFormat = OutputFormat.TABLE,
 ) -> None:
-    """Print a plain table on stdout, or the first column alone with `-o name`.
+    """Print a plain table on stdout, or only the first column with `-o name`.
 
     Columns whose names end in `#` are numeric; those ending in `+` are shown by `-o wide`.
     """

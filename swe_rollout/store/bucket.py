@@ -127,7 +127,7 @@ class Bucket:
         self._listener = listener
 
     async def get(self, key: str) -> bytes:
-        """Return the object's bytes. Raises FileNotFoundError when there is none."""
+        """Return the object's bytes. Raises FileNotFoundError if there is none."""
         return await self._call("read", key, lambda: self._objects.read(key))
 
     async def create(self, key: str, data: bytes) -> bool:
@@ -231,7 +231,7 @@ class Bucket:
 async def read_object(uri: str) -> bytes:
     """Return the bytes at `file:///folder/rows.jsonl` or `s3://bucket/rows.jsonl`.
 
-    Raises FileNotFoundError when there is no such object, UnreachableError when it can't be read.
+    Raises FileNotFoundError if there is no such object, UnreachableError if it can't be read.
     """
     bucket, key = _split(uri)
     return await bucket.get(key)

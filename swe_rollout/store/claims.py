@@ -1,8 +1,8 @@
 """Record what a trainer did with the groups of a job: claimed, trained, released.
 
 Each group has a list of steps, one object each, numbered from 1. A step is written by conditional
-create under the number after the last one, so of several processes that go on from the same state
-one succeeds, and nothing is ever changed or deleted:
+create under the next number, so that of several processes that continue from the same state one
+succeeds, and nothing is ever changed or deleted:
 
     (none) ─▶ claimed ─▶ trained           the trainer acknowledged it
                 │  ▲────▶ skipped           it was not worth training on

@@ -147,7 +147,7 @@ class Replayer:
     toolbox: Toolbox
     limits: Limits
     name: str = field(default_factory=lambda: f"replay-{secrets.token_hex(3)}")
-    """Stands for the job in the names of sandboxes, so that a running job's are left alone."""
+    """Replaces the job's name in sandbox names, so a running job's sandboxes are left alone."""
 
     async def replay(self, trajectory: Trajectory, instance: Instance) -> Replay:
         """Replay an episode. Any error goes into the result's `failure`."""
