@@ -1,1 +1,1 @@
-"""Conformance: one program for each contract, with a verdict for ours and for every peer."""
+"""Conformance: one program for each contract, with a verdict on ours and on every peer."""

@@ -1,4 +1,4 @@
-"""`scripts/conformance NAME`."""
+"""Run `scripts/conformance NAME`."""
 
 import sys
 

@@ -1,16 +1,16 @@
-"""Kill a run at random moments, again and again: its records are those of a run left alone.
+"""Kill a run repeatedly at random times, and compare its records with an undisturbed run's.
 
-Episodes of a counting policy in local sandboxes. A process gets SIGKILL, and the same command
-starts again, until everything is committed. Compared with a run that nobody killed: every record
-less its times, and the file of each episode, which has a line for each command that ran. Exits with
-1 where one differs, an episode is lost, or more was sampled again than the turns in flight.
+A counting policy's episodes run in local sandboxes. The process gets SIGKILL, and the same command
+is restarted until everything is committed. Every record, without its times, is compared with the
+undisturbed run's, as is each episode's file, which has a line for each executed command. Exits with
+1 if one differs, an episode is lost, or more was sampled again than the turns in flight.
 
-With `--clock-jumps`, the wall clock of the processes also jumps by hours and days, to and fro; with
-`--every 0` nothing else happens to them. No duration of a record may be negative, or longer than
-all of it took.
+With `--clock-jumps`, the wall clock of the processes also jumps back and forth by hours and days;
+with `--every 0` nothing else happens to them. No duration in a record may be negative, or longer
+than the whole run.
 
-With `--pods`, the same on the dev cluster: what is killed, in a job in pods, is its worker, the
-operator, the engine, the API server or a sandbox.
+With `--pods`, a job runs in pods of the dev cluster, and its worker, the operator, the engine, the
+API server or a sandbox is killed.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class Killed:
 
     kills: int = 0
     slowest_s: float = 0.0
-    """From the start of a process after a kill to its first turn."""
+    """The longest time from a process's start after a kill to its first turn."""
     problems: list[str] = field(default_factory=list)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run both, compare and print; exit with 0 if nothing differs."""
+    """Run both, compare them and print; return 0 if nothing differs."""
     options = parser("scripts/conformance crash_equal", __doc__)
     options.add_argument("--episodes", type=int, default=64)
     options.add_argument("--turns", type=int, default=20)
@@ -166,13 +166,13 @@ def _wait(run: subprocess.Popen[bytes]) -> None:
 def _kill(
     job: Path, rng: random.Random, every_s: float, clock: SteppedClock | None = None
 ) -> Killed:
-    """Kill the run until it is at its end."""
+    """Kill the run again and again until it completes."""
     killed = Killed()
     asked = job.parent / "asked"
     while True:
         before = asked.stat().st_size if asked.exists() else 0
         run = _start(job, clock)
-        # A process that is killed while it imports shows nothing.
+        # Killing a process during its imports proves nothing.
         while run.poll() is None and (asked.stat().st_size if asked.exists() else 0) == before:
             time.sleep(0.02)
         try:
@@ -198,11 +198,11 @@ def _records(folder: Path) -> Mapping[str, dict[str, object]]:
 
 
 def _is_of_another_hour(record: Mapping[str, object]) -> bool:
-    """Whether the process that wrote it had a clock that was off: that it really was."""
+    """Return whether the process that wrote the record really had a wrong clock."""
     ended = datetime.fromisoformat(str(record["finished_at"]))
     return abs((datetime.now(UTC) - ended).total_seconds()) > LEAST_S
 
 
 def _asked(folder: Path) -> Counter[str]:
-    """Count how often each turn was sampled."""
+    """Return how often each turn was sampled."""
     return Counter((folder / "asked").read_text().splitlines())

@@ -1,7 +1,7 @@
 """How exec clients handle faults and awkward commands: a table, every cell measured by running it.
 
-Works on any cluster with any image that has a POSIX /bin/sh; the kubeconfig must allow pods, their
-exec and their deletion, no more. Exits with 1 when one of our own cells is wrong.
+Works on any cluster with any image that has a POSIX /bin/sh; the kubeconfig only needs the right to
+create, exec into and delete pods. Exits with 1 if one of our own cells is wrong.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ IMAGE = "swe-rollout/sandbox-base:local"
 LONGEST_S = 60.0
 """A client that takes longer for a case counts as hung."""
 _OURS_S = 150.0
-"""Ours reconnects, which may take longer."""
+"""The same limit for our client, which reconnects and so may take longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Column:
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
-    """Run the cases and print; exit with 0 if all our own cells are right."""
+    """Run the cases and print the table; exit with 0 if all our own cells are right."""
     given = _options(arguments)
     silence_logs()
     cases = [case for case in ALL if not given.case or case.name in given.case]

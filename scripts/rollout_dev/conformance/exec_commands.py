@@ -29,13 +29,13 @@ def many_lines(times: int) -> tuple[str, bytes]:
 
 
 async def binary_output(scene: Scene) -> Cell:
-    """All 256 bytes."""
+    """All 256 byte values arrive unchanged."""
     trial = await scene.sh(PRINT_EVERY_BYTE)
     return right_if(trial.printed(EVERY_BYTE), str(trial))
 
 
 async def split_utf8(scene: Scene) -> Cell:
-    """A character whose bytes arrive a second apart."""
+    """A character whose bytes arrive a second apart stays intact."""
     trial = await scene.sh(r"printf '\303'; sleep 1; printf '\251'")
     return right_if(trial.printed("é".encode()), str(trial))
 
@@ -56,7 +56,7 @@ async def exit_codes(scene: Scene) -> Cell:
 
 
 async def missing_program(scene: Scene) -> Cell:
-    """127, as a shell exits, or an error with a text; never a success."""
+    """A missing program gives 127, as in a shell, or an error with a message; never success."""
     trial = await scene.run(("/no/such/program",))
     return right_if(trial.exited(126, 127) or trial.reported, str(trial))
 
@@ -69,7 +69,7 @@ async def stderr_apart(scene: Scene) -> Cell:
 
 
 async def large_output(scene: Scene) -> Cell:
-    """20 MB: all of it, or its first bytes and their total number."""
+    """Of 20 MB, all arrive, or the first bytes and the total number."""
     script, expected = many_lines(306)
     trial = await scene.sh(script, timeout_s=60.0)
     return right_if(trial.printed(expected), str(trial))
@@ -85,7 +85,7 @@ async def stdin_to_its_end(scene: Scene) -> Cell:
 
 
 async def stdin_nobody_reads(scene: Scene) -> Cell:
-    """5 MB for a command that ends without reading any."""
+    """A command that ends without reading any of its 5 MB of input succeeds."""
     trial = await scene.sh("sleep 1; exit 3", stdin=bytes(5_000_000), timeout_s=15.0)
     if isinstance(trial.error, NotImplementedError):
         return none(NO_STDIN)
@@ -99,7 +99,7 @@ async def background_child(scene: Scene) -> Cell:
 
 
 async def deadline(scene: Scene) -> Cell:
-    """At the deadline the command ends, and every process it started."""
+    """At the deadline the command ends with every process that it started."""
     ticks = f"{scene.folder}.ticks"
     script = '(while :; do echo x >>"$1"; sleep 1; done) & while :; do sleep 1; done'
     trial = await scene.sh(script, ticks, timeout_s=2.0)
@@ -112,7 +112,7 @@ async def deadline(scene: Scene) -> Cell:
 
 
 async def concurrent(scene: Scene) -> Cell:
-    """Eight commands at a time, each with its own result."""
+    """Eight concurrent commands each get their own result."""
     started = time.monotonic()
     work = (scene.sh('sleep 1; echo "$1"', str(n)) for n in range(_CONCURRENT))
     for number, trial in enumerate(await asyncio.gather(*work)):
@@ -123,7 +123,7 @@ async def concurrent(scene: Scene) -> Cell:
 
 
 async def awkward_names(scene: Scene) -> Cell:
-    """Quotes, newlines and stars in arguments and in names of files."""
+    """Quotes, newlines and stars in arguments and file names are preserved."""
     script = (
         'mkdir "$2" && : >"$2/$1" && printf "%s|" "$1" && '
         'for f in "$2"/*; do printf %s "${f##*/}"; done'

@@ -1,8 +1,8 @@
 """Faults: the connection between a client and its command breaks, or the pod does.
 
-A client that loses a command must report it within seconds, by an error that says what happened; a
-result with an exit code, or a part of the output as if it were complete, is wrong. Our own sessions
-must recover unnoticed while the pod is healthy.
+A client that loses a command must report that within seconds, with an error that says what
+happened; a result with an exit code, or partial output presented as complete, is wrong. Our own
+sessions must recover unnoticed while the pod is healthy.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ONCE = 'echo x >>"$1"; sleep 3; echo done'
 
 
 async def internal_error(scene: Scene) -> Cell:
-    """A status on channel 3 that is not about the command and has no exit code."""
+    """Channel 3 carries a status that is not about the command and has no exit code."""
 
     async def fail(proxy: ExecProxy) -> None:
         for connection in proxy.execs:
@@ -90,7 +90,7 @@ async def half_open(scene: Scene) -> Cell:
 
 
 async def corrupt_frame(scene: Scene) -> Cell:
-    """A frame that no WebSocket may carry."""
+    """The server sends a frame that is invalid in WebSocket."""
 
     def corrupt(proxy: ExecProxy) -> None:
         for connection in proxy.execs:
@@ -113,17 +113,17 @@ async def no_end(scene: Scene) -> Cell:
 
 
 async def split_frames(scene: Scene) -> Cell:
-    """Messages of three bytes."""
+    """The output arrives in messages of three bytes."""
     return await _twisted(scene, StreamFault.SPLIT)
 
 
 async def fragmented_frames(scene: Scene) -> Cell:
-    """Each message in WebSocket fragments of three bytes."""
+    """Each message arrives in WebSocket fragments of three bytes."""
     return await _twisted(scene, StreamFault.FRAGMENTED)
 
 
 async def strange_channels(scene: Scene) -> Cell:
-    """Messages on unknown channels, and some without data, in between."""
+    """Messages on unknown channels, and some without data, arrive in between."""
     return await _twisted(scene, StreamFault.STRANGE)
 
 
@@ -141,7 +141,7 @@ async def reader_that_stops(scene: Scene) -> Cell:
 
 
 async def pod_deleted(scene: Scene) -> Cell:
-    """The pod is deleted while a command runs: an error, and no result."""
+    """The pod is deleted while a command runs, which must give an error and no result."""
     task = asyncio.create_task(scene.sh("sleep 60", timeout_s=40.0))
     await asyncio.sleep(1)
     await delete_pod(scene)
@@ -150,13 +150,13 @@ async def pod_deleted(scene: Scene) -> Cell:
 
 
 async def everything_killed(scene: Scene) -> Cell:
-    """A command kills all it can, process 1 included: it goes on alone, with its result."""
+    """A command kills all processes it can, even process 1, and goes on alone to its result."""
     trial = await scene.sh("kill -KILL 1; kill -KILL -1; echo alone", timeout_s=20.0)
     return right_if(trial.printed(b"alone\n") or trial.reported, str(trial))
 
 
 async def out_of_memory(scene: Scene) -> Cell:
-    """The command takes more memory than there is: 137, or an error."""
+    """The command exceeds the memory limit, which must give 137 or an error."""
     trial = await scene.sh("x=xxxxxxxxxxxxxxxx; while :; do x=$x$x; done", timeout_s=40.0)
     return _killed(trial)
 
@@ -176,7 +176,7 @@ async def _once(
 
 
 async def _survived(scene: Scene, trial: Trial) -> Cell:
-    """Ours: the result, from one run. Others: an error, and no second run."""
+    """Our client must return the result of a single run; others an error without a second run."""
     count = await scene.look('cat "$1"', f"{scene.folder}.count")
     if count != "x\n":
         return wrong(f"it ran {count.count('x')} times")

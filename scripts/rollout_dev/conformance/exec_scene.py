@@ -28,7 +28,7 @@ from swe_rollout.sandbox.pods.running import RunningPod
 from swe_rollout.sandbox.session.session import Session
 
 _BUGS = (ValueError, KeyError, TypeError, IndexError, AttributeError, UnicodeError)
-"""Exceptions of a client that could not handle its input: they say nothing about the fault."""
+"""Exceptions of a client that could not handle its input, which do not report the fault."""
 
 
 class Needs(Enum):
@@ -56,7 +56,7 @@ class Cell:
 
     mark: Mark
     detail: str = ""
-    """The client's behaviour, where it was not right."""
+    """The client's behaviour, if it was not right."""
 
 
 RIGHT = Cell(Mark.RIGHT)
@@ -73,7 +73,7 @@ def none(detail: str) -> Cell:
 
 
 def right_if(true: object, detail: str) -> Cell:
-    """Make a right cell if `true`, else a wrong one with what was seen."""
+    """Make a right cell if `true`, else a wrong one with `detail`."""
     return RIGHT if true else wrong(detail)
 
 
@@ -167,7 +167,7 @@ class Scene:
             task.cancel()
 
     async def look(self, script: str, *arguments: str) -> str:
-        """Run a script past the client and return its output."""
+        """Run a script without the client and return its output."""
         argv = ("/bin/sh", "-c", script, "sh", *arguments)
         return (await self.control.exec(argv)).stdout.decode(errors="replace")
 
@@ -212,7 +212,7 @@ class Stage:
     _shared: dict[str, _SharedPod] = field(default_factory=dict)
 
     async def scene(self, peer: Peer | None, needs: Needs, stack: AsyncExitStack) -> Scene:
-        """Set a scene for one case; it ends with the stack."""
+        """Set up a scene for one case, which ends with the stack."""
         proxy, context, config = None, self.site.context, str(self.site.kubeconfig)
         if needs is Needs.PROXY:
             proxy = await stack.enter_async_context(ExecProxy(self.site.client.transport.access))

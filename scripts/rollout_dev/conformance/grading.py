@@ -3,12 +3,12 @@
     scripts/conformance grading                    # eval-logs in $SWE_ROLLOUT_DATA
     scripts/conformance grading FOLDER… --rows verified.parquet lite.parquet
 
-Logs lie at any depth of a folder, in three layouts: `<instance>/{test_output.txt,report.json}` of
-SWE-bench's harness 4 and of SWE-smith, and `verdicts.json` (a list of set, instance, resolved)
-beside folders of `<instance>.<set>.eval.log` of the first harness.
+Logs may be at any depth of a folder, in three layouts: `<instance>/{test_output.txt,report.json}`
+of SWE-bench's harness 4 and of SWE-smith, and `verdicts.json` (a list of set, instance, resolved)
+next to folders of `<instance>.<set>.eval.log` of the first harness.
 
-Expected tests and parsers come from the rows; for an instance without a row, from its report and
-its repository. Every disagreement is a line on stderr; exits with 1 when there is one.
+Expected tests and parsers come from the rows or, for an instance without a row, from its report and
+its repository. Every disagreement is a line on stderr; exits with 1 if there is one.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class TestLists:
 
 @dataclass(frozen=True, slots=True)
 class RecordedLog:
-    """The test log of one evaluation, and what its harness said of it."""
+    """The test log of one evaluation, and its harness's verdict."""
 
     harness: str
     place: str
@@ -64,7 +64,7 @@ class RecordedLog:
     log: str
     resolved: bool
     lists: Mapping[str, TestLists]
-    """Empty where the harness reported the verdict alone."""
+    """The tests by list; empty if the harness reported only the verdict."""
 
     def differences(
         self, judgement: rules.Judgement, bad: Mapping[str, list[str]]
@@ -152,7 +152,7 @@ def _read(path: Path) -> object:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Judge every log and compare; the exit status."""
+    """Judge every log and compare; return the exit status."""
     options = parser("scripts/conformance grading", __doc__)
     options.add_argument("folders", nargs="*", type=Path, metavar="FOLDER")
     options.add_argument("--rows", nargs="+", type=Path, metavar="FILE", help="files of rows")
@@ -181,7 +181,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def rows(files: Iterable[Path]) -> dict[str, Instance]:
-    """Return the instances of files of rows by id. Raises DatasetError."""
+    """Return the instances in files of rows, by id. Raises DatasetError."""
     found = [
         asyncio.run(swebench.load(str(file.absolute()), base_dir=file.parent)) for file in files
     ]

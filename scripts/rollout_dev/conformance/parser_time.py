@@ -1,8 +1,8 @@
-"""The time that degenerate turns hold the event loop: every call format, on several vocabularies.
+"""How long degenerate turns block the event loop, in every call format and several vocabularies.
 
-Each turn is an episode of its own in the agent loop: the turn is sampled, read, answered, and the
-answers become the next prompt. A heartbeat on the same event loop measures how long it was held.
-Exits with 1 when any turn holds it for longer than the limit.
+Each turn is its own episode in the agent loop: the turn is sampled and parsed, its calls are run,
+and the results become the next prompt. A heartbeat on the same event loop measures how long it was
+blocked. Exits with 1 if any turn blocks it for longer than the limit.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from swe_rollout.types.turn import FinishReason, Generation
 LIMIT_MS: Final = 50.0
 _BEAT_S: Final = 0.001
 _TRIES: Final = 12
-"""Another process may hold the machine: a turn that seems too slow is measured again."""
+"""Maximum measurements of a turn that seems too slow, as other processes may be to blame."""
 
 
 @dataclass
@@ -98,7 +98,7 @@ class Heartbeat:
 
 
 async def held_ms(renderer: Renderer, ids: Sequence[int]) -> float:
-    """Return for how long one turn held the event loop, at most."""
+    """Return the longest time in ms for which one turn blocked the event loop."""
     limits = Limits(context_tokens=1 << 20, max_new_tokens=len(ids) + 1, turns=2)
     engine = _Repeater(ids, renderer.grammar.end_id)
     tools = toolbox(["bash", "submit"])
@@ -116,7 +116,7 @@ async def held_ms(renderer: Renderer, ids: Sequence[int]) -> float:
 
 
 def renderers(form: ToolFormat, folder: Path) -> Iterator[tuple[str, Renderer]]:
-    """Yield the vocabularies for a format: those of its families, and one without its tokens."""
+    """Yield the vocabularies for a format: its families' own, and one without its tokens."""
     for name in (name for name, family in FAMILIES.items() if family.tool_format is form):
         yield name, Renderer.load(str(families.write(name, folder / name)))
     plain = Renderer.load(str(tokenizer_path()))
@@ -145,7 +145,7 @@ async def _measure(
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure every format and print; exit with 0 if none holds the loop for too long."""
+    """Measure every format and print; return 0 if none blocks the loop for too long."""
     options = parser("scripts/conformance parser-time", __doc__)
     options.add_argument("--turns", type=int, default=1000, help="per format (1000)")
     options.add_argument("--tokens", type=int, default=8192, help="per turn (8192)")

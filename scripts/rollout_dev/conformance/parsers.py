@@ -1,7 +1,7 @@
-"""The truth table of tool-call parsers: every probe, on ours and on peers.
+"""The truth table of tool-call parsers: every probe, with our parsers and with peers'.
 
-Exits with 1 when ours gets a probe wrong. External probes have the form that
-docs/reference/parsers.md describes; with `--probes` they are run instead of the built-in ones.
+Exits with 1 if ours gets a probe wrong. docs/reference/parsers.md describes the form of external
+probes, which `--probes` runs instead of the built-in ones.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ProbeResult:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the probes and print; exit with 0 if all our own results are right."""
+    """Run the probes and print; return 0 if all our own results are right."""
     options = parser("scripts/conformance parsers", __doc__)
     options.add_argument(
         "--probes", action="extend", nargs="+", type=Path, default=[], metavar="FILE"

@@ -1,9 +1,9 @@
-"""Run scripted episodes for long, and show that nothing grows.
+"""Run scripted episodes for a long time, and show that nothing grows.
 
-One `swe-rollout run` in local sandboxes, watched from outside and inside: its memory, descriptors,
-threads, tasks, processes; mounts, control groups and folders of the machine; objects of the store.
-Prints the slope of each over episodes, after a warm-up, with its confidence, and what is left when
-the run has been stopped. Exits with 1 where something grows for sure, or is left.
+One `swe-rollout run` in local sandboxes is watched from outside and inside: its memory, threads,
+descriptors, tasks, processes; mounts, cgroups and folders of the machine; objects of the store.
+Prints the slope of each over episodes, after a warm-up, with its confidence, and anything left
+after the run was stopped. Exits with 1 if something grows with confidence, or is left.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _RECORDS: Final = ("trajectory.json.zst",)
 
 
 def of_process(pid: int) -> dict[str, float]:
-    """Return memory, descriptors and threads of a process, and the processes below it."""
+    """Return the memory, descriptors, threads and descendants of a process."""
     process = Path("/proc", str(pid))
     resident = int((process / "statm").read_text().split()[1])
     return {
@@ -49,9 +49,9 @@ def of_process(pid: int) -> dict[str, float]:
 
 
 def of_machine(pid: int, temporary: Path) -> dict[str, float]:
-    """Return mounts of the machine, and control groups and folders of a process.
+    """Return mounts of the machine, and cgroups and folders of a process.
 
-    `temporary` is where that puts its temporary files. What a process makes has its id in its name.
+    `temporary` is the process's temporary folder. Names of things it creates contain its id.
     """
     folders = sandboxes_folder().glob(f"{pid}-*")
     return {
@@ -63,7 +63,7 @@ def of_machine(pid: int, temporary: Path) -> dict[str, float]:
 
 
 def of_store(folder: Path) -> tuple[int, float]:
-    """Return the episodes that are committed, and the objects beside their records."""
+    """Return the number of committed episodes, and of objects other than their records."""
     episodes = others = 0
     for _, _, files in os.walk(folder):
         records = sum(name in _RECORDS for name in files)
@@ -73,7 +73,7 @@ def of_store(folder: Path) -> tuple[int, float]:
 
 
 def descendants(pid: int) -> list[int]:
-    """Return the processes below a process, however deep."""
+    """Return all descendants of a process."""
     children: dict[int, list[int]] = {}
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError, ValueError, IndexError):
@@ -102,7 +102,7 @@ BATCHES: Final = 10
 _T: Final = 5.041
 """99.95 % of Student's distribution with `BATCHES` - 2 degrees of freedom."""
 WARM_UP: Final = 0.3
-"""Share of the samples in which caches fill; they are left out."""
+"""Share of the first samples, in which caches fill; they are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +116,14 @@ class Slope:
     """The mean after the warm-up."""
 
     def is_above(self, allowed: float) -> bool:
-        """Whether it grows faster, with confidence."""
+        """Return whether it grows faster than `allowed`, with confidence."""
         return self.value - self.error > allowed
 
 
 def slope(episodes: Sequence[float], counts: Sequence[float]) -> Slope:
-    """Return the slope of counts over the episodes that were done when they were taken.
+    """Return the slope of counts over the number of episodes completed at the time.
 
-    Raises ValueError for fewer than two samples in each batch, and where no episode was done.
+    Raises ValueError for fewer than two samples in each batch, or if no episode was completed.
     """
     first = int(len(episodes) * WARM_UP)
     xs, ys = episodes[first:], counts[first:]
@@ -155,7 +155,7 @@ _ALLOWED: Final = 0.001
 
 @dataclass(slots=True)
 class Soak:
-    """What was seen."""
+    """The samples of a soak."""
 
     minutes: float = 0.0
     episodes: list[float] = field(default_factory=list)
@@ -170,7 +170,7 @@ class Soak:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Soak, print; exit with 0 if nothing grows and nothing is left."""
+    """Soak and print; return 0 if nothing grows and nothing is left."""
     options = parser("scripts/conformance soak", __doc__)
     options.add_argument("--minutes", type=float, default=30.0)
     options.add_argument("--episodes", type=int, default=_MOST_EPISODES, help="stop after so many")
@@ -190,7 +190,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def soak(folder: Path, given: Namespace) -> Soak:
-    """Run episodes and count, until the time is over."""
+    """Run episodes and take samples until the time is up."""
     temporary = folder / "tmp"
     temporary.mkdir()
     job = _job(folder, given)
@@ -220,7 +220,7 @@ def soak(folder: Path, given: Namespace) -> Soak:
 
 
 def _left(pid: int, temporary: Path) -> dict[str, float]:
-    """Return what an ended run has left of its own."""
+    """Return the resources that an ended run has left."""
     counts = of_machine(pid, temporary)
     return {name: count for name, count in counts.items() if name != "mounts" and count}
 
@@ -270,7 +270,7 @@ def _stop(run: subprocess.Popen[bytes]) -> None:
 
 
 def report_of(found: Soak, given: Namespace) -> Report:
-    """Return the slopes, and whether any is above zero for sure."""
+    """Return the slopes, and whether any is above zero with confidence."""
     rows, growing = [], []
     for name, counts in found.counts.items():
         try:

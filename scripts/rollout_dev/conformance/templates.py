@@ -1,10 +1,10 @@
-"""Chat templates: which of a folder's are exact, and why the others are refused.
+"""Chat templates: which templates of a folder are exact, and why the others are refused.
 
-Each template gets a vocabulary of its own: a byte-level BPE with the control tokens that it
-mentions. Then all checks of `swe-rollout check-template` run on it, in a process with limits: a
-template is a program. A template that leaves out the tools is counted for itself: the harness tells
-its model of them, in a way for which it was not trained. Exits with 1 where a template was taken,
-but a check of its tokens fails.
+Each template gets its own vocabulary: a byte-level BPE with the control tokens that it mentions.
+Then all checks of `swe-rollout check-template` run on it in a process with limits, because a
+template is a program. Templates that leave out the tools are counted separately: the harness
+describes the tools, in a way for which the model was not trained. Exits with 1 if a template was
+accepted, but a check of its tokens fails.
 """
 
 from __future__ import annotations
@@ -36,42 +36,42 @@ from swe_rollout.testing.tokens.conformance import check_conformance
 
 _SUFFIXES: Final = (".jinja", ".jinja2", ".j2")
 MAX_BYTES: Final = 1 << 20
-"""The size of the longest template that is read."""
+"""Maximum size of a template."""
 _MAX_FILES: Final = 10_000
 _MEMORY: Final = 4 << 30
 _MAX_REASON: Final = 600
 _EXACT: Final = "exact"
 _IN_WORDS: Final = "exact, tools in words"
-"""The template leaves out the tools; the words of the first messages tell of them."""
+"""The template leaves out the tools; the text of the first messages describes them."""
 _REFUSED: Final = "refused"
 _WRONG: Final = "wrong"
-"""The template was taken, but a check failed."""
+"""The template was accepted, but a check failed."""
 _VERDICTS: Final = (_EXACT, _IN_WORDS, _REFUSED, _WRONG)
 _CONTEXT: Final = multiprocessing.get_context("fork")
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was found about one template."""
+    """The result for one template."""
 
     verdict: str
     """One of `_VERDICTS`."""
     family: str = ""
     tool_format: str = ""
     remarks: str = ""
-    """What one should know about a template that was taken."""
+    """Remarks on an accepted template."""
     reason: str = ""
-    """Why it is not exact."""
+    """Why the template is not exact."""
     fix: str = ""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Check every template and print; exit with 0 unless one was taken that is not exact."""
+    """Check every template and print; return 0 unless one was accepted that is not exact."""
     given = _options(arguments)
     logging.disable(logging.WARNING)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     began = time.monotonic()
-    # Loaded once, before processes are forked: it takes seconds.
+    # Imported once, before processes are forked, because that takes seconds.
     import transformers  # noqa: F401, PLC0415
 
     folders = {path: tuple(_files(path)) for path in given.paths}
@@ -107,7 +107,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _files(path: Path) -> Iterator[Path]:
-    """Yield a file that was named, or the templates in a folder that was."""
+    """Yield `path` if it is a file, or the templates in it if it is a folder."""
     if not path.is_dir():
         yield path
         return
@@ -121,7 +121,7 @@ def _files(path: Path) -> Iterator[Path]:
 
 
 def _checked(path: Path, given: argparse.Namespace) -> Outcome:
-    """Check one template in a process of its own, and end that when its time is over."""
+    """Check one template in a separate process, which is ended when its time is up."""
     try:
         source = _source(path)
     except (OSError, ValueError) as error:
@@ -140,7 +140,7 @@ def _checked(path: Path, given: argparse.Namespace) -> Outcome:
 
 
 def _source(path: Path) -> str:
-    """Read a template; ValueError says what else the file is."""
+    """Read a template. ValueError says why the file is not one."""
     # A FIFO would block an ordinary open.
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):

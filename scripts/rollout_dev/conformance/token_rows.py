@@ -1,6 +1,6 @@
-"""The rows of `conformance tokens`: one for each subject and model.
+"""The rows of `conformance tokens`, one for each subject and model.
 
-A model or a peer may raise anything; that is a row with the error, never the end of the run.
+A model or a peer may raise anything; the error becomes a row and never ends the run.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Model:
 
 @dataclass(slots=True)
 class _Sums:
-    """Counts of one subject."""
+    """The counts of one subject."""
 
     turns: int = 0
     breaks: int = 0

@@ -1,7 +1,7 @@
-"""Token exactness: every family and any tokenizer, on ours and on peers.
+"""Token exactness: every family and any tokenizer, with our token path and with peers'.
 
-Prefix breaks, forged control ids, and the share of sampled tokens that a trainer still gets when
-0, 0.2, 1 and 10 % of them are spelled differently than the tokenizer spells them. Exits with 1 when
+Counts prefix breaks, forged control ids, and the share of sampled tokens that a trainer still gets
+if 0, 0.2, 1 or 10 % of them are segmented differently than the tokenizer would. Exits with 1 if
 one of our own figures or checks is wrong.
 """
 
@@ -35,9 +35,9 @@ _COUNT_NOTE = (
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run all checks and print; exit with 0 if all our own rows are right."""
+    """Run all checks and print; return 0 if all our own rows are right."""
     given = _options(arguments)
-    # Peers and transformers warn of optional packages that are missing.
+    # Peers and transformers warn about missing optional packages.
     logging.disable(logging.WARNING)
     began = time.monotonic()
     subjects = () if given.no_peers else [each for each in keepers() if each.name != FLOOR]
@@ -91,7 +91,7 @@ def _is_right(rows: Sequence[Row]) -> bool:
 
 
 def _row_is_right(row: Row) -> bool:
-    """Whether nothing broke, nothing was forged, all is trained and every check passed."""
+    """Return whether nothing broke or was forged, all is trained, and every check passed."""
     zeros = ("prefix_breaks", "forged_ids", "conversations_failed", "checks_failed")
     return (
         not row.labels.get("refused")
@@ -101,7 +101,7 @@ def _row_is_right(row: Row) -> bool:
 
 
 def _ratios(rows: Sequence[Row]) -> dict[str, float]:
-    """Our trained share at the most noise to that of each peer, over the models that both know."""
+    """Return the ratio of our trained share to each peer's, at most noise, over shared models."""
     ratios: dict[str, float] = {}
     most = _SHARES[-1]
     ours = {row.labels["tokenizer"]: row.figures for row in rows if row.subject == OURS}

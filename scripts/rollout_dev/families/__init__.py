@@ -1,6 +1,6 @@
 """Small tokenizers, one per chat grammar: our own templates over the package's vocabulary.
 
-For tests and conformance, ours and yours: `write("kimi_k2", folder)` writes a folder that
+They are for tests and conformance, ours and yours: `write("kimi_k2", folder)` writes a folder that
 `Renderer.load` and transformers can load. Each template follows its family's grammar; control
 tokens are marked special, or not, as in the real vocabularies.
 """
@@ -52,7 +52,7 @@ _MINIMAX: Final = ("]~!b[", "]~b]", "[e~[")
 
 @dataclass(frozen=True, slots=True)
 class TokenizerFamily:
-    """One small tokenizer: the tokens it adds, and the family and format to be detected."""
+    """One small tokenizer: the tokens it adds, and the family and format to detect."""
 
     name: str
     family: str
@@ -113,7 +113,7 @@ FAMILIES: Final = {
         ),
     )
 }
-"""By name, which is also the name of the template beside this file."""
+"""The tokenizers by name, which is also the name of the template next to this file."""
 
 
 def template(name: str) -> str:

@@ -1,6 +1,6 @@
 """A vocabulary for any chat template: the package's byte-level BPE and the tokens it mentions.
 
-For templates that came without their tokenizer: `write(source, folder)` writes a folder that
+It is for templates without a tokenizer: `write(source, folder)` writes a folder that
 `Renderer.load` and transformers can load.
 """
 
@@ -46,25 +46,25 @@ _PAIRS: Final[tuple[tuple[str, str], ...]] = (
     ("[BOS]", "[|endofturn|]"),
     ("<|startoftext|>", "<|eos|>"),
 )
-"""The tokens that begin a text and end a turn, by the family that mentions the second."""
+"""The tokens that start a text and end a turn, for families that mention the second."""
 _FALLBACK: Final[tuple[tuple[str, str, str], ...]] = (
     ("[INST]", "<s>", "</s>"),
     ("<｜User｜>", "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>"),
 )
-"""Templates that name no end of their own, by a token that they do mention."""
+"""The same for templates that name no end, by a token that they do mention."""
 
 
 def control_tokens(source: str) -> tuple[str, ...]:
-    """Return the tokens that a template mentions, longest first; a template may spell any number.
+    """Return the tokens that a template mentions, longest first; there may be any number.
 
-    Some templates put their tokens together, so what they write counts too.
+    Some templates assemble their tokens, so tokens in their output count too.
     """
     found = set(_CONTROL.findall(source)) | set(_CONTROL.findall(_written(source)))
     return tuple(sorted(found, key=lambda word: (-len(word), word))[:_MAX_TOKENS])
 
 
 def _written(source: str) -> str:
-    """Return what the template writes for a small conversation; empty where it can't."""
+    """Return what the template writes for a small conversation; empty if it fails."""
     from transformers.utils.chat_template_utils import render_jinja_template  # noqa: PLC0415
 
     user = {"role": "user", "content": "x"}
@@ -78,7 +78,7 @@ def _written(source: str) -> str:
 
 
 def ends(source: str) -> tuple[str, str]:
-    """Return the tokens that a text begins with and a turn ends in."""
+    """Return the tokens that start a text and end a turn."""
     for begin, end in _PAIRS:
         if end in source:
             return begin, end
@@ -91,7 +91,7 @@ def ends(source: str) -> tuple[str, str]:
 def write(source: str, folder: Path, *, tokens: Sequence[str] | None = None) -> Path:
     """Write a tokenizer with a template to `folder`, creating it; return the folder.
 
-    `tokens`: the control tokens; by default those that the template mentions.
+    `tokens` are the control tokens, by default those that the template mentions.
     """
     begin, end = ends(source)
     found = control_tokens(source) if tokens is None else tokens
@@ -109,7 +109,7 @@ def write_tokenizer(
     eos: str,
     bos: str | None = None,
 ) -> Path:
-    """Write the package's byte-level BPE with these control tokens and a template; return it."""
+    """Write the package's byte-level BPE with these control tokens and a template."""
     definition = json.loads((tokenizer_path() / "tokenizer.json").read_text("utf-8"))
     start = min(each["id"] for each in definition["added_tokens"])
     definition["added_tokens"] = [

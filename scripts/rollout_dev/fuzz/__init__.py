@@ -1,5 +1,5 @@
-"""Fuzzing: every surface that reads what is not trusted, with bounds of time and memory.
+"""Fuzzing: test every surface that reads untrusted input, with limits on time and memory.
 
-`surface` says what a surface is, `surfaces` holds them, `mutate` makes inputs, `child` runs them in
-a process of its own, `campaign` watches it, minimises what it finds and keeps the inputs of it.
+`surface` defines surfaces, `surfaces` contains them, `mutate` makes inputs, `child` runs them in a
+separate process, and `campaign` watches that process, minimises findings and keeps their inputs.
 """

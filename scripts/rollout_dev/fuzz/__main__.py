@@ -1,9 +1,9 @@
-"""Fuzz what reads untrusted input: `scripts/fuzz [SURFACE…] --inputs 10000 --seed 1`.
+"""Fuzz code that reads untrusted input: `scripts/fuzz [SURFACE…] --inputs 10000 --seed 1`.
 
-Every surface gets inputs that are made from real ones by their structure and from its grammar. Only
-the documented errors may come out of it, within ten seconds of processor time and 256 MiB for each
-input. Anything else is a finding: it is made smaller and kept under tests/fuzz_cases, where the
-unit tests run it again. Exits with 1 where there is one.
+Every surface gets inputs made from its grammar and, by their structure, from real ones. It may only
+raise documented errors, within ten seconds of processor time and 256 MiB for each input. Anything
+else is a finding, which is minimised and kept under tests/fuzz_cases, where the unit tests run it
+again. Exits with 1 if there are findings.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rollout_dev.report import Report, Row, parser
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run, print; exit with 0 if nothing was found."""
+    """Run the surfaces and print the results; return 0 if nothing was found."""
     options = parser("scripts/fuzz", __doc__)
     options.add_argument("surfaces", nargs="*", metavar="SURFACE", help="default: all")
     options.add_argument("--inputs", type=int, default=10_000, help="of each surface")

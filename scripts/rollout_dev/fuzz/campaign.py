@@ -1,4 +1,4 @@
-"""Run a surface in a child process, watch it, and minimise what it finds."""
+"""Run a surface in a child process, watch it, and minimise its findings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rollout_dev.fuzz.child import Finding, Order, Reply, serve
 
 
 def minimised(data: bytes, breaks: Callable[[bytes], bool], *, tries: int) -> bytes:
-    """Return a part of the data that still `breaks` the rule; at most so many `tries` are made."""
+    """Return a part of the data that still `breaks` the rule, found in at most `tries` tries."""
     left = [tries]
 
     def holds(pieces: Sequence[bytes]) -> bool:
@@ -51,14 +51,14 @@ def _fewer(pieces: list[bytes], holds: Callable[[Sequence[bytes]], bool]) -> lis
 _SPAWN: Final = multiprocessing.get_context("spawn")
 _BATCH: Final = 500
 _SILENT_S: Final = 120.0
-"""Wall time of one input without an end: it waits for something. Generous: machines are shared."""
+"""Wall time after which an input counts as stuck; generous, because machines are shared."""
 _TRIES: Final = 600
 TRIES_OF_DEATHS: Final = 25
 
 
 @dataclass(slots=True)
 class Result:
-    """What a surface did with its inputs."""
+    """The result of running a surface on its inputs."""
 
     surface: str
     inputs: int = 0
@@ -67,12 +67,12 @@ class Result:
 
     @property
     def findings(self) -> dict[str, Finding]:
-        """By signature."""
+        """The findings by signature."""
         return self.total.findings
 
 
 class Died(Exception):  # noqa: N818 - said of the child
-    """The child ended, or had to be ended, in the middle of an input."""
+    """The child ended, or had to be killed, in the middle of an input."""
 
     def __init__(self, number: int, signature: str, details: str) -> None:
         super().__init__(signature)
@@ -82,13 +82,13 @@ class Died(Exception):  # noqa: N818 - said of the child
 
 
 class ChildProcess:
-    """A child that is started again when it dies."""
+    """A child process that is restarted when it dies."""
 
     def __init__(self) -> None:
         self._errors = tempfile.NamedTemporaryFile(prefix="fuzz-")  # noqa: SIM115 - until its end
         self._at = _SPAWN.RawValue("Q", 0)
         self._running: tuple[SpawnProcess, Connection] | None = None
-        os.environ["HF_HUB_OFFLINE"] = "1"  # children have it before they import anything
+        os.environ["HF_HUB_OFFLINE"] = "1"  # set before children import anything
 
     def __enter__(self) -> Self:
         return self
@@ -98,7 +98,7 @@ class ChildProcess:
         self._errors.close()
 
     def ask(self, order: Order) -> Reply:
-        """Return what came of an order; raises Died when its child did not survive it."""
+        """Return the reply to an order. Raises Died if the child did not survive it."""
         process, pipe = self._running or self._start()
         with suppress(EOFError, ConnectionError):
             pipe.send(order)
@@ -150,7 +150,7 @@ def run_surface(
 ) -> Result:
     """Run the inputs of a surface, and minimise one of each kind that broke a rule.
 
-    Where one ends its process, each of the `tries_of_deaths` to make it smaller starts another.
+    If an input kills its process, each of the `tries_of_deaths` to minimise it starts a new one.
     """
     result, began, start = Result(surface), time.monotonic(), 0
     while start < inputs:
@@ -159,7 +159,7 @@ def run_surface(
             reply = child.ask(Order(surface, seed, numbers))
         except Died as died:
             result.total.add(Finding(surface, died.signature, died.details, b"", died.number))
-            # What came before it is counted as run; it was, though its reply is lost.
+            # Inputs before it were run too, so they are counted although their reply is lost.
             start = max(start, died.number) + 1
         else:
             result.total.samples = reply.samples
@@ -182,7 +182,7 @@ def _smallest(child: ChildProcess, finding: Finding, seed: int, tries_of_deaths:
         numbers = range(finding.number, finding.number + 1)
         try:
             data = child.ask(Order(finding.surface, seed, numbers, only_make=True)).made
-        except Died:  # it does not get as far as its first input
+        except Died:  # it dies before its first input
             return finding
 
     def breaks(smaller: bytes) -> bool:
@@ -199,7 +199,7 @@ def _smallest(child: ChildProcess, finding: Finding, seed: int, tries_of_deaths:
 
 FOLDER: Final = Path(__file__).parents[3] / "tests" / "fuzz_cases"
 MOST_BYTES: Final = 1 << 16
-"""Of a kept input; larger ones are for a test of their own, which makes them."""
+"""Maximum size of a kept input; a larger one needs its own test, which generates it."""
 
 
 def cases() -> list[tuple[str, Path]]:
@@ -208,7 +208,7 @@ def cases() -> list[tuple[str, Path]]:
 
 
 def keep(finding: Finding) -> Path | None:
-    """Write the input of a finding; none where it is too large to be kept."""
+    """Write the input of a finding; return None if it is too large to keep."""
     if len(finding.data) > MOST_BYTES:
         return None
     words = re.sub(r"[^a-z0-9]+", "-", finding.signature.lower()).strip("-")[:60]

@@ -1,7 +1,7 @@
-"""Run inputs of surfaces in a process of its own, whose memory and processor time are bounded.
+"""Run inputs of surfaces in a separate process with limited memory and processor time.
 
-An input that takes too much processor time ends the process by SIGPROF, with a traceback on stderr,
-also inside of code written in C.
+An input that takes too much processor time ends the process with SIGPROF and a traceback on
+stderr, even inside C code.
 """
 
 from __future__ import annotations
@@ -27,51 +27,51 @@ from rollout_dev.fuzz.surface import MEMORY_BYTES, Surface
 from rollout_dev.fuzz.surfaces import load
 
 _ADDRESS_SPACE: Final = 3 << 30
-"""What a process may add to its address space: what asks for more gets a MemoryError."""
+"""Maximum growth of the process's address space; beyond it, allocations raise MemoryError."""
 _HIGH_WATER: Final = re.compile(rb"VmHWM:\s+(\d+) kB")
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What the parent asks for: inputs of a range, or one input that it names."""
+    """The parent's order: run the inputs of a range, or one given input."""
 
     surface: str
     seed: int = 0
     numbers: range = range(1)
     given: bytes = b""
-    """An input, in place of those of the range."""
+    """An input to run instead of the range."""
     only_make: bool = False
-    """Return the first input of the range, and run none."""
+    """Whether to return the first input of the range without running any."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A rule that inputs broke, with the smallest input that is known to."""
+    """A rule that inputs broke, with the smallest known input that does."""
 
     surface: str
     signature: str
-    """The same for inputs that break it at the same place."""
+    """An identifier shared by inputs that break the rule at the same place."""
     details: str
     data: bytes
     number: int
     count: int = 1
 
     def of(self, more: int) -> Finding:
-        """Return it with the number of further inputs that broke the rule."""
+        """Return the finding with further inputs added to its count."""
         return replace(self, count=self.count + more)
 
 
 @dataclass(slots=True)
 class Reply:
-    """What came of an order."""
+    """The result of an order."""
 
     samples: int
     made: bytes = b""
     accepted: int = 0
     refused: int = 0
-    """By documented errors."""
+    """Number of inputs refused with documented errors."""
     findings: dict[str, Finding] = field(default_factory=dict)
-    """By signature."""
+    """Findings by signature."""
 
     def add(self, *found: Finding) -> None:
         """Add findings to those of the same signatures."""
@@ -85,7 +85,7 @@ class Child:
 
     def __init__(self, progress: ctypes.c_ulonglong) -> None:
         self._progress = progress
-        """The number of the input that is run."""
+        """The number of the input that is being run."""
         self._known: dict[str, tuple[Surface, Mutator]] = {}
 
     def carry_out(self, order: Order) -> Reply:
@@ -115,7 +115,7 @@ class Child:
 
 
 def run_one(surface: Surface, data: bytes) -> bool | tuple[str, str]:
-    """Run one input: True when it was accepted, False when refused, else what it broke, and how."""
+    """Run one input; return True if accepted, False if refused, else the broken rule and how."""
     before = _peak()
     signal.setitimer(signal.ITIMER_PROF, surface.cpu_s)
     try:
@@ -134,7 +134,7 @@ def run_one(surface: Surface, data: bytes) -> bool | tuple[str, str]:
 
 
 def _signature(error: BaseException) -> str:
-    """Name the error and the innermost place of our code that it went through."""
+    """Return the error's name and the innermost frame of our code in its traceback."""
     if isinstance(error, BaseExceptionGroup):
         return _signature(error.exceptions[0])
     frames = traceback.extract_tb(error.__traceback__)
@@ -151,7 +151,7 @@ def _signature(error: BaseException) -> str:
 
 
 def _peak() -> int:
-    """Return the most memory that this program has held; `getrusage` adds who started it."""
+    """Return this program's peak memory; `getrusage` would include its parent's."""
     status = Path("/proc/self/status").read_bytes()
     return int(_HIGH_WATER.search(status)[1]) * 1024  # type: ignore[index]
 
@@ -163,13 +163,13 @@ def _bound_address_space() -> None:
 
 
 def serve(orders: Connection, progress: ctypes.c_ulonglong, errors: str) -> None:
-    """Carry out orders until nobody sends any; what surfaces print goes into a file."""
+    """Carry out orders until the connection closes; output of surfaces goes to a file."""
     with Path(errors).open("wb") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     logging.disable(logging.CRITICAL)
-    # The default action behind it ends the process.
+    # The default action, which follows, ends the process.
     faulthandler.register(signal.SIGPROF, chain=True)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     child = Child(progress)

@@ -1,6 +1,6 @@
-"""Make inputs from samples: by their structure (trees of JSON, lines, bytes) and by a grammar.
+"""Make inputs from samples by their structure (JSON trees, lines, bytes) and from a grammar.
 
-The input of a number is the same in every run with one seed and one set of samples.
+The same seed, samples and number always give the same input.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import Any, Final
 from rollout_dev.fuzz.surface import Shape, Surface
 
 MOST_BYTES: Final = 1 << 18
-"""Of an input."""
+"""Maximum size of an input."""
 _USUAL_BYTES: Final = 1 << 14
-"""Longer samples are cut to a window of this size most of the time, since long inputs are slow."""
+"""Longer samples are usually cut to a window of this size, because long inputs are slow."""
 _MOST_STEPS: Final = 6
 _WHOLE: Final = 0.03
 _LONG: Final = 0.1
 _OTHER_HEAD: Final = 0.05
 _BYTES_TOO: Final = 0.15
 _WRITTEN: Final = 0.7
-"""Of the inputs of a surface that writes some of its own."""
+"""Share of written inputs, for a surface that writes inputs of its own."""
 _AS_WRITTEN: Final = 0.7
 _DEEPER: Final = 0.85
-"""How often a change is made inside of what is there, and not to the whole of it."""
+"""Probability that a change is made inside a value, not to the whole value."""
 _SAME_TYPE: Final = 0.6
 _COIN: Final = 0.5
 
@@ -55,7 +55,7 @@ _BYTES: Final = (
     ),
 )
 _ODD: Final = ("[" * 3000, '{"a":' * 3000, "9" * 10_000, '"a": 1, "a": 2, ', "1e99999", "\\u")
-"""What no serialiser writes: nesting without end, a number of many digits, a key twice."""
+"""JSON that no serialiser writes: endless nesting, a huge number, a duplicate key."""
 _EMPTY: Final[tuple[object, ...]] = (
     None,
     True,
@@ -78,7 +78,7 @@ class Mutator:
     samples: Sequence[bytes]
 
     def input(self, seed: int, number: int) -> bytes:
-        """Return the input of a number; the first ones are the samples as they are."""
+        """Return the input with this number; the first ones are the unchanged samples."""
         if number < len(self.samples):
             return self.samples[number]
         chance = random.Random(f"{seed} {self.surface.name} {number}")  # noqa: S311 - repeatable
@@ -96,7 +96,7 @@ class Mutator:
         return head + _Step(chance, self).of(body)[:MOST_BYTES]
 
     def other(self, chance: random.Random) -> bytes:
-        """Return what another sample holds."""
+        """Return the content of another sample."""
         sample = chance.choice(self.samples)
         return sample.partition(b"\n")[2] if self.surface.has_head else sample
 
@@ -111,7 +111,7 @@ class _Step:
         self._many = chance.choice((2, 50, 500))
 
     def of(self, data: bytes) -> bytes:
-        """Return the data after some changes, by its structure and now and then of its bytes."""
+        """Return the data after some changes to its structure and, now and then, its bytes."""
         shape = self._mutator.surface.shape
         if shape is Shape.JSON:
             data = self._json(data)
@@ -161,7 +161,7 @@ class _Step:
             case 1 if isinstance(made, dict):
                 made[self._text(key)] = made.pop(key)
             case 1:
-                # Once: repetitions of repetitions have no end.
+                # Only once: repetitions of repetitions would grow without end.
                 many, self._many = self._many, 1
                 made[key:key] = [made[key]] * chance.choice((1, 1, many))
             case 2 if isinstance(made, dict):
@@ -231,7 +231,7 @@ class _Step:
         for _ in range(self._steps()):
             lines = self._lines_changed(lines) or [""]
             if sum(map(len, lines)) > MOST_BYTES:
-                break  # repetitions of repetitions have no end
+                break  # repetitions of repetitions would grow without end
         return "\n".join(lines)[:MOST_BYTES].encode(errors="surrogatepass")
 
     def _lines_changed(self, lines: list[str]) -> list[str]:
@@ -252,7 +252,7 @@ class _Step:
                 other_at = chance.randrange(len(lines))
                 lines[at], lines[other_at] = lines[other_at], lines[at]
             case 4 if chance.random() < _LONG:
-                # What a policy repeats that has lost its way.
+                # Text that a confused policy repeats.
                 lines[at] = before + (chance.choice(self._words)[:100] * 8000)[:MOST_BYTES] + after
             case 5 | 6 if self._mutator.surface.words:
                 lines[at] = before + chance.choice(self._words) + after

@@ -1,7 +1,7 @@
-"""Write documents that their reader accepts: from one that it does, by changes that keep it so.
+"""Write documents that their reader accepts, by changes to an accepted one that keep it valid.
 
-Changes are made where a JSON schema has fields, and to what it allows there. What it does not say,
-such as that two fields exclude each other, the reader decides: a change that it refuses is dropped.
+A JSON schema determines where changes are made and which values are allowed. The reader decides
+about other rules, such as mutually exclusive fields: a change that it refuses is dropped.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 _TEXTS: Final = (
     *("", "a", "demo-1", "A_b.c", "tools/x.py", "x.py", "cpu", "0" * 64, "1Gi", "250m", "500Mi"),
     *("/testbed", "../x", "file://runs", "s3://rollouts/a", "http://engine:30000", "https://h/v1"),
-    # A YAML of another opinion reads some of these as something else.
+    # Other YAML versions read some of these as other types.
     *("yes", "off", "null", "~", "0x10", "0o17", "1_000", "1e3", ".inf", "12:30:45", "2026-01-01"),
     *("# x", ": ", "- ", "a: b", "{a: b}", "*a", "&a b", "!x", "%x", "@x", "`x`", "'", '"', "\\"),
     *(" a ", "a\nb", "a\n", "\ta", "é", "日本", "\u2028", "\x85", "\U0001f600", "{{ x }}", "$HOME"),
@@ -24,17 +24,17 @@ _TEXTS: Final = (
 _LETTERS: Final = string.ascii_letters + string.digits + "-_./"
 _TRIES: Final = 60
 _MOST: Final = 4
-"""Of the items of a list, and of the keys of a mapping."""
+"""Maximum items of a list, and keys of a mapping."""
 _DEEPEST: Final = 6
 _ABSENT: Final = 0.75
-"""Of the optional fields of an object that is made."""
+"""Share of optional fields left out of a new object."""
 _DROPPED: Final = 0.1
 _DEEPER: Final = 0.8
-"""How often a change is made inside of what is there, and not to the whole of it."""
+"""Probability that a change is made inside a value, not to the whole value."""
 
 
 class SchemaWriter:
-    """Makes values of a schema, and changes them."""
+    """Makes values that follow a schema, and changes them."""
 
     def __init__(self, schema: Mapping[str, object], chance: random.Random) -> None:
         self._schema = schema
@@ -42,7 +42,7 @@ class SchemaWriter:
         self._chance = chance
 
     def grown(self, document: object, *, changes: int, accepts: Callable[[object], bool]) -> object:
-        """Return the document after up to so many changes, none of which was refused."""
+        """Return the document after up to `changes` changes, none of which was refused."""
         for _ in range(changes):
             changed = self._changed(self._schema, deepcopy(document))
             if accepts(changed):
@@ -50,7 +50,7 @@ class SchemaWriter:
         return document
 
     def value(self, node: object, depth: int = 0) -> object:  # noqa: PLR0911 - one for each kind
-        """Make a value, as far as the schema tells what is valid."""
+        """Return a value that is valid as far as the schema says."""
         chance, found = self._chance, self._resolved(node)
         if "const" in found:
             return found["const"]
@@ -77,7 +77,7 @@ class SchemaWriter:
                 return chance.choice([*_TEXTS, 0, 1.5, True, None, {"a": [1]}])
 
     def _resolved(self, node: object) -> dict[str, object]:
-        """Return the schema of a value, with one of the alternatives."""
+        """Return the schema of a value, with one alternative chosen."""
         found = _fields(node)
         while True:
             if isinstance(name := found.get("$ref"), str):
@@ -123,7 +123,7 @@ class SchemaWriter:
         return kind(chance.choice((least, most, between, usual)))
 
     def _changed(self, node: object, value: object, depth: int = 0) -> object:
-        """Change something in a value; it is ours to change."""
+        """Change something in a value, in place."""
         chance, found = self._chance, self._resolved(node)
         if not value or chance.random() > _DEEPER:
             return self.value(found, depth) if depth else self._in_object(found, value, depth)

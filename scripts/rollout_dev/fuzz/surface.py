@@ -1,7 +1,7 @@
-"""A surface: something that reads untrusted input, with the errors that may come out of it.
+"""A surface: code that reads untrusted input, with the errors that it may raise.
 
-An input is bytes. Where a surface has several readers, the first line of an input names one of
-them, and the rest is what it reads.
+An input is bytes. If a surface has several readers, the first line of an input names one of
+them, and the rest is its input.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ CPU_S: Final = 10.0
 """Processor time of one input; more counts as a hang."""
 _ROUNDS: Final = 5
 MEMORY_BYTES: Final = 256 << 20
-"""What one input may add to the most memory that the process has held."""
+"""Maximum increase of the process's peak memory by one input."""
 
 
 class Shape(Enum):
-    """What the mutator knows of the inputs."""
+    """What the mutator knows about the inputs."""
 
     BYTES = auto()
     TEXT = auto()
@@ -36,7 +36,7 @@ class Shape(Enum):
 
 
 class BrokenPromiseError(Exception):
-    """A reader returned, and what it returned breaks a promise."""
+    """A reader returned a value that breaks a promise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,37 +45,37 @@ class Surface:
 
     name: str
     about: str
-    """What is read, and who wrote it."""
+    """What the surface reads, and who writes it."""
     samples: Callable[[], Sequence[bytes]]
-    """Real inputs, from which others are made; at least one."""
+    """Returns real inputs, at least one, from which others are made."""
     run: Callable[[bytes], None]
-    """Read one input."""
+    """Reads one input."""
     documented: tuple[type[Exception], ...] = ()
-    """The errors by which an input is refused; any other is a finding."""
+    """The errors that refuse an input; any other error is a finding."""
     shape: Shape = Shape.BYTES
     words: tuple[str, ...] = ()
-    """Pieces of the grammar, to be put in anywhere."""
+    """Pieces of the grammar to insert anywhere."""
     has_head: bool = False
     """Whether the first line names the reader."""
     write: Callable[[random.Random], bytes] | None = None
-    """Write an input that is accepted, where changed samples hardly ever are."""
+    """Writes an accepted input, for surfaces that reject nearly all changed samples."""
     cpu_s: float = CPU_S
 
 
 class Described(msgspec.Struct, frozen=True):
-    """What `surfaces/surfaces.json` says of a surface."""
+    """The description of a surface in `surfaces/surfaces.json`."""
 
     about: str
     shape: str
     has_head: bool = False
     words: tuple[str, ...] = ()
     samples: tuple[str, ...] = ()
-    """Inputs made by hand, before those that the surface finds or makes."""
+    """Handmade inputs, before those that the surface finds or makes."""
     cpu_s: float = CPU_S
 
 
 def described(name: str) -> Described:
-    """Return what the file says of a surface."""
+    """Return the description of a surface."""
     return _all_described()[name]
 
 
@@ -92,7 +92,7 @@ def surface(
     samples: Callable[[], Iterable[bytes]] = tuple,
     write: Callable[[random.Random], bytes] | None = None,
 ) -> Surface:
-    """Return a surface as it is described; `samples` returns further inputs."""
+    """Return a surface from its description; `samples` returns further inputs."""
     known = described(name)
     return Surface(
         name,
@@ -109,7 +109,7 @@ def surface(
 
 
 def split_head(data: bytes) -> tuple[str, bytes]:
-    """Return the name of the reader, and what it reads."""
+    """Return the name of the reader and its input."""
     head, _, body = data.partition(b"\n")
     return head.decode(errors="replace"), body
 
@@ -132,7 +132,7 @@ class _Loop:
 
 
 def run_async(coroutine: Coroutine[None, None, _T]) -> _T:
-    """Run a coroutine to its end; a task that it leaves, or that failed unseen, is a finding."""
+    """Run a coroutine to its end; a task left running, or an unseen failure, is a finding."""
     if _Loop.runner is None:
         _Loop.runner = asyncio.Runner()
     runner = _Loop.runner
@@ -149,8 +149,8 @@ def run_async(coroutine: Coroutine[None, None, _T]) -> _T:
 
 
 async def _left() -> list[str]:
-    """Cancel the tasks that are left, and name them."""
-    for _ in range(_ROUNDS):  # generators that nobody reads on are closed by tasks of the loop
+    """Cancel the remaining tasks and return their names."""
+    for _ in range(_ROUNDS):  # tasks of the loop close abandoned generators
         await asyncio.sleep(0)
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:

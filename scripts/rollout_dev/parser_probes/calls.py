@@ -1,7 +1,7 @@
-"""Write tool calls in each grammar, as a model does: the canonical text of the vendor's template.
+"""Write tool calls in each grammar as a model does: in the canonical text of the vendor's template.
 
-For tests, probes and scripted policies. The inverse, parsing, is in `agent.parsers`. A grammar is a
-row of `_FORMS`; functions write the few whose values nest.
+Used by tests, probes and scripted policies. The inverse, parsing, is in `agent.parsers`. A grammar
+is a row of `_FORMS`; functions write the few with nested values.
 """
 
 from __future__ import annotations

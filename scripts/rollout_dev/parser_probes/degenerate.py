@@ -1,7 +1,7 @@
-"""Degenerate turns: what a policy that has lost its way repeats until its tokens are used up.
+"""Degenerate turns, which a confused policy repeats until its tokens are used up.
 
-Each is made of pieces of a grammar: whole calls, openers, closers, halves of them, braces, quotes,
-escapes, white space and control tokens. For the time fuzz and its tests.
+Each consists of pieces of a grammar: whole calls, openers, closers, halves of them, braces, quotes,
+escapes, white space and control tokens. Used by the time fuzz and its tests.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SHORT: Final = 3
 
 
 def pieces_of(form: ToolFormat | TextFormat) -> tuple[str, ...]:
-    """Return the pieces of a grammar: whole calls, their tags, and what is left of either."""
+    """Return the pieces of a grammar: whole calls, their tags, and fragments of both."""
     calls = [write_calls(form, several) for several in ([_CALL], [_BARE], [_CALL, _CALL])]
     tags = list(dict.fromkeys(tag for call in calls for tag in _TAG.findall(call)))
     halves = [
@@ -45,7 +45,7 @@ def pieces_of(form: ToolFormat | TextFormat) -> tuple[str, ...]:
 
 
 def units(form: ToolFormat | TextFormat, count: int, *, seed: int = 0) -> Iterator[tuple[str, ...]]:
-    """Yield what `count` turns repeat: first each piece alone, then mixtures."""
+    """Yield the units that `count` turns repeat: first each piece alone, then mixtures."""
     own = pieces_of(form)
     everything = (*own, *_ANY)
     yield from ((piece,) for piece in everything[:count])
@@ -58,9 +58,9 @@ def units(form: ToolFormat | TextFormat, count: int, *, seed: int = 0) -> Iterat
 def turn_ids(
     encoding: Encoding, unit: Sequence[str], tokens: int, *, rng: random.Random | None = None
 ) -> list[int]:
-    """Return a turn of exactly so many tokens, which repeats a unit.
+    """Return a turn of exactly this many tokens, which repeats a unit.
 
-    With `rng`, its pieces come in any order, some control tokens of the vocabulary among them.
+    With `rng`, its pieces come in random order, mixed with some control tokens of the vocabulary.
     """
     encoded = [encoding.encode([Scaffold(piece)]) for piece in unit]
     if rng is not None:

@@ -1,6 +1,6 @@
 """Probes of the grammars of JSON calls, derived from a call as each family writes it.
 
-What the grammars share is probed by changes to that call; `_OWN` has what only one of them has.
+Changes to that call probe what the grammars share; `_OWN` has cases for a single grammar.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SUBMIT: Final = _call("submit")
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """A turn, and what is expected in it: calls that run, and statuses of those that don't."""
+    """A turn and the expected result: calls that run, and the statuses of those that don't."""
 
     name: str
     text: str
@@ -53,10 +53,10 @@ class _Written:
 
     form: ToolFormat
     head: str
-    """What stands before the JSON; empty where the JSON is the whole turn."""
+    """The text before the JSON; empty if the JSON is the whole turn."""
     body: str
     tail: str
-    """What closes the call; empty where the end of the turn does."""
+    """The text that closes the call; empty if the end of the turn does."""
 
     @classmethod
     def of(cls, form: ToolFormat, call: ToolCall) -> _Written:
@@ -74,7 +74,7 @@ class _Written:
 
     @property
     def is_bare(self) -> bool:
-        """Whether only a list marks a call; other text there is no attempt."""
+        """Whether only a list marks a call, so that other text is not an attempt."""
         return self.form in {ToolFormat.XLAM, ToolFormat.FUNCTOOLS}
 
     def around(self, body: str) -> str:
@@ -108,11 +108,11 @@ _CHANGES: Final[tuple[tuple[str, str, str, tuple[CallStatus, ...]], ...]] = (
     ("an empty name", '"bash"', '""', (_NAMELESS,)),
     ("a number as name", '"bash"', "3", (_NAMELESS, _JSON)),
 )
-"""What one change of `_LS` makes of it."""
+"""Changes to `_LS`, with the expected statuses."""
 
 
 def json_probes(tools: Sequence[ToolSpec]) -> tuple[ParserProbe, ...]:
-    """Return the probes of all grammars of JSON calls; they call `bash`, `edit` and `submit`."""
+    """Return the probes of all JSON call grammars, which call `bash`, `edit` and `submit`."""
     return tuple(
         ParserProbe(
             name=f"{form}: {case.name}",
@@ -183,7 +183,7 @@ def _runs(written: _Written) -> Iterator[_Case]:
 
 
 def _shapes(written: _Written) -> Iterator[_Case]:
-    """The JSON is whole, and is no call; or it is not alone."""
+    """Yield cases in which the JSON is valid but not a call, or is not alone."""
     no_list = () if written.is_bare else (_SHAPE,)
     body = written.body
     if written.is_list:
@@ -213,7 +213,7 @@ def _drafts(written: _Written) -> Iterator[_Case]:
 
 
 def _cut_behind(written: _Written, behind: str) -> str:
-    """Return a turn that ends behind some text of its call."""
+    """Return a turn that ends after the given text of its call."""
     before, found, _ = written.text.partition(behind)
     return before + found
 
@@ -264,7 +264,7 @@ _BASH: Final = '{"name": "bash", "arguments": {"command": "ls"}}'
 
 
 def _other_keys(form: ToolFormat) -> tuple[_Case, ...]:
-    """The keys of other families, in place of a family's own and beside them."""
+    """Return cases with the keys of other families instead of, or next to, a family's own."""
     named = '"tool_name": "bash"'
     return (
         _Case("the name under the key of others", _renamed(form, named, '"name": "bash"'),
@@ -346,4 +346,4 @@ _OWN: Final[Mapping[ToolFormat, tuple[_Case, ...]]] = {
     ),
 }  # fmt: skip
 FORMS: Final = tuple(_OWN)
-"""The formats that are probed here."""
+"""The formats that these probes cover."""

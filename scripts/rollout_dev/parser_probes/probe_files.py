@@ -76,13 +76,13 @@ class _Probe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _ProbeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     probes: Annotated[tuple[_Probe, ...], msgspec.Meta(min_length=1)]
     tools: tuple[_Tool, ...] = ()
-    """For probes without tools of their own."""
+    """The tools of probes without their own."""
 
 
 def load_probes(*paths: Path) -> tuple[ParserProbe, ...]:
-    """Load the probes of files; without any, those built in and those derived from written calls.
+    """Load the probes in files; by default the built-in ones and those derived from written calls.
 
-    Raise UsageError with the place of what is wrong in a file.
+    Raises UsageError, which names the place of the error in a file.
     """
     probes = tuple(probe for path in paths or BUILT_IN for probe in _load(path))
     return probes if paths else (*probes, *json_probes(probes[0].tools))

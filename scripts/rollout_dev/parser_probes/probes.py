@@ -1,6 +1,6 @@
 """Probes of tool-call parsers: a sampled turn, and the calls a strict parser must find in it.
 
-For tests, `scripts/conformance parsers`, and anyone who writes a parser. `probe_files` loads them.
+Used by tests, `scripts/conformance parsers`, and authors of parsers. `probe_files` loads them.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class ExpectedCall:
     """One call attempt expected in a turn. Fields that are None are not compared."""
 
     statuses: frozenset[CallStatus]
-    """Any of them passes."""
+    """The accepted statuses."""
     name: str | None = None
     arguments: Mapping[str, object] | None = None
-    """Compared only for a call that is ok; others have none."""
+    """The arguments, compared only for a call that is ok; others have none."""
     id: str | None = None
     raw: str | None = None
-    """Compared without the white space around it."""
+    """The raw text, compared without the white space around it."""
 
     @property
     def runs(self) -> bool:
@@ -46,7 +46,7 @@ class ExpectedCall:
         return CallStatus.OK in self.statuses
 
     def matches(self, call: ToolCall) -> bool:
-        """Whether a parsed call is the expected one."""
+        """Return whether a parsed call is the expected one."""
         is_ok = call.status is CallStatus.OK
         return (
             call.status in self.statuses
@@ -72,7 +72,7 @@ class ParserProbe:
     expect: tuple[ExpectedCall, ...]
 
     def passes(self, calls: Sequence[ToolCall]) -> bool:
-        """Whether a parser found exactly the expected calls, in order."""
+        """Return whether a parser found exactly the expected calls, in order."""
         return len(calls) == len(self.expect) and all(
             expected.matches(call) for expected, call in zip(self.expect, calls, strict=True)
         )

@@ -1,8 +1,8 @@
-"""Attacks that a hostile policy, or its patch, may carry out: each is executed, none may succeed.
+"""Attacks by a hostile policy or its patch: each is executed, and none may succeed.
 
-On this machine's sandboxes, and with `--pods` in pods of the cluster of $KUBECONFIG, which needs
-the images of `scripts/build-images --load`. Prints attack and outcome; exits with 1 when one
-succeeded. With `--league`, the attacks on grading alone, against other ways to grade as well.
+They run in this machine's sandboxes and, with `--pods`, in pods of the cluster of $KUBECONFIG,
+which needs the images of `scripts/build-images --load`. Prints attack and outcome; exits with 1 if
+one succeeded. With `--league`, only attacks on grading run, also against other ways to grade.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ async def _all(*, pods: bool, only: str) -> list[Result]:
 
 
 async def _planted(only: str) -> list[Result]:
-    """Run those that look for secrets which are planted on this machine."""
+    """Run the attacks that look for secrets planted on this machine."""
     results = []
     async with open_scene() as scene:
         for attack in (each for each in LOCAL_ATTACKS if only in each.name):

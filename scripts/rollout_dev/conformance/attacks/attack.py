@@ -1,4 +1,4 @@
-"""What an attack is, and the attacks of `attacks.yaml`, which says what their fields mean."""
+"""The forms of an attack, and the attacks of `attacks.yaml`, which explains their fields."""
 
 from __future__ import annotations
 
@@ -12,59 +12,59 @@ import msgspec
 
 
 class Kind(StrEnum):
-    """What an attack is after."""
+    """The goal of an attack."""
 
     PEEK = "peek"
-    """The fix of its task."""
+    """The fix of the attacker's task."""
     SECRETS = "secrets"
-    """What belongs to the machine or its user."""
+    """Secrets of the machine or its user."""
     ESCAPE = "escape"
     """More rights than a command has."""
     FORGERY = "forgery"
-    """A result, a patch or a verdict that nothing has earned."""
+    """An undeserved result, patch or verdict."""
     DENIAL = "denial"
     """Memory, disk, processes, or the time of the controller and of other sandboxes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """One attempt."""
+    """One attack by a script."""
 
     name: str
     kind: Kind
     script: str
-    """For the shell of a sandbox."""
+    """The script for a sandbox's shell."""
     wants: str
-    """What a success looks like."""
+    """The sign of a successful attack."""
     held: str
-    """A regular expression over the output of an attempt that failed."""
+    """A regular expression that matches the output of a failed attack."""
     seconds: float = 20.0
     """The command's deadline."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiffAttack:
-    """What an agent leaves behind; the diff of it has to come soon, and hold just the real edit."""
+    """Files an agent leaves behind; their diff must be quick and contain only the real edit."""
 
     name: str
     script: str
-    """Script that runs in the repository, after an honest edit that adds the file `honest.txt`."""
+    """The script to run in the repository after an honest edit, which adds `honest.txt`."""
     usable: bool = True
-    """Whether a patch is expected; otherwise a reason why there is none."""
+    """Whether a patch is expected, instead of a reason why there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class PatchAttack:
-    """Code that runs when the broken package is imported by the tests that grade it.
+    """Code that runs when the grading tests import the broken package.
 
-    It tries to make the grader believe that they pass, from outside of the test's own process. What
-    the test process itself prints, or leaves out, is beyond any grader that reads a log:
+    It tries to make the grader believe that the tests pass, from outside the test process. What the
+    test process itself prints, or leaves out, is beyond any grader that reads a log:
     docs/reference/threats.md.
     """
 
     name: str
     code: str
-    """Python; `LOG` is a log in which every expected test passes."""
+    """Python code; `LOG` is a log in which every expected test passes."""
 
     def module(self, log: str) -> str:
         """Return a module that runs the attack once, in the first process that imports it."""

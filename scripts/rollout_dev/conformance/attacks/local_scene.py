@@ -1,7 +1,7 @@
 """A scene for attacks on local sandboxes: planted secrets, a neighbour, and a watched controller.
 
-Each attack runs in a sandbox of its own, started by a controller whose event loop is measured all
-the time, beside another sandbox that has to go on.
+Each attack runs in its own sandbox, started by a controller whose event loop is monitored, next to
+another sandbox that must keep working.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ class Outcome:
     attack: Attack
     output: str
     stall_s: float
-    """The longest that the controller's event loop stood still."""
+    """The longest stall of the controller's event loop."""
     close_s: float
     neighbour_ok: bool
-    """Whether a command in another sandbox worked meanwhile."""
+    """Whether commands in another sandbox worked meanwhile."""
 
     @property
     def problem(self) -> str:
-        """What the attack reached; empty when everything held."""
+        """What the attack achieved; empty if everything held."""
         if breaches := re.findall(r"^BREACH.*$", self.output, re.MULTILINE):
             return "; ".join(breaches)[:500]
         if re.search(self.attack.held, self.output, re.MULTILINE) is None:
@@ -72,7 +72,7 @@ class Outcome:
 
 @asynccontextmanager
 async def open_scene() -> AsyncIterator[Scene]:
-    """Plant secrets on this machine and start a neighbour, while the block runs."""
+    """Plant secrets on this machine and start a neighbour for the duration of the block."""
     with _planted() as words:
         provider = LocalProvider(LocalSandbox.model_validate(_LIMITS))
         try:
@@ -84,7 +84,7 @@ async def open_scene() -> AsyncIterator[Scene]:
 
 @dataclass(slots=True)
 class Scene:
-    """A provider, a neighbour, and the words of scripts that stand for what is planted."""
+    """A provider, a neighbour, and the placeholders in scripts for planted secrets."""
 
     provider: LocalProvider
     neighbour: Sandbox
@@ -92,7 +92,7 @@ class Scene:
     _number: int = 0
 
     async def run(self, attack: Attack) -> Outcome:
-        """Run an attack in a new sandbox, and end that."""
+        """Run an attack in a new sandbox, and end the sandbox."""
         script = attack.script
         for word, value in self.words.items():
             script = script.replace(f"@{word}@", value)
@@ -117,7 +117,7 @@ class Scene:
 
 @dataclass(slots=True)
 class _Neighbour:
-    """Keeps asking another sandbox for an answer."""
+    """Keeps running commands in another sandbox."""
 
     sandbox: Sandbox
     answers: bool = True
@@ -131,7 +131,7 @@ class _Neighbour:
 
 @contextmanager
 def _planted() -> Iterator[dict[str, str]]:
-    """Leave secrets where a careless sandbox would find them."""
+    """Leave secrets where a careless sandbox would expose them."""
     name = f"swe-rollout-attack-{secrets.token_hex(4)}"
     secret = secrets.token_hex(8)
     with (

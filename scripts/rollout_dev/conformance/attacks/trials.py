@@ -1,4 +1,4 @@
-"""Carry out one attack at a site and judge how it ended."""
+"""Carry out one attack at a site and judge its outcome."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from swe_rollout.types.instance import Instance
 from swe_rollout.types.verdict import VerdictStatus
 
 CALM_S: Final = 1.0
-"""The longest that the controller's event loop may stand still."""
+"""Maximum stall of the controller's event loop in seconds."""
 BEAT_S: Final = 0.02
 _BLOCKED_S: Final = 5.0
-"""A loop that stood still for longer counts as blocked, whatever its process computed."""
+"""A longer stall counts as blocked, however much processor time the process used."""
 
 
 class Stalls:
-    """The longest time that the loop of `watch` stood still so far.
+    """The longest stall of the loop of `watch` so far.
 
-    A beat that comes late counts for the processor time that this process used meanwhile: on a
-    busy machine the rest is time in which others had the core, or the interpreter's lock.
+    A late beat counts only the processor time that this process used meanwhile: on a busy machine,
+    others had the core, or the GIL, for the rest.
     """
 
     longest_s = 0.0
@@ -64,7 +64,7 @@ class Site:
     _number: int = 0
 
     def episode(self) -> EpisodeId:
-        """Return the address of an episode that none before had."""
+        """Return the address of a new episode."""
         self._number += 1
         return EpisodeId(_JOB, self.instance.instance_id, self._number)
 
@@ -115,7 +115,7 @@ class Trial:
     """How an attack ended."""
 
     outcome: str
-    """What was seen, in a few words."""
+    """The outcome in a few words."""
     held: bool
     stall_s: float
     """The longest that the controller's event loop stood still."""
@@ -123,7 +123,7 @@ class Trial:
 
 
 async def script_trial(site: Site, attack: Attack) -> Trial:
-    """Run the script of an attack; afterwards the sandbox has to work, and to end."""
+    """Run the script of an attack; afterwards the sandbox must still work, and end."""
 
     async def act() -> tuple[str, bool]:
         sandbox = await site.start()
@@ -169,7 +169,7 @@ async def diff_trial(site: Site, attack: DiffAttack) -> Trial:
 
 
 async def patch_trial(site: Site, attack: PatchAttack) -> Trial:
-    """Make a patch that breaks nothing and fixes nothing, with an attack in it, and grade it."""
+    """Grade a patch that contains an attack but neither breaks nor fixes anything."""
 
     async def act() -> tuple[str, bool]:
         expected = site.instance.expected
@@ -195,20 +195,20 @@ async def _attacking_patch(sandbox: Sandbox, site: Site, code: str) -> repositor
     found = await sandbox.exec("find . -name __init__.py -not -path '*/test*' | head -n 1")
     path = found.stdout.decode().strip()
     text = await sandbox.read_file(path)
-    # Behind `from __future__` imports, which have to come first.
+    # After `from __future__` imports, which must come first.
     await sandbox.write_file(path, text + b"\n\n" + code.encode())
     return await repository.diff(sandbox, base)
 
 
 async def _watched(act: Awaitable[tuple[str, bool]]) -> Trial:
-    """Run an attack while the event loop is measured."""
+    """Run an attack while the event loop is monitored."""
     stalls = Stalls()
     beating = asyncio.create_task(stalls.watch())
     began = time.monotonic()
     try:
         outcome, held = await act
     except (SandboxError, GraderError) as error:
-        # An attack that ends its sandbox, or gets no verdict, has dodged its grade.
+        # An attack that ends its sandbox, or gets no verdict, has evaded grading.
         outcome, held = f"lost: {error}"[:200], False
     finally:
         beating.cancel()

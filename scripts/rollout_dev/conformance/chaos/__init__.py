@@ -1,9 +1,9 @@
-"""Break everything that a job on a cluster depends on, one at a time, and look at its records.
+"""Break each thing that a job on a cluster depends on, one at a time, and check the job's records.
 
 A counting policy works in pods of the dev cluster; its test passes if each of its commands took
 effect once. In the middle of each job one thing is killed, stopped or cut off: the worker, the
 operator, the engine, the store, sandboxes, the API server, etcd, the kubelet, containerd, or the
-network between them. Afterwards no episode may be lost, run twice, or charged for it.
+network between them. Afterwards no episode may be lost, run twice, or penalised for the fault.
 
 Needs the dev cluster: `eval "$(scripts/dev-cluster up)"`.
 """
@@ -24,7 +24,7 @@ from rollout_dev.conformance.chaos.processes import NotInTimeError, until
 from rollout_dev.report import Report, Row, parser
 
 RECOVERY_S = 30.0
-"""For the worker and the operator."""
+"""Time limit for the recovery of the worker and the operator."""
 _BOUNDED = frozenset({"worker-killed", "operator-killed"})
 _RESUMED = frozenset(
     {
@@ -41,7 +41,7 @@ _JOB_S = 420.0
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Try the faults, print; exit with 0 if none cost anything."""
+    """Try the faults and print the results; return 0 if no fault cost anything."""
     options = parser("scripts/conformance chaos", __doc__)
     options.add_argument("--only", nargs="+", metavar="NAME", help="scenarios; default: all")
     options.add_argument("--list", action="store_true", help="print the scenarios' names and end")

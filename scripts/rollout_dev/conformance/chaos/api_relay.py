@@ -1,7 +1,7 @@
 """A relay between the pods of the dev cluster and its API server, on the node.
 
-Inside the block, connections of pods to the service `kubernetes` pass through it; those of the
-kubelet, the scheduler and kubectl do not. So a job can lose an API server that is alive.
+Inside the block, connections from pods to the service `kubernetes` pass through it, but those of
+the kubelet, the scheduler and kubectl do not. So a job can lose an API server that is alive.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from rollout_dev.faults import relay
 
 _PORT: Final = 16443
 _TABLE: Final = "ip chaos"
-# Before kube-proxy's own chain: the first one that translates a connection is the last.
+# Before kube-proxy's own chain, because the first chain that translates a connection wins.
 _REDIRECT: Final = f"""\
 add table {_TABLE}
 delete table {_TABLE}
@@ -52,7 +52,7 @@ class ApiRelay:
     rules: Path
 
     def do(self, fault: relay.Fault) -> None:
-        """Let it do this from now on."""
+        """Apply this fault from now on."""
         partial = self.rules.with_suffix(".new")
         partial.write_text(fault)
         partial.rename(self.rules)
@@ -60,7 +60,7 @@ class ApiRelay:
 
 @contextmanager
 def opened() -> Iterator[ApiRelay]:
-    """Start the relay and lead new connections of pods through it; end both with the block."""
+    """Start the relay and route new connections of pods through it; undo both after the block."""
     checkout = Checkout.here()
     inside = ("nsenter", f"--net={native.network_namespace(checkout)}", "--")
     with tempfile.TemporaryDirectory() as folder:

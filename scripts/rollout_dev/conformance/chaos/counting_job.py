@@ -1,6 +1,6 @@
-"""A job whose records say by themselves whether a fault was felt.
+"""A job whose records show by themselves whether a fault affected it.
 
-Its policy asks for one more line of a file in each turn, and then submits. The test passes if the
+Its policy appends one more line to a file in each turn, and then submits. The test passes if the
 file has each line once. So an episode is resolved if and only if each command took effect once, the
 work reached the grader, and the grader ran.
 """
@@ -22,12 +22,12 @@ ENGINE_PORT: Final = 30000
 STORE_PORT: Final = 9000
 STORE: Final = "s3://rollouts"
 SANDBOX_KEY: Final = "sandbox-key"
-"""The Secret by which a worker attaches to sandboxes that live."""
+"""The Secret with which a worker attaches to live sandboxes."""
 _RESPONSE_END: Final = "</tool_response>"
 _TEST: Final = "TestCounted"
 _LOGPROB: Final = -0.5
 TOKENIZER: Final = "/usr/local/lib/python3.11/dist-packages/swe_rollout/testing/tokenizer"
-"""In the workers' image."""
+"""The path of the tokenizer in the workers' image."""
 
 
 def script(turns: int) -> str:
@@ -47,7 +47,7 @@ def script(turns: int) -> str:
 
 
 def row(original: Mapping[str, object], turns: int, number: int = 1) -> dict[str, object]:
-    """Return a task, from a row whose image and base it takes; all differ in their number alone."""
+    """Return a task with the image and base of a row; tasks differ only in their number."""
     lines = counted(turns).splitlines()
     added = "".join(f"+{line}\n" for line in lines)
     patch = (
@@ -103,16 +103,16 @@ def document(
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a record says of the fault that its episode met."""
+    """The effect of the fault on an episode, according to its record."""
 
     episode: str
     doubled: bool
-    """A command took effect twice."""
+    """Whether a command took effect twice."""
     charged: bool
-    """The policy has less than its full reward, or the episode is masked."""
+    """Whether the policy got less than its full reward, or the episode is masked."""
     resumed: bool
     attached: bool
-    """It went on in a sandbox that it had before."""
+    """Whether it was resumed in its original sandbox."""
     problem: str
 
 

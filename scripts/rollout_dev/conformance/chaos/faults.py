@@ -1,4 +1,4 @@
-"""The faults of the chaos suite: what each breaks, for how long, and when it is over."""
+"""The faults of the chaos suite: what each breaks, for how long, and how its end is detected."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from rollout_dev.faults.relay import Fault
 
 _OUTAGE_S: Final = 20.0
 _NOT_READY_S: Final = 60.0
-"""A node whose kubelet is silent for 40 s counts as lost."""
+"""Long enough for a node to count as lost, which takes 40 s without its kubelet."""
 _SETTLE_S: Final = 1.0
-"""After a fault: turns that the engine had been asked for before have ended."""
+"""After a fault, the time in which turns requested before it end."""
 _PATIENCE_S: Final = 180.0
 _VICTIM_S: Final = 60.0
 _NO_ROOM: Final = """\
@@ -43,13 +43,13 @@ class Scenario:
 
     name: str
     fault: Callable[[Ground, str], None]
-    """Breaks something of the job's world; returns when the fault is over."""
+    """Breaks something that the job depends on; returns when the fault is over."""
     recovered: Callable[[Ground, str], None]
-    """Returns when what it broke works again."""
+    """Returns when the broken part works again."""
 
 
 def _next_turn(ground: Ground, job: str) -> None:
-    """Wait until the engine is asked for another turn, or the job went on to its end."""
+    """Wait until the engine gets another request, or the job has ended."""
     time.sleep(_SETTLE_S)
     seen: list[int] = []
 
@@ -126,7 +126,7 @@ def _starve_worker(ground: Ground, job: str) -> None:
 
 
 def _fill_disk(ground: Ground, job: str) -> None:
-    """Let the kubelet believe that the disk is full, until it has evicted two pods."""
+    """Make the kubelet believe that the disk is full until it has evicted two pods."""
     del job
     before = len(ground.evicted_pods())
     with kubelet_settings(_NO_ROOM):
@@ -223,7 +223,7 @@ refused connection Kubernetes' own parts wait for up to 30 s, and start no pod i
 
 
 def kill_one(what: str, ground: Ground, job: str, rng: random.Random) -> None:
-    """Kill one of `KILLS`, whichever there is. Raises NotInTimeError where there is none now."""
+    """Kill one instance of `what`. Raises NotInTimeError if there is none now."""
     if what == API_SERVER:
         kill_component("kube-apiserver")
         return

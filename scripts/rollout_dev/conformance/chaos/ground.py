@@ -1,7 +1,7 @@
-"""The ground that faults are tried on: this checkout installed on the dev cluster, and a namespace.
+"""The environment of chaos tests: this checkout, installed on the dev cluster, and a namespace.
 
-The namespace has the policy's engine, the store, and a relay in front of both; jobs reach neither
-but through the relay. Another one stands before the API server. Everything is deleted at the end.
+The namespace has the policy's engine, the store, and a relay in front of both; jobs reach them only
+through the relay. Another relay is in front of the API server. Everything is deleted at the end.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Ground:
     dataset: str
     """The address of the rows."""
     workers: int
-    """Of each job; each has one task."""
+    """Number of workers of each job, each with one task."""
     api: ApiRelay
 
     def apply(self, name: str, *, episodes: int, parallelism: int) -> None:
@@ -70,7 +70,7 @@ class Ground:
         return self._kubectl("describe", _RJ, name)
 
     def last_words(self, name: str) -> list[str]:
-        """Return the end of what is known of a job that has failed, and of its workers' logs."""
+        """Return the last known facts about a failed job, and the end of its workers' logs."""
         selector = f"swe-rollout.dev/job={name},swe-rollout.dev/role=worker"
         logs = self._kubectl("logs", "--selector", selector, "--tail=12", "--prefix")
         return [self.describe(name)[-3000:], *logs.splitlines()]
@@ -81,11 +81,11 @@ class Ground:
         return str(self.status(name)["state"])
 
     def has_ended(self, name: str) -> bool:
-        """Whether the job has ended, well or not."""
+        """Return whether the job has ended, successfully or not."""
         return self.status(name).get("state") in {"Complete", "Failed"}
 
     def sampled(self) -> int | None:
-        """Count the turns that the engine has sampled so far; none while it does not run."""
+        """Return the number of turns sampled so far; None while the engine is not running."""
         (pod,) = self._pods(f"app={_ENGINE}") or (None,)
         pid = first_process(pod["metadata"]["uid"]) if pod else None
         try:
@@ -98,7 +98,7 @@ class Ground:
         return [json.loads(line) for line in self._stored("read", name).splitlines()]
 
     def leftovers(self, name: str) -> list[str]:
-        """Name the sandbox pods of a job that still run, and what is left of its journals."""
+        """Return the names of a job's running sandbox pods and remaining journals."""
         mine = f"swe-rollout.dev/job={name},swe-rollout.dev/role in (agent,grader)"
         pods = [
             str(pod["metadata"]["name"])
@@ -109,25 +109,25 @@ class Ground:
         return [*pods, *self._stored("journals", name).splitlines()]
 
     def delete(self, name: str) -> None:
-        """Delete a job and wait for that."""
+        """Delete a job and wait until it is gone."""
         self._kubectl("delete", _RJ, name, "--timeout=90s")
 
     def relay(self, port: int, fault: relay.Fault) -> None:
-        """Make the relay on a port do this from now on."""
+        """Make the relay on a port apply this fault from now on."""
         script = f"printf %s {fault} >{relay.rules_file(port)}"
         self._kubectl("exec", f"deployment/{_RELAY}", "--", "sh", "-c", script)
 
     def evicted_pods(self) -> list[Json]:
-        """Return the pods that the kubelet has evicted, the operator's included."""
+        """Return the pods that the kubelet has evicted, including the operator's."""
         pods = [*self._pods(""), *objects(_SYSTEM, "pods")]
         return [pod for pod in pods if pod["status"].get("reason") == "Evicted"]
 
     def worker_pods(self, name: str) -> list[Json]:
-        """List the worker pods of a job that run."""
+        """List the running worker pods of a job."""
         return self._running(f"swe-rollout.dev/job={name},swe-rollout.dev/role=worker")
 
     def sandbox_pods(self, name: str) -> list[Json]:
-        """List the agents' pods of a job that run."""
+        """List the running agents' pods of a job."""
         return self._running(f"swe-rollout.dev/job={name},swe-rollout.dev/role=agent")
 
     def engine_pods(self) -> list[Json]:
@@ -172,33 +172,33 @@ class Ground:
 
 
 def operator_pods() -> list[Json]:
-    """Return the operator's pods that run."""
+    """Return the operator's running pods."""
     pods = objects(_SYSTEM, "pods", "app.kubernetes.io/name=swe-rollout-operator")
     return [pod for pod in pods if pod["status"].get("phase") == "Running"]
 
 
 def has_disk_pressure() -> bool:
-    """Whether the node says that its disk is full."""
+    """Return whether the node reports that its disk is full."""
     (node,) = objects("", "nodes")
     conditions = {each["type"]: each["status"] for each in node["status"]["conditions"]}
     return conditions.get("DiskPressure") == "True"
 
 
 def is_ready(pod: Json) -> bool:
-    """Whether all containers of a pod are ready."""
+    """Return whether all containers of a pod are ready."""
     return all(each.get("ready") for each in pod["status"].get("containerStatuses", [{}]))
 
 
 @contextmanager
 def opened(*, turns: int, pause_s: float, workers: int = 1) -> Iterator[Ground]:
-    """Install this checkout and make a namespace; delete that at the end.
+    """Install this checkout and create a namespace, which is deleted at the end.
 
-    `turns`: of each episode, the last one included; `pause_s`: of the engine, for each.
+    `turns` counts all turns of an episode; the engine takes `pause_s` for each.
     """
     image = _install()
     namespace = f"chaos-{secrets.token_hex(3)}"
     with api_relay.opened() as api:
-        # Connections that are open would not pass through the relay.
+        # Open connections would not pass through the relay.
         kubectl("rollout", "restart", _OPERATOR, namespace=_SYSTEM)
         kubectl("rollout", "status", _OPERATOR, "--timeout=120s", namespace=_SYSTEM)
         kubectl("create", "namespace", namespace)
@@ -219,7 +219,7 @@ def opened(*, turns: int, pause_s: float, workers: int = 1) -> Iterator[Ground]:
 def _start_parts(namespace: str, image: str, turns: int, pause_s: float) -> None:
     command = [str(_ROOT / "scripts" / "cluster-s3"), "up", namespace]
     subprocess.run(command, check=True, capture_output=True)
-    # What it stores would be gone with its pod.
+    # Its data would be lost with its pod.
     never_evicted = {"priorityClassName": "system-cluster-critical"}
     patch = json.dumps({"spec": {"template": {"spec": never_evicted}}})
     kubectl("patch", "deployment", "dev-s3", "--patch", patch, namespace=namespace)

@@ -1,4 +1,4 @@
-"""A job in pods of which something is killed every few seconds, and one that is left alone."""
+"""Compare a job in pods, of which something is killed every few seconds, with one left alone."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from rollout_dev.report import Report, Row
 RESUMED: Final = "resumption"
 _TIMES: Final = frozenset({"engine_s", "tools_s", "duration_s", "timing", "finished_at"})
 _SECONDS: Final = "_s"
-"""How the names of durations end."""
+"""The suffix of the names of durations."""
 
 
 def seed_of(given: Namespace) -> int:
-    """Return the seed of the moments at which things are killed."""
+    """Return the seed of the kill times."""
     return int(given.seed) or time.time_ns() % 1_000_000
 
 
@@ -37,9 +37,9 @@ def differences(
     *,
     besides: frozenset[str] = frozenset(),
 ) -> list[str]:
-    """Say what differs between the records of two runs, by episode; empty where nothing does.
+    """Return the differences between the records of two runs, by episode; empty without any.
 
-    `besides`: fields that may differ, apart from times and from how often an episode went on.
+    `besides` are fields that may differ, in addition to times and counts of resumptions.
     """
     problems = []
     lines = "".join(f"+{line}\n" for line in counted(turns).splitlines())
@@ -62,7 +62,7 @@ def differences(
 
 
 def wrong_durations(records: Mapping[str, dict[str, object]], longest_s: float) -> list[str]:
-    """Say which durations of records are negative, or longer than all of it took."""
+    """Return the durations of records that are negative or longer than the whole run."""
     return [
         f"{episode}: {name} is {seconds:g}"
         for episode, record in records.items()
@@ -122,7 +122,7 @@ def measure(given: Namespace) -> Report:
         thrown_away = (ground.sampled() or 0) - before - given.episodes * given.turns
         expected, found = _records(ground, _ALONE), _records(ground, _KILLED)
         left = ground.leftovers(_KILLED)
-    # An episode whose sandbox is killed before its first turn is written begins anew.
+    # An episode whose sandbox is killed before its first turn is written starts again.
     differing = differences(expected, found, given.turns, besides=frozenset({"attempt"}))
     problems = [*last_words, *differing, *left]
     problems += [said for each in found.values() if (said := verdict_of(each, given.turns).problem)]
@@ -156,22 +156,22 @@ def _apply(ground: Ground, job: str, given: Namespace) -> None:
 
 
 def _kill(ground: Ground, rng: random.Random, every_s: float) -> dict[str, int]:
-    """Kill one thing after the other until the job has ended; count them.
+    """Kill one thing after the other until the job has ended, and count the kills.
 
-    Also where the last one has not recovered yet; what a kill itself takes is no pause.
+    It does not wait for recovery, and the time of a kill itself does not count as pause.
     """
     killed = dict.fromkeys(KILLS, 0)
     start = due = time.monotonic()
     while time.monotonic() < start + _JOB_S:
         due += rng.uniform(0.0, 2 * every_s)
-        # No more questions than kills: the API server has enough to do.
+        # No more queries than kills: the API server is busy enough.
         time.sleep(max(0.0, due - time.monotonic()))
         if ground.has_ended(_KILLED):
             sys.stderr.write("\n")
             return killed
         (what,) = rng.choices(list(KILLS), list(KILLS.values()))
         with suppress(NotInTimeError):
-            # Where there is none at this moment, nothing is killed.
+            # If there is none at this moment, nothing is killed.
             kill_one(what, ground, _KILLED, rng)
             killed[what] += 1
         seconds = time.monotonic() - start
@@ -180,13 +180,13 @@ def _kill(ground: Ground, rng: random.Random, every_s: float) -> dict[str, int]:
 
 
 def _is_attached(record: Json) -> bool:
-    """Whether an episode went on in the very sandbox that it had."""
+    """Return whether an episode was resumed in its original sandbox."""
     resumption = record.get(RESUMED)
     return bool(resumption and resumption["attached"])
 
 
 def _in_flight(kills: Mapping[str, int], given: Namespace) -> int:
-    """Return how many turns were in flight where something was killed that they were in."""
+    """Return how many turns were in flight in the processes that were killed."""
     each = {"worker": -(-given.parallelism // given.workers), "sandbox": 1, "operator": 0}
     return sum(each.get(what, int(given.parallelism)) * number for what, number in kills.items())
 

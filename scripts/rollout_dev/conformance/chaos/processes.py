@@ -1,4 +1,4 @@
-"""Processes of pods and of the dev cluster, as this machine sees them: there they can be killed.
+"""Kill processes of pods and of the dev cluster from this machine.
 
 From inside its pod, nobody can send SIGKILL to a container's first process.
 """
@@ -22,13 +22,13 @@ Json = dict[str, Any]
 
 _CALL_S = 20.0
 _PATIENCE_S = 180.0
-"""How long a call is repeated: the API server may be what was killed."""
+"""How long to retry a call, because the API server itself may have been killed."""
 _PAUSE_S = 0.5
 _TRANSIENT = ("ServiceUnavailable", "InternalError", "Timeout", "TooManyRequests", "Conflict")
 
 
 class NotInTimeError(Exception):
-    """Something that was waited for did not happen."""
+    """An awaited event did not happen."""
 
 
 def kubectl(
@@ -56,7 +56,7 @@ def objects(namespace: str, kinds: str, selector: str = "") -> list[Json]:
 
 
 def until(true: Callable[[], bool], *, within_s: float, what: str) -> float:
-    """Wait until `true`; return the seconds. Raises NotInTimeError."""
+    """Wait until `true` holds, and return the seconds it took. Raises NotInTimeError."""
     start = time.monotonic()
     while not true():
         if time.monotonic() - start > within_s:
@@ -66,7 +66,7 @@ def until(true: Callable[[], bool], *, within_s: float, what: str) -> float:
 
 
 def _is_final(error: str) -> bool:
-    """Whether the API server has understood the request, and refuses it."""
+    """Return whether the API server understood the request but refuses it."""
     _, is_answer, reason = error.partition("Error from server (")
     return bool(is_answer) and not reason.startswith(_TRANSIENT)
 
@@ -83,13 +83,13 @@ _STARVE_S: Final = 60.0
 
 
 def first_process(pod_uid: str) -> int | None:
-    """Return the pid of the first process of a pod's container; none while there is none."""
+    """Return the pid of the first process of a pod's container; None while there is none."""
     found = [
         int(entry.name)
         for entry in Path("/proc").iterdir()
         if entry.name.isdigit() and _is_in_pod(entry, pod_uid)
     ]
-    # Not always number 1: the containers of a pod may share its processes.
+    # Not always pid 1: the containers of a pod may share a process namespace.
     return min(found, key=inner_pid, default=None)
 
 
@@ -101,7 +101,7 @@ def _is_in_pod(process: Path, pod_uid: str) -> bool:
 
 
 def _is_hosts_of(mount: list[str], pod_uid: str) -> bool:
-    """Whether a line of mountinfo is the /etc/hosts that the kubelet gives a pod's containers."""
+    """Return whether a line of mountinfo is the pod's /etc/hosts, which the kubelet mounts."""
     return mount[4] == "/etc/hosts" and f"/pods/{pod_uid}/" in mount[3]
 
 
@@ -115,7 +115,7 @@ def kill_pod(pod: Json) -> None:
 
 
 def kill_whole_pod(pod: Json) -> None:
-    """SIGKILL every process of a pod at once, that of its network included: its node rebooted."""
+    """SIGKILL every process of a pod at once, even its network's, as a reboot of the node would."""
     uid = str(pod["metadata"]["uid"])
     for entry in Path("/proc").iterdir():
         with suppress(OSError):
@@ -124,7 +124,7 @@ def kill_whole_pod(pod: Json) -> None:
 
 
 def starve_pod(pod: Json) -> None:
-    """Take a container's memory until the kernel kills its first process for want of it."""
+    """Limit a container's memory until the kernel kills its first process for lack of it."""
     name, pid = pod["metadata"]["name"], first_process(pod["metadata"]["uid"])
     group = _memory_group(pid) if pid is not None else None
     if pid is None or group is None:
@@ -149,7 +149,7 @@ def _memory_group(pid: int) -> Path | None:
 
 
 def _limit_memory(group: Path) -> None:
-    """Let a cgroup have no more memory than it uses; less than that, version 1 refuses."""
+    """Limit a cgroup to the memory that it uses; version 1 refuses less."""
     with suppress(OSError):  # in use, or gone with its last process
         if (group / "memory.max").exists():
             (group / "memory.max").write_text("1")
@@ -160,7 +160,7 @@ def _limit_memory(group: Path) -> None:
 
 @contextmanager
 def kubelet_settings(settings: str) -> Iterator[None]:
-    """Restart the kubelet with these lines in its configuration, and behind the block without."""
+    """Restart the kubelet with these lines in its configuration, and without after the block."""
     file = Checkout.here().state / "kubelet.yaml"
     before = file.read_text()
     names = {line.partition(":")[0] for line in settings.splitlines()}
@@ -175,7 +175,7 @@ def kubelet_settings(settings: str) -> Iterator[None]:
 
 
 def component(name: str) -> int:
-    """Return the pid of a component of the dev cluster that runs. Raises NotInTimeError."""
+    """Return the pid of a running component of the dev cluster. Raises NotInTimeError."""
     end = time.monotonic() + _COMPONENT_S
     while time.monotonic() < end:
         command = [str(_ROOT / "scripts" / "dev-cluster"), "status", "-o", "json"]
@@ -187,13 +187,13 @@ def component(name: str) -> int:
 
 
 def kill_component(name: str) -> None:
-    """SIGKILL a component of the dev cluster, which starts it again."""
+    """SIGKILL a component of the dev cluster, which restarts it."""
     os.kill(component(name), signal.SIGKILL)
 
 
 @contextmanager
 def stopped(name: str) -> Iterator[None]:
-    """Stop a component inside the block: whoever talks to it hears nothing."""
+    """Stop a component inside the block, so that its clients get no response."""
     pid = component(name)
     os.kill(pid, signal.SIGSTOP)
     try:

@@ -1,6 +1,6 @@
-"""What a job of the chaos suite has in its store: `python -m … read|journals|write …`.
+"""Access the store of a chaos suite's job: `python -m … read|journals|write …`.
 
-Runs below `scripts/cluster-s3 exec`, which has the credentials.
+It runs under `scripts/cluster-s3 exec`, which provides the credentials.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The surfaces by name, loaded when they are used."""
+"""The surfaces by name, loaded on first use."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SURFACES: Final = {
 
 
 def load(name: str) -> Surface:
-    """Return the surface of that name, or one of your own that is named as `module:attr`."""
+    """Return a surface by name, or your own one named as `module:attr`."""
     place = f"{_HERE}.{SURFACES[name]}" if name in SURFACES else name
     module, _, attribute = place.partition(":")
     surface: Surface = getattr(import_module(module), attribute)

@@ -1,4 +1,4 @@
-"""Answers of engines: SGLang and its router, and chat APIs."""
+"""Responses of engines: SGLang and its router, and chat APIs."""
 
 from __future__ import annotations
 

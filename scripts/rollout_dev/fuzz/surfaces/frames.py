@@ -1,7 +1,7 @@
-"""Streams to a supervisor, both ways, and what carries them to pods.
+"""Streams to and from a supervisor, and the connections that carry them to pods.
 
-A compromised supervisor knows the key of its session, so its frames are sealed; all else in them is
-its choice. What a session sends is held against the real supervisor.
+A compromised supervisor knows its session's key, so its frames are sealed; everything else in them
+is arbitrary. Frames of a session are tested against the real supervisor.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _list(data: bytes) -> list[object]:
 
 
 class _Supervisor:
-    """A channel to a supervisor that sends what an input says, sealed with the session's key."""
+    """A channel to a supervisor that sends an input, sealed with the session's key."""
 
     def __init__(self, script: list[object]) -> None:
         lines = [each for each in script if isinstance(each, str)]
@@ -82,7 +82,7 @@ class _Supervisor:
             return b""
         if self._greeting:
             return self._seal.seal(Frame(1, ResponseKind.READY, _bytes(self._greeting.pop())))
-        # Requests are on their way by now.
+        # Requests have been sent by now.
         await asyncio.sleep(0.001 if not self._asked else 0)
         self._asked += 1
         while self._frames:
@@ -154,7 +154,7 @@ def _request(folder: str, each: object) -> Frame | None:  # noqa: PLR0911 - one 
         case _ if kind in _CHEAP:
             return Frame(number, kind, data)
         case RequestKind.RUN:
-            # No combination of these letters lets a program start that does anything.
+            # No combination of these letters starts a program that does anything.
             words = [word("/"), word(f"A={text}"), word("true"), word(text)]
             return Frame(number, kind, struct.pack("<IQII", 1000, 100, 1, 2) + b"".join(words))
         case RequestKind.READ:
@@ -171,7 +171,7 @@ def _request(folder: str, each: object) -> Frame | None:  # noqa: PLR0911 - one 
 
 
 def _prepared(folder: Path) -> tuple[Path, Path]:
-    """Return the program, and a folder so deep that nothing that climbs up gets out."""
+    """Return the program, and a folder too deep for any path to climb out of."""
     deep = folder.joinpath(*"abcdefghijkl")
     (deep / "tree").mkdir(parents=True)
     program = folder / "supervisor"
@@ -199,7 +199,7 @@ async def _supervised(script: list[object]) -> None:
                 try:
                     await channel.send(b"".join(map(connection.seal.seal, frames)))
                 except SandboxError:
-                    return  # it has ended, which reading shows too
+                    return  # it has ended, as reading shows too
 
             async with asyncio.timeout(_PATIENCE_S), asyncio.TaskGroup() as group:
                 group.create_task(send())
@@ -248,7 +248,7 @@ class _Socket:
         self.closed = True
 
     def get_extra_info(self, name: str) -> None:
-        """Return nothing: there is no connection below. `name` is what is asked for."""
+        """Return None, as there is no underlying connection. `name` is the requested property."""
         del name
 
 

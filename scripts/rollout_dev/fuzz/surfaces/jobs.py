@@ -1,4 +1,4 @@
-"""Job files, and the arguments of extensions in them: whoever writes a job."""
+"""Job files and the arguments of extensions in them, written by the author of a job."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _accepts(document: object) -> bool:
 
 
 def _write_job(chance: random.Random) -> bytes:
-    """Write a job that holds, in one of the ways to write it down."""
+    """Write a valid job in one of the possible notations."""
     writer = SchemaWriter(_schema(), chance)
     start = chance.choice(_accepted_samples())
     job = writer.grown(start, changes=chance.randint(1, _MOST_CHANGES), accepts=_accepts)
@@ -84,7 +84,7 @@ JOB_YAML = surface("job-yaml", _read_job, SpecError, samples=_samples, write=_wr
 
 
 def _arguments() -> Sequence[bytes]:
-    """Return for each built-in extension that needs nothing else some arguments."""
+    """Return some arguments for each built-in extension that needs nothing else."""
     made: list[dict[str, object]] = [
         {},
         {"command": ["server"], "tools": [{"name": "x", "description": "y"}]},

@@ -1,4 +1,4 @@
-"""What test runs print and write: logs of every parser, and reports."""
+"""Output of test runs: logs of every parser, and reports."""
 
 from __future__ import annotations
 

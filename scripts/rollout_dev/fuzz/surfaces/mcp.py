@@ -61,7 +61,7 @@ async def _exchanged(head: str, lines: list[object]) -> None:
     exchange = stdio._Exchange(connection, sandbox, time.monotonic() + 30)  # noqa: SLF001
     await exchange.request("initialize", {})
     if head == "list":
-        # Pages without end would be read over and over: the lines are used up first.
+        # Endless pages would be read forever, but the lines are used up first.
         tools = await server.tools(sandbox, timeout_s=30.0)
         pins, _ = pinned(tools, "p_")
         promise(len(pins) <= len(tools), "more tools than the server has")

@@ -1,4 +1,4 @@
-"""What a policy samples: calls in every grammar, and turns of tokens."""
+"""Samples of a policy: calls in every grammar, and turns of tokens."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _samples() -> Sequence[bytes]:
         with_head(form, text.encode()) for form in CALL_FORMATS.names() for text in _written(form)
     ]
     for file in BUILT_IN:
-        # Their texts alone: to check their ids takes a tokenizer for each.
+        # Only their texts, as checking their ids needs a tokenizer for each.
         for probe in json.loads(file.read_bytes())["probes"]:
             made.append(with_head(probe["format"], probe["text"].encode(errors="replace")))  # noqa: PERF401
     return made
@@ -103,7 +103,7 @@ def _turn_samples() -> Sequence[bytes]:
 def _read_turn(data: bytes) -> None:
     renderer = _renderer()
     text = data.decode(errors="replace")
-    # Half of it could hold control tokens, as a policy samples them; the rest is plain text.
+    # Half may contain control tokens, as a policy samples them; the rest is plain text.
     ids = renderer._encoding.encode([Scaffold(text[::1]), Body(text[:200])])  # noqa: SLF001 - a policy's ids
     turn = read_turn(renderer, ids, tools=_tools(), opens_reasoning=len(data) % 2 == 0)
     promise(len(turn.calls) <= MAX_CALLS + 1, "more calls than a turn may have")

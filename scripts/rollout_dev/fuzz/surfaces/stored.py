@@ -1,4 +1,4 @@
-"""What a store holds: records, journals, plans. Another tenant or a broken disk wrote it."""
+"""Objects of a store (records, journals, plans), written by another tenant or a broken disk."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def _read_journal(data: bytes) -> None:
 
 
 def _placed(chunk: object, place: str) -> object:
-    """Say in a chunk that says nothing of it where it lies."""
+    """Add its place to a chunk without one."""
     return {"place": place, **chunk} if isinstance(chunk, dict) else chunk
 
 
@@ -234,7 +234,7 @@ def _read_objects(data: bytes) -> None:
 
 
 async def _read_all(store: Store) -> list[SweRolloutError]:
-    """Read everything; damage of one object is an error of that alone."""
+    """Read everything; a damaged object must be an error of only that object."""
     claims = store.claims(_JOB, Claimant("trainer", 1, "p"))
     journals = store.journals(_JOB)
 
@@ -266,7 +266,7 @@ async def _read_all(store: Store) -> list[SweRolloutError]:
 
 
 async def _left_behind(store: Store) -> None:
-    """As `begin` does without a plan."""
+    """Plan from what an earlier run left behind, as `begin` does without a plan."""
     bucket = Bucket.open(store.uri)
     await plan_left_behind(bucket, _JOB, store.trajectories(_JOB, on_damage=lambda _: None))
 

@@ -1,1 +1,1 @@
-"""The attack league: policies that want a reward they have not earned, against ways to grade."""
+"""The attack league: policies that want an undeserved reward, against ways to grade."""

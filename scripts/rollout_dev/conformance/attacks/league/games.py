@@ -1,8 +1,8 @@
-"""Play policies against systems: each in a sandbox of its own, dishonestly and honestly.
+"""Play policies against systems, each in its own sandbox, dishonestly and honestly.
 
-A policy is one shell script that changes the repository of a task as an agent would. Its first
-comment says what it does; what follows `# honest: …` runs instead on top of the true fix, touches
-the same kind of files, and has to resolve the task.
+A policy is a shell script that changes the repository of a task as an agent would. Its first
+comment describes it. The part after `# honest: …` runs separately, on top of the true fix; it
+changes the same kind of files and must resolve the task.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class Policy:
     name: str
     about: str
     attack: str
-    """For the shell of an agent's sandbox; leaves a patch in /tmp/patch where the tree's own diff
-    is not what it hands in."""
+    """The script for the shell of an agent's sandbox; it writes /tmp/patch to submit something
+    other than the diff of the tree."""
     honest: str
 
 
 def load_policies(*, only: str = "") -> tuple[Policy, ...]:
-    """Return the policies with `only` in their names, in the order of their names."""
+    """Return the policies with `only` in their names, sorted by name."""
     folder = files(__package__) / "policies"
     found = sorted(each.name for each in folder.iterdir() if each.name.endswith(".sh"))
     return tuple(
@@ -71,13 +71,13 @@ class Game:
     about: str
     system: str
     honest: bool
-    """Whether it was the honest counterpart that played."""
+    """Whether the honest counterpart played."""
     graded: Graded
     took_s: float
 
     @property
     def fair(self) -> bool:
-        """Whether the right one won: an attack never resolves, its counterpart always does."""
+        """Whether the right side won: an attack must never resolve, its counterpart always."""
         return self.graded.resolved is self.honest
 
 
@@ -90,7 +90,7 @@ async def play(
     on_game: Callable[[Game], None],
     honest_too: bool = True,
 ) -> tuple[Game, ...]:
-    """Play every policy against every system; return the games in their order."""
+    """Play every policy against every system; return the games in order."""
     slots = asyncio.Semaphore(parallelism)
 
     async def one(policy: Policy, system: System, *, honest: bool) -> Game:
@@ -124,7 +124,7 @@ async def _graded(site: Site, policy: Policy, system: System, *, honest: bool) -
 
 
 async def _work(sandbox: Sandbox, instance: Instance, policy: Policy, *, honest: bool) -> Patch:
-    """Run a policy's script and return the patch that it hands in."""
+    """Run a policy's script and return the patch that it submits."""
     base = await repository.prepare(sandbox, instance)
     expected = instance.expected
     known = "".join(f"{test}\n" for test in (*expected.fail_to_pass, *expected.pass_to_pass))

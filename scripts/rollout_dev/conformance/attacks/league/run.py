@@ -45,7 +45,7 @@ def add_options(options: ArgumentParser) -> None:
 
 
 def main(chosen: Namespace) -> int:
-    """Play, print the table, and return 1 when an attack resolved or an honest one did not."""
+    """Play and print the table; return 1 if an attack resolved or an honest policy did not."""
     games = asyncio.run(_play(chosen))
     ours = [game for game in games if game.system == Ours.title]
     report = Report(
@@ -129,7 +129,7 @@ def _cell(game: Game | None) -> str:
 
 
 def _bound(games: Sequence[Game], system: str) -> str:
-    """Return what no success among so many attacks says about others like them."""
+    """Return an upper bound on the success rate of such attacks if none of these succeeded."""
     own = [game for game in games if game.system == system]
     if not own or any(game.graded.resolved for game in own):
         return ""

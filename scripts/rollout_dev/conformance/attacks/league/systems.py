@@ -1,7 +1,6 @@
-"""The systems that the league's policies play against: ways to grade what an agent has left.
+"""The systems against which the league's policies play: ways to grade an agent's work.
 
-Each gets the same sandbox in which the agent's script has run, and says whether the task counts as
-resolved.
+Each gets the sandbox in which the agent's script has run, and decides whether the task is resolved.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class Played:
 
 @dataclass(frozen=True, slots=True)
 class Graded:
-    """How a system graded it."""
+    """A system's grade."""
 
     resolved: bool
     detail: str
@@ -49,17 +48,17 @@ class System(Protocol):
 
     @property
     def name(self) -> str:
-        """For the table's head."""
+        """The name for the table's header."""
         ...
 
     async def grade(self, site: Site, played: Played) -> Graded:
-        """Grade what an agent has left. Raises EpisodeError when there is no verdict."""
+        """Grade an agent's work. Raises EpisodeError if there is no verdict."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Ours:
-    """The grader of this package: the patch alone, in clean sandboxes."""
+    """The grader of this package, which runs only the patch in clean sandboxes."""
 
     title: ClassVar[str] = "swe-rollout"
     grader: Grader
@@ -78,7 +77,7 @@ class InSandbox:
     name: str = "in the sandbox"
 
     async def grade(self, site: Site, played: Played) -> Graded:
-        """Put the hidden tests into the agent's sandbox and believe what is printed there."""
+        """Run the hidden tests in the agent's sandbox and trust their output."""
         instance = site.instance
         paths = " ".join(touched_paths(instance.test_patch))
         await played.sandbox.exec(
@@ -94,16 +93,16 @@ class InSandbox:
 
 @dataclass(slots=True)
 class SweBench:
-    """swebench's own grading: its steps in a clean sandbox, and its verdict on their log."""
+    """swebench's own grading: its steps in a clean sandbox, and its verdict on the log."""
 
     python: Path
-    """An interpreter in whose environment swebench 5 is installed."""
+    """An interpreter with swebench 5 installed."""
     name: str = "swebench 5.0.2"
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     _process: asyncio.subprocess.Process | None = None
 
     async def grade(self, site: Site, played: Played) -> Graded:
-        """Apply the patch, run the script of SWE-bench's form, and let swebench read the log."""
+        """Apply the patch, run a script in SWE-bench's form, and let swebench read the log."""
         if not played.patch.text.strip():
             return Graded(resolved=False, detail="no patch")
         instance = site.instance
@@ -130,7 +129,7 @@ class SweBench:
     async def _ask(self, site: Site, log: str) -> Mapping[str, object]:
         async with self._turn:
             if self._process is None:
-                # Importing it takes seconds: one process reads all logs.
+                # Importing it takes seconds, so one process reads all logs.
                 self._process = await asyncio.create_subprocess_exec(
                     self.python,
                     "-c",
@@ -157,7 +156,7 @@ async def _run_tests(sandbox: Sandbox, command: str) -> ExecResult:
 
 
 def _script(test_patch: str, site: Site) -> str:
-    """Return a script of SWE-bench's form."""
+    """Return a script in SWE-bench's form."""
     restore = f"git checkout HEAD -- {' '.join(touched_paths(test_patch))}"
     command = "\n".join(site.instance.evaluation.commands)
     return f"""\
@@ -176,7 +175,7 @@ echo ">>>>> Test Exit Code: $code"
 """
 
 
-# Runs in swebench's environment: a question on each line of its input, an answer on each line.
+# Runs in swebench's environment, with one request per input line and one response per line.
 _ANSWERING: Final = """\
 import json, sys, tempfile
 from types import SimpleNamespace
