@@ -32,14 +32,14 @@ learn-cluster: setup ## the same with pods on the dev cluster: one seed, STEPS=8
 	scripts/trainers trl
 	examples/07-learn/cluster
 
-# Files are begun as they are listed, end-to-end tests first: what is long must not be last.
-IN_TWO := --numprocesses=2 --dist=loadfile --no-loadscope-reorder
+# Long files first, as they are listed. Three processes for two cores: end-to-end tests often wait.
+SIDE_BY_SIDE := --numprocesses=3 --dist=loadfile --no-loadscope-reorder
 test: setup ## unit, contract and local end-to-end tests, lint, types, layers; SHUFFLE=1 in another order
 	@$(MAKE) --no-print-directory lint
-	$(BIN)/python -m pytest tests $(IN_TWO) $(if $(SHUFFLE),--shuffle $(SHUFFLE))
+	$(BIN)/python -m pytest tests $(SIDE_BY_SIDE) $(if $(SHUFFLE),--shuffle $(SHUFFLE))
 
 test-slow: setup ## the slow tests of the same kinds, which `make test` and CI leave out
-	$(BIN)/python -m pytest tests $(IN_TWO) -m "slow and not cluster and not sglang"
+	$(BIN)/python -m pytest tests $(SIDE_BY_SIDE) -m "slow and not cluster and not sglang"
 
 test-cluster: setup ## contract suite and end-to-end job with pods, on the dev cluster and a real S3; QUICK=1 without the slow ones
 	scripts/test-cluster $(if $(QUICK),-m "cluster and not slow")

@@ -1,14 +1,16 @@
-"""Keep tests apart: no test sees another's secrets, recursion limit, signals or order."""
+"""Keep tests apart: no test sees another's secrets, environment, modules, signals or order."""
 
 from __future__ import annotations
 
 import gc
+import os
 import random
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
 from itertools import groupby
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -20,6 +22,14 @@ settings.register_profile(
     "patient", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("patient")
+
+_ROOT = Path(__file__).parents[1]
+_KEPT = (
+    sys.prefix,
+    sys.base_prefix,
+    *(str(_ROOT / name) for name in ("swe_rollout", "operator", "scripts", "tests")),
+)
+"""Where modules come from that every test may use."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -65,6 +75,16 @@ def _fresh_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setattr(session, "settled_heap", nullcontext)
     monkeypatch.setattr(redaction, "_ALL", redaction.Redactor())
     monkeypatch.setattr(redaction, "_IN_USE", redaction.Redactor())
-    limit = sys.getrecursionlimit()
+    limit, modules = sys.getrecursionlimit(), {*sys.modules}
+    environment = {**os.environ}
     yield
     sys.setrecursionlimit(limit)
+    for name in sys.modules.keys() - modules:
+        # Extensions of users, from examples and temporary folders.
+        if (path := getattr(sys.modules[name], "__file__", None)) and not path.startswith(_KEPT):
+            del sys.modules[name]
+    for name in environment.keys() | os.environ.keys():
+        if name != "PYTEST_CURRENT_TEST" and environment.get(name) != os.environ.get(name):
+            os.environ.pop(name, None)
+            if name in environment:
+                os.environ[name] = environment[name]

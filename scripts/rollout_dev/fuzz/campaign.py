@@ -16,6 +16,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Final, Self
+from unittest.mock import patch
 
 from rollout_dev.fuzz.child import Finding, Order, Reply, serve
 
@@ -88,7 +89,6 @@ class ChildProcess:
         self._errors = tempfile.NamedTemporaryFile(prefix="fuzz-")  # noqa: SIM115 - until its end
         self._at = _SPAWN.RawValue("Q", 0)
         self._running: tuple[SpawnProcess, Connection] | None = None
-        os.environ["HF_HUB_OFFLINE"] = "1"  # set before children import anything
 
     def __enter__(self) -> Self:
         return self
@@ -125,7 +125,8 @@ class ChildProcess:
     def _start(self) -> tuple[SpawnProcess, Connection]:
         pipe, theirs = _SPAWN.Pipe()
         process = _SPAWN.Process(target=serve, args=(theirs, self._at, self._errors.name))
-        process.start()
+        with patch.dict(os.environ, HF_HUB_OFFLINE="1"):  # read by what the child imports
+            process.start()
         theirs.close()
         self._running = process, pipe
         return self._running
