@@ -201,7 +201,10 @@ def main(arguments: Sequence[str]) -> NoReturn:
 
 
 async def _measure(size: Size, kubeconfig: str | None, image: str) -> Report:
-    async with open_site(kubeconfig, prefix="bench-exec-") as site, AsyncExitStack() as stack:
+    async with (
+        open_site(kubeconfig, prefix="bench-exec-", images=(image,)) as site,
+        AsyncExitStack() as stack,
+    ):
         policy = await ours.without_policy_if_forbidden(site)
         provider = await stack.enter_async_context(ours.provider(site))
         room = await room_for(site.client, most=max(size.pods))

@@ -101,7 +101,10 @@ def main(arguments: Sequence[str]) -> NoReturn:
 
 async def _measure(kubeconfig: str | None, image: str, rounds: int) -> dict[str, list[float]]:
     samples: dict[str, list[float]] = {MADE: [], CHANGED: [], OBEDIENT: []}
-    async with open_site(kubeconfig, prefix="bench-image-") as site, AsyncExitStack() as stack:
+    async with (
+        open_site(kubeconfig, prefix="bench-image-", images=(image, GENERIC)) as site,
+        AsyncExitStack() as stack,
+    ):
         selector = f"{pod_spec.RUN_LABEL}={_RUN}"
         watch = PodWatch(site.client, namespace=site.namespace, selector=selector)
         await watch.start()

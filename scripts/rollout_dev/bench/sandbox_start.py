@@ -56,7 +56,10 @@ async def _measure(
 ) -> tuple[Times, tuple[str, ...]]:
     """Return the samples, and notes for the reader."""
     times = Times()
-    async with open_site(kubeconfig, prefix="bench-start-") as site, AsyncExitStack() as stack:
+    async with (
+        open_site(kubeconfig, prefix="bench-start-", images=(image,)) as site,
+        AsyncExitStack() as stack,
+    ):
         note = await ours.without_policy_if_forbidden(site)
         provider = await stack.enter_async_context(ours.provider(site))
         selector = f"{pod_spec.RUN_LABEL}={_RUN}"

@@ -172,7 +172,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 async def _measure(given: argparse.Namespace) -> Measured:
     async with AsyncExitStack() as stack:
         site = await stack.enter_async_context(
-            open_site(given.kubeconfig, prefix="bench-sessions-")
+            open_site(given.kubeconfig, prefix="bench-sessions-", images=(given.image,))
         )
         note = await ours.without_policy_if_forbidden(site)
         provider = await stack.enter_async_context(ours.provider(site))

@@ -266,7 +266,7 @@ class Stage:
 @asynccontextmanager
 async def open_stage(kubeconfig: str | None, image: str) -> AsyncIterator[Stage]:
     """Open a stage in a namespace of its own, given the right to create one."""
-    async with open_site(kubeconfig, prefix="conformance-exec-") as site:
+    async with open_site(kubeconfig, prefix="conformance-exec-", images=(image,)) as site:
         note = await ours.without_policy_if_forbidden(site)
         async with ours.provider(site, memory=MEMORY) as provider:
             stage = Stage(site, image, [note] if note else [], provider)

@@ -12,6 +12,7 @@ import json
 import os
 import secrets
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
@@ -25,6 +26,8 @@ import yaml
 from kubernetes.config.kube_config import ConfigNode, KubeConfigMerger
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_fixed
 
+from rollout_dev.dev_cluster.checkout import Checkout
+from rollout_dev.images import recipe
 from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.exec import ExecTarget
@@ -125,15 +128,21 @@ class Site:
 
 
 @asynccontextmanager
-async def open_site(kubeconfig: str | None, *, prefix: str) -> AsyncIterator[Site]:
+async def open_site(
+    kubeconfig: str | None, *, prefix: str, images: Sequence[str] = ()
+) -> AsyncIterator[Site]:
     """Open a site in the cluster of `kubeconfig`, else of $KUBECONFIG or ~/.kube/config.
 
-    While it is open, `$KUBECONFIG` names its file. Raises PrerequisiteError without a kubeconfig.
+    Those of `images` that this repository builds are built and loaded if it is this checkout's dev
+    cluster. While it is open, `$KUBECONFIG` names its file. Raises PrerequisiteError without a
+    kubeconfig, or if an image can't be built.
     """
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=prefix)))
         flat = folder / "kubeconfig"
         context = _flatten(kubeconfig, flat)
+        if _is_dev_cluster(flat):
+            await in_thread(lambda: _load_images(images))
         stack.callback(_restore, os.environ.get("KUBECONFIG"))
         os.environ["KUBECONFIG"] = str(flat)
         client = await ClusterClient.connect()
@@ -147,6 +156,34 @@ async def open_site(kubeconfig: str | None, *, prefix: str) -> AsyncIterator[Sit
 def add_kubeconfig(path: Path) -> None:
     """Add the contexts of another file for clients that are opened from now on."""
     os.environ["KUBECONFIG"] += f"{os.pathsep}{path}"
+
+
+def _is_dev_cluster(kubeconfig: Path) -> bool:
+    own = Checkout.here().kubeconfig
+    return own.is_file() and _server(own) == _server(kubeconfig)
+
+
+def _server(kubeconfig: Path) -> str:
+    """Return the address of the current context's API server."""
+    content = yaml.safe_load(kubeconfig.read_text())
+    contexts = {each["name"]: each["context"] for each in content["contexts"]}
+    clusters = {each["name"]: each["cluster"] for each in content["clusters"]}
+    return str(clusters[contexts[content["current-context"]]["cluster"]]["server"])
+
+
+def _load_images(images: Sequence[str]) -> None:
+    starts = {name: f"{recipe.read(name).image}:" for name in recipe.names()}
+    starts["release-pairs"] = "swe-rollout/release-pairs/"
+    names = [name for name, start in starts.items() if any(i.startswith(start) for i in images)]
+    if not names:
+        return
+    command = [str(Checkout.here().root / "scripts" / "build-images"), "--load", *names]
+    if subprocess.run(command, check=False, stdout=sys.stderr).returncode:
+        raise PrerequisiteError(
+            f"the dev cluster does not have {' and '.join(images)}",
+            why="scripts/build-images failed; its own message is above",
+            fix=f"scripts/build-images --load {' '.join(names)}",
+        )
 
 
 def _restore(kubeconfig: str | None) -> None:

@@ -89,7 +89,7 @@ async def local_site() -> AsyncIterator[Site]:
 async def pod_site(kubeconfig: str) -> AsyncIterator[Site]:
     """Open pods of a cluster that has the images of `scripts/build-images --load`."""
     instance = await _instance()
-    async with open_site(kubeconfig, prefix="attacks-") as site:
+    async with open_site(kubeconfig, prefix="attacks-", images=(instance.image,)) as site:
         resources = Resources(cpu="50m", memory="1Gi", ephemeral_storage="2Gi")
         provider = PodProvider(
             PodSandbox(namespace=site.namespace, resources=resources, start_seconds=120.0),
