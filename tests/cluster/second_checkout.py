@@ -10,7 +10,8 @@ from checkout import ROOT
 
 
 def copy_checkout(root: Path) -> None:
-    """Copy the folders that scripts need, and link the environment."""
+    """Copy what scripts need, and link the environment."""
+    shutil.copy(ROOT / "pyproject.toml", root)
     for folder in ("scripts", "swe_rollout", "sandbox_images", "manifests"):
         shutil.copytree(ROOT / folder, root / folder, symlinks=True)
     (root / ".venv").symlink_to(ROOT / ".venv")
