@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import TypeAlias
@@ -13,6 +14,9 @@ from rollout_operator.resources import Json
 @dataclass(frozen=True, slots=True)
 class ApplyPrerequisites:
     """Apply the workers' access rights and the policy that isolates sandboxes."""
+
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """Annotations of the workers' service account."""
 
 
 @dataclass(frozen=True, slots=True)

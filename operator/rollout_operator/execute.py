@@ -7,6 +7,7 @@ their controller, and every write and deletion names the uid or version that was
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -47,8 +48,8 @@ async def carry_out(action: Action, job: ObservedJob, kube: Kube) -> WorkerJob |
     me, namespace = job.metadata, job.metadata.namespace
     workers = resources.workers_name(me.name)
     match action:
-        case actions.ApplyPrerequisites():
-            await _apply_prerequisites(me, kube)
+        case actions.ApplyPrerequisites(annotations):
+            await _apply_prerequisites(me, annotations, kube)
         case actions.CreateWorkers(manifest):
             return await _create_workers(me, manifest, kube=kube)
         case actions.AdjustWorkers(uid, suspend, deadline):
@@ -112,9 +113,10 @@ async def release_policy(namespace: str, kube: Kube) -> bool:
         return True
 
 
-async def _apply_prerequisites(me: Metadata, kube: Kube) -> None:
+async def _apply_prerequisites(me: Metadata, annotations: Mapping[str, str], kube: Kube) -> None:
     name = resources.access_name(me.uid)
-    await _own(SERVICE_ACCOUNTS, me, resources.service_account(me), kube=kube, name=name)
+    account = resources.service_account(me, annotations)
+    await _own(SERVICE_ACCOUNTS, me, account, kube=kube, name=name)
     wanted = resources.role_binding(me)
     found = await _own(ROLE_BINDINGS, me, wanted, kube=kube, name=name)
     expected = msgspec.convert(wanted, Binding)

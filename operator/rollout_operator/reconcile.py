@@ -90,7 +90,7 @@ def _proceed(
         return
     applied_s = observed.prerequisites_applied_s
     if applied_s is None or applied_s > REAPPLY_INTERVAL_S:
-        yield actions.ApplyPrerequisites()
+        yield actions.ApplyPrerequisites(spec.workers.service_account_annotations)
     workers = observed.workers
     if workers is None:
         yield actions.CreateWorkers(manifest())

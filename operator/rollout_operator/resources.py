@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Mapping
 from copy import deepcopy
 from typing import Final, TypeAlias
 
@@ -149,9 +150,10 @@ def without_restarts(worker_job: Json) -> Json:
     return copy
 
 
-def service_account(job: Metadata) -> Json:
+def service_account(job: Metadata, annotations: Mapping[str, str]) -> Json:
     """Build the workers' service account."""
-    return {**_access_head(job, "v1", "ServiceAccount"), "automountServiceAccountToken": False}
+    head = _access_head(job, "v1", "ServiceAccount", annotations)
+    return {**head, "automountServiceAccountToken": False}
 
 
 def role_binding(job: Metadata) -> Json:
@@ -163,7 +165,7 @@ def role_binding(job: Metadata) -> Json:
         "namespace": job.namespace,
     }
     return {
-        **_access_head(job, f"{group}/v1", "RoleBinding"),
+        **_access_head(job, f"{group}/v1", "RoleBinding", {}),
         "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": CLUSTER_ROLE},
         "subjects": [account],
     }
@@ -194,7 +196,9 @@ def network_policy(namespace: str) -> Json:
     }
 
 
-def _access_head(job: Metadata, api_version: str, kind: str) -> Json:
+def _access_head(
+    job: Metadata, api_version: str, kind: str, annotations: Mapping[str, str]
+) -> Json:
     return {
         "apiVersion": api_version,
         "kind": kind,
@@ -202,6 +206,7 @@ def _access_head(job: Metadata, api_version: str, kind: str) -> Json:
             "name": access_name(job.uid),
             "namespace": job.namespace,
             "labels": {**_MANAGED_BY, JOB_LABEL: job.name},
+            "annotations": {**annotations},
             "ownerReferences": [_owner(job)],
         },
     }

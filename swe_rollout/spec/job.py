@@ -17,7 +17,13 @@ from swe_rollout.spec.dataset import Dataset
 from swe_rollout.spec.grading import GradingSpec
 from swe_rollout.spec.limits import FailureBudget, Limits, Resume, RetrySpec
 from swe_rollout.spec.model import Model, Name, unset
-from swe_rollout.spec.pod_template import Labels, NodeLabels, PullSecret, Toleration
+from swe_rollout.spec.pod_template import (
+    IdentityAnnotations,
+    Labels,
+    NodeLabels,
+    PullSecret,
+    Toleration,
+)
 from swe_rollout.spec.policy import LARGEST_MASK, Policy, Sampling
 from swe_rollout.spec.sandbox import LocalSandbox, Resources, SandboxSpec
 from swe_rollout.spec.tool_format import ToolFormat
@@ -95,6 +101,10 @@ class WorkersSpec(Model):
     secrets: Annotated[tuple[ShortText, ...], Field(max_length=16)] = ()
     """Secrets in the job's namespace whose keys become environment variables: credentials for the
     store, API keys. They need the label `swe-rollout.dev/allow-workers: "true"`."""
+    service_account_annotations: IdentityAnnotations = Field(default_factory=dict)
+    """Annotations that give workers an identity in a cloud, such as
+    `eks.amazonaws.com/role-arn: arn:aws:iam::123456789012:role/rollouts`. The namespace's
+    annotation `swe-rollout.dev/worker-identities` lists those allowed, one `NAME=VALUE` a line."""
     resources: Resources = Resources(cpu="250m", memory="1Gi", ephemeral_storage="1Gi")
     node_selector: NodeLabels = Field(default_factory=dict)
     """Labels of the nodes that may run workers."""

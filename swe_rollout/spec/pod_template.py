@@ -28,6 +28,7 @@ _PLAIN_KEY: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_]{0,61}[A-Za-z0-9])?")
 """Matches people's own keys. Those of programs have prefixes, those of runtimes dots."""
 _SYSTEM_TAINT: Final = re.compile(r"^([^/]*\.)?(kubernetes|k8s)\.io/")
 _LABEL_VALUE: Final = r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"
+_CLOUD_KEY: Final = re.compile(r"[a-z0-9][-a-z0-9.]*/[A-Za-z0-9][-A-Za-z0-9_.]*")
 _MAX_ENTRIES: Final = 32
 
 
@@ -39,6 +40,12 @@ def _own_key(key: str) -> str:
 
 def _annotation_key(key: str) -> str:
     return key if key in ANNOTATIONS else _own_key(key)
+
+
+def _identity_key(key: str) -> str:
+    if not _CLOUD_KEY.fullmatch(key):
+        raise ValueError("a name with the cloud's prefix, such as `eks.amazonaws.com/role-arn`")
+    return key
 
 
 def _taint_key(key: str) -> str:
@@ -61,6 +68,13 @@ Labels = Annotated[
     dict[Annotated[_Key, AfterValidator(_own_key)], LabelValue], Field(max_length=_MAX_ENTRIES)
 ]
 NodeLabels = Annotated[dict[_Key, LabelValue], Field(max_length=_MAX_ENTRIES)]
+IdentityAnnotations = Annotated[
+    dict[
+        Annotated[_Key, AfterValidator(_identity_key)],
+        Annotated[str, StringConstraints(max_length=1024, pattern=r"^[-A-Za-z0-9:/@._+=,]*$")],
+    ],
+    Field(max_length=8),
+]
 _Annotations = Annotated[
     dict[
         Annotated[_Key, AfterValidator(_annotation_key)],

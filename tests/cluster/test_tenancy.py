@@ -330,6 +330,34 @@ def test_a_default_priority_class_is_allowed_by_the_namespace(scene: Scene) -> N
         admin("delete", "priorityclass", name)
 
 
+ROLE: Final = {"eks.amazonaws.com/role-arn": "arn:aws:iam::123456789012:role/rollouts"}
+LIST: Final = "swe-rollout.dev/worker-identities"
+
+
+@pytest.mark.threat(point=25)
+def test_workers_have_the_identities_that_the_namespace_lists(scene: Scene) -> None:
+    """For the job, and again for the account that the operator creates."""
+    document = scene.job(workers={"serviceAccountAnnotations": ROLE})
+    owned = {"name": "account", "namespace": scene.namespace, "annotations": ROLE}
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": owned}
+    until_refused(scene, document)
+    refusal = scene.person.refused_creation(document)
+    assert "this namespace does not allow eks.amazonaws.com/role-arn" in refusal
+    ((name, value),) = ROLE.items()
+    cure = f"kubectl annotate --overwrite namespace {scene.namespace} {LIST}='{name}={value}'"
+    assert cure in refusal
+    assert "does not allow" in operator_refused(scene, *DRY, document=account)
+    try:
+        admin("annotate", "namespace", scene.namespace, f"{LIST}=other/name=x\n{name}={value}")
+        until_ended(lambda: scene.person.run(*DRY, document=document), refused=False)
+        made = _run_admin(scene, "--as", OPERATOR, *DRY, document=account)
+        assert made.returncode == 0, made.stderr
+        other = scene.job(workers={"serviceAccountAnnotations": {name: f"{value}-of-another"}})
+        assert "does not allow" in scene.person.refused_creation(other)
+    finally:
+        admin("annotate", "namespace", scene.namespace, f"{LIST}-")
+
+
 # --- pods of others -------------------------------------------------------------------------------
 
 

@@ -175,7 +175,9 @@ def test_no_two_jobs_share_an_account_and_none_can_choose_its_name() -> None:
 
     assert len(set(made)) == 2
     assert "demo" not in made[0]
-    account, binding = resources.service_account(job().metadata), manifest()
+    role = {"cloud.example/role": "rollouts"}
+    account, binding = resources.service_account(job().metadata, role), manifest()
+    assert inside(account, "metadata", "annotations") == role
     assert inside(account, "metadata", "name") == made[0]
     assert inside(binding, "spec", "template", "spec", "serviceAccountName") == made[0]
 
