@@ -91,6 +91,10 @@ class Encoding:
         self.controls: dict[int, str] = {
             added["id"]: added["content"] for added in definition["added_tokens"]
         }
+        self.special_ids = frozenset(
+            added["id"] for added in definition["added_tokens"] if added["special"]
+        )
+        """The control tokens that structure the conversation, such as its ends of turns."""
         self.atomic = frozenset(self.controls.values())
         self._body = self._backend_of(backend, without_controls(definition, self.atomic))
         self._inner = self._backend_of(backend, unprefixed(definition))
@@ -180,6 +184,14 @@ class Encoding:
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids, including control tokens and a leading space."""
         return self._inner.decode(list(ids), skip_special_tokens=False)
+
+    def is_text(self, ids: Sequence[int]) -> bool:
+        """Return whether the bytes of ids are UTF-8, so that decoding replaces none."""
+        try:
+            b"".join(self._bytes.of(ids)).decode()
+        except UnicodeDecodeError:
+            return False
+        return True
 
     def id_of(self, control: str) -> int | None:
         """Return the id of a control token; None if the vocabulary has no such token."""

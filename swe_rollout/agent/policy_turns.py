@@ -167,6 +167,10 @@ class PolicyTurns:
             turn.engine_s = self._state.deadline.now() - began
         if turn.finish_reason is FinishReason.STOP:
             return None
+        if not turn.ids:
+            return self._overflow(
+                branch, f"the engine sampled nothing after {len(branch.log)} tokens"
+            )
         # A truncated turn may contain half a call, so nothing in it is parsed or run.
         if len(turn.ids) < limits.max_new_tokens:
             return StopReason.CONTEXT_FULL
@@ -289,14 +293,7 @@ class TurnSampler:
 
 
 def _weight_runs(generation: Generation) -> Sequence[tuple[int, int, str | None]]:
-    """Split the sample where the weights changed. Raises EngineError if their spans have gaps."""
-    total = len(generation.token_ids)
+    """Split the sample where the weights changed."""
     if not generation.weight_versions:
-        return [(0, total, None)]
-    runs = [(span.start, span.end, span.version) for span in generation.weight_versions]
-    if [0, *(end for _, end, _ in runs)] != [*(start for start, _, _ in runs), total]:
-        raise EngineError(
-            "the engine's weight versions do not cover what it sampled",
-            why=f"{len(runs)} spans for {total} tokens",
-        )
-    return runs
+        return [(0, len(generation.token_ids), None)]
+    return [(span.start, span.end, span.version) for span in generation.weight_versions]

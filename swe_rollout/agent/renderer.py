@@ -113,6 +113,11 @@ class Renderer:
         """The control tokens of the vocabulary, which text from outside can't forge."""
         return self._encoding.controls
 
+    @property
+    def special_ids(self) -> frozenset[int]:
+        """The control tokens that structure the conversation, such as its ends of turns."""
+        return self._encoding.special_ids
+
     def reasoning(self, *, opened: bool) -> Reasoning:
         """Return the marks of reasoning; `opened` says whether the prompt ended inside it."""
         return replace(self.grammar.family.reasoning, opened=opened)
@@ -247,6 +252,10 @@ class Renderer:
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids for people, including control tokens."""
         return self._encoding.decode(ids)
+
+    def is_text(self, ids: Sequence[int]) -> bool:
+        """Return whether the bytes of ids are UTF-8, so that decoding replaces none."""
+        return self._encoding.is_text(ids)
 
     def sampled(self, ids: Sequence[int]) -> SampledText:
         """Return one turn's ids as text for a parser, without the id that ended the turn."""

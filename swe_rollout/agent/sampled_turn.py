@@ -20,6 +20,7 @@ from swe_rollout.agent.parsers.base import (
     ToolCallParser,
     not_run,
     reasoning_is_open,
+    unless_refused,
 )
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.tools.base import ToolSpec
@@ -39,6 +40,8 @@ from swe_rollout.types.turn import (
 
 MAX_CALLS = 128
 """Maximum attempts per turn that get a result of their own, which the next prompt must hold."""
+_REPLACEMENT = "\ufffd"
+"""The character for bytes that are not UTF-8, which a policy may also write itself."""
 _SHORT_TOKENS = 512
 """Turns up to this size are parsed on the event loop, in a few milliseconds at most."""
 
@@ -164,7 +167,8 @@ def read_turn(
     """Parse a complete turn; `opens_reasoning` says whether its prompt opened the reasoning."""
     sampled = renderer.sampled(ids)
     reasoning = renderer.reasoning(opened=opens_reasoning)
-    calls = _bounded(_calls(renderer.parser, renderer.tool_format, sampled, tools, reasoning))
+    found = _calls(renderer.parser, renderer.tool_format, sampled, tools, reasoning)
+    calls = tuple(_if_text(call, renderer, ids) for call in _bounded(found))
     stop = None if calls else StopReason.FINISHED
     return SampledTurn(renderer.decode(ids), words_of(sampled, reasoning), calls, stop)
 
@@ -214,6 +218,16 @@ def _calls(
         log.warning("parser_failed", tool_format=form, error=repr(error)[:500], exc_info=True)
         problem = not_run("the turn could not be read; write one plain call")
         return (ToolCall(CallStatus.MALFORMED, sampled.text, problem=problem),)
+
+
+def _if_text(call: ToolCall, renderer: Renderer, ids: Sequence[int]) -> ToolCall:
+    """Refuse a call with bytes that are no text: decoding has replaced them."""
+    if _REPLACEMENT not in call.raw:
+        return call
+    span = call.span or TokenSpan(0, len(ids))
+    if renderer.is_text(ids[span.start : span.end]):
+        return call
+    return unless_refused(call, not_run("some of its bytes are not UTF-8"))
 
 
 def _bounded(calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:

@@ -42,13 +42,17 @@ class TokenBytes:
         self._single: set[int] = set()
         """Tokens that stand for one byte, in a vocabulary with byte fallback."""
 
-    def ends(self, ids: Sequence[int], text: str) -> list[int] | None:
-        """Return the number of characters that end with each id; None if that is not known."""
+    def of(self, ids: Sequence[int]) -> list[bytes]:
+        """Return the bytes of each id."""
         known = self._known
         for each in ids:
             if each not in known:
                 known[each] = self._bytes_of(each)
-        pieces = [known[each] for each in ids]
+        return [known[each] for each in ids]
+
+    def ends(self, ids: Sequence[int], text: str) -> list[int] | None:
+        """Return the number of characters that end with each id; None if that is not known."""
+        pieces = self.of(ids)
         ends = (
             _ends_by_group(pieces, [each in self._single for each in ids])
             if self._single

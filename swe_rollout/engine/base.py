@@ -100,7 +100,8 @@ class TokenEngine(Protocol):
         A call that is lost together with its server is repeated here with the same ids, and
         `request.clock` is stopped meanwhile. Cancelling the call ends it on the server too.
 
-        Raises EngineError when the call fails for good or its response can't be trained on. May
+        Raises EngineError when the call fails for good or its response can't be trained on;
+        `engine.checked` also raises it for a `Generation` that breaks what is said here. May
         raise InternalError, with nothing sent, when the request breaks the caller's guarantee.
         """
         ...

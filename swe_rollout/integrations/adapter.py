@@ -84,14 +84,8 @@ def generation_of(
 ) -> Generation:
     """Return the response to a request; `versions` names each token's weights, or is empty.
 
-    Raises EngineError if it can't be trained on, or if it ended for an unknown reason.
+    Raises EngineError if it ended for an unknown reason; `engine.checked` checks the rest.
     """
-    if logprobs is None or len(logprobs) != len(token_ids):
-        count = "none" if logprobs is None else len(logprobs)
-        raise EngineError(
-            f"the engine returned {len(token_ids)} ids and {count} logprobs",
-            fix="let it return the logprob of each sampled id",
-        )
     if finish_reason not in _FINISHED:
         raise EngineError(f"the engine ended a call with {finish_reason!r:.80}")
     spans: list[WeightSpan] = []
@@ -100,7 +94,7 @@ def generation_of(
         spans.append(WeightSpan(version, start, start + len(tuple(run))))
     return Generation(
         token_ids=tuple(token_ids),
-        logprobs=tuple(logprobs),
+        logprobs=() if logprobs is None else tuple(logprobs),
         finish_reason=_FINISHED[finish_reason],
         prompt_tokens=len(request.input_ids),
         cached_tokens=cached_tokens,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import uuid4
@@ -29,6 +28,8 @@ if TYPE_CHECKING:
 PATIENCE_S: Final = 1800.0
 """How long a call waits for servers that abort every call, as they do while loading weights."""
 _PAUSE_S: Final = 1.0
+_FINISHED: Final = {"abort": "abort", "aborted": "abort", "stop": "stop"}
+"""How a response ended; verl says `completed` for a stop and for a limit alike."""
 
 
 TokenOutput: TypeAlias = Any
@@ -128,8 +129,8 @@ class VerlEngine(TrainerEngine):
         return generation_of(
             request,
             output.token_ids,
-            _logprobs(output),
-            _reason(output, request.stop_token_ids),
+            output.log_probs,
+            _FINISHED.get(output.stop_reason, "length"),
             () if version is None else [version] * len(output.token_ids),
             cached_tokens=output.extra_fields.get("num_cached_tokens") or 0,
         )
@@ -173,24 +174,6 @@ class VerlEngine(TrainerEngine):
 
 def _is_aborted(output: TokenOutput) -> bool:
     return output.stop_reason in ("aborted", "abort")
-
-
-def _reason(output: TokenOutput, stop_token_ids: Sequence[int]) -> FinishReason:
-    """Return how a response ended: verl says `completed` for a stop and for a limit alike."""
-    if _is_aborted(output):
-        return FinishReason.ABORT
-    has_stop = output.token_ids and output.token_ids[-1] in stop_token_ids
-    return FinishReason.STOP if has_stop or output.stop_reason == "stop" else FinishReason.LENGTH
-
-
-def _logprobs(output: TokenOutput) -> tuple[float, ...]:
-    found = output.log_probs or []
-    if len(found) != len(output.token_ids) or not all(map(math.isfinite, found)):
-        raise EngineError(
-            "verl's servers returned no usable logprobs",
-            why=f"{len(found)} for {len(output.token_ids)} tokens",
-        )
-    return tuple(found)
 
 
 def _keep_experts(seen: Seen, request: GenerateRequest, output: TokenOutput) -> None:

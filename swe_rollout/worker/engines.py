@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from swe_rollout.agent.renderer import Renderer
@@ -17,6 +17,7 @@ from swe_rollout.engine.base import EngineInfo, TokenEngine
 from swe_rollout.engine.chat.base import ChatEngine
 from swe_rollout.engine.chat.function import chat_engine
 from swe_rollout.engine.chat.http import http_engine
+from swe_rollout.engine.checked import Vocabulary, checked_engine, checked_info
 from swe_rollout.engine.pool.pool import EnginePool
 from swe_rollout.engine.scripted.engine import ScriptedEngine
 from swe_rollout.engine.transformers.engine import TransformersEngine
@@ -94,6 +95,14 @@ async def open_engine(setup: EngineSetup) -> OpenEngine:
     Raises UnreachableError if it does not respond, ExtensionError if it can't be created, and the
     errors of `Renderer.load`.
     """
+    opened = await _open(setup)
+    if (renderer := opened.renderer) is None or not isinstance(opened.engine, TokenEngine):
+        return opened
+    vocabulary = Vocabulary(opened.info.vocab_size or renderer.vocab_size, renderer.special_ids)
+    return replace(opened, engine=checked_engine(opened.engine, vocabulary))
+
+
+async def _open(setup: EngineSetup) -> OpenEngine:
     if setup.engine is not None:
         return await _wrap(setup, setup.engine, "engine")
     policy = setup.policy
@@ -123,7 +132,7 @@ async def open_engine(setup: EngineSetup) -> OpenEngine:
 
 
 async def _wrap(setup: EngineSetup, engine: TokenEngine, name: str) -> OpenEngine:
-    info = await engine.info()
+    info = checked_info(await engine.info())
     renderer = setup.renderer(info.tokenizer or info.model)
     return OpenEngine(engine, renderer, info, lambda _: f"{name}:{info.model}")
 

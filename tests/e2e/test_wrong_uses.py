@@ -36,10 +36,10 @@ from swe_rollout.datasets.swebench_row import to_row
 from swe_rollout.errors import SweRolloutError
 from swe_rollout.grading.rewards import REWARD_TERMS
 from swe_rollout.sandbox.local import bubblewrap
-from swe_rollout.sandbox.local.images import LocalImage, image_folder, save_image
 from swe_rollout.spec.load import load_job
 from swe_rollout.store.store import Store
 from swe_rollout.testing.tiny import tokenizer_path
+from tree_images import make_tree_image
 from unit.cli.cli_parts import run_cli, without_cluster
 from unit.cli.store_parts import EPISODES
 from unit.store.storage_server import Memory, Request, Response, error, storage
@@ -64,6 +64,8 @@ spec:
 """
 MARKERS = ("Traceback (most recent call last)", "this is a bug in swe-rollout")
 AT_LEAST = 150
+FIELDS = ("NAME", "EMAIL", "DATE")
+"""Of a commit, fixed, so that the commit of the image is the same everywhere."""
 SERVER = re.compile(r"\b(ENGINE|HUB|STORAGE)\b")
 ROW = re.compile(r"ROW(?:\(([^)]*)\))?")
 
@@ -155,9 +157,14 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("world")
     (folder / "job.yaml").write_text(JOB)
     (folder / "rows.jsonl").write_text(json.dumps(to_row(TASK)) + "\n")
-    image = image_folder(TASK.image, folder / "images")
-    image.mkdir(parents=True)
-    save_image(LocalImage(TASK.image, (), {}), image)
+    tree = make_tree_image(TASK.image, folder / "images", {"x": "1\n"})
+    who = {
+        f"GIT_{role}_{what}": "2026-01-01T00:00:00Z"
+        for role in ("AUTHOR", "COMMITTER")
+        for what in FIELDS
+    }
+    for words in (("init", "-q"), ("add", "."), ("commit", "-qm", "1")):
+        subprocess.run(["git", *words], cwd=tree, env={**os.environ, **who}, check=True)
     (folder / "bin").mkdir()
     for tool in ("rm", "git", "sh", "true", "cat", "head"):
         if found := shutil.which(tool):

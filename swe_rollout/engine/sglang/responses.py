@@ -1,7 +1,7 @@
 """Decode successful `/generate` responses: sampled ids, logprobs, weight versions, replay rows.
 
-Pure functions over bytes. Responses are untrusted: one that can't be trained on, or that does not
-match its request, is an error and never repaired. Requests and error responses are in
+Pure functions over bytes. Responses are untrusted: one that is no such response is an error and
+never repaired; `engine.checked` checks what it holds. Requests and error responses are in
 `sglang.protocol`.
 """
 
@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple, TypeVar, assert_
 import msgspec
 
 from swe_rollout.engine.base import GenerateRequest
+from swe_rollout.engine.checked import check_logprobs
 from swe_rollout.engine.errors import ErrorBody, InvalidAnswerError
 from swe_rollout.engine.sglang import protocol
 from swe_rollout.engine.sglang.experts import DIRECT, decode_experts
 from swe_rollout.errors import EngineError
-from swe_rollout.text.redaction import redact
 from swe_rollout.tokens.replay import ReplayRows
 from swe_rollout.types.turn import FinishReason, Generation, WeightSpan
 
@@ -28,13 +28,6 @@ if TYPE_CHECKING:
 
 
 _T = TypeVar("_T")
-_HIGHEST_LOGPROB: Final = 1e-4
-"""A probability is at most 1, but engines round."""
-_LOWEST_LOGPROB: Final = -1e4
-"""Nothing this unlikely is ever sampled: engines write such numbers for minus infinity."""
-_MAX_VERSION_CHARS: Final = 256
-
-
 _ABSENT: Final = msgspec.Raw(b"null")
 _Int = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
 
@@ -93,14 +86,17 @@ def decode_response(body: bytes, request: GenerateRequest, *, vocab_size: int) -
         raise _error_in_body(body)
     meta = _decoded(_DECODER, body).meta_info
     finish = _finish_reason(meta.finish_reason)
-    ids, logprobs = _sampled(meta, request.max_new_tokens, vocab_size)
-    _check_end(meta.finish_reason, finish, ids, request.stop_token_ids)
-    _check_prompt(meta, len(request.input_ids), len(ids))
+    ids, logprobs = _sampled(meta, request.max_new_tokens)
+    _check_finish(meta.finish_reason, len(ids))
+    prompt = len(request.input_ids)
+    # A retracted call reads its sampled tokens again, each time.
+    if not 0 <= meta.cached_tokens <= (prompt + len(ids)) * (1 + meta.num_retractions):
+        raise InvalidAnswerError(f"{meta.cached_tokens} of {prompt} prompt tokens were cached")
     return Generation(
         token_ids=ids,
         logprobs=logprobs,
         finish_reason=finish,
-        prompt_tokens=len(request.input_ids),
+        prompt_tokens=prompt if meta.prompt_tokens is None else meta.prompt_tokens,
         cached_tokens=meta.cached_tokens,
         weight_versions=_weight_versions(meta, len(ids)),
         replay=_replay(meta, request, ids, vocab_size=vocab_size),
@@ -151,9 +147,7 @@ def _finish_reason(finish: _Finish) -> FinishReason:
             assert_never(reason)
 
 
-def _sampled(
-    meta: _Meta, max_new_tokens: int, vocab_size: int
-) -> tuple[tuple[int, ...], tuple[float, ...]]:
+def _sampled(meta: _Meta, max_new_tokens: int) -> tuple[tuple[int, ...], tuple[float, ...]]:
     raw = meta.output_token_logprobs
     entries = _items(_ENTRIES, raw, field="output_token_logprobs", most=max_new_tokens)
     if entries is None:
@@ -165,105 +159,38 @@ def _sampled(
         raise InvalidAnswerError(
             f"{len(entries)} logprobs for {meta.completion_tokens} completion tokens"
         )
-    if not entries:
-        return (), ()
-    ids = tuple([entry.id for entry in entries])
-    if not (min(ids) >= 0 and max(ids) < vocab_size):
-        raise InvalidAnswerError(
-            f"sampled ids range from {min(ids)} to {max(ids)}, the vocabulary has {vocab_size}",
-            fix="check that the tokenizer is the model's own",
-        )
-    logprobs = _logprobs([entry.logprob for entry in entries], of="a sampled id")
-    if min(logprobs) < _LOWEST_LOGPROB:
-        raise InvalidAnswerError(
-            f"a sampled id has the logprob {min(logprobs):g}: it can't have been sampled"
-        )
-    return ids, logprobs
+    return tuple([entry.id for entry in entries]), _numbers([entry.logprob for entry in entries])
+
+
+def _numbers(values: Sequence[float | None]) -> tuple[float, ...]:
+    return tuple([math.nan if value is None else value for value in values])
 
 
 def _logprobs(values: Sequence[float | None], *, of: str) -> tuple[float, ...]:
-    finite = tuple([value for value in values if value is not None])
-    if len(finite) != len(values) or not all(map(math.isfinite, finite)):
-        raise InvalidAnswerError(f"{of} has no finite logprob")
-    if finite and max(finite) > _HIGHEST_LOGPROB:
-        raise InvalidAnswerError(
-            f"{of} has the logprob {max(finite):g}", why="that is a probability above 1"
-        )
-    return finite
+    found = _numbers(values)
+    check_logprobs(found, of=of)
+    return found
 
 
-def _check_end(
-    finish: _Finish, reason: FinishReason, ids: tuple[int, ...], stop_ids: tuple[int, ...]
-) -> None:
-    """Check that the ids end as the finish reason says, and don't continue past a stop token."""
-    if not set(stop_ids).isdisjoint(ids[:-1]):
-        raise InvalidAnswerError("the engine sampled on after a stop token")
-    match reason:
-        case FinishReason.STOP:
-            _check_stop(finish.matched, ids, stop_ids)
-        case FinishReason.LENGTH if finish.length not in (None, len(ids)):
-            what = f"finish_reason.length is {finish.length} for {len(ids)} sampled ids"
+def _check_finish(finish: _Finish, sampled: int) -> None:
+    """Check what only SGLang says about the end of a call."""
+    match finish:
+        case _Finish(type="stop", matched=str(text)):
+            # No text was requested. Engines with NaN logits report them here.
+            raise InvalidAnswerError(f"the engine stopped at a text: {text[:80]!r}")
+        case _Finish(type="length", length=int(length)) if length != sampled:
+            what = f"finish_reason.length is {length} for {sampled} sampled ids"
             raise InvalidAnswerError(what)
         case _:
             return
 
 
-def _check_stop(
-    matched: int | list[int] | str | None, ids: tuple[int, ...], stop_ids: tuple[int, ...]
-) -> None:
-    match matched:
-        case int(stop):
-            stops: tuple[int, ...] = (stop,)
-        case list(several):
-            stops = tuple(several)
-        case str(text):
-            # No text was requested. Engines with NaN logits report them here.
-            raise InvalidAnswerError(f"the engine stopped at a text: {text[:80]!r}")
-        case None:
-            stops = tuple(stop for stop in ids[-1:] if stop in stop_ids)
-    if not stops or ids[-len(stops) :] != stops:
-        raise InvalidAnswerError("the stop token is not among the sampled ids", why=f"{stops[:9]}")
-
-
-def _check_prompt(meta: _Meta, tokens: int, sampled: int) -> None:
-    if meta.prompt_tokens not in (tokens, None):
-        raise InvalidAnswerError(
-            f"the engine processed {meta.prompt_tokens} tokens of a prompt of {tokens}",
-            fix="start the engine without --allow-auto-truncate; don't send through a session",
-        )
-    # A retracted call reads its sampled tokens again, each time.
-    if not 0 <= meta.cached_tokens <= (tokens + sampled) * (1 + meta.num_retractions):
-        raise InvalidAnswerError(f"{meta.cached_tokens} of {tokens} prompt tokens were cached")
-
-
 def _weight_versions(meta: _Meta, count: int) -> tuple[WeightSpan, ...]:
     # An aborted call may have an empty list.
     reported = _items(_SPANS, meta.weight_versions, field="weight_versions", most=count + 1)
-    if reported is None:
-        if meta.weight_version is None or count == 0:
-            return ()
-        return (WeightSpan(_version(meta.weight_version), 0, count),)
-    position = 0
-    spans: list[WeightSpan] = []
-    for span in reported:
-        if span.start != position or not span.start <= span.end <= count:
-            break
-        position = span.end
-        if span.end > span.start:
-            spans.append(WeightSpan(_version(span.version), span.start, span.end))
-    else:
-        if position == count or not reported:
-            return tuple(spans)
-    raise InvalidAnswerError(
-        f"the spans of weight_versions do not cover {count} sampled ids one after the other",
-        why=", ".join(f"[{each.start}, {each.end})" for each in reported[:9])[:200],
-    )
-
-
-def _version(text: str) -> str:
-    if len(text) > _MAX_VERSION_CHARS:
-        raise InvalidAnswerError(f"a weight version has {len(text)} characters")
-    return redact(text)
+    if reported is not None:
+        return tuple(reported)
+    return () if meta.weight_version is None else (WeightSpan(meta.weight_version, 0, count),)
 
 
 def _replay(

@@ -23,6 +23,7 @@ from swe_rollout.agent.renderer import Rendered, Renderer
 from swe_rollout.agent.sampled_turn import TurnBuilder, read_sampled
 from swe_rollout.agent.tools.base import Toolbox, ToolSpec
 from swe_rollout.engine.base import TokenEngine
+from swe_rollout.engine.checked import Vocabulary, checked_engine
 from swe_rollout.engine.errors import ContextOverflowError
 from swe_rollout.errors import UsageError
 from swe_rollout.integrations.strands.config import TurnSampling
@@ -94,7 +95,9 @@ class Conversation:
         """Number of turns sampled and parsed."""
         self._engine = engine
         self._renderer = renderer
-        self._parts = AgentParts(engine, renderer, Toolbox(()), Prompts(), Limits(), recording)
+        self._vocabulary = Vocabulary(renderer.vocab_size, renderer.special_ids)
+        checked = checked_engine(engine, self._vocabulary)
+        self._parts = AgentParts(checked, renderer, Toolbox(()), Prompts(), Limits(), recording)
         self._clock = Deadline(math.inf)
         self._open: _OpenTurn | None = None
         self._calls: tuple[ToolCall, ...] = ()
@@ -106,7 +109,8 @@ class Conversation:
         """Sample from this engine from now on: the same server, as seen by another event loop."""
         if engine is not self._engine:
             self._engine = engine
-            self._parts = replace(self._parts, engine=engine)
+            checked = checked_engine(engine, self._vocabulary)
+            self._parts = replace(self._parts, engine=checked)
 
     async def say(self, given: TurnInput) -> SaidTurn:
         """Append what is new and sample the next turn.

@@ -28,7 +28,6 @@ from swe_rollout.types.episode import StopReason
 from swe_rollout.types.turn import (
     CallStatus,
     FinishReason,
-    Generation,
     Turn,
     WeightSpan,
 )
@@ -173,16 +172,6 @@ async def test_an_engine_that_always_aborts_is_a_failure_and_its_tokens_stay() -
     assert loop.log.sampled == MAX_ABORTS_PER_TURN
     assert loop.turns[0].finish_reason is FinishReason.ABORT
     assert loop.turns[0].tool_calls == ()
-
-
-async def test_spans_of_weights_that_leave_gaps_are_the_engine_s_failure() -> None:
-    class Gaps(Player):
-        def answer(self, request: GenerateRequest) -> Generation:
-            whole = super().answer(request)
-            return replace(whole, weight_versions=(WeightSpan("1", 1, len(whole.token_ids)),))
-
-    with pytest.raises(EngineError, match="do not cover"):
-        await loop_of(Gaps([encode(SUBMIT + END)])).run()
 
 
 async def test_an_engine_failure_leaves_what_was_there_before_it() -> None:

@@ -84,6 +84,19 @@ async def test_a_parser_that_fails_makes_a_malformed_call(monkeypatch: pytest.Mo
 
 
 @pytest.mark.threat(point=10)
+def test_a_call_with_bytes_that_are_no_text_is_not_run() -> None:
+    broken = next(i for i in range(RENDERER.vocab_size) if RENDERER.decode([i]) == "\ufffd")
+    before, behind = bash_call('{"command": "echo X > f"}').split("X")
+
+    def calls(inside: Sequence[int]) -> list[tuple[CallStatus, str]]:
+        turn = read([*encode(before), *inside, *encode(behind + END)])
+        return [(call.status, call.problem) for call in turn.calls]
+
+    refusal = (CallStatus.MALFORMED, "the call was not run: some of its bytes are not UTF-8")
+    assert calls([broken]) == [refusal]
+    assert calls(encode("\ufffd")) == calls(encode("é€😀")) == [(CallStatus.OK, "")]
+
+
 def test_calls_beyond_the_limit_of_a_turn_are_answered_together() -> None:
     calls = read(encode(SUBMIT * (MAX_CALLS + 72))).calls
 

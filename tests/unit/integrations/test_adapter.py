@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from swe_rollout.engine.checked import Vocabulary, checked
 from swe_rollout.errors import EngineError, PrerequisiteError
 from swe_rollout.integrations.adapter import (
     Columns,
@@ -95,7 +96,7 @@ def test_versions_become_spans_without_gaps(versions: list[str]) -> None:
 @pytest.mark.parametrize("logprobs", [None, [], [-0.5, -0.5]])
 def test_ids_without_a_logprob_each_are_refused(logprobs: list[float] | None) -> None:
     with pytest.raises(EngineError, match="1 ids and"):
-        generation_of(REQUEST, [4], logprobs, "stop")
+        checked(generation_of(REQUEST, [4], logprobs, "length"), REQUEST, Vocabulary(10, ()))
 
 
 def test_an_end_that_is_not_known_is_refused() -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from swe_rollout.engine.base import GenerateRequest
+from swe_rollout.engine.checked import Vocabulary, checked_engine
 from swe_rollout.errors import EngineError
 from swe_rollout.integrations import verl_engine
 from swe_rollout.integrations.verl_engine import VerlEngine
@@ -88,7 +89,6 @@ async def test_what_is_sent_is_what_verl_takes() -> None:
 @pytest.mark.parametrize(
     ("output", "reason"),
     [
-        (Output([5, STOP]), FinishReason.STOP),
         (Output([5, 6]), FinishReason.LENGTH),
         (Output([5, 6], stop_reason="length"), FinishReason.LENGTH),
         (Output([5, 6], stop_reason="stop"), FinishReason.STOP),
@@ -175,13 +175,14 @@ async def test_aborts_without_tokens_are_waited_out_with_the_clock_stopped(
     ("output", "says"),
     [
         (RuntimeError("actor died"), "RuntimeError: actor died"),
-        (Output([5, 6], log_probs=[-1.0]), "1 for 2 tokens"),
-        (Output([5], log_probs=[float("nan")]), "no usable logprobs"),
+        (Output([5, 6], log_probs=[-1.0]), "2 ids and 1 logprobs"),
+        (Output([5], log_probs=[float("nan")]), "no finite logprob"),
+        (Output([5, STOP, 6]), "after a stop token"),
     ],
 )
 async def test_what_cannot_be_trained_on_is_a_failure(
     output: Output | Exception, says: str
 ) -> None:
     with pytest.raises(EngineError) as raised:
-        await engine_of(output).generate(request(1))
+        await checked_engine(engine_of(output), Vocabulary(100, ())).generate(request(1))
     assert says in f"{raised.value} {raised.value.why}"

@@ -13,6 +13,7 @@ from rollout_dev.fuzz.surfaces import real
 from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.engine.chat import anthropic, openai
 from swe_rollout.engine.chat.errors import error_from_response as chat_error
+from swe_rollout.engine.checked import Vocabulary, checked
 from swe_rollout.engine.sglang import protocol
 from swe_rollout.engine.sglang.responses import decode_response
 from swe_rollout.errors import EngineError
@@ -56,7 +57,8 @@ def _decode(data: bytes) -> None:
         promise(len(str(error)) < 5000, "an error as long as what it is about")  # noqa: PLR2004
         return
     request = _request(replay=kind == "replay")
-    found = decode_response(body, request, vocab_size=_VOCAB)
+    answer = decode_response(body, request, vocab_size=_VOCAB)
+    found = checked(answer, request, Vocabulary(_VOCAB, ()))
     promise(len(found.token_ids) == len(found.logprobs) <= request.max_new_tokens, "too many ids")
     promise(all(0 <= each < _VOCAB for each in found.token_ids), "an id that is none")
     promise(all(map(math.isfinite, found.logprobs)), "a logprob that is no number")

@@ -25,7 +25,7 @@ from swe_rollout.spec.policy import Sampling, ScriptedPolicy, SglangPolicy
 from swe_rollout.spec.tool_format import ToolFormat
 from swe_rollout.testing.tiny import tokenizer_path
 from swe_rollout.types.instance import Instance
-from swe_rollout.types.turn import FinishReason, Generation
+from swe_rollout.types.turn import FinishReason
 from unit.engine import engine_parts
 from unit.engine.engine_parts import Echo
 
@@ -169,7 +169,7 @@ async def test_an_aborted_call_returns_without_tokens(abort: dict[str, object]) 
         assert not call.done()
         await post(url, "/abort_request", abort)
         answer = decode_response((await call).content, request(), vocab_size=VOCAB_SIZE)
-    assert answer == Generation((), (), FinishReason.ABORT, prompt_tokens=len(PROMPT))
+    assert (answer.token_ids, answer.finish_reason) == ((), FinishReason.ABORT)
 
 
 async def test_a_second_call_with_a_running_rid_is_rejected() -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import msgspec
 import pytest
 
+from swe_rollout.engine.checked import Vocabulary, checked
 from swe_rollout.engine.errors import (
     MAX_BODY_BYTES,
     BadRequestError,
@@ -46,6 +47,7 @@ class Meta:
     weight_versions: object = None
 
 
+VOCABULARY = Vocabulary(10, special=(9,))
 STOPPED = Meta({"type": "stop", "matched": 9}, [[-0.5, 4, None], [-0.25, 9, None]], 2)
 
 
@@ -55,7 +57,7 @@ def answer(meta: Meta) -> bytes:
 
 
 def decode(meta: Meta) -> Generation:
-    return decode_response(answer(meta), REQUEST, vocab_size=10)
+    return checked(decode_response(answer(meta), REQUEST, vocab_size=10), REQUEST, VOCABULARY)
 
 
 def test_a_request_has_every_sampling_value_and_no_logprob_start_len() -> None:
@@ -136,10 +138,8 @@ def test_a_call_aborted_in_the_queue_has_neither_prompt_tokens_nor_tokens() -> N
         (replace(STOPPED, output_token_logprobs=[[-1.0, 4, None], [None, 9, None]]), "finite"),
         (replace(STOPPED, output_token_logprobs=[[-1.0, 10, None], [-1.0, 9, None]]), "vocabulary"),
         (replace(STOPPED, output_token_logprobs=[[-1.0, -1, None], [-1.0, 9, None]]), "vocabulary"),
-        (replace(STOPPED, finish_reason={"type": "stop", "matched": 8}), "stop token"),
-        (replace(STOPPED, finish_reason={"type": "stop", "matched": [4, 8]}), "stop token"),
         (replace(STOPPED, finish_reason={"type": "tired"}), "unknown finish reason"),
-        (replace(STOPPED, prompt_tokens=2), "processed 2 tokens of a prompt of 3"),
+        (replace(STOPPED, prompt_tokens=2), "read 2 tokens of a prompt of 3"),
     ],
 )
 def test_a_response_that_cannot_be_trained_on_is_an_error(meta: Meta, problem: str) -> None:
@@ -186,9 +186,9 @@ def spans(*bounds: tuple[int, int]) -> list[object]:
         (replace(STOPPED, weight_versions=spans((1, 2))), "do not cover 2"),
         (replace(STOPPED, weight_versions=spans((0, 2), (1, 2))), "one after the other"),
         (replace(STOPPED, weight_versions=spans((0, 2), (0, 2))), "one after the other"),
-        (replace(STOPPED, weight_versions=spans((-1, 1), (1, 2))), "one after the other"),
+        (replace(STOPPED, weight_versions=spans((-1, 1), (1, 2))), "Expected `int` >= 0"),
         (replace(STOPPED, weight_versions=spans((0, 2), (2, 1))), "one after the other"),
-        (replace(STOPPED, weight_version="v" * 300), "300 characters"),
+        (replace(STOPPED, weight_version="v" * 300), "length <= 256"),
     ],
 )
 def test_a_response_to_something_else_than_was_asked_is_an_error(meta: Meta, problem: str) -> None:
