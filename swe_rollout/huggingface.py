@@ -13,11 +13,10 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from swe_rollout.errors import PrerequisiteError, why_missing
+from swe_rollout.errors import PrerequisiteError, expanded, why_missing
 
 _HUB = "https://huggingface.co"
 _PATIENCE_S = 5.0
@@ -32,7 +31,7 @@ def check_source(name: str) -> None:
 
     Call it only for names that are not in the hub's local cache.
     """
-    path = Path(name).expanduser()
+    path = expanded(name)
     if path.is_dir():
         return
     what = f"there is no tokenizer at {name}"
@@ -52,7 +51,7 @@ def check_source(name: str) -> None:
 
 def check_tokenizer_folder(name: str) -> None:
     """Raise PrerequisiteError if a folder has no tokenizer or model files."""
-    path = Path(name).expanduser()
+    path = expanded(name)
     if path.is_dir() and not any((*path.glob("*token*"), *path.glob("*.json"))):
         raise _missing(
             f"there is no tokenizer at {name}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -31,6 +32,7 @@ from swe_rollout.types.episode import EpisodeId
 
 if TYPE_CHECKING:
     from swe_rollout.spec.job import RolloutJob
+    from swe_rollout.spec.load import Setting
 
 EpisodeAddress = Annotated[
     str,
@@ -96,7 +98,9 @@ def fork(
     finish(work, output)
 
 
-async def _job(address: str, location: JobLocation, turn: int, overrides: list[str]) -> RolloutJob:
+async def _job(
+    address: str, location: JobLocation, turn: int, overrides: Sequence[str | Setting]
+) -> RolloutJob:
     """Return the fork's job: the episode's, with another starting point and name."""
     from swe_rollout.spec.load import parse_job
     from swe_rollout.worker.stored_tasks import stored_job

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from swe_rollout.cli.options import LOCAL_RUNS
-from swe_rollout.errors import PrerequisiteError, SweRolloutError, UsageError
+from swe_rollout.errors import PrerequisiteError, SweRolloutError, UsageError, expanded
 from swe_rollout.store.layout import JobRef
 from swe_rollout.types.episode import EpisodeId
 
@@ -139,7 +139,7 @@ _MOST_NAMED = 5
 
 def job_named_wrongly(address: str) -> UsageError | None:
     """Return an error that says what the address is, if it is clearly not a job's."""
-    if better := _spelt(address):
+    if (better := _spelt(address)) and better != address:
         return UsageError(f"{address!r} is no address of a job", fix=f"write {better}")
     if "://" in address and not address.startswith("file://"):
         return None
@@ -191,7 +191,7 @@ def _spelt(address: str) -> str:
     if stripped != address:
         return stripped
     if address.startswith("~"):
-        return str(Path(address).expanduser())
+        return str(expanded(address))
     if scheme := re.match(r"(file|s3|gs|az):/(?!/)", address):
         return f"{scheme[1]}://{'/' if scheme[1] == 'file' else ''}{address[scheme.end() :]}"
     rest = address.removeprefix("file://")
@@ -214,9 +214,16 @@ def _job_file(path: Path) -> UsageError:
     except SweRolloutError:
         fix = "write the store, a slash, and the job's name: runs/demo"
     else:
-        store = job.spec.store.uri.removeprefix("file://").rstrip("/")
-        fix = f"its job is at {store}/{job.metadata.name}"
+        fix = f"its job is at {address_here(JobRef(job.spec.store.uri, job.metadata.name))}"
     return UsageError(f"{path} is a job's file, and not where the job is stored", fix=fix)
+
+
+def address_here(ref: JobRef) -> str:
+    """Return the address of a job in its shortest form: a relative path in the current folder."""
+    path = Path(str(ref).removeprefix("file://"))
+    if not ref.store_uri.startswith("file://"):
+        return str(ref)
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
 def _inside(address: str, job: Path, path: Path) -> UsageError:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,25 +12,40 @@ import typer
 from swe_rollout.cli.files import writing
 from swe_rollout.cli.options import SandboxKind
 from swe_rollout.cli.output import say, write_lines
-from swe_rollout.errors import UsageError
+from swe_rollout.errors import UsageError, expanded
+from swe_rollout.text.escaping import one_line
 
 if TYPE_CHECKING:
     from swe_rollout.spec.fields import SpecField
     from swe_rollout.spec.job import RolloutJob
+    from swe_rollout.spec.load import Setting
     from swe_rollout.spec.sandbox import SandboxSpec
 
 
 def overrides_of(
     sets: Sequence[str] | None, *, store: str | None, name: str | None, skip_bad_rows: bool
-) -> list[str]:
-    """Return the options as `--set` overrides. Raises UsageError for an empty one."""
-    fields = {"--store": ("spec.store.uri", store), "--name": ("metadata.name", name)}
-    overrides = list(sets or [])
-    for option, (field, value) in fields.items():
+) -> list[str | Setting]:
+    """Return the options as overrides. Raises UsageError for an empty one."""
+    from swe_rollout.spec.load import Setting
+
+    overrides: list[str | Setting] = [*(sets or ())]
+    for option, path, value in (
+        # Options start where the user is, and the file's fields where the file is.
+        ("--store", ("spec", "store", "uri"), store and _from_here(store)),
+        ("--name", ("metadata", "name"), name),
+        ("--skip-bad-rows", ("spec", "dataset", "skipBadRows"), skip_bad_rows or None),
+    ):
         if value is not None:
-            _require_filled(option, value)
-            overrides.append(f"{field}={json.dumps(value)}")
-    return [*overrides, *(["spec.dataset.skipBadRows=true"] if skip_bad_rows else [])]
+            _require_filled(option, str(value))
+            overrides.append(Setting(option, path, value))
+    return overrides
+
+
+def _from_here(store: str) -> str:
+    """Return the absolute form of a store's address that is a folder of this machine."""
+    is_path = store.startswith("file://") or not re.match(r"\w+:", store)
+    path = store.removeprefix("file://")
+    return f"file://{expanded(path).absolute()}" if is_path and path.strip() else store
 
 
 def _require_filled(option: str, value: str) -> None:
@@ -57,6 +71,7 @@ def default_sandbox(kind: SandboxKind) -> SandboxSpec:
     return SandboxSpec.model_validate({kind.value: {}})
 
 
+_MOST_MEANT = 3
 FieldPath = Annotated[
     str, typer.Argument(metavar="PATH", help="A field of a RolloutJob, such as spec.limits.")
 ]
@@ -74,20 +89,17 @@ def explain(path: FieldPath = "spec") -> None:
 
 def explanation(path: str) -> Iterator[str]:
     """Yield the lines of `explain`. Raises UsageError for a path that does not exist."""
-    from swe_rollout.spec.fields import all_fields, fields_in
+    from swe_rollout.spec.fields import all_fields, fields_in, fields_meant
 
-    parts = tuple(path.strip(".").split("."))
+    path = path.strip(" .")
+    parts = tuple(path.split("."))
     if parts[0].lower() in ("rolloutjob", "rolloutjobs", "rj"):  # as in `kubectl explain`
         parts = parts[1:] or ("spec",)
     field = next((each for each in all_fields() if each.path == parts), None)
     if field is None:
-        named = [each for each in all_fields() if each.name.lower() == parts[-1].lower()]
-        exact = [each for each in named if each.dotted.lower() == ".".join(parts).lower()]
-        candidates = ", ".join(each.dotted for each in exact or named)
-        close = get_close_matches(path, [each.dotted for each in all_fields()], n=1)
-        candidates = candidates or "".join(close)
-        fix = f"did you mean {candidates}?" if candidates else "swe-rollout explain spec"
-        raise UsageError(f"a RolloutJob has no field {path}", fix=fix)
+        meant = [each.dotted for each in fields_meant(path)][: 1 if parts[1:] else _MOST_MEANT]
+        fix = f"did you mean {' or '.join(meant)}?" if meant else "swe-rollout explain spec"
+        raise UsageError(f"a RolloutJob has no field {one_line(path)}", fix=fix)
     yield f"{field.dotted} <{field.type}>{_presence(field)}"
     yield ""
     yield f"    {field.doc}"

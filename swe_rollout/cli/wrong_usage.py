@@ -12,6 +12,8 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from swe_rollout.errors import UsageError
+from swe_rollout.spec.fields import SpecField, fields_meant, plain
+from swe_rollout.text.escaping import one_line
 
 _OTHER_VERBS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("ls", "list", "get", "ps", "describe", "info"), "status"),
@@ -55,6 +57,9 @@ _OTHER_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "-t": ("--to",),
 }
 """Options of other tools, and our equivalents; those that the verb has are suggested."""
+_MOST_FIELDS: Final = 3
+_PUBLIC: Final = ("integer", "number", "true or false")
+"""Types of fields whose values are shown again; a text may be a secret."""
 _FILE_OPTIONS: Final = frozenset({"-f", "--file", "--filename", "--job", "-c", "--config"})
 
 
@@ -69,7 +74,8 @@ def as_usage_error(error: Any) -> UsageError:
     usage = "" if context is None else context.get_usage()
     what, fix = _worded(error, context)
     helped = "" if context is None else f"`{context.command_path} --help` lists what there is"
-    return UsageError(what, why=" ".join(usage.split()), fix="\n".join(filter(None, (fix, helped))))
+    fix = "\n".join(filter(None, (fix, helped)))
+    return UsageError(one_line(what), why=" ".join(usage.split()), fix=fix)
 
 
 def shows_help(error: BaseException) -> bool:
@@ -140,11 +146,35 @@ def _instead_of(option: str, context: Any) -> str:
 def _option_meant(option: str, known: Sequence[str]) -> str:
     if option in ("-w", "--watch"):
         return "did you mean `swe-rollout watch JOB`?"
-    meant = next((each for each in _OTHER_OPTIONS.get(option, ()) if each in known), "")
-    if not meant and "--set" in known and (field := _field_named(option)):
-        return f"a field of the job is set by `--set {field}=VALUE`"
-    meant = meant or "".join(get_close_matches(option, known, n=1, cutoff=0.7))
-    return f"did you mean {meant}?" if meant else ""
+    if meant := next((each for each in _OTHER_OPTIONS.get(option, ()) if each in known), ""):
+        return f"did you mean {meant}?"
+    close = get_close_matches(option, known, n=1, cutoff=0.7)
+    fields = _fields_meant(option) if "--set" in known else ()
+    # An option is the shorter way, unless a field has the very name.
+    if close and not any(plain(option) == plain(field.name) for field in fields):
+        return f"did you mean {close[0]}?"
+    if not fields:
+        return ""
+    if fields[0].type == "mapping":
+        return f"`swe-rollout explain {fields[0].dotted}` lists fields, which `--set` sets"
+    value = _number_behind(option) if fields[0].type in _PUBLIC else "VALUE"
+    sets = (f"`--set {each.dotted}={value}`" for each in fields if each.type != "mapping")
+    return f"a field of the job is set by {' or '.join(sets)}"
+
+
+def _fields_meant(option: str) -> tuple[SpecField, ...]:
+    """Return the job's fields of the name that is most like an option's."""
+    meant = fields_meant(option.lstrip("-")) if option.startswith("--") else ()
+    if meant and plain(option) != plain(meant[0].name):
+        meant = tuple(sorted(meant, key=lambda each: each.type == "mapping"))
+    return tuple(each for each in meant if each.name == meant[0].name)[:_MOST_FIELDS]
+
+
+def _number_behind(option: str) -> str:
+    """Return the number that the user wrote behind an option, or `VALUE`."""
+    value = r"-?\d+(?:\.\d+)?|true|false"
+    found = re.search(rf"(?<!\S){re.escape(option)}[= ]({value})(?!\S)", " ".join(sys.argv[1:]))
+    return found[1] if found else "VALUE"
 
 
 def _options_of(command: Any, context: Any) -> Iterator[str]:
@@ -161,13 +191,6 @@ def _verb_with(option: str, context: Any) -> str:
         return ""
     command = context.command.commands[verb]
     return verb if option in _options_of(command, context) else ""
-
-
-def _field_named(option: str) -> str:
-    """Return the job field with the same name as an option; empty if there is none."""
-    from swe_rollout.spec.fields import fields_named
-
-    return min((each.dotted for each in fields_named(option)), key=len, default="")
 
 
 def _wrong_value(error: Any, context: Any) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from swe_rollout.datasets.archives import DAMAGE
-from swe_rollout.errors import DatasetError, Problem, why_missing
+from swe_rollout.errors import DatasetError, Problem, expanded, why_missing
 from swe_rollout.store.bucket import read_object
 
 CONFIG = "task.toml"
@@ -54,8 +54,8 @@ async def read_tasks(uri: str, *, base_dir: Path) -> tuple[TaskFolder | Problem,
             raise _none(uri, f"in a bucket, tasks are an archive: {', '.join(_ARCHIVES)}")
         tasks = await asyncio.to_thread(_of_archive, uri, await read_object(uri))
     else:
-        path = base_dir / (unquote(uri.removeprefix("file://")) if scheme else uri)
-        tasks = await asyncio.to_thread(_of_path, uri, path)
+        path = unquote(uri.removeprefix("file://")) if scheme else uri
+        tasks = await asyncio.to_thread(_of_path, uri, path, base_dir)
     if not tasks:
         raise _none(uri, f"no folder in it has a {CONFIG}")
     return tuple(tasks[name] for name in sorted(tasks))
@@ -65,13 +65,14 @@ def _none(uri: str, why: str) -> DatasetError:
     return DatasetError("there are no tasks", [Problem(uri, "", why)])
 
 
-def _of_path(uri: str, path: Path) -> dict[str, TaskFolder | Problem]:
+def _of_path(uri: str, name: str, base_dir: Path) -> dict[str, TaskFolder | Problem]:
+    path = base_dir / expanded(name)
     if path.is_file() and path.name.endswith(_ARCHIVES):
         if path.stat().st_size > _MAX_ARCHIVE_BYTES:
             raise _none(uri, f"it is larger than {_MAX_ARCHIVE_BYTES >> 30} GiB")
         return _of_archive(uri, path.read_bytes())
     if not path.is_dir():
-        raise _none(uri, why_missing(path))
+        raise _none(uri, why_missing(path) or f"there is no {path}")
     if (path / CONFIG).is_file():
         return {path.resolve().name: _of_folder(path.resolve())}
     folders = (each for each in path.iterdir() if (each / CONFIG).is_file())

@@ -31,7 +31,7 @@ class ImageRules:
         """Read the file of digests, if there is one. Raises DatasetError."""
         if images.digests is None:
             return cls(images.rewrite, images.registry)
-        data = await read_bytes(images.digests, base_dir)
+        data = await read_bytes(images.digests, base_dir, field="dataset.images.digests")
         return cls(images.rewrite, images.registry, _digests(images.digests, data))
 
     def applied(self, instance: Instance) -> Instance | Problem:

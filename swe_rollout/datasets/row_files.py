@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
-from itertools import islice, takewhile
+from itertools import takewhile
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -25,14 +25,12 @@ import pyarrow.parquet as pq
 import zstandard
 
 from swe_rollout.datasets.hub_files import hub_files
-from swe_rollout.errors import DatasetError, Problem, why_missing
+from swe_rollout.errors import DatasetError, Problem, expanded, file_meant, why_missing
 from swe_rollout.store.bucket import read_object
 
 MAX_FILE_BYTES = 4 << 30
 """The size limit for a file after decompression."""
 MAX_ROW_BYTES = 16 << 20
-_MOST_SEEN = 10_000
-"""How many names in a folder are compared with a missing one."""
 _TOO_BIG = f"more than {MAX_FILE_BYTES >> 30} GiB come out of it; split it"
 _LFS = b"version https://git-lfs.github.com/spec/"
 _ZSTD_CHUNK = 16 << 10
@@ -112,18 +110,16 @@ async def read_bytes(uri: str, base_dir: Path, *, field: str = "dataset.swebench
         raise _no_file(field, uri, _why_missing(uri, base_dir), base_dir) from error
     except OSError as error:
         raise _no_file(field, uri, error.strerror or str(error), base_dir) from error
-    except RuntimeError as error:  # `~name` for a user that does not exist
-        raise _no_file(field, uri, str(error), base_dir) from error
 
 
 def _why_missing(uri: str, base_dir: Path) -> str:
     is_path = "://" not in uri
-    return (is_path and why_missing(base_dir / Path(uri).expanduser())) or "no such file"
+    return (is_path and why_missing(base_dir / expanded(uri))) or "no such file"
 
 
 def _no_file(field: str, uri: str, why: str, base_dir: Path) -> DatasetError:
     return DatasetError(
-        f"the rows at {uri} can't be read",
+        f"the {'rows' if field.endswith('uri') else 'file'} at {uri} can't be read",
         [Problem(field, uri, why)],
         fix=f"{_file_meant(uri, base_dir)}relative paths start at {base_dir}",
     )
@@ -133,17 +129,14 @@ def _file_meant(uri: str, base_dir: Path) -> str:
     """Return a hint at the file or name that may have been meant; empty if there is none."""
     if "://" in uri:
         return ""
-    path = base_dir / Path(uri).expanduser()
-    is_there = path.parent.is_dir()
-    near = [each.name for each in islice(path.parent.iterdir(), _MOST_SEEN)] if is_there else []
-    rows = [name for name in near if name.endswith(_FILE_ENDINGS)]
-    own = ["release-pairs"] if path.parent == base_dir else []
-    close = get_close_matches(path.name, [*rows, *own], n=1)
-    return f"did you mean {Path(uri).with_name(close[0])}? " if close else ""
+    if get_close_matches(uri, ["release-pairs"]):
+        return "did you mean release-pairs? "
+    meant = file_meant(base_dir / expanded(uri), _FILE_ENDINGS)
+    return f"did you mean {Path(uri).with_name(meant.name)}? " if meant else ""
 
 
 def _read_local(name: str, base_dir: Path) -> bytes:
-    path = base_dir / Path(name).expanduser()
+    path = base_dir / expanded(name)
     if path.stat().st_size > MAX_FILE_BYTES:
         raise OSError(f"the file has more than {MAX_FILE_BYTES >> 30} GiB; split it")
     return path.read_bytes()

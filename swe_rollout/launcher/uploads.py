@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 from pydantic import ValidationError
 
-from swe_rollout.errors import DatasetError, Problem, UsageError, why_missing
+from swe_rollout.errors import DatasetError, Problem, UsageError, expanded, why_missing
 from swe_rollout.spec.agent import ToolUse
 from swe_rollout.spec.dataset import SwebenchDataset
 from swe_rollout.spec.job import ExtensionFile, RolloutJob
@@ -110,13 +110,13 @@ def rows_in_file(
     if "://" in uri and not uri.startswith(_LOCAL):
         return None
     name = unquote(uri.removeprefix(_LOCAL)) if uri.startswith(_LOCAL) else uri
-    path = base_dir / Path(name).expanduser()
+    path = base_dir / expanded(name)
     try:
         data = path.read_bytes()
     except OSError as error:
         problem = Problem(field, uri, str(error.strerror))
         raise DatasetError(
-            f"the rows at {uri} can't be read", [problem], fix=f"relative paths start at {base_dir}"
+            f"the file at {uri} can't be read", [problem], fix=f"relative paths start at {base_dir}"
         ) from error
     suffix = re.search(r"\.[a-z]+(\.zst|\.gz)?$", path.name.lower())
     return _object(data, suffix[0] if suffix else "", store_uri)
@@ -219,7 +219,7 @@ def _packed(use: ToolUse, base_dir: Path, packed: dict[str, LocalFile]) -> ToolU
         return use
     from swe_rollout.agent.tools.bundle.archive import SUFFIX, pack
 
-    folder = (base_dir / Path(path).expanduser()).resolve()
+    folder = (base_dir / expanded(path)).resolve()
     if not folder.is_dir():
         if "sha256" in use.with_:
             return use

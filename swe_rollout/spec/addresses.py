@@ -12,12 +12,16 @@ import os
 import re
 import socket
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Annotated, Final
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, StringConstraints
+from pydantic import AfterValidator, StringConstraints, ValidationInfo
+
+from swe_rollout.errors import expanded
 
 MAX_ADDRESS_CHARS: Final = 1024
+MAX_PATH_CHARS: Final = 4096
 METADATA_HOSTS: Final = (
     "metadata",
     "metadata.google.internal",
@@ -37,6 +41,7 @@ _PLACEHOLDER: Final = re.compile(
     r"\$\{?[A-Za-z_][A-Za-z0-9_]*\}?|\$\([A-Za-z_][A-Za-z0-9_]*\)|\{\{.*?\}\}|<[A-Za-z][\w -]*>"
 )
 """Matches placeholders as shells, Kubernetes, Helm and people write them."""
+_UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _NUMERIC: Final = re.compile(r"(0x[0-9a-f]*|[0-9]+)(\.(0x[0-9a-f]*|[0-9]+)){0,3}")
 _METADATA: Final = frozenset(map(ipaddress.ip_address, METADATA_IPS))
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
@@ -88,6 +93,44 @@ def object_address(value: str) -> str:
     return value
 
 
+def local_path(value: str, info: ValidationInfo) -> str:
+    """Return the absolute form of a relative path in a job file, which starts at the file's folder.
+
+    The folder is the validation's context; without one, as for a job on a cluster, paths stay.
+    """
+    if not (value and isinstance(info.context, Path)):
+        return value
+    path = str(info.context / expanded(value))
+    if len(path) > MAX_PATH_CHARS:
+        raise ValueError(f"a path of at most {MAX_PATH_CHARS} characters")
+    return path
+
+
+def folder_or_name(value: str, info: ValidationInfo) -> str:
+    """Return a model's folder as `local_path` does, and its name on a hub unchanged."""
+    path = local_path(value, info)
+    return path if value.startswith((".", "~")) or Path(path).is_dir() else value
+
+
+def store_address(value: str, info: ValidationInfo) -> str:
+    """Return a store's address; in a job file, a plain path is a folder's, as for `status`."""
+    if value != value.strip() or _UNPRINTABLE.search(value):
+        raise ValueError("an address without blanks around it and without control characters")
+    if isinstance(info.context, Path) and not re.match(r"[A-Za-z0-9]+:", value):
+        value = f"file://{value}"
+    if not re.match(r"(file|s3|gs|az)://.*[^/]", value):
+        raise ValueError("a file://, s3://, gs:// or az:// address")
+    if value.startswith("file://"):
+        value = f"file://{local_path(value.removeprefix('file://'), info)}"
+    if len(value) > MAX_ADDRESS_CHARS:
+        raise ValueError(f"an address of at most {MAX_ADDRESS_CHARS} characters")
+    return value.rstrip("/")
+
+
+LocalPath = Annotated[str, StringConstraints(max_length=MAX_PATH_CHARS), AfterValidator(local_path)]
+ModelFolder = Annotated[
+    str, StringConstraints(min_length=1, max_length=512), AfterValidator(folder_or_name)
+]
 ObjectUrl = Annotated[
     str, StringConstraints(max_length=MAX_ADDRESS_CHARS), AfterValidator(object_address)
 ]

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import StrEnum
 from functools import cache
 from typing import Annotated, Literal, Union, get_args, get_origin
@@ -62,6 +63,41 @@ def fields_in(parent: tuple[str, ...]) -> tuple[SpecField, ...]:
 def fields_named(name: str) -> tuple[SpecField, ...]:
     """Return the fields with this name, ignoring case."""
     return tuple(field for field in all_fields() if plain(field.name) == plain(name))
+
+
+_LONGEST_NAME = 256
+"""A longer name is not compared with those that there are."""
+
+
+def fields_meant(path: str) -> tuple[SpecField, ...]:
+    """Return the fields that a mistyped path or name most likely means, best first.
+
+    Each part is looked for in the field of the part before, first among its direct fields.
+    """
+    parts = path.split(".")
+    if len(path) > _LONGEST_NAME:
+        return ()
+    if len(parts) == 1:
+        return _named_like(path, all_fields())
+    found: tuple[SpecField, ...] = ()
+    for part in parts if parts[0].lower() in ("metadata", "spec") else ("spec", *parts):
+        top = found[0].path if found else ()
+        below = [field for field in all_fields() if field.path[: len(top)] == top != field.path]
+        direct = [field for field in below if len(field.path) == len(top) + 1]
+        found = _named_like(part, direct) or _named_like(part, below) or found
+        if found and found[0].path == top:
+            break
+    return found if found[0].path != ("spec",) else _named_like(parts[-1], all_fields())
+
+
+def _named_like(name: str, fields: Sequence[SpecField]) -> tuple[SpecField, ...]:
+    """Return the fields with the most similar names, whatever their capitals and dashes."""
+    wanted = plain(name)
+    names = sorted({plain(field.name) for field in fields}, key=len)
+    longer = [each for each in names if each.startswith(wanted)] if len(wanted) > 1 else []
+    order = dict.fromkeys([*longer, *get_close_matches(wanted, names, cutoff=0.65)])
+    ordered = sorted(fields, key=lambda field: len(field.path))
+    return tuple(field for each in order for field in ordered if plain(field.name) == each)
 
 
 def plain(name: str) -> str:

@@ -8,9 +8,17 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field, StringConstraints, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
-from swe_rollout.spec.addresses import ObjectUrl
+from swe_rollout.spec.addresses import ObjectUrl, store_address
 from swe_rollout.spec.agent import AgentSpec
 from swe_rollout.spec.bounds import MAX_JOB_SECONDS, MAX_SAMPLES, ShortText
 from swe_rollout.spec.dataset import Dataset
@@ -47,8 +55,11 @@ _CONNECTION: Final = {
 class StoreSpec(Model):
     """The store of trajectories."""
 
-    uri: ObjectUrl = "file://runs"
-    """`file://` with an absolute path or one relative to the working folder, `s3://bucket/prefix`,
+    # The default is also relative to the job file.
+    model_config = ConfigDict(validate_default=True)
+
+    uri: Annotated[ObjectUrl, AfterValidator(store_address)] = "file://runs"
+    """A folder, as `file://` or a path (relative to the job file); `s3://bucket/prefix`,
     `gs://bucket/prefix` or `az://container/prefix`. Each job has its own folder there. Credentials
     come from the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`); on a cluster, from
     `spec.workers.secrets`."""
@@ -56,13 +67,6 @@ class StoreSpec(Model):
     """If true, the journal of an episode (the responses of engine and sandbox, and the files that
     each turn changed) is kept beside its record as one object, so that `swe-rollout fork` can start
     new episodes from its turns. If false, it is deleted when the episode is committed."""
-
-    @field_validator("uri")
-    @classmethod
-    def _is_uri(cls, value: str) -> str:
-        if not re.match(r"^(file|s3|gs|az)://\S+$", value):
-            raise ValueError("a file://, s3://, gs:// or az:// address")
-        return value.rstrip("/")
 
 
 class ForkSpec(Model):
@@ -83,10 +87,11 @@ class ForkSpec(Model):
 
     @field_validator("uri")
     @classmethod
-    def _names_a_job(cls, value: str) -> str:
-        if not re.match(r"^(file|s3|gs|az)://\S*[^\s/]/[a-z0-9]([-a-z0-9]*[a-z0-9])?/?$", value):
+    def _names_a_job(cls, value: str, info: ValidationInfo) -> str:
+        value = store_address(value, info)
+        if not re.match(r"^\w+://.*[^/]/[a-z0-9]([-a-z0-9]*[a-z0-9])?$", value):
             raise ValueError("the address of a job, such as s3://bucket/prefix/demo")
-        return value.rstrip("/")
+        return value
 
 
 class WorkersSpec(Model):

@@ -10,13 +10,12 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from swe_rollout.errors import Problem, SpecError, UsageError, why_missing
+from swe_rollout.errors import Problem, SpecError, UsageError, file_meant, why_missing
 from swe_rollout.spec.bounds import Text
 from swe_rollout.spec.document import MAX_CHARS, Document, FieldPath, dotted, read_document
 from swe_rollout.spec.job import API_VERSION, KIND, RolloutJob
@@ -24,8 +23,21 @@ from swe_rollout.spec.messages import message_for
 from swe_rollout.spec.model import Model
 
 
-def load_job(path: Path, overrides: Sequence[str] = ()) -> RolloutJob:
-    """Load the job in the file `path`. Raises SpecError with all problems."""
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A field that an option of its own sets."""
+
+    option: str
+    """The option, as problems name it."""
+    path: FieldPath
+    value: object
+
+
+def load_job(path: Path, overrides: Sequence[str | Setting] = ()) -> RolloutJob:
+    """Load the job in the file `path`, whose folder is where relative paths start.
+
+    Raises SpecError with all problems.
+    """
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -38,23 +50,36 @@ def load_job(path: Path, overrides: Sequence[str] = ()) -> RolloutJob:
         raise SpecError(
             f"{name} is no file that can be read",
             [Problem(name, "", f"can't be read: {why}")],
-            fix=_file_meant(path),
+            fix=_file_meant(path, error),
         ) from error
-    job = parse_job(text, source=str(path), overrides=overrides)
-    return with_prompts_file(job, path.absolute().parent)
+    folder = path.absolute().parent
+    job = parse_job(text, source=str(path), overrides=overrides, folder=folder)
+    return with_prompts_file(job, folder)
 
 
-def parse_job(text: str, *, source: str, overrides: Sequence[str] = ()) -> RolloutJob:
-    """Parse the job in `text`, with `a.b=c` overrides; problems name `source` as their file."""
+def parse_job(
+    text: str,
+    *,
+    source: str,
+    overrides: Sequence[str | Setting] = (),
+    folder: Path | None = None,
+) -> RolloutJob:
+    """Parse the job in `text`, with `a.b=c` overrides; problems name `source` as their file.
+
+    Relative paths start at `folder`; without one, they are kept.
+    """
     document = read_document(text, source=source)
     if not isinstance(document.value, dict):
         raise _error(source, document.problems or [_not_a_job(document, source)])
     changed = override(document.value, overrides)
     problems = [*document.problems, *changed.problems]
     problems += _headers(changed.value, source)
+    value = changed.value
+    if isinstance(value, dict) and isinstance(spec := value.get("spec"), dict):
+        value = {**value, "spec": {"store": {}, **spec}}  # its default is relative to the file too
     try:
         job = RolloutJob.model_validate_json(
-            json.dumps(changed.value), strict=True, by_alias=True, by_name=False
+            json.dumps(value), strict=True, by_alias=True, by_name=False, context=folder
         )
     except ValidationError as error:
         problems += [
@@ -75,24 +100,26 @@ def parse_spec(spec: Mapping[str, object], *, name: str, source: str) -> Rollout
     return parse_job(json.dumps({**headers, "spec": {**spec}}), source=source)
 
 
-def _file_meant(path: Path) -> str:
+def _file_meant(path: Path, error: OSError) -> str:
     """Suggest the file that may have been meant."""
     if str(path) == "-":
         return "a job is read from a file and not from stdin: cat > job.yaml"
     if path.parts[:1] and path.parts[0].endswith(":"):  # `https:/…`, as a path
         return "a job is read from a file of this machine: download it first"
-    folder = path if path.is_dir() else path.parent
-    names = [each.name for each in folder.glob("*.y*ml")] if folder.is_dir() else []
-    close = get_close_matches("job.yaml" if path.is_dir() else path.name, names, n=1)
-    if close:
-        return f"did you mean {folder / close[0]}?"
+    meant = file_meant(path, (".yaml", ".yml"))
+    if isinstance(error, IsADirectoryError):
+        path /= "job.yaml"
+        meant = path if path.is_file() else file_meant(path, (".yaml", ".yml"))
+    if meant is not None:
+        return f"did you mean {meant}?"
     return f"name a job file; `swe-rollout init {path.with_suffix('.yaml')}` writes one"
 
 
 def _error(source: str, problems: Sequence[Problem]) -> SpecError:
     count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+    options = " with these options" if any(p.place.startswith("--") for p in problems) else ""
     return SpecError(
-        f"{source} is not a valid RolloutJob: {count}",
+        f"{source}{options} is not a valid RolloutJob: {count}",
         sorted(dict.fromkeys(problems), key=_order),
         fix="`swe-rollout explain spec` lists the fields; `swe-rollout init` writes a valid file",
     )
@@ -125,11 +152,12 @@ def _problem(
     path = details["loc"]
     name = dotted(path)
     place = _override_of(path, changed) or f"{source}:{document.line(path)}"
-    return Problem(place, "" if place.endswith(f" {name}") else name, message_for(details))
+    is_named = place.endswith(f" {name}") or changed.places.get(path) == place
+    return Problem(place, "" if is_named else name, message_for(details))
 
 
 def _override_of(path: FieldPath, changed: Overridden) -> str | None:
-    """Return the `--set` that wrote `path` or a field in it: one-of problems are the parent's."""
+    """Return the option that wrote `path` or a field in it: one-of problems are the parent's."""
     for at, place in reversed(changed.places.items()):
         if path[: len(at)] == at or at[: len(path)] == path:
             return place
@@ -142,11 +170,11 @@ class Overridden:
 
     value: object
     places: dict[FieldPath, str]
-    """The option, such as `--set spec.samples`, for each path that was set."""
+    """The option, such as `--set spec.samples` or `--store`, for each path that was set."""
     problems: tuple[Problem, ...]
 
 
-def override(value: object, overrides: Sequence[str]) -> Overridden:
+def override(value: object, overrides: Sequence[str | Setting]) -> Overridden:
     """Apply each `a.b=c` in order; the right side is YAML, and `null` removes a field."""
     if isinstance(overrides, str | Mapping):
         raise UsageError(
@@ -158,31 +186,36 @@ def override(value: object, overrides: Sequence[str]) -> Overridden:
     places: dict[FieldPath, str] = {}
     problems: list[Problem] = []
     for text in overrides:
-        name, equals, right = text.partition("=")
-        place = f"--set {name}"
-        path = tuple(part.strip() for part in name.split("."))
-        if match := re.search(r"\[\d+\]", name):
-            whole = name[: match.start()]
-            message = f"a list is set as a whole: --set '{whole}=[…]'"
-            problems.append(Problem(f"--set {name}", "", message))
+        setting, found = (text, ()) if isinstance(text, Setting) else _parsed(text)
+        problems += found
+        if setting is None:
             continue
-        if not equals or not all(path):
-            problems.append(Problem(f"--set {text}", "", "write it as path=value: spec.samples=4"))
-            continue
-        if not right.strip():
-            # Usually an empty shell variable, which must not silently remove the field.
-            message = f"nothing behind `=`; write a value, or {name}=null to remove the field"
-            problems.append(Problem(place, "", message))
-            continue
-        document = read_document(right, source=place)
-        problems += [Problem(place, "", problem.message) for problem in document.problems]
-        changed = _set(result, path, document.value)
+        changed = _set(result, setting.path, setting.value)
         if isinstance(changed, Problem):
-            problems.append(Problem(place, "", changed.message))
+            problems.append(Problem(setting.option, "", changed.message))
         else:
             result = changed
-            places[path] = place
+            places[setting.path] = setting.option
     return Overridden(result, places, tuple(problems))
+
+
+def _parsed(text: str) -> tuple[Setting | None, Sequence[Problem]]:
+    """Parse one `a.b=c`; return it unless it has no value, and its problems."""
+    name, equals, right = text.partition("=")
+    place = f"--set {name}"
+    path = tuple(part.strip() for part in name.split("."))
+    if match := re.search(r"\[\d+\]", name):
+        message = f"a list is set as a whole: --set '{name[: match.start()]}=[…]'"
+    elif not equals or not all(path):
+        place, message = f"--set {text}", "write it as path=value: spec.samples=4"
+    elif not right.strip():
+        # Usually an empty shell variable, which must not silently remove the field.
+        message = f"nothing behind `=`; write a value, or {name}=null to remove the field"
+    else:
+        document = read_document(right, source=place)
+        found = [Problem(place, "", problem.message) for problem in document.problems]
+        return Setting(place, path, document.value), found
+    return None, (Problem(place, "", message),)
 
 
 def _set(value: object, path: FieldPath, new: object) -> object:

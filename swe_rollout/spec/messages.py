@@ -211,7 +211,7 @@ def _meant(path: tuple[str, ...], found: object, message: str) -> str:
         return ""
     if amount := re.fullmatch(r"([\d.]+) ?([KMGT])i?[Bb]", found):
         return f"; write {amount[1]}{amount[2]}i"
-    if path[-2:] == ("store", "uri"):
+    if path[-2:] == ("store", "uri") and re.search("://|blanks", message):
         return _store_meant(found)
     if path[-1] == "url" and re.fullmatch(r"[\w.-]+(:\d+)?(/.*)?", found):
         return f"; write http://{found}"
@@ -219,18 +219,19 @@ def _meant(path: tuple[str, ...], found: object, message: str) -> str:
 
 
 def _store_meant(found: str) -> str:
-    if not found:
-        return "; leave it out for file://runs"
-    if "@" in found or "?" in found:  # it may hold a password
+    text = " ".join(found.split())
+    if not text:
+        return "; leave it out for the folder runs"
+    if "@" in text or "?" in text:  # it may hold a password
         return ""
-    if "://" not in found and not re.match(r"(?i)(s3|gs|az|file):", found):
-        return f"; write file://{found}"
-    scheme, _, rest = found.partition(":")
-    is_root = scheme.lower() == "file" and rest.startswith("/")
-    if scheme.lower() not in ("s3", "gs", "az", "file"):
+    parts = re.match(r"(?i)(?:(s3|gs|az|file):(/*))?(.*)", text)
+    if parts is None or re.match(r"\w+:", parts[3]):
         return ""
-    name = rest.strip("/")
-    return f"; write {scheme.lower()}://{'/' * is_root}{name}" if name else "; a bucket is missing"
+    scheme, slashes, name = (parts[1] or "file").lower(), parts[2] or "", parts[3].rstrip("/")
+    is_root = scheme == "file" and slashes in ("/", "///")
+    what = "folder" if scheme == "file" else "bucket"
+    better = f"{scheme}://{'/' * is_root}{name}"
+    return (f"; write {better}" if better != found else "") if name else f"; the {what} is missing"
 
 
 def _close(name: str, choices: list[str]) -> str | None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, StringConstraints, WithJsonSchema, model_validator
 
-from swe_rollout.spec.addresses import HttpUrl
+from swe_rollout.spec.addresses import HttpUrl, ModelFolder
 from swe_rollout.spec.bounds import Seconds
 from swe_rollout.spec.model import Model, OneOf, Use, added_variant, variant
 
@@ -88,7 +88,7 @@ class ScriptedPolicy(Model):
 class TransformersPolicy(Model):
     """A causal language model in the worker's own process, on its CPU or GPU."""
 
-    model: Annotated[str, StringConstraints(min_length=1, max_length=512)]
+    model: ModelFolder
     """A folder with the model, or its name on the hub."""
     device: Annotated[
         str, StringConstraints(pattern=r"^(auto|cpu|cuda(:[0-9]{1,3})?)$", max_length=8)
@@ -176,7 +176,7 @@ class Policy(OneOf):
         """Whether its episodes have tokens, and can be trained on."""
         return self.openai is None and self.anthropic is None and self.chat is None
 
-    tokenizer: Annotated[str, StringConstraints(max_length=512)] | None = None
+    tokenizer: ModelFolder | None = None
     """A folder or hub name with tokenizer and chat template; by default the one that the engine
     names, or for a scripted policy the package's small one."""
     chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)

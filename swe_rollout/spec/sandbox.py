@@ -7,6 +7,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
+from swe_rollout.spec.addresses import LocalPath
 from swe_rollout.spec.bounds import Cpu, Memory, Seconds, ShortText, Storage
 from swe_rollout.spec.model import Model, OneOf, Use, added_variant, unset, variant
 from swe_rollout.spec.pod_template import NodeLabels, PodTemplate
@@ -33,9 +34,9 @@ def size_bytes(size: str) -> int:
 class CheckoutSpec(Model):
     """A repository and a Python environment on this machine, in place of a task's image."""
 
-    workdir: Annotated[str, StringConstraints(min_length=1, max_length=4096)]
+    workdir: Annotated[LocalPath, StringConstraints(min_length=1)]
     """The checked-out repository, at the task's base commit. Sandboxes see a copy."""
-    python: Annotated[str, StringConstraints(min_length=1, max_length=4096)]
+    python: Annotated[LocalPath, StringConstraints(min_length=1)]
     """The interpreter of the environment in which its tests run, such as `VENV/bin/python`."""
 
 
@@ -46,7 +47,7 @@ Network = Literal["none", "requested"]
 class LocalSandbox(Model):
     """Namespaces on this machine."""
 
-    images: str | None = None
+    images: LocalPath | None = None
     """Folder with prepared images; by default the user's cache."""
     isolation: Literal["auto", "bubblewrap", "none"] = "auto"
     """`auto` uses bubblewrap or, if that is missing, plain directories for scripted policies only;
@@ -135,7 +136,7 @@ class KodoSandbox(Model):
     """Where kodo starts them."""
     namespace: ShortText = "default"
     """The pods' namespace, in the cluster of the kubeconfig's current context."""
-    kubeconfig: str | None = None
+    kubeconfig: LocalPath | None = None
     """A kubeconfig file; by default `KUBECONFIG`, or the cluster this runs in."""
     resources: Resources = Resources()
     """Resources of a container."""

@@ -13,7 +13,7 @@ from typing import Final
 
 from swe_rollout.agent.token_offsets import TokenBytes
 from swe_rollout.agent.vocabulary import unprefixed
-from swe_rollout.errors import PrerequisiteError
+from swe_rollout.errors import PrerequisiteError, expanded
 from swe_rollout.huggingface import cached_file
 from swe_rollout.testing.tiny import tokenizer_path
 from swe_rollout.text.redaction import redact
@@ -108,7 +108,7 @@ def _of_policy(policy: str) -> str:
 
 
 def _file_of(name: str) -> Path | None:
-    path = Path(name).expanduser()
+    path = expanded(name)
     try:
         if path.is_file():
             return path

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from swe_rollout.cluster.objects import OwnerReference
-from swe_rollout.errors import InternalError, PrerequisiteError, SandboxError
+from swe_rollout.errors import InternalError, PrerequisiteError, SandboxError, expanded
 from swe_rollout.extension import ExtensionPoint
 from swe_rollout.sandbox.base import SandboxProvider
 from swe_rollout.sandbox.local.checkout import Checkout, head_commit
@@ -137,7 +137,7 @@ def open_checkout(
     """
     base = _shared_commit(instances)
     folder = _existing(Path(spec.workdir))
-    environment = read_environment(Path(spec.python).expanduser())
+    environment = read_environment(expanded(spec.python))
     for instance in instances:
         _require_runner(instance, environment)
     return Checkout(folder, environment, base, on_note=on_note)
@@ -168,7 +168,7 @@ def of_checkout(instances: Sequence[Instance], folder: Path) -> Sequence[Instanc
 
 
 def _existing(folder: Path) -> Path:
-    folder = folder.expanduser().absolute()
+    folder = expanded(str(folder)).absolute()
     if not folder.is_dir():
         raise PrerequisiteError(
             f"there is no folder {folder}", fix="name the task's checked-out repository"

@@ -174,7 +174,9 @@ class LocalProvider:
         if absent:
             raise PrerequisiteError(
                 f"{len(absent)} of {len(images)} images are not on this machine",
-                why=", ".join(absent[:3]) + (", …" if absent[3:] else ""),
+                why=", ".join(absent[:3])
+                + (", …" if absent[3:] else "")
+                + (f"; they are looked for in {self._images}" if self._images else ""),
                 fix="use pods for images of a registry (`--sandbox pod`), or leave these tasks out",
             )
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 import yaml
 
-from swe_rollout.spec.load import load_job
+from swe_rollout.errors import SpecError
+from swe_rollout.spec.fields import fields_meant
+from swe_rollout.spec.load import Setting, load_job
 from swe_rollout.spec.template import template
 from unit.spec.spec_parts import GOOD, parsed, problems
+
+STORE = ("spec", "store", "uri")
 
 
 def test_a_short_file_gets_every_default() -> None:
@@ -21,7 +26,7 @@ def test_a_short_file_gets_every_default() -> None:
 
 
 def test_the_resolved_job_is_a_job_file_again(tmp_path: Path) -> None:
-    job = parsed(GOOD, "spec.dataset.slice=0:40")
+    job = parsed(GOOD, "spec.dataset.slice=0:40", "spec.store.uri=file:///runs")
 
     path = tmp_path / "job.yaml"
     path.write_text(yaml.safe_dump(job.to_yaml_dict()))
@@ -205,3 +210,69 @@ def test_an_engine_that_can_not_be_called_so_is_refused(engine: str, expected: s
     assert expected in problem
     if "topK" in expected:
         parsed(text + "  sampling: {topK: 64}\n")
+
+
+def test_relative_paths_of_a_job_file_start_at_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "models" / "tiny").mkdir(parents=True)
+    (tmp_path / "job.yaml").write_text(
+        f"{GOOD}  store: {{keepJournals: true}}\n"
+        "  sandbox: {local: {images: my images, checkout: {workdir: src, python: venv/python}}}\n"
+    )
+    monkeypatch.chdir("/")
+
+    spec = load_job(tmp_path / "job.yaml", ["spec.policy.tokenizer=models/tiny"]).spec
+    hub = load_job(tmp_path / "job.yaml", ["spec.policy.tokenizer=org/tiny"]).spec
+    elsewhere = load_job(tmp_path / "job.yaml", [Setting("--store", STORE, "s3://a/ü b/")]).spec
+
+    assert spec.store.uri == f"file://{tmp_path}/runs"
+    local = spec.sandbox.local
+    assert local is not None
+    assert local.checkout is not None
+    assert local.images == f"{tmp_path}/my images"
+    assert local.checkout.workdir == f"{tmp_path}/src"
+    assert local.checkout.python == f"{tmp_path}/venv/python"
+    assert spec.policy.tokenizer == f"{tmp_path}/models/tiny"
+    assert hub.policy.tokenizer == "org/tiny"
+    assert elsewhere.store.uri == "s3://a/ü b"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        *(" a", "a\tb", "b" * 2000),
+        *("file:/ü b", "file:///", "s3:b", "S3://b", "gs:/b/", "ftp://b"),
+    ],
+)
+def test_a_hint_is_never_the_text_that_was_refused(tmp_path: Path, written: str) -> None:
+    (tmp_path / "job.yaml").write_text(GOOD)
+
+    with pytest.raises(SpecError) as caught:
+        load_job(tmp_path / "job.yaml", [Setting("--store", STORE, written)])
+
+    (problem,) = caught.value.problems
+    assert problem.place == "--store"
+    if hint := re.search("; write (.*)", problem.message):
+        load_job(tmp_path / "job.yaml", [Setting("--store", STORE, hint[1])])
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("spec.limits.turn", "spec.limits.turns"),
+        ("limit.turns", "spec.limits.turns"),
+        ("Spec.Sampling.temp", "spec.sampling.temperature"),
+        ("spec.dataset.url", "spec.dataset.swebench.uri"),
+        ("metadata.nme", "metadata.name"),
+        ("max-turns", "spec.limits.turns"),
+        ("paralelism", "spec.parallelism"),
+    ],
+)
+def test_a_mistyped_field_is_looked_for_where_it_was_written(path: str, meant: str) -> None:
+    assert fields_meant(path)[0].dotted == meant
+
+
+@pytest.mark.parametrize("path", ["", "...", "spec.", "frobnicate", "a." * 8000, "samples" * 8000])
+def test_a_text_that_is_no_field_has_no_suggestion(path: str) -> None:
+    assert fields_meant(path) == ()
