@@ -94,8 +94,9 @@ generate: setup ## manifests and reference pages from the models
 shots: setup ## pictures of the viewer for the docs, from a real run; needs Chromium (JOB=runs/demo: of that run)
 	scripts/shots $(if $(JOB),--job $(JOB))
 
-helm: setup ## the Helm that the chart is tested with, built from source once (3 minutes)
+helm: setup ## Helm 4 and 3, with which the chart is tested, built from source once (6 minutes)
 	@scripts/helm version --short
+	@HELM_MAJOR=3 scripts/helm version --short
 
 chart: setup ## check the Helm chart and pack it in build/chart
 	scripts/helm lint --strict charts/swe-rollout

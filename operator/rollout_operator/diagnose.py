@@ -14,12 +14,12 @@ from rollout_operator.resources import (
     workers_name,
 )
 from rollout_operator.sightings import Stage
-from swe_rollout.spec.status import ConditionType, UnmetCondition
+from swe_rollout.spec.status import REACHES_API_S, ConditionType, UnmetCondition
 
 SETTLE_S = 5.0
 """How long to wait for problems that may pass, such as a busy scheduler."""
-SILENCE_S = 60.0
-"""How long a running worker may report nothing before it is diagnosed."""
+SILENCE_S = 2 * REACHES_API_S
+"""How long a running worker may report nothing: one of ours has reported or ended long before."""
 _MESSAGE_CHARS = 1000
 _IMAGE_REASONS = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}
@@ -140,16 +140,17 @@ def _crashed(pod: WorkerPod) -> UnmetCondition | None:
 
 
 def _silent(pod: WorkerPod, running_s: float) -> UnmetCondition | None:
-    """Explain a silent worker: it still reads its dataset and store, or is not ours."""
+    """Explain a silent worker: it is not ours, or may not annotate its pod."""
     since = pod.started_at
     if not pod.running or pod.progress is not None or since is None or running_s < SILENCE_S:
         return None
     return _unmet(
         "WorkerSilent",
         f"worker {pod.index} has reported nothing yet",
-        f"it runs since {since:%H:%M:%S} UTC",
-        "it reads its dataset and plans tasks times spec.samples episodes, or spec.workers.image "
-        f"is not an image of swe-rollout; `kubectl logs {pod.metadata.name}` shows which",
+        f"it runs since {since:%H:%M:%S} UTC, and a worker reports once it reaches the API server, "
+        f"or ends after {REACHES_API_S:g} s",
+        "check that spec.workers.image is an image of swe-rollout; "
+        f"`kubectl logs {pod.metadata.name}` shows what it does",
     )
 
 

@@ -1,47 +1,82 @@
-"""Helm for the chart and its tests: the program on PATH, or one built from pinned sources."""
+"""Helm for the chart and its tests: the program on PATH, or one built from pinned sources.
+
+`HELM_MAJOR=3` chooses another major version.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Final
 
 from rollout_dev.dev_cluster import binaries
 from rollout_dev.dev_cluster.errors import Progress, ScriptError
 
-VERSION = "v4.3.1"
-HELM = binaries.Group(
-    "helm",
-    binaries.Module("helm.sh/helm/v4", VERSION, "h1:UndCoLe9UPmNoL7IvWzaUXveL7T5t/ijoorEmgJdI9g="),
-    (("helm", "./cmd/helm"),),
-    (("helm.sh/helm/v4/internal/version.version", VERSION),),
-)
+NEWEST: Final = 4
 
 
-def find_helm() -> Path | None:
+def _group(
+    major: int, version: str, digest: str, variables: tuple[tuple[str, str], ...] = ()
+) -> binaries.Group:
+    module = f"helm.sh/helm/v{major}"
+    return binaries.Group(
+        "helm",
+        binaries.Module(module, version, digest),
+        (("helm", "./cmd/helm"),),
+        ((f"{module}/internal/version.version", version), *variables),
+    )
+
+
+HELMS: Final = {
+    4: _group(4, "v4.3.1", "h1:UndCoLe9UPmNoL7IvWzaUXveL7T5t/ijoorEmgJdI9g="),
+    3: _group(
+        3,
+        "v3.22.0",
+        "h1:n1if5iQgHYsujPAcO5oonH/KiSNUmqmUF0iGVjSF3AU=",
+        # Its Makefile sets the version of Kubernetes that `helm template` renders for.
+        tuple(
+            (f"helm.sh/helm/v3/pkg/{name}Minor", "37")
+            for name in ("chartutil.k8sVersion", "lint/rules.k8sVersion")
+        ),
+    ),
+}
+"""By major version: people have either."""
+
+
+def find_helm(major: int = NEWEST) -> Path | None:
     """Return the program if this machine has one; nothing is built."""
-    built = HELM.folder / "helm"
+    built = HELMS[major].folder / "helm"
     if built.exists():
         return built
     on_path = shutil.which("helm")
-    return None if on_path is None else Path(on_path)
+    return Path(on_path) if on_path and _is_of(on_path, major) else None
+
+
+def _is_of(program: str, major: int) -> bool:
+    shown = subprocess.run([program, "version", "--short"], check=False, capture_output=True)
+    return shown.stdout.startswith(f"v{major}.".encode())
 
 
 def main() -> int:
     """Run Helm with the command line's arguments; build it first if there is none."""
     progress = Progress()
+    major = int(os.environ.get("HELM_MAJOR", NEWEST))
     try:
-        helm = find_helm() or _build(progress)
+        helm = find_helm(major) or _build(major, progress)
     except ScriptError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
     return subprocess.run([helm, *sys.argv[1:]], check=False).returncode
 
 
-def _build(progress: Progress) -> Path:
-    progress.say("building Helm from source, once for this user: 3 minutes on two idle cores")
-    return binaries.ensure(HELM, progress) / "helm"
+def _build(major: int, progress: Progress) -> Path:
+    progress.say(
+        f"building Helm {major} from source, once for this user: 3 minutes on two idle cores"
+    )
+    return binaries.ensure(HELMS[major], progress) / "helm"
 
 
 if __name__ == "__main__":

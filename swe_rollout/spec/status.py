@@ -139,6 +139,9 @@ class UnmetCondition(Model):
 
 WorkerProgress.model_rebuild()
 
+REACHES_API_S = 120.0
+"""How long a worker tries to reach the API server: it publishes its first progress then, before it
+reads its dataset, or ends."""
 PROGRESS_ANNOTATION = "swe-rollout.dev/progress"
 JOB_LABEL = "swe-rollout.dev/job"
 JOB_UID_LABEL = "swe-rollout.dev/job-uid"

@@ -32,7 +32,7 @@ from swe_rollout.errors import (
 from swe_rollout.events import Subscriber
 from swe_rollout.spec.addresses import is_worker
 from swe_rollout.spec.job import RolloutJob
-from swe_rollout.spec.status import WorkerProgress
+from swe_rollout.spec.status import REACHES_API_S, WorkerProgress
 from swe_rollout.store.plans import Owner
 from swe_rollout.worker.backlog import Shard
 from swe_rollout.worker.progress_report import Reporter, ShardProgress
@@ -42,7 +42,6 @@ from swe_rollout.worker.startup import WorkerStartup, on_cluster
 
 log = structlog.get_logger()
 
-API_RETRY_TIMEOUT_S = 120.0
 DRAIN_S = 10.0
 """How long commits and pod deletions may continue after a stop."""
 CANCEL_S = 3.0
@@ -142,7 +141,7 @@ async def work(
     lives = Lives(identity.lives)
     lives.begin()
     # Its role was created a moment ago: the API server may not have seen it yet.
-    client = await ClusterClient.connect(retry_timeout_s=API_RETRY_TIMEOUT_S, settling_s=SETTLING_S)
+    client = await ClusterClient.connect(retry_timeout_s=REACHES_API_S, settling_s=SETTLING_S)
     try:
         reading = read_cluster_job(client, identity.namespace, identity.job)
         found = await _unless_stopped(reading, stop)

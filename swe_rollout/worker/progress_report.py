@@ -149,7 +149,8 @@ class Reporter:
         self._pod = pod
         self._progress = progress
         self._allowance = WriteAllowance()
-        self._written = WorkerProgress()
+        # The first one says that the worker runs, before it has read its dataset.
+        self._written: WorkerProgress | None = None
         self._wrote_at_s = -BETWEEN_WRITES_S
 
     async def run(self) -> None:
@@ -180,8 +181,11 @@ class Reporter:
         if progress == self._written or time.monotonic() - self._wrote_at_s < BETWEEN_WRITES_S:
             return False
         covered = self._allowance.covers_one(progress.episodes.committed)
-        urgent = (progress.unmet, progress.masked_now)  # this commit may spend the failure budget
-        return covered or urgent != (self._written.unmet, self._written.masked_now)
+        if covered or self._written is None:
+            return True
+        # A masked commit may spend the failure budget.
+        urgent = (progress.unmet, progress.masked_now)
+        return urgent != (self._written.unmet, self._written.masked_now)
 
     async def _write(self, progress: WorkerProgress) -> None:
         self._wrote_at_s = time.monotonic()

@@ -11,7 +11,7 @@ import subprocess
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -30,15 +30,9 @@ from cluster.site import (
     opened,
     uninstall,
 )
-from rollout_dev.helm import find_helm
+from rollout_dev.helm import HELMS, find_helm
 
-pytestmark = [
-    *TIER,
-    pytest.mark.skipif(
-        find_helm() is None,
-        reason="needs Helm 3.17 or newer on PATH, or one that `make helm` builds (with network)",
-    ),
-]
+pytestmark = TIER
 
 CHART = ROOT / "charts" / "swe-rollout"
 CRD = "rolloutjobs.swe-rollout.dev"
@@ -56,13 +50,12 @@ class Release:
     namespace: str
     image: str
     folder: Path
+    program: Path
 
     def helm(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run Helm as nobody's: without repositories and plugins."""
-        program = find_helm()
-        assert program is not None
         done = subprocess.run(
-            [str(program), *arguments, "--namespace", self.namespace],
+            [str(self.program), *arguments, "--namespace", self.namespace],
             capture_output=True,
             text=True,
             check=False,
@@ -109,11 +102,20 @@ def image() -> str:
     return build_images("dev-s3")
 
 
+@pytest.fixture(params=HELMS, ids="helm-{}".format)
+def program(request: pytest.FixtureRequest) -> Path:
+    """Helm of each major version."""
+    found = find_helm(request.param)
+    if found is None:
+        pytest.skip(f"needs Helm {request.param} on PATH, or the one that `make helm` builds")
+    return found
+
+
 @pytest.fixture
-def release(image: str, tmp_path: Path) -> Iterator[Release]:
+def release(program: Path, image: str, tmp_path: Path) -> Iterator[Release]:
     """A release that is not installed yet, on a cluster without any installation."""
     uninstall("--yes")
-    made = Release(f"rollout-ops-{uuid.uuid4().hex[:6]}", image, tmp_path)
+    made = Release(f"rollout-ops-{uuid.uuid4().hex[:6]}", image, tmp_path, program)
     yield made
     made.helm("uninstall", RELEASE, "--wait", "--timeout", "120s", check=False)
     kubectl("delete", "crd", CRD, "--ignore-not-found", "--timeout=120s")
@@ -223,7 +225,7 @@ def _is_default(account: Json) -> bool:
 
 def test_a_release_takes_over_what_the_command_installed(release: Release) -> None:
     install(release.image)
-    taken = Release("swe-rollout-system", release.image, release.folder)
+    taken = replace(release, namespace="swe-rollout-system")
 
     taken.install("--take-ownership", *_by_force(taken))
 

@@ -8,6 +8,7 @@ import pytest
 
 from controller.builders import NOW, at, job, observed, pod, progress_of, with_status, worker_job
 from rollout_operator.actions import EventType
+from rollout_operator.diagnose import SILENCE_S
 from rollout_operator.observed import Observed, ObservedJob, WorkerJob, sights_of
 from rollout_operator.status import FINAL_PROGRESS_S, events_of, next_status
 from swe_rollout.spec.status import (
@@ -330,9 +331,9 @@ def test_a_worker_that_runs_and_says_nothing_is_a_condition() -> None:
     reported = observed(pod(0, container=RUNNING, progress=progress_of(0)), workers=AT_WORK)
 
     for seen, after_s, expected in (
-        (found, 59, ("", "")),
-        (found, 61, ("False", "WorkerSilent")),
-        (reported, 61, ("True", "Ready")),
+        (found, SILENCE_S - 1, ("", "")),
+        (found, SILENCE_S + 1, ("False", "WorkerSilent")),
+        (reported, SILENCE_S + 1, ("True", "Ready")),
     ):
         said = status(job(), seen, after_s=after_s)
         assert reason(said, ConditionType.SANDBOXES_READY) == expected

@@ -21,6 +21,7 @@ from swe_rollout.sandbox.pods import launch, provider
 from swe_rollout.sandbox.session import connection
 from swe_rollout.spec.limits import RetrySpec
 from swe_rollout.spec.policy import OpenaiPolicy, SglangPolicy
+from swe_rollout.spec.status import REACHES_API_S
 from swe_rollout.store import bucket
 from swe_rollout.worker import (
     cluster_worker,
@@ -39,7 +40,7 @@ TIMING = PoolTiming()
 LIMITS: dict[str, tuple[float, ...]] = {
     "call of the store": (bucket._ATTEMPTS, bucket._RETRY_S),
     "request to the API server": (
-        *(REQUEST_S, cluster_worker.API_RETRY_TIMEOUT_S, jobs.RETRY_TIMEOUT_S),
+        *(REQUEST_S, REACHES_API_S, jobs.RETRY_TIMEOUT_S),
         transport.MAX_BACKOFF_S,
     ),
     "stream of a sandbox": (

@@ -193,17 +193,17 @@ async def told_for(reporter: Reporter, clock: Clock, seconds: float = 4.0) -> No
         await reporter.run()
 
 
-async def test_nothing_is_written_while_nothing_changes(
+async def test_the_first_says_that_it_runs_and_nothing_is_written_while_nothing_changes(
     pod: Pod, count: ShardProgress, clock: Clock
 ) -> None:
     ours = reporter(pod, count)
     await told_for(ours, clock)
-    assert pod.told == []
+    assert pod.told == [WorkerProgress()]
     count.planned(4, 0)
     await told_for(ours, clock)
-    assert [told.episodes.total for told in pod.told] == [4]
+    assert [told.episodes.total for told in pod.told] == [0, 4]
     await ours.write_last()
-    assert len(pod.told) == 1
+    assert len(pod.told) == 2
 
 
 async def test_a_write_that_failed_is_made_again(
