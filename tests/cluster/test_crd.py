@@ -162,7 +162,7 @@ SGLANG: Final = {"scripted": None, "sglang": {"url": "http://sglang.team:30000"}
 FORK: Final = {"uri": "s3://rollouts/demo", "instance": "a__b-1", "sample": 0, "turn": 3}
 
 READ: Final = yaml.safe_load(Path(__file__).with_name("refused_specs.yaml").read_text("utf-8"))
-NO_ENGINES: Final[dict[str, str]] = READ["no_engines"]
+NO_ENGINES: Final = {url: says for says, urls in READ["no_engines"].items() for url in urls}
 
 
 def rows(name: str) -> list[Any]:
@@ -196,7 +196,10 @@ def test_an_address_that_is_no_engines_is_rejected(place: Place, url: str) -> No
 
 @pytest.mark.parametrize(
     "url",
-    ["http://kubernetes-engine:30000", "http://metadata-server.team:30000", "http://10.2.3.4"],
+    [
+        *("http://kubernetes-engine:30000", "http://metadata-server.team:30000", "http://10.2.3.4"),
+        *("http://[fd12::7]:30000", "https://localhost-engine.2024-team", "http://a_b.svc./v2"),
+    ],
 )
 def test_an_address_that_only_looks_so_is_accepted(place: Place, url: str) -> None:
     spec = with_spec(policy={"scripted": None, "sglang": {"url": url}})

@@ -126,7 +126,9 @@ def test_rules_name_what_the_code_names() -> None:
     engines = ("sglang.url", "sglang.workers[]", "openai.url", "openai.urls[]", "anthropic.url")
     for engine in engines:
         text = by_path[f"spec.policy.{engine}"]
-        assert all(re.escape(host) in text for host in (*METADATA_HOSTS, *METADATA_IPS))
+        *ipv4, ipv6 = METADATA_IPS
+        assert all(re.escape(host) in text for host in (*METADATA_HOSTS, *ipv4))
+        assert (ipv6, "|fd00:0?ec2:" in text) == ("fd00:ec2::254", True)
         assert f":({'|'.join(map(str, CONTROL_PORTS))})" in text
     template = "spec.sandbox.pod.template"
     for kind in ("requests", "limits"):
