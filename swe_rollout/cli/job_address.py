@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 
 from swe_rollout.cli.options import LOCAL_RUNS
 from swe_rollout.errors import PrerequisiteError, SweRolloutError, UsageError, expanded
-from swe_rollout.store.layout import JobRef
+from swe_rollout.store.layout import JobRef, store_uri
 from swe_rollout.types.episode import EpisodeId
 
 if TYPE_CHECKING:
@@ -118,6 +118,28 @@ async def find_in_store(address: str) -> JobRef:
     return ref
 
 
+async def find_store(address: str) -> Store | None:
+    """Return the store at the address, or None if a job, an episode or nothing is there.
+
+    A folder without jobs is a store, too: its first job may be about to begin.
+    """
+    from swe_rollout.store.store import Store
+
+    with suppress(UsageError):
+        await find_in_store(address)
+        return None
+    with suppress(UsageError):
+        store = Store.open(store_uri(address))
+        if await store.jobs() or _may_become_store(address):
+            return store
+    return None
+
+
+def _may_become_store(address: str) -> bool:
+    is_folder = Path(address.removeprefix("file://")).is_dir()
+    return is_folder and job_named_wrongly(address) is None
+
+
 async def _find_on_cluster(
     address: str, location: JobLocation, not_in_store: UsageError
 ) -> JobObject:
@@ -157,7 +179,8 @@ def _store(address: str, path: Path) -> UsageError | None:
     return UsageError(
         f"{address} is a store and no job",
         why=f"it has {len(jobs)} jobs" if len(jobs) > 1 else "it has 1 job",
-        fix=f"name one of its jobs: {' or '.join(jobs[:_MOST_NAMED])}",
+        fix=f"name one of its jobs: {' or '.join(jobs[:_MOST_NAMED])}; "
+        f"`swe-rollout view --serve {address}` shows them all",
     )
 
 

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from swe_rollout.cli.files import require_page, writing
 from swe_rollout.cli.interrupt import InterruptMessages, run_async
-from swe_rollout.cli.job_address import JobLocation, ViewTarget, find_targets
+from swe_rollout.cli.job_address import JobLocation, ViewTarget, find_store, find_targets
 from swe_rollout.cli.job_tables import write_left_out
-from swe_rollout.cli.options import Context, Namespace, StoredAddress, complete_address, option
+from swe_rollout.cli.options import Context, Namespace, complete_address, option
 from swe_rollout.cli.output import say, write_lines
+from swe_rollout.errors import UsageError
 from swe_rollout.store.layout import JobRef
 
 if TYPE_CHECKING:
-    from swe_rollout.store.store import Store
     from swe_rollout.viewer.page import PageJob
-    from swe_rollout.viewer.token_text import TokenTexts
+    from swe_rollout.viewer.served import PageServer
 
 HtmlFile = Annotated[
     Path | None, option("--output-file", "-O", help="The HTML file. Default: named after JOB.")
@@ -40,33 +39,54 @@ Tokenizer = Annotated[
 Served = Annotated[
     bool, option("--serve", help="Serve the page to a browser on this machine until ^C.")
 ]
-Port = Annotated[int, option(min=0, max=65535, help="Port for --serve; 0: any that is free.")]
+Port = Annotated[
+    int | None, option(min=0, max=65535, help="Port for --serve. Default: any that is free.")
+]
+Viewed = Annotated[
+    str,
+    typer.Argument(
+        metavar="JOB|JOB/INSTANCE/SAMPLE|STORE",
+        help="A job in a store or on the cluster, one of its episodes, or with --serve a store.",
+        autocompletion=complete_address,
+    ),
+]
 
 
 def view(
-    address: StoredAddress,
+    address: Viewed,
     other: Other = None,
     output_file: HtmlFile = None,
     tokenizer: Tokenizer = None,
     *,
     serve: Served = False,
-    port: Port = 0,
+    port: Port = None,
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
     """Write a job or an episode as one HTML page: plots, turns, tokens, patch, tests.
 
-    The page is self-contained: any browser opens it, from a file or from a bucket.
+    The page is self-contained: any browser opens it, from a file or from a bucket. With --serve
+    it shows all jobs of a store, follows those that run, and searches their texts.
 
     swe-rollout view runs/demo/sqlparse-0.5.2/0 -O report.html
 
-    swe-rollout view runs/before runs/after --serve
+    swe-rollout view runs/before runs/after
+
+    swe-rollout view --serve runs
     """
     addresses = [address] if other is None else [address, other]
     location = JobLocation(namespace, context)
+    if serve and output_file is not None:
+        raise UsageError(
+            "--output-file has no meaning with --serve",
+            why="a served page is not written",
+            fix="leave one of them out",
+        )
+    if port is not None and not serve:
+        raise UsageError("--port has a meaning with --serve only", fix="add --serve")
     if serve:
         ending = InterruptMessages(stopping="the page is closed", stopped="")
-        run_async(_serve(addresses, location, tokenizer, port), on_note=say, messages=ending)
+        run_async(_serve(addresses, location, tokenizer, port or 0), on_note=say, messages=ending)
         return
     targets, page = run_async(_render(addresses, location, tokenizer), on_note=say)
     out = output_file or Path(f"{'-'.join(target.name for target in targets)}.html")
@@ -82,23 +102,25 @@ async def _render(
 ) -> tuple[list[ViewTarget], str]:
     from swe_rollout.store.summary import JobTally
     from swe_rollout.viewer.page import Page
+    from swe_rollout.viewer.token_text import find_texts
 
     targets = await find_targets(addresses, location)
     page = Page()
     jobs: dict[JobRef, PageJob] = {}
     for target in targets:
-        opened = await _open(target, tokenizer)
+        store = target.open_store()
+        plan = await store.plan(target.ref.job)
         if target.ref not in jobs:
-            jobs[target.ref] = page.add_job(target.ref.job, str(target.ref), opened.plan)
+            jobs[target.ref] = page.add_job(target.ref.job, str(target.ref), plan.job)
         job = jobs[target.ref]
         if target.episode is not None:
-            trajectory = await opened.store.read(target.episode)
-            page.add(job, trajectory, opened.texts(trajectory.policy))
+            trajectory = await store.read(target.episode)
+            page.add(job, trajectory, find_texts(tokenizer, plan.job, trajectory.policy))
             continue
-        tally = JobTally(opened.store, target.ref.job)
+        tally = JobTally(store, target.ref.job)
         async for trajectory in tally.read_new():
-            page.add(job, trajectory, opened.texts(trajectory.policy))
-        summary = await tally.summary()
+            page.add(job, trajectory, find_texts(tokenizer, plan.job, trajectory.policy))
+        summary = tally.counted(plan)
         write_left_out(summary.damaged, summary.strays)
         page.summarise(job, summary)
     return targets, page.html(episodes=[each.episode for each in targets if each.episode])
@@ -107,49 +129,43 @@ async def _render(
 async def _serve(
     addresses: list[str], location: JobLocation, tokenizer: str | None, port: int
 ) -> None:
-    from swe_rollout.export.job_comparison import JobSide
+    from swe_rollout.viewer.served import PageServer
+    from swe_rollout.viewer.served_jobs import ServedStore
+
+    found = None if location.given else await find_store(addresses[0])
+    if found is None:
+        server = await _jobs_server(addresses, location, tokenizer)
+    elif len(addresses) > 1:
+        raise UsageError(
+            f"{addresses[0]} is a store, and a store is not compared",
+            fix=f"name two of its jobs, or leave {addresses[1]} out",
+        )
+    else:
+        address = addresses[0].rstrip("/")
+        server = PageServer(address, store=ServedStore(found, address, tokenizer))
+    async with server.serving(port):
+        write_lines([server.address])
+        if found is not None:
+            say(f"all jobs of {found.uri}, and those that are begun meanwhile")
+        say("open it in a browser on this machine; ^C ends it")
+        await asyncio.Event().wait()
+
+
+async def _jobs_server(
+    addresses: list[str], location: JobLocation, tokenizer: str | None
+) -> PageServer:
+    """Return the server of one or two jobs or episodes."""
     from swe_rollout.viewer.page import PageJob, start_at, tools_of
-    from swe_rollout.viewer.served import PageServer, ServedJob
+    from swe_rollout.viewer.served import PageServer
+    from swe_rollout.viewer.served_jobs import ServedJob
 
     targets = await find_targets(addresses, location)
     jobs: dict[JobRef, ServedJob] = {}
     for target in targets:
         if target.ref not in jobs:
-            opened = await _open(target, tokenizer)
-            name, tools = target.ref.job, tools_of(opened.plan)
-            page = PageJob(name, str(target.ref), [], tools=tools, complete=False)
-            side = JobSide(opened.plan)
-            jobs[target.ref] = ServedJob(
-                opened.store, page, opened.texts, number=len(jobs), side=side
-            )
+            store, name = target.open_store(), target.ref.job
+            job = (await store.plan(name)).job
+            page = PageJob(name, str(target.ref), [], tools=tools_of(job), complete=False)
+            jobs[target.ref] = ServedJob(store, page, job, number=len(jobs), tokenizer=tokenizer)
     start = start_at([each.episode for each in targets if each.episode], jobs=len(jobs))
-    title = " · ".join(ref.job for ref in jobs)
-    server = PageServer(title, list(jobs.values()), start=start)
-    async with server.serving(port):
-        write_lines([server.address])
-        say("open it in a browser on this machine; ^C ends it")
-        await asyncio.Event().wait()
-
-
-@dataclass(slots=True)
-class _Opened:
-    """A job's store, its resolved spec, and the vocabulary of its tokens."""
-
-    store: Store
-    plan: dict[str, Any]
-    tokenizer: str | None
-    _texts: dict[str, TokenTexts | None] = field(default_factory=dict)
-
-    def texts(self, policy: str) -> TokenTexts | None:
-        """Return the decoder for a policy's tokens, if this machine has it."""
-        from swe_rollout.viewer.token_text import find_texts
-
-        if policy not in self._texts:
-            self._texts[policy] = find_texts(self.tokenizer, self.plan, policy)
-        return self._texts[policy]
-
-
-async def _open(target: ViewTarget, tokenizer: str | None) -> _Opened:
-    store = target.open_store()
-    plan = await store.plan(target.ref.job)
-    return _Opened(store, plan.job, tokenizer)
+    return PageServer(" · ".join(ref.job for ref in jobs), list(jobs.values()), start=start)

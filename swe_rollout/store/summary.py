@@ -15,6 +15,7 @@ import msgspec
 
 from swe_rollout.spec.outcomes import EpisodeOutcome, OutcomeCounts
 from swe_rollout.store.damage import DamagedRecord
+from swe_rollout.store.plan import Plan
 from swe_rollout.store.store import Listing, Store
 from swe_rollout.text.formatting import format_number
 from swe_rollout.text.notebook_html import ROWS, Table, card
@@ -179,6 +180,10 @@ class JobTally:
         plan = await self._store.plan(self._job)
         async for _ in self.read_new():
             pass
+        return self.counted(plan)
+
+    def counted(self, plan: Plan) -> JobSummary:
+        """Summarise the episodes counted so far."""
         total, groups = OutcomeCounts(), dict[str, list[_Ended]]()
         # Keep the order fixed: a floating-point sum of rewards depends on it.
         for episode in sorted(self._ended, key=lambda e: (e.instance, e.sample)):

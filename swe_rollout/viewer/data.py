@@ -26,6 +26,10 @@ LONGEST_TEXT: Final = 100_000
 MOST_TEXT: Final = 16 << 20
 """The most characters of all texts in an episode; later texts are cut short."""
 _SHORT_TEXT: Final = 200
+_MESSAGE: Final = 500
+"""The most characters of a failure's message in a row."""
+_MOST_TERMS: Final = 12
+"""The most terms of a reward in a row."""
 _DEEPEST: Final = 60
 """The most levels of nested arguments; deeper ones are left out."""
 _DIGITS: Final = 4
@@ -51,9 +55,11 @@ def row_of(trajectory: Trajectory, blob: str | None) -> Row:
         "verdict": word,
         "kind": kind,
         "reward": None if trajectory.reward is None else trajectory.reward.value,
+        "terms": _terms(trajectory),
         "ended": str(trajectory.stop_reason or "failure"),
         "owner": None if failure is None else failure.boundary.value,
         "failure": None if failure is None else failure.type,
+        "message": None if failure is None else _start_of(redact(failure.message)),
         "turns": len(trajectory.turns),
         "tokens": trajectory.token_count,
         "sampled": trajectory.sampled_count,
@@ -75,12 +81,29 @@ def _outcome(trajectory: Trajectory) -> tuple[str, str]:
     return trajectory.verdict.status.value, "good" if trajectory.resolved else "bad"
 
 
+def _terms(trajectory: Trajectory) -> dict[str, float]:
+    """Return the scores of the reward's terms by name, if there are several."""
+    terms = () if trajectory.reward is None else trajectory.reward.terms
+    if len(terms) <= 1:
+        return {}
+    return {_start_of(term.name): term.score for term in terms[:_MOST_TERMS]}
+
+
+def _start_of(text: str) -> str:
+    return text if len(text) <= _MESSAGE else f"{text[:_MESSAGE]}…"
+
+
+def encoded(value: object) -> bytes:
+    """Encode a value as JSON."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:  # a lone surrogate, which UTF-8 can't encode
+        return json.dumps(msgspec.to_builtins(value)).encode()
+
+
 def packed(value: object) -> str:
     """Encode a value as base64 of raw DEFLATE of JSON, in which nothing can be markup."""
-    try:
-        plain = msgspec.json.encode(value)
-    except UnicodeEncodeError:  # a lone surrogate, which UTF-8 can't encode
-        plain = json.dumps(msgspec.to_builtins(value)).encode()
+    plain = encoded(value)
     compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
     data = compressor.compress(plain) + compressor.flush()
     return base64.b64encode(data).decode()

@@ -25,7 +25,10 @@ from swe_rollout.viewer.token_text import TokenTexts
 DATA_BYTES: Final = 48 << 20
 """The most bytes of encoded episodes in a page, which browsers still open at once."""
 _TWO: Final = 2
-_SCRIPTS: Final = ("base", "inflate", "tokens", "episode", "plots", "job", "compare", "main")
+_SCRIPTS: Final = (
+    *("base", "inflate", "tokens", "branches", "episode", "plots", "job", "compare", "store"),
+    *("live", "main"),
+)
 _DATA: Final = "application/octet-stream;base64"
 
 
@@ -54,6 +57,9 @@ class PageContent:
     """The address inside the page that is shown first."""
     comparison: object = None
     """The comparison of two jobs (`JobComparison.to_dict`); None while their records are read."""
+    store: str = ""
+    """The address of the store, if the page shows all its jobs, which are then fetched."""
+    is_served: bool = False
 
 
 @dataclass(slots=True)
@@ -105,17 +111,21 @@ class Page:
         return next(i for i, each in enumerate(self.jobs) if each is job)
 
 
-def shell(
-    title: str, content: PageContent, *, blobs: Iterable[str] = (), is_served: bool = False
-) -> str:
-    """Return the HTML around the data."""
+def content_policy(*, is_served: bool) -> str:
+    """Return the content security policy of a page."""
     style, script = _assets()
     connect = "'self'" if is_served else "'none'"
-    policy = (
+    return (
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
         f"connect-src {connect}; base-uri 'none'; form-action 'none'; "
         "require-trusted-types-for 'script'; trusted-types 'none'"
     )
+
+
+def shell(title: str, content: PageContent, *, blobs: Iterable[str] = ()) -> str:
+    """Return the HTML around the data."""
+    style, script = _assets()
+    policy = content_policy(is_served=content.is_served)
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'

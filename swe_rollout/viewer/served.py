@@ -1,4 +1,4 @@
-"""Serve the page of jobs in stores to a browser on this machine; nothing is written.
+"""Serve the page of jobs to a browser on this machine; nothing is written.
 
 The page opens at once; rows follow while the store is read, and records when they are opened. The
 server listens on loopback only and answers only requests with the token in its address: neither
@@ -10,29 +10,33 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
+from urllib.parse import unquote
 
 from swe_rollout.errors import SweRolloutError, UsageError
-from swe_rollout.export.job_comparison import JobSide, compare_jobs
-from swe_rollout.store.store import Store
-from swe_rollout.store.summary import JobTally
+from swe_rollout.export.job_comparison import compare_jobs
 from swe_rollout.types.episode import EpisodeId
-from swe_rollout.types.trajectory import Trajectory
-from swe_rollout.viewer.data import episode_record, packed, row_of
-from swe_rollout.viewer.page import PageContent, PageJob, counts, damages, shell
-from swe_rollout.viewer.token_text import TokenTexts
+from swe_rollout.viewer.data import packed
+from swe_rollout.viewer.gold import GoldPatches
+from swe_rollout.viewer.page import PageContent, content_policy, shell
+from swe_rollout.viewer.search import search
+from swe_rollout.viewer.served_jobs import Reading, ServedJob, ServedStore
 
 _TWO: Final = 2
 _HOST: Final = "127.0.0.1"
 _REQUEST_BYTES: Final = 16 << 10
 _REQUEST_S: Final = 10.0
 _CONNECTIONS: Final = 32
-_ROWS: Final = re.compile(r"rows/(\d{1,3})/(\d{1,9})")
-_EPISODE: Final = re.compile(r"episode/(\d{1,3})/([A-Za-z0-9._+-]+)/(\d{1,9})")
+_SEARCHED: Final = 200
+"""The most characters of a text that is searched for."""
+_LOOPBACK: Final = re.compile(r"(127\.0\.0\.1|localhost)(:\d{1,5})?")
+"""The names of this machine in a request, on whichever port it was forwarded from."""
+_NAME: Final = re.compile(r"[A-Za-z0-9._+-]+")
+_NUMBER: Final = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,77 +46,41 @@ class Answer:
     status: HTTPStatus
     body: str
     content_type: str = "text/plain; charset=utf-8"
+    policy: str = "default-src 'none'; sandbox"
+    """The content security policy."""
 
 
 _NOT_FOUND: Final = Answer(HTTPStatus.NOT_FOUND, "not found")
 
 
-@dataclass(slots=True)
-class ServedJob:
-    """A job that is read from its store while it is viewed."""
-
-    store: Store
-    page: PageJob
-    texts: Callable[[str], TokenTexts | None]
-    """The vocabulary of a policy, if it is on this machine."""
-    number: int
-    side: JobSide = field(default_factory=JobSide)
-    """The job as one side of a comparison."""
-
-    async def read(self) -> None:
-        """Read all episodes to make their rows, and summarise the job."""
-        tally = JobTally(self.store, self.page.name)
-        try:
-            async for trajectory in tally.read_new():
-                self.page.rows.append(row_of(trajectory, self._path(trajectory)))
-                self.side.add(trajectory)
-            summary = await tally.summary()
-        except SweRolloutError as error:
-            self.page = replace(self.page, complete=True, damaged=(str(error),))
-            return
-        self.page = replace(
-            self.page, complete=True, summary=counts(summary), damaged=damages(summary)
-        )
-
-    def _path(self, trajectory: Trajectory) -> str:
-        return f"episode/{self.number}/{trajectory.episode.instance}/{trajectory.episode.sample}"
-
-    def news(self, start: int, comparison: object) -> str:
-        """Return, packed, the rows from `start` on and the comparison with the other job."""
-        page = self.page
-        return packed(
-            {
-                "rows": page.rows[start:],
-                "complete": page.complete,
-                "summary": page.summary,
-                "damaged": page.damaged,
-                "comparison": comparison,
-            }
-        )
-
-    async def record(self, instance: str, sample: int) -> str:
-        """Return the packed record of an episode. Raises the errors of `Store.read`."""
-        trajectory = await self.store.read(EpisodeId(self.page.name, instance, sample))
-        return packed(episode_record(trajectory, self.texts(trajectory.policy)))
-
-
 class PageServer:
-    """Serves the page, its rows and its records."""
+    """Serves the page of one or two jobs, or of all jobs of a store."""
 
-    def __init__(self, title: str, jobs: Sequence[ServedJob], *, start: str = "") -> None:
+    def __init__(
+        self,
+        title: str,
+        jobs: Sequence[ServedJob] = (),
+        *,
+        start: str = "",
+        store: ServedStore | None = None,
+    ) -> None:
         self._title = title
-        self._jobs = jobs
+        self._store = store
+        self._jobs = jobs if store is None else store.jobs
+        self._listing = None if store is None else Reading(store.read)
         self._start = start
         self._compared: dict[str, object] | None = None
+        self._compared_rows = 0
+        self._gold: tuple[ServedJob, GoldPatches] | None = None
+        """The fixes of the job whose episodes were opened last."""
         self._token = secrets.token_urlsafe(24)
-        self._hosts: frozenset[str] = frozenset()
         self._open = asyncio.Semaphore(_CONNECTIONS)
         self.address = ""
         """The address of the page, with its token; empty until it is served."""
 
     @asynccontextmanager
     async def serving(self, port: int = 0) -> AsyncIterator[None]:
-        """Serve while the block runs, and read the jobs. Port 0 means any free port."""
+        """Serve while the block runs. Port 0 means any free port."""
         try:
             server = await asyncio.start_server(self._converse, _HOST, port, limit=_REQUEST_BYTES)
         except OSError as error:
@@ -120,53 +88,90 @@ class PageServer:
                 f"port {port} can't be listened on", why=str(error), fix="choose another --port"
             ) from error
         bound = server.sockets[0].getsockname()[1]
-        self._hosts = frozenset({f"{_HOST}:{bound}", f"localhost:{bound}"})
         self.address = f"http://{_HOST}:{bound}/{self._token}/"
-        readers = [asyncio.create_task(job.read()) for job in self._jobs]
+        for reading in self._readings():
+            reading.refresh()
         try:
             async with server:
                 yield
         finally:
-            for reader in readers:
-                reader.cancel()
-            await asyncio.gather(*readers, return_exceptions=True)
+            for reading in (*self._readings(), *(job.reading for job in self._jobs)):
+                await reading.stop()
+
+    def _readings(self) -> Sequence[Reading]:
+        """Return what is read without being asked for."""
+        return [job.reading for job in self._jobs] if self._listing is None else [self._listing]
 
     async def answer(self, method: str, path: str, host: str) -> Answer:
         """Answer one request."""
         if method != "GET":
             return Answer(HTTPStatus.METHOD_NOT_ALLOWED, "only GET")
-        if host not in self._hosts:  # another site's name that resolves to this machine
+        if not _LOOPBACK.fullmatch(host):  # another site's name that resolves to this machine
             return Answer(HTTPStatus.FORBIDDEN, "open the address that was printed")
         token, slash, rest = path.removeprefix("/").partition("/")
         known = secrets.compare_digest(token.encode(errors="replace"), self._token.encode())
         if not (known and slash):
             return _NOT_FOUND
         if not rest:
-            pages = [job.page for job in self._jobs]
-            content = PageContent(pages, self._start, self._comparison())
-            page = shell(self._title, content, is_served=True)
-            return Answer(HTTPStatus.OK, page, "text/html; charset=utf-8")
-        return await self._part(rest)
-
-    def _comparison(self) -> object:
-        """Compare two jobs once both have been read."""
-        if len(self._jobs) == _TWO and all(job.page.complete for job in self._jobs):
-            first, second = self._jobs
-            self._compared = self._compared or compare_jobs(first.side, second.side).to_dict()
-        return self._compared
+            address = "" if self._store is None else self._store.address
+            pages = [] if self._store is not None else [job.page for job in self._jobs]
+            content = PageContent(pages, self._start, None, store=address, is_served=True)
+            html, policy = shell(self._title, content), content_policy(is_served=True)
+            return Answer(HTTPStatus.OK, html, "text/html; charset=utf-8", policy)
+        try:
+            return await self._part(rest)
+        except SweRolloutError as error:
+            return Answer(HTTPStatus.NOT_FOUND, str(error))
 
     async def _part(self, path: str) -> Answer:
-        if match := _ROWS.fullmatch(path):
-            number, start = map(int, match.groups())
-            if number < len(self._jobs):
-                return Answer(HTTPStatus.OK, self._jobs[number].news(start, self._comparison()))
-        elif (match := _EPISODE.fullmatch(path)) and int(match[1]) < len(self._jobs):
-            try:
-                record = await self._jobs[int(match[1])].record(match[2], int(match[3]))
-            except SweRolloutError as error:
-                return Answer(HTTPStatus.NOT_FOUND, str(error))
-            return Answer(HTTPStatus.OK, record)
-        return _NOT_FOUND
+        """Answer a request of the page's script. Raises UsageError for any other."""
+        match path.split("/"):
+            case ["jobs"] if self._store is not None and self._listing is not None:
+                self._listing.refresh()
+                return Answer(HTTPStatus.OK, self._store.news())
+            case ["rows", number, generation, start]:
+                job = self._job(number)
+                if self._store is not None:
+                    self._store.make_room(job)
+                news = job.news(_whole(generation), _whole(start), self._comparison())
+                return Answer(HTTPStatus.OK, news)
+            case ["episode", number, instance, sample]:
+                episode = _episode(self._job(number), instance, sample)
+                return Answer(HTTPStatus.OK, await self._job(number).record(episode))
+            case ["gold", number, instance, sample]:
+                job = self._job(number)
+                trajectory = await job.store.read(_episode(job, instance, sample))
+                return Answer(HTTPStatus.OK, packed(await self._gold_of(job).beside(trajectory)))
+            case ["search", number, text, *after] if len(after) in (0, _TWO):
+                job = self._job(number)
+                wanted = unquote(text, errors="replace")[:_SEARCHED]
+                last = _episode(job, *after) if after else None
+                found = await search(job.store, job.page.name, wanted, last)
+                return Answer(HTTPStatus.OK, packed(found))
+            case _:
+                raise _no_such_part()
+
+    def _job(self, number: str) -> ServedJob:
+        if _whole(number) >= len(self._jobs):
+            raise _no_such_part()
+        return self._jobs[int(number)]
+
+    def _gold_of(self, job: ServedJob) -> GoldPatches:
+        if self._gold is None or self._gold[0] is not job:
+            self._gold = job, GoldPatches(job.store, job.page.name)
+        return self._gold[1]
+
+    def _comparison(self) -> object:
+        """Compare two jobs once both have been read, and again when they have grown."""
+        if self._store is not None or len(self._jobs) != _TWO:
+            return None
+        first, second = self._jobs
+        rows = len(first.rows) + len(second.rows)
+        is_old = self._compared is None or rows != self._compared_rows
+        if is_old and first.page.complete and second.page.complete:
+            self._compared = compare_jobs(first.side, second.side).to_dict()
+            self._compared_rows = rows
+        return self._compared
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request on a connection and close it."""
@@ -187,6 +192,22 @@ class PageServer:
             await writer.wait_closed()
 
 
+def _no_such_part() -> UsageError:
+    return UsageError("not found", fix="open the address that was printed")
+
+
+def _whole(text: str) -> int:
+    if _NUMBER.fullmatch(text) is None:
+        raise _no_such_part()
+    return int(text)
+
+
+def _episode(job: ServedJob, instance: str, sample: str) -> EpisodeId:
+    if _NAME.fullmatch(instance) is None:
+        raise _no_such_part()
+    return EpisodeId(job.page.name, instance, _whole(sample))
+
+
 def _parse(head: bytes) -> tuple[str, str, str]:
     """Return the method, path and host of a request. Raises ValueError for anything else."""
     first, *lines = head.decode("latin-1").split("\r\n")
@@ -204,6 +225,7 @@ def _encode(answer: Answer) -> bytes:
         f"Content-Length: {len(body)}",
         "Cache-Control: no-store",
         "X-Content-Type-Options: nosniff",
+        f"Content-Security-Policy: {answer.policy}; frame-ancestors 'none'",
         "X-Frame-Options: DENY",
         "Referrer-Policy: no-referrer",
         "Cross-Origin-Resource-Policy: same-origin",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -82,13 +83,18 @@ def find_texts(name: str | None, job: Mapping[str, object], policy: str) -> Toke
                 why="it is no folder with tokenizer.json, and not in the hub's cache",
                 fix="name a folder, or download it once: `hf download NAME tokenizer.json`",
             )
-        return TokenTexts(name, file)
+        return _opened(name, file)
     named = _named(job) or _of_policy(policy)
     file = _file_of(named) if named else None
     try:
-        return TokenTexts(named, file) if file is not None else None
+        return _opened(named, file) if file is not None else None
     except PrerequisiteError:
         return None
+
+
+@lru_cache(maxsize=2)
+def _opened(name: str, file: Path) -> TokenTexts:
+    return TokenTexts(name, file)
 
 
 def _named(job: Mapping[str, object]) -> str:

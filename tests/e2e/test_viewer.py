@@ -23,7 +23,8 @@ from swe_rollout.types.episode import EpisodeId, Failure
 from swe_rollout.types.trajectory import ChatLine, TokenPath, Trajectory
 from swe_rollout.types.verdict import Reward, RewardTerm
 from swe_rollout.viewer.page import Page, PageJob
-from swe_rollout.viewer.served import PageServer, ServedJob
+from swe_rollout.viewer.served import PageServer
+from swe_rollout.viewer.served_jobs import ServedJob
 from swe_rollout.viewer.token_text import TokenTexts
 from unit.cli.store_parts import stored
 from unit.viewer.records import HOSTILE, summary, trajectory
@@ -438,7 +439,7 @@ async def test_a_served_page_fills_itself_and_opens_records(
     folder = await asyncio.to_thread(stored, tmp_path)
     page = PageJob("demo", folder, [], complete=False)
     store = Store.open(f"file://{tmp_path}/runs")
-    server = PageServer("demo", [ServedJob(store, page, lambda _policy: None, number=0)])
+    server = PageServer("demo", [ServedJob(store, page, number=0)])
 
     def look(address: str) -> None:
         browser.open(address)

@@ -7,11 +7,9 @@ const LONG_LINES = 12;
 const outcome = (row) => el(`span.${row.kind}`, words(row.verdict));
 
 function episodeFacts(row, record) {
-  const terms = record.reward_terms ?? [];
   return facts([
     ["verdict", outcome(row)],
     ["reward", row.reward === null ? "none" : decimal(row.reward, 4)],
-    ...(terms.length > 1 ? terms.map((term) => [term.name, `${decimal(term.score, 4)} × ${decimal(term.weight, 4)}`]) : []),
     ["ended by", words(row.ended)],
     ["turns", count(row.turns)],
     ["tokens", count(row.tokens)],
@@ -21,6 +19,18 @@ function episodeFacts(row, record) {
     record.forked_from && ["inherited", `${count(record.forked_from.tokens)} tokens, ${count(record.forked_from.sampled)} sampled${record.forked_from.trained ? "" : ", not trained"}`],
     ["total", seconds(row.total_s)],
   ]);
+}
+
+/** The terms of the reward, and what each adds to it. */
+function termsView(record) {
+  const terms = record.reward_terms ?? [];
+  if (!terms.length) return [el("p.dim", "There is no reward.")];
+  const row = (term) => el("tr", el("td.name", term.name), ...[term.score, term.weight, term.score * term.weight].map((each) => el("td.n", decimal(each, 4))));
+  const sum = terms.reduce((total, term) => total + term.score * term.weight, 0);
+  const body = el("tbody");
+  const list = some(body, terms, row, 50);
+  body.append(el("tr", el("td.name", el("strong", "reward")), el("td"), el("td"), el("td.n", el("strong", decimal(sum, 4)))));
+  return [el("table.terms", el("thead", el("tr", ["Term", "Score#", "Weight#", "Adds#"].map(heading))), body), list.button(), ...judgesView(record)];
 }
 
 /** What models said that gave a score. */
@@ -138,6 +148,16 @@ function patchView(patch) {
   return [box, list.button()];
 }
 
+/** The patch, and the task's reference fix beside it, which only a served page can read. */
+function patchesView(job, row, record) {
+  if (!page.is_served) return patchView(record.patch);
+  const gold = el("div.side", el("p.dim", "Reading the task's fix …"));
+  fetched(`gold/${job.index}/${encoded(row)}`).then((answer) => answer.text()).then(unpacked)
+    .then(({ patch, why }) => [el("h4", "Reference fix (gold)"), ...(patch ? patchView(patch) : [el("p.dim", `Not shown: ${why}`)])])
+    .catch((error) => [el("p.bad", error.message)]).then((shown) => gold.replaceChildren(...shown));
+  return el("div.sides", el("div.side", el("h4", "This episode"), patchView(record.patch)), gold);
+}
+
 function testsView(verdict) {
   if (!verdict) return [el("p.dim", "Not graded; there is no reward.")];
   const lists = [["to fix", verdict.report.fail_to_pass], ["to keep passing", verdict.report.pass_to_pass], ["beside these", verdict.report.others ?? {}]];
@@ -203,15 +223,18 @@ const quoted = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replac
 function episodeView(job, row, record) {
   const longest = longestTurn(record);
   const turns = el("div"), index = el("nav.turns", { ariaLabel: "turns" });
-  const link = (turn) => el("a", { href: here({ turn: turn.index }), data: { turn: turn.index } },
+  const depths = depthsOf(branchesOf(record));
+  const link = (turn) => el("a", { href: here({ turn: turn.index }), data: { turn: turn.index }, style: { marginLeft: `${0.6 * Math.min(depths[turn.branch ?? 0] ?? 0, 6)}rem` } },
     el("span", `${turn.index}`), latencyBar(turn, longest), el("code", turn.tool_calls.map((call) => call.name || words(call.status)).join(" ") || "–"));
   some(index, record.turns, link, 5000);
   const list = some(turns, record.turns, (turn) => turnView(record, turn, longest), 100);
   const section = (id, title, ...content) => el("section", { id }, el("h2", title), content);
   const sections = [
     section("prompt", "Prompt", promptView(record, job)),
+    ...(branchesOf(record).length > 1 ? [section("branches", "Branches", branchTree(record))] : []),
     section("turns", "Turns", record.turns.length ? [turns, list.button()] : el("p.dim", "No turn was sampled.")),
-    section("patch", "Patch", patchView(record.patch)),
+    section("patch", "Patch", patchesView(job, row, record)),
+    section("reward", "Reward", termsView(record)),
     section("tests", "Tests", testsView(record.verdict)),
     section("integrity", "Integrity", findingsView(record.verdict)),
     section("time", "Time", timeView(record)),
@@ -220,7 +243,7 @@ function episodeView(job, row, record) {
   ];
   const jump = el("p.jump", sections.map((each) => el("a", { href: here({ section: each.id }) }, each.firstChild.textContent)));
   return {
-    node: el("div.episode", index, el("div.body", episodeFacts(row, record), judgesView(record), failureView(record), jump, sections)),
+    node: el("div.episode", index, el("div.body", failureView(record), episodeFacts(row, record), jump, sections)),
     /** Show a turn, making those before it. */
     turn(number) {
       while (!document.getElementById(`turn-${number}`) && list.left()) list.more();

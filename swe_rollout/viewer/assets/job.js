@@ -5,7 +5,7 @@ const COLUMNS = [
   ["Tokens", "tokens"], ["Sampled", "sampled"], ["Engine s", "engine_s"], ["Tools s", "tools_s"], ["Total s", "total_s"], ["Findings", "findings"],
 ];
 const NUMBERS = new Set(["sample", "reward", "turns", "tokens", "sampled", "engine_s", "tools_s", "grade_s", "start_s", "total_s", "findings", "attempt"]);
-const COMPARED = /^([a-z_]+)(>=|<=|=|>|<)(.*)$/;
+const COMPARED = /^(term:[^<>=]+|[a-z_]+)(>=|<=|=|>|<)(.*)$/;
 
 /** A test of rows for `word turns>10 verdict=resolved -word`: all must hold. */
 function filterOf(query) {
@@ -19,10 +19,10 @@ function filterOf(query) {
 
 function wordTest(word) {
   const [, field, how, wanted] = word.match(COMPARED) ?? [];
-  if (NUMBERS.has(field)) {
+  if (NUMBERS.has(field) || field?.startsWith("term:")) {
     const number = Number(wanted);
     const compare = { "=": (a) => a === number, ">": (a) => a > number, "<": (a) => a < number, ">=": (a) => a >= number, "<=": (a) => a <= number }[how];
-    return (row) => row[field] !== null && wanted !== "" && compare(row[field]);
+    return (row) => typeof row[field] === "number" && wanted !== "" && compare(row[field]);
   }
   if (["verdict", "ended", "failure", "owner", "instance"].includes(field) && how === "=") {
     return (row) => (row[field] ?? "").toLowerCase().replaceAll(" ", "_") === wanted;
@@ -33,7 +33,8 @@ function wordTest(word) {
 function prepare(rows) {
   for (const row of rows) {
     row.name = `${row.instance}/${row.sample}`;
-    row.search = [row.name, row.verdict, row.ended, row.owner, row.failure].join(" ").toLowerCase();
+    row.search = [row.name, row.verdict, row.ended, row.owner, row.failure, row.message].join(" ").toLowerCase();
+    for (const [name, score] of Object.entries(row.terms ?? {})) row[`term:${name.toLowerCase()}`] = score;
   }
 }
 
@@ -58,6 +59,17 @@ function jobFacts(job) {
     ["resolved", count(summary.resolved)], ["unresolved", count(summary.unresolved)],
     summary.tampered && ["tampered", count(summary.tampered)],
     ["masked", count(summary.masked)], ["mean reward", `${decimal(summary.mean_reward)}${masked}`],
+  ]);
+}
+
+/** What is not committed yet: read, or played by a process whose episodes have a journal. */
+function runningView(job) {
+  if (job.complete === false) return el("p.dim", `Reading the store: ${plural(job.rows.length, "episode")} so far …`);
+  const running = job.running ?? [];
+  if (!running.length) return "";
+  const more = job.running_count - running.length;
+  return fold(`${plural(job.running_count, "episode")} begun and not committed`, () => [
+    el("p", running.map((each) => [el("code", each), " "]), more ? `… and ${count(more)} more` : ""), el("p.dim", "They are shown here when they are committed."),
   ]);
 }
 
@@ -106,27 +118,29 @@ function jobView(job, marked) {
   const box = el("div.table.wide"), told = el("span.dim");
   const input = el("input", { type: "search", id: "filter", placeholder: "filter: word, turns>10, verdict=resolved, -word", ariaLabel: "filter" });
   const compare = el("button", { type: "button", hidden: true, title: "c" }, "compare");
-  let field = "", down = false, at = -1, shown = [], list = null, body = null;
+  const order = (job.order ??= { field: "", down: false, at: -1 }); // kept when the page is drawn again
+  let shown = [], list = null, body = null;
 
   function draw() {
     const found = job.rows.filter(filterOf(input.value));
-    shown = field ? sorted(found, field, down) : found;
-    at = -1;
+    shown = order.field ? sorted(found, order.field, order.down) : found;
     body = el("tbody");
     list = some(body, shown, line);
     const head = COLUMNS.map(([title, name]) => el(NUMBERS.has(name) ? "th.n" : "th",
-      { ariaSort: field === name ? (down ? "descending" : "ascending") : "none" },
-      el("button", { type: "button", on: { click: () => { down = field === name && !down; field = name; draw(); } } }, title, field === name ? (down ? " ↓" : " ↑") : "")));
+      { ariaSort: order.field === name ? (order.down ? "descending" : "ascending") : "none" },
+      el("button", { type: "button", on: { click: () => { order.down = order.field === name && !order.down; order.field = name; order.at = -1; draw(); } } }, title, order.field === name ? (order.down ? " ↓" : " ↑") : "")));
     box.replaceChildren(el("table.episodes", el("thead", el("tr", el("th", ""), head)), body), list.button());
+    while (order.at >= body.rows.length && list.left()) list.more();
+    body.rows[order.at]?.classList.add("here");
     told.textContent = `${count(shown.length)} of ${plural(job.rows.length, "episode")}`;
   }
   function line(row) {
     const tick = el("input", { type: "checkbox", checked: marked.has(row), ariaLabel: `compare ${row.name}`, on: { change: () => mark(row) } });
     const cell = ([, name]) => {
       if (name === "name") return el("td.name", row.blob === null ? row.name : el("a", { href: addressOf(job, row) }, row.name));
-      if (name === "verdict") return el("td", outcome(row));
+      if (name === "verdict") return el("td.verdict", outcome(row), row.message ? el("div.message", { title: row.message }, `${row.failure}: ${row.message}`) : "");
       if (name === "ended") return el("td", words(row.ended));
-      if (name === "reward") return el("td.n", decimal(row.reward, 4));
+      if (name === "reward") return el("td.n", { title: Object.entries(row.terms ?? {}).map(([term, score]) => `${term} ${decimal(score, 4)}`).join("\n") }, decimal(row.reward, 4));
       return el("td.n", name.endsWith("_s") ? row[name].toFixed(1) : count(row[name]));
     };
     return el("tr", el("td", tick), COLUMNS.map(cell));
@@ -143,15 +157,17 @@ function jobView(job, marked) {
   }
   function pick(query) {
     input.value = query;
+    order.at = -1;
     draw();
   }
-  input.addEventListener("input", draw);
+  input.addEventListener("input", () => { order.at = -1; draw(); });
   compare.addEventListener("click", open);
   compare.hidden = marked.size !== 2;
   draw();
   const lost = job.rows.filter((row) => row.blob === null).length;
   return {
-    node: el("div", jobFacts(job), damageView(job),
+    node: el("div", jobFacts(job), runningView(job), damageView(job), searchBox(job),
+      job.summary?.committed > job.rows.length && page.is_served && job.complete && !job.more ? el("p.dim", `The table has the first ${count(job.rows.length)} of ${count(job.summary.committed)} episodes.`) : "",
       lost ? [el("p.dim", `${plural(lost, "episode")} are in the table only, to keep this file small. All of them:`), command(`swe-rollout view ${quoted(job.address)} --serve`)] : "",
       plotsView(job.rows, pick), groupsView(job),
       el("h2", "Episodes"), el("p.tools", input, told, compare), box),
@@ -159,13 +175,13 @@ function jobView(job, marked) {
     focus: () => input.focus(),
     open,
     move(step) {
-      at = Math.max(0, Math.min(shown.length - 1, at + step));
-      while (at >= body.rows.length && list.left()) list.more();
+      order.at = Math.max(0, Math.min(shown.length - 1, order.at + step));
+      while (order.at >= body.rows.length && list.left()) list.more();
       body.querySelector(".here")?.classList.remove("here");
-      body.rows[at]?.classList.add("here");
-      body.rows[at]?.scrollIntoView({ block: "nearest" });
+      body.rows[order.at]?.classList.add("here");
+      body.rows[order.at]?.scrollIntoView({ block: "nearest" });
     },
-    enter: () => { if (shown[at]?.blob != null) location.hash = addressOf(job, shown[at]); },
-    mark: () => { if (shown[at]) mark(shown[at]); },
+    enter: () => { if (shown[order.at]?.blob != null) location.hash = addressOf(job, shown[order.at]); },
+    mark: () => { if (shown[order.at]) mark(shown[order.at]); },
   };
 }

@@ -2,7 +2,7 @@
 
 const KEYS = [
   ["j k", "next and previous turn, or row of the table"], ["J K", "next and previous episode"],
-  ["Enter", "open the episode of the row"], ["/", "filter the table"], ["x", "mark the row, to compare two"], ["c", "compare the marked two, or this episode with the next"],
+  ["Enter", "open the episode of the row"], ["/", "filter the table"], ["s", "search texts, on a served page"], ["x", "mark the row, to compare two"], ["c", "compare the marked two, or this episode with the next"],
   ["o", "fold and unfold the turn"], ["t p v", "tokens, patch, tests"], ["u", "up: to the job"], ["d", "dark, light"], ["?", "these keys"], ["Esc", "close, leave the filter"],
 ];
 const marked = new Set();
@@ -59,9 +59,18 @@ async function show() {
 }
 
 async function navigate(parts) {
+  if (page.store && !page.listed && parts[0]) await followStore();
+  if (parts[0] === "search") {
+    const jobs = parts[1] === "all" ? page.jobs.filter((job) => job.is_there || !page.store) : [page.jobs[parts[1]]].filter(Boolean);
+    const text = decodeURIComponent(parts[2] ?? "");
+    route = { text };
+    view = null;
+    return draw(`“${text}” in ${parts[1] === "all" ? page.store || "all jobs" : jobs[0]?.name ?? ""}`, searchView(jobs, text));
+  }
   if (parts[0] === "compare") {
     const jobs = [page.jobs[parts[1]], page.jobs[parts[4]]];
-    const rows = [rowOf(jobs[0], parts[2], parts[3]), rowOf(jobs[1], parts[5], parts[6])];
+    if (!jobs.every(Boolean)) throw new Error("There is no such job.");
+    const rows = [await rowsRead(jobs[0], () => rowOf(jobs[0], parts[2], parts[3])), await rowsRead(jobs[1], () => rowOf(jobs[1], parts[5], parts[6]))];
     if (!rows.every((row) => row?.blob)) throw new Error("This file does not hold these two episodes.");
     const found = [await recordOf(rows[0]), await recordOf(rows[1])];
     route = { jobs, rows };
@@ -69,6 +78,11 @@ async function navigate(parts) {
     return draw(`${rows[0].name} · ${rows[1].name}`, comparisonView(jobs, rows, found));
   }
   if (!parts.length || !parts[0]) {
+    if (page.store) {
+      route = {};
+      view = storeView();
+      return draw(page.store, view.node);
+    }
     if (page.jobs.length > 1) {
       route = {};
       view = null;
@@ -83,7 +97,7 @@ async function navigate(parts) {
     view = jobView(job, marked);
     return draw(job.name, view.node);
   }
-  const row = rowOf(job, parts[1], parts[2]);
+  const row = await rowsRead(job, () => rowOf(job, parts[1], parts[2]));
   if (!row?.blob) throw new Error("This file does not hold that episode.");
   const record = await recordOf(row);
   route = { job, row };
@@ -92,7 +106,9 @@ async function navigate(parts) {
 }
 
 function draw(title, node, under = "") {
-  const up = route.row || route.rows ? [el("a", { href: "#/" }, page.jobs.map((job) => job.name).join(" · ")), " / "] : "";
+  const isBelow = route.row || route.rows || route.text !== undefined || (page.store && route.job);
+  const top = page.store || page.jobs.map((job) => job.name).join(" · ");
+  const up = isBelow ? [el("a", { href: "#/" }, top), " / ", page.store && route.row ? [el("a", { href: addressOf(route.job) }, route.job.name), " / "] : ""] : "";
   document.title = visible(title);
   document.getElementById("top").replaceChildren(el("h1", up, title), el("div", under));
   document.getElementById("main").replaceChildren(node);
@@ -153,7 +169,8 @@ const ACTS = {
   x: () => view?.mark?.(),
   c: () => (route.row ? sibling(1) && (location.hash = comparison(route.job, route.row, sibling(1))) : view?.open?.()),
   o: toggle, t: () => go("tokens"), p: () => go("patch"), v: () => go("tests"), d: theme,
-  u: () => { location.hash = route.row && page.jobs.length > 1 ? addressOf(route.job) : "#/"; },
+  s: () => document.getElementById("search")?.focus(),
+  u: () => { location.hash = route.row && (page.store || page.jobs.length > 1) ? addressOf(route.job) : "#/"; },
   "?": () => document.getElementById("help").showModal(),
 };
 
@@ -170,29 +187,6 @@ function obey(event) {
   act();
 }
 
-/** A served page opens while the store is still read: ask for further rows until all are there. */
-async function follow(job) {
-  while (!job.complete) {
-    await new Promise((done) => setTimeout(done, 500));
-    const news = await (await fetched(`rows/${job.index}/${job.rows.length}`)).text().then(unpacked);
-    prepare(news.rows);
-    job.rows.push(...news.rows);
-    Object.assign(job, { complete: news.complete, summary: news.summary, damaged: news.damaged });
-    page.comparison = news.comparison ?? page.comparison;
-    if (job.complete && page.comparison && page.jobs.length > 1 && !route.job && !route.rows) await navigate([]);
-    if (view?.redraw && route.job === job && (news.rows.length || job.complete)) {
-      const filter = document.getElementById("filter"), typed = filter.value, focused = document.activeElement === filter;
-      const at = scrollY;
-      view = jobView(job, marked);
-      document.getElementById("main").replaceChildren(view.node);
-      document.getElementById("filter").value = typed;
-      view.redraw();
-      if (focused) view.focus();
-      scrollTo(0, at);
-    }
-  }
-}
-
 async function begin() {
   document.getElementById("help").append(el("h2", "Keys"), el("table", el("tbody", KEYS.map(([key, does]) => el("tr", el("td", el("kbd", key)), el("td", does))))), el("form", { method: "dialog" }, el("button", "close")));
   document.getElementById("keys").addEventListener("click", () => ACTS["?"]());
@@ -204,7 +198,7 @@ async function begin() {
   await show();
   document.body.dataset.ready = "true";
   performance.mark("ready");
-  for (const job of page.jobs) if (job.complete === false) follow(job).catch((error) => document.getElementById("top").append(el("p.bad", `The server is gone: ${error.message}`)));
+  if (page.is_served) follow();
 }
 
 begin().catch((error) => document.getElementById("main").replaceChildren(el("p.bad", `This page can't be shown: ${error.message}`)));

@@ -1,21 +1,25 @@
 // Small plots of the episodes of a job. Pointing at a bar names it, and a click filters the table.
 
-/** Bars with a count each: `[{label, count, kind, query}]`. */
-function barPlot(title, bars, onPick) {
-  const width = 260, height = 90, floor = 74;
+/** Bars with a count each, over an axis: `{bars: [{label, from, to, count, query}], ticks: [{at, label}]}`; `at` is a share of the width. */
+function barPlot(title, { bars, ticks, note = "" }, onPick) {
+  const width = 260, height = 112, left = 28, floor = 92, tall = 72;
   const top = Math.max(1, ...bars.map((bar) => bar.count));
-  const step = width / Math.max(bars.length, 1);
-  const drawn = bars.map((bar, i) => {
-    const tall = bar.count ? Math.max(2, (64 * bar.count) / top) : 0;
+  const wide = width - left - 4, x = (share) => left + wide * share;
+  const text = (at, y, anchor, value, kind = "") => svg("text", { x: at, y, "text-anchor": anchor, class: kind }, visible(value));
+  const drawn = bars.flatMap((bar) => {
+    const high = bar.count ? Math.max(2, (tall * bar.count) / top) : 0, size = wide * (bar.to - bar.from);
     const name = svg("title", {}, visible(`${bar.label}: ${plural(bar.count, "episode")}`));
-    const mark = svg("rect", { x: i * step + 1, y: floor - tall, width: Math.max(step - 2, 1), height: tall, class: bar.kind ?? "" }, name);
+    const mark = svg("rect", { x: x(bar.from) + 1, y: floor - high, width: Math.max(size - 2, 1), height: high }, name);
     if (bar.query && onPick) mark.addEventListener("click", () => onPick(bar.query));
-    return mark;
+    const fits = bar.count && size >= 7 * count(bar.count).length;
+    return fits ? [mark, text(x((bar.from + bar.to) / 2), floor - high - 3, "middle", count(bar.count), "count")] : [mark];
   });
-  const text = (x, anchor, value) => svg("text", { x, y: height - 3, "text-anchor": anchor }, visible(value));
-  const ends = bars.length ? [text(0, "start", bars[0].label), ...(bars.length > 1 ? [text(width, "end", bars.at(-1).label)] : [])] : [];
-  const base = svg("line", { x1: 0, x2: width, y1: floor, y2: floor });
-  return el("figure", el("figcaption", title), svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": title }, base, ...drawn, ...ends));
+  const axis = [svg("line", { x1: left, x2: width - 4, y1: floor, y2: floor }), svg("line", { x1: left, x2: left, y1: floor - tall, y2: floor }),
+    text(left - 4, floor - tall + 4, "end", count(top)), text(left - 4, floor, "end", "0")];
+  const marks = ticks.flatMap(({ at, label }) => [svg("line", { x1: x(at), x2: x(at), y1: floor, y2: floor + 3 }),
+    text(x(at), floor + 13, at < 0.06 ? "start" : at > 0.94 ? "end" : "middle", label)]);
+  const shown = bars.length ? svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": title }, ...axis, ...drawn, ...marks) : el("p.dim", "None.");
+  return el("figure", el("figcaption", title, note ? el("span.note", note) : ""), shown);
 }
 
 /** Names with a count each, the most frequent first, as lines. */
@@ -27,20 +31,41 @@ function namePlot(title, counts, onPick, empty) {
   return el("figure", el("figcaption", title), lines.length ? lines : el("p.dim", empty));
 }
 
-/** Count values in at most `bins` equally wide bins. */
-function histogram(rows, field, onText, bins = 20) {
-  const known = rows.filter((row) => row[field] !== null);
-  if (!known.length) return [];
-  let low = Infinity, high = -Infinity;
-  for (const row of known) { low = Math.min(low, row[field]); high = Math.max(high, row[field]); }
-  const number = low === high ? 1 : bins, wide = (high - low) / number || 1;
+/** The step of an axis with about `parts` parts: 1, 2 or 5 times a power of ten. */
+function niceStep(span, parts) {
+  const rough = span / parts, power = 10 ** Math.floor(Math.log10(rough));
+  return power * [1, 2, 5, 10].find((each) => each * power >= rough * 0.999);
+}
+
+const FEW_VALUES = 6;
+
+/** Count values over the range that they have: a bar for each of a few values, else equally wide bins. */
+function histogram(rows, value, field, onText, isWhole = false) {
+  const known = rows.map(value).filter((each) => typeof each === "number" && Number.isFinite(each));
+  if (!known.length) return { bars: [], ticks: [] };
+  const mean = known.reduce((sum, each) => sum + each, 0) / known.length;
+  const note = `mean ${onText(mean)} · ${plural(known.length, "episode")}`;
+  const values = [...new Set(known)].sort((a, b) => a - b);
+  if (values.length <= FEW_VALUES) {
+    const bars = values.map((each, i) => ({
+      label: onText(each), from: (i + 0.15) / values.length, to: (i + 0.85) / values.length,
+      count: known.filter((one) => one === each).length, query: `${field}=${each}`,
+    }));
+    return { bars, ticks: bars.map((bar) => ({ at: (bar.from + bar.to) / 2, label: bar.label })), note };
+  }
+  let step = niceStep(values.at(-1) - values[0], 16);
+  if (isWhole) step = Math.max(1, step);
+  const first = Math.floor(values[0] / step), number = Math.floor(values.at(-1) / step) - first + 1;
+  const edge = (i) => Number(((first + i) * step).toPrecision(12));
   const counts = new Array(number).fill(0);
-  for (const row of known) counts[Math.min(number - 1, Math.floor((row[field] - low) / wide))] += 1;
-  return counts.map((each, i) => {
-    const from = low + i * wide, to = from + wide, last = i === number - 1;
-    const query = low === high ? `${field}=${low}` : `${field}>=${from} ${field}${last ? "<=" : "<"}${last ? high : to}`;
-    return { label: low === high ? onText(low) : `${onText(from)}–${onText(Math.min(to, high))}`, count: each, query };
-  });
+  for (const each of known) counts[Math.min(number - 1, Math.max(0, Math.floor(each / step) - first))] += 1;
+  const bars = counts.map((each, i) => ({
+    label: `${onText(edge(i))} to ${onText(edge(i + 1))}`, from: i / number, to: (i + 1) / number, count: each,
+    query: `${field}>=${edge(i)} ${field}<${edge(i + 1)}`,
+  }));
+  const every = Math.ceil(number / 4);
+  const ticks = Array.from({ length: Math.floor(number / every) + 1 }, (_, i) => ({ at: (i * every) / number, label: onText(edge(i * every)) }));
+  return { bars, ticks, note };
 }
 
 function counted(rows, key, kind, query) {
@@ -55,14 +80,21 @@ function counted(rows, key, kind, query) {
   return found;
 }
 
+/** The names of the terms that rewards of several terms have, in the order of the first. */
+function termsOf(rows) {
+  return [...new Set(rows.flatMap((row) => Object.keys(row.terms ?? {})))].slice(0, 12);
+}
+
 /** All plots of a job. */
 function plotsView(rows, onPick) {
   const plain = (value) => decimal(value, 2), whole = (value) => count(Math.round(value));
+  const plot = (title, field, onText, isWhole) => barPlot(title, histogram(rows, (row) => row[field], field, onText, isWhole), onPick);
   return el("div.plots",
-    barPlot("Reward", histogram(rows, "reward", plain, 10), onPick),
-    barPlot("Turns", histogram(rows, "turns", whole), onPick),
-    barPlot("Tokens", histogram(rows, "tokens", whole), onPick),
-    barPlot("Seconds", histogram(rows, "total_s", whole), onPick),
+    plot("Reward", "reward", plain),
+    termsOf(rows).map((name) => barPlot(`Term ${name}`, histogram(rows, (row) => row.terms?.[name], `term:${name.toLowerCase()}`, plain), onPick)),
+    plot("Turns", "turns", whole, true),
+    plot("Tokens", "tokens", whole, true),
+    plot("Seconds", "total_s", plain),
     namePlot("Verdicts", counted(rows, (row) => row.verdict, (row) => row.kind, (row) => `verdict=${row.verdict.replaceAll(" ", "_")}`), onPick, "None."),
     namePlot("Ended by", counted(rows, (row) => row.ended, () => "plain", (row) => `ended=${row.ended}`), onPick, "None."),
     namePlot("Failures by owner", counted(rows, (row) => row.owner && `${row.owner}: ${row.failure}`, () => "warn", (row) => `failure=${row.failure}`), onPick, "No episode failed."),

@@ -10,11 +10,14 @@ function branchesOf(record) {
   return [main, ...further.map((each, i) => ({ index: i + 1, ...each, ...each.tokens, texts: record.texts }))];
 }
 
-function branchName(branch) {
+function branchTitle(branch) {
   if (!branch.index) return "Branch 0: the task";
-  const what = branch.kind === "sub_agent" ? "sub-agent" : "goes on with another history";
-  const from = branch.parent === undefined ? "" : `, from branch ${branch.parent} at token ${count(branch.parent_length)}`;
-  return `Branch ${branch.index}: ${what}${from}`;
+  return `Branch ${branch.index}: ${branch.kind === "sub_agent" ? "sub-agent" : "goes on with another history"}`;
+}
+
+function branchName(branch) {
+  const from = !branch.index || branch.parent === undefined ? "" : `, from branch ${branch.parent} at token ${count(branch.parent_length)}`;
+  return `${branchTitle(branch)}${from}`;
 }
 
 /** The text of a token; undefined where no tokenizer was at hand. */

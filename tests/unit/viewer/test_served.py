@@ -14,7 +14,8 @@ import pytest
 from pages import contents, unpacked
 from swe_rollout.store.store import Store
 from swe_rollout.viewer.page import PageJob
-from swe_rollout.viewer.served import PageServer, ServedJob
+from swe_rollout.viewer.served import PageServer
+from swe_rollout.viewer.served_jobs import ServedJob
 from unit.cli.store_parts import damage, stored
 
 
@@ -23,7 +24,7 @@ async def serving(address: str) -> AsyncIterator[tuple[PageServer, str, str]]:
     """The server of a stored job, its host, and the path of its page."""
     page = PageJob("demo", address, [], complete=False)
     store = Store.open(f"file://{Path(address).parent}")
-    server = PageServer("demo", [ServedJob(store, page, lambda _policy: None, number=0)])
+    server = PageServer("demo", [ServedJob(store, page, number=0)])
     async with server.serving():
         parts = urlsplit(server.address)
         yield server, parts.netloc, parts.path
@@ -32,7 +33,7 @@ async def serving(address: str) -> AsyncIterator[tuple[PageServer, str, str]]:
 async def rows(server: PageServer, host: str, path: str) -> dict[str, object]:
     """What the server says of the job once it is read."""
     while True:
-        answer = await server.answer("GET", f"{path}rows/0/0", host)
+        answer = await server.answer("GET", f"{path}rows/0/0/0", host)
         news: dict[str, object] = unpacked(answer.body)
         if news["complete"]:
             return news
@@ -62,8 +63,7 @@ async def test_the_page_opens_before_the_store_is_read_and_rows_follow(address: 
 async def test_two_jobs_are_compared_once_both_are_read(address: str) -> None:
     store = Store.open(f"file://{Path(address).parent}")
     jobs = [
-        ServedJob(store, PageJob("demo", address, [], complete=False), lambda _: None, number=n)
-        for n in range(2)
+        ServedJob(store, PageJob("demo", address, [], complete=False), number=n) for n in range(2)
     ]
     server = PageServer("demo", jobs)
     async with server.serving():
@@ -107,10 +107,10 @@ async def test_a_damaged_record_is_named_and_the_others_are_shown(address: str) 
     [
         "/",
         "/wrong/",
-        "/wrong/rows/0/0",
+        "/wrong/rows/0/0/0/0",
         "{page}../",
-        "{page}rows/9/0",
-        "{page}rows/0/-1",
+        "{page}rows/9/0/0",
+        "{page}rows/0/0/-1",
         "{page}episode/0/../0",
         "{page}episode/0/%2e%2e/0",
         "{page}episode/0/a/1/",
@@ -128,9 +128,19 @@ async def test_nothing_but_the_page_is_answered(address: str, path: str) -> None
 async def test_a_name_of_another_site_that_leads_here_is_refused(address: str) -> None:
     async with serving(address) as (server, host, path):
         port = host.partition(":")[2]
-        for other in ("evil.example", f"evil.example:{port}", "", host.partition(":")[0]):
+        for other in (
+            *("evil.example", f"evil.example:{port}", "", "127.0.0.1.evil.example"),
+            *(f"localhost.evil.example:{port}", "127.0.0.1:x", "127.0.0.1:1:2", "[::]"),
+        ):
             answer = await server.answer("GET", path, other)
             assert answer.status is HTTPStatus.FORBIDDEN
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "localhost:8080"])
+async def test_it_is_reached_through_any_forwarded_port(address: str, host: str) -> None:
+    async with serving(address) as (server, _, path):
+        answer = await server.answer("GET", path, host)
+    assert answer.status is HTTPStatus.OK
 
 
 async def test_only_reading_is_possible(address: str) -> None:
