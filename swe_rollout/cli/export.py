@@ -67,6 +67,7 @@ class ExportFormat(StrEnum):
     ROLLOUT_LIBRARY = "rollout-library"
     CHROME_TRACE = "chrome-trace"
     TIMELINE = "timeline"
+    TIMELINE_SVG = "timeline-svg"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,8 @@ class _Kind:
 
     ending: str
     """Suffix of the output's name, after the job's."""
+    of_one: str = ""
+    """The same for one episode, if its output is a file and a job's is a folder."""
     is_folder: bool = False
     """Whether it writes several files, into a new folder."""
     has_patches: bool = False
@@ -92,7 +95,8 @@ _KINDS = {each: _Kind(f".{each}") for each in ExportFormat} | {
         "-library", is_folder=True, has_patches=True, has_prompts=True
     ),
     ExportFormat.CHROME_TRACE: _Kind(".trace.json"),
-    ExportFormat.TIMELINE: _Kind("-timeline", is_folder=True),
+    ExportFormat.TIMELINE: _Kind("-timeline", ".timeline.html", is_folder=True),
+    ExportFormat.TIMELINE_SVG: _Kind("-timeline-svg", ".timeline.svg", is_folder=True),
 }
 
 To = Annotated[ExportFormat, option(help="What to write.")]
@@ -129,7 +133,7 @@ def export(
     parquet: a row for each episode. json, jsonl: the records. txt: to read. messages: chats for
     fine-tuning. atif: Harbor's format. verifiers: traces of Prime Intellect's verifiers.
     predictions: SWE-bench's. patches: .patch files. rollout-library: the folders of the Agentic
-    Rollout Library. chrome-trace, timeline: where the time went.
+    Rollout Library. chrome-trace, timeline, timeline-svg: where the time went.
 
     swe-rollout export runs/demo --to parquet
 
@@ -166,7 +170,9 @@ def _require_meaning(options: _Options) -> None:
 
 async def _export(address: str, location: JobLocation, options: _Options) -> None:
     target = await find_target(address, location)
-    path = options.output or Path(target.name + _KINDS[options.to].ending)
+    kind = _KINDS[options.to]
+    ending = (target.episode and kind.of_one) or kind.ending
+    path = options.output or Path(target.name + ending)
     store = target.open_store()
     plan = await store.plan(target.ref.job)
     if target.episode is None:
@@ -186,8 +192,7 @@ async def _export(address: str, location: JobLocation, options: _Options) -> Non
 
 def _is_folder(to: ExportFormat, target: ViewTarget) -> bool:
     """Whether the export is a folder of files; a timeline of one episode is a single file."""
-    is_timeline = to is ExportFormat.TIMELINE and target.episode is not None
-    return _KINDS[to].is_folder and not is_timeline
+    return _KINDS[to].is_folder and not (_KINDS[to].of_one and target.episode is not None)
 
 
 async def _require_some(store: Store, job: str, sample: int | None, *, planned: int) -> None:
@@ -242,7 +247,7 @@ def _form(options: _Options, *, is_one: bool) -> FileFormat | FolderFormat:
     """Return a format that needs only the records."""
     from swe_rollout.export import files, patches, profile
     from swe_rollout.export.patches import PatchFilter
-    from swe_rollout.viewer.timeline import timeline_file, timeline_folder
+    from swe_rollout.viewer.timeline import PAGES, PICTURES
 
     dropped = PatchFilter(options.drop_paths)
     form: FileFormat | FolderFormat
@@ -259,8 +264,9 @@ def _form(options: _Options, *, is_one: bool) -> FileFormat | FolderFormat:
             form = patches.patches_format(dropped)
         case ExportFormat.CHROME_TRACE:
             form = profile.chrome_trace_format()
-        case ExportFormat.TIMELINE:
-            form = timeline_file() if is_one else timeline_folder()
+        case ExportFormat.TIMELINE | ExportFormat.TIMELINE_SVG:
+            drawings = PAGES if options.to is ExportFormat.TIMELINE else PICTURES
+            form = drawings.file() if is_one else drawings.folder()
         case _:
             raise InternalError(f"{options.to} is written elsewhere")
     return form

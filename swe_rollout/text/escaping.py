@@ -13,7 +13,7 @@ _ANSI_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _CONTROL = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and newline, DEL, C1
     r"\u200e\u200f\u2028-\u202e\u2066-\u2069"  # line and direction marks
-    r"\ud800-\udfff]"  # lone surrogates
+    r"\ud800-\udfff\ufffe\uffff]"  # lone surrogates, and what XML forbids
 )
 _C0_PICTURES = 0x2400
 _C0_END = 0x20

@@ -1,17 +1,26 @@
-"""Draw an episode's time as one HTML file: phases, turns, calls, and sums by kind.
+"""Draw an episode's time as one HTML file, or as an SVG picture: phases, turns, calls, and sums.
 
-It has no scripts and loads nothing; the names of a policy's calls are escaped text.
+Neither has scripts or loads anything; the names of a policy's calls are escaped text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
 from swe_rollout.export.files import FileFormat, FolderFormat
-from swe_rollout.export.profile import STARTS, Event, EventType, events, summary, unaccounted_s
+from swe_rollout.export.profile import (
+    STARTS,
+    Event,
+    EventType,
+    TypeSummary,
+    events,
+    summary,
+    unaccounted_s,
+)
 from swe_rollout.text.escaping import escaped, one_line
 from swe_rollout.types.trajectory import Trajectory
 
@@ -41,6 +50,10 @@ _LANES: Final = (
     (EventType.LLM_CALL,),
 )
 """The kinds of events in each row, from the top; all other kinds are in the row below."""
+_LANE_NAMES: Final = ("episode", "phases", "turns", "generations", "calls")
+_LEFT: Final = 100
+"""The width of the names of rows in a picture."""
+_TICKS: Final = 8
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 _STYLE: Final = """\
 body { font: 14px/1.5 system-ui, sans-serif; margin: 2rem; color: #222; background: #fff; }
@@ -125,6 +138,61 @@ def _bar(event: Event, scale: float) -> Markup:
     )
 
 
+def timeline_picture(trajectory: Trajectory) -> str:
+    """Return the drawing of one episode as SVG, with an axis and names of rows and colours."""
+    total_s = max(trajectory.timing.total_s, 1e-6)
+    scale, foot = _WIDTH / total_s, 2 * _ROW + (len(_LANES) + 1) * _ROW
+    bars = [_bar(event, scale) for event in islice(events(trajectory), MOST_EVENTS)]
+    lanes = [
+        _label(name, _LEFT - 8, 2 * _ROW + row * _ROW + 13, anchor="end")
+        for row, name in enumerate(_LANE_NAMES)
+    ]
+    ticks = [part for at_s in _ticks(total_s) for part in _tick(at_s, scale, foot)]
+    kinds = summary(events(trajectory)).items()
+    keys = [part for row, (kind, sums) in enumerate(kinds) for part in _key(kind, sums, row, foot)]
+    height = foot + (len(kinds) + 2) * _ROW
+    ended = trajectory.stop_reason or "failed"
+    facts_ = " · ".join(f"{name} {value}" for name, value in _facts(trajectory))
+    return tag(
+        "svg",
+        tag("rect", width="100%", height="100%", fill="#fff"),
+        _label(f"{trajectory.episode} · {ended} · {facts_}", 8, 20),
+        *lanes,
+        *ticks,
+        tag("g", *bars, transform=f"translate({_LEFT} {2 * _ROW})"),
+        *keys,
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox=f"0 0 {_LEFT + _WIDTH + 40} {height}",
+        font_family="sans-serif",
+        font_size="12",
+    ).html
+
+
+def _label(text: str, x: float, y: float, *, anchor: str = "") -> Markup:
+    return tag("text", text, x=f"{x:.1f}", y=f"{y:.1f}", text_anchor=anchor, fill="#333")
+
+
+def _ticks(total_s: float) -> Iterator[float]:
+    """Yield the times on the axis: multiples of 1, 2 or 5 times a power of ten."""
+    power = 10.0 ** math.floor(math.log10(total_s / _TICKS))
+    step = next(each * power for each in (1, 2, 5, 10) if each * power * _TICKS >= total_s)
+    yield from (number * step for number in range(int(total_s / step) + 1))
+
+
+def _tick(at_s: float, scale: float, foot: int) -> Iterator[Markup]:
+    x = _LEFT + at_s * scale
+    line = {"x1": f"{x:.1f}", "x2": f"{x:.1f}", "y1": str(2 * _ROW), "y2": str(foot + 4)}
+    yield tag("line", stroke="#ddd", **line)
+    yield _label(f"{at_s:g} s", x, foot + 17, anchor="middle")
+
+
+def _key(kind: EventType, sums: TypeSummary, row: int, foot: int) -> Iterator[Markup]:
+    y = foot + (row + 1.5) * _ROW
+    yield tag("rect", x=str(_LEFT), y=f"{y:.1f}", width="10", height="10", fill=_COLOURS[kind])
+    times = f"{sums.total_s:.3f} s, longest {sums.longest_s:.3f} s"
+    yield _label(f"{kind.value}: {sums.count:,}, {times}", _LEFT + 18, y + 9)
+
+
 def _left_out(trajectory: Trajectory) -> Markup:
     more = sum(1 for _ in events(trajectory)) - MOST_EVENTS
     if more <= 0:
@@ -143,20 +211,32 @@ def _sums(trajectory: Trajectory) -> Iterator[list[Markup | str]]:
         ]
 
 
-def timeline_file() -> FileFormat:
-    """Return the export format for one episode: its page."""
-    return FileFormat(lambda trajectory: timeline_page(trajectory).encode(errors="replace"))
+@dataclass(frozen=True, slots=True)
+class TimelineFormats:
+    """The export formats of one kind of drawing."""
+
+    draw: Callable[[Trajectory], str]
+    suffix: str
+
+    def file(self) -> FileFormat:
+        """Return the format for one episode: its drawing."""
+        return FileFormat(self._drawn)
+
+    def folder(self) -> FolderFormat:
+        """Return the format for a job: `<instance>/<sample>.html` or `.svg`."""
+
+        def files(trajectory: Trajectory) -> Iterator[tuple[str, bytes]]:
+            episode = trajectory.episode
+            yield f"{episode.instance}/{episode.sample}{self.suffix}", self._drawn(trajectory)
+
+        return FolderFormat(files)
+
+    def _drawn(self, trajectory: Trajectory) -> bytes:
+        return self.draw(trajectory).encode(errors="replace")
 
 
-def timeline_folder() -> FolderFormat:
-    """Return the export format for a job: `<instance>/<sample>.html`."""
-
-    def files(trajectory: Trajectory) -> Iterator[tuple[str, bytes]]:
-        episode = trajectory.episode
-        page = timeline_page(trajectory).encode(errors="replace")
-        yield f"{episode.instance}/{episode.sample}.html", page
-
-    return FolderFormat(files)
+PAGES: Final = TimelineFormats(timeline_page, ".html")
+PICTURES: Final = TimelineFormats(timeline_picture, ".svg")
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,9 +255,11 @@ def join(parts: Iterable[Part]) -> Markup:
 
 
 def tag(name: str, *parts: Part, **attributes: str) -> Markup:
-    """Make `<name …>parts</name>`; `class_` is the attribute `class`."""
+    """Make `<name …>parts</name>`; `class_` is the attribute `class`, `a_b` is `a-b`."""
     named = "".join(
-        f' {key.rstrip("_")}="{escaped(value)}"' for key, value in attributes.items() if value
+        f' {key.rstrip("_").replace("_", "-")}="{escaped(value)}"'
+        for key, value in attributes.items()
+        if value
     )
     return Markup(f"<{name}{named}>{join(parts).html}</{name}>")
 

@@ -19,6 +19,7 @@ FOLDERS = {
     ExportFormat.PATCHES,
     ExportFormat.ROLLOUT_LIBRARY,
     ExportFormat.TIMELINE,
+    ExportFormat.TIMELINE_SVG,
 }
 
 
@@ -38,8 +39,13 @@ def test_every_format_is_written_although_a_record_is_damaged(
 
 def test_one_episode_is_an_address_too(address: str, cli: Cli) -> None:
     out = Path(cli("export", f"{address}/a/1", "--to", "timeline").out.strip())
-    assert out.name == "demo-a-1-timeline"
+    assert out.name == "demo-a-1.timeline.html"
     assert out.read_text().startswith("<!doctype html>")
+    out = Path(cli("export", f"{address}/a/1", "--to", "timeline-svg").out.strip())
+    assert out.name == "demo-a-1.timeline.svg"
+    assert out.read_text().startswith("<svg ")
+    assert cli("export", address, "--to", "timeline-svg").out == "demo-timeline-svg\n"
+    assert Path("demo-timeline-svg", "a", "1.svg").read_text() == out.read_text()
     cli("export", f"{address}/a/1", "-O", "x.parquet")
     assert pq.read_table("x.parquet")["sample"].to_pylist() == [1]
 
