@@ -50,43 +50,51 @@ OTHER_FILES: Final = {
 }
 """YAML of these pages that is no job's."""
 
-RUN: Final[dict[str, str]] = {
-    "README.md": "e2e/test_readme.py",
-    "docs/tutorial/1-laptop.md": "e2e/test_tutorial.py",
-    "docs/tutorial/2-model.md": "sglang/test_tutorial.py",
-    "docs/tutorial/3-tasks-and-tools.md": "e2e/test_tutorial.py",
-    "docs/tutorial/4-dev-cluster.md": "cluster/test_tutorial.py",
-    "docs/tutorial/6-trainer.md": "trainers/trl/test_docs.py",
-    "docs/explanation/snapshots.md": "e2e/test_docs_snippets.py",
-    "docs/how-to/areal.md": "trainers/generators/test_docs.py",
-    "docs/how-to/audit.md": "unit/test_page_facts.py",
-    "docs/how-to/check-a-template.md": "e2e/test_docs_snippets.py",
-    "docs/how-to/datasets.md": "unit/test_page_facts.py",
-    "docs/how-to/extend.md": "e2e/test_docs_snippets.py",
-    "docs/how-to/extend/mcp.md": "unit/test_tool_docs.py",
-    "docs/how-to/extend/tool-bundles.md": "unit/test_tool_docs.py",
-    "docs/how-to/notebook.md": "e2e/test_docs_snippets.py",
-    "docs/how-to/observe.md": "e2e/test_docs_snippets.py",
-    "docs/how-to/python.md": "e2e/test_docs_snippets.py",
-    "docs/how-to/run-again.md": "e2e/test_docs_snippets.py",
-    "docs/how-to/sandboxes-for-others.md": "sandbox_snippets.py",
-    "docs/how-to/skyrl.md": "trainers/generators/test_docs.py",
-    "docs/how-to/slime.md": "unit/integrations/test_trainer_docs.py",
-    "docs/how-to/strands-in-slime.md": "trainers/strands/test_docs.py",
-    "docs/how-to/strands.md": "trainers/strands/test_docs.py",
-    "docs/how-to/tinker.md": "trainers/generators/test_docs.py",
-    "docs/how-to/train-from-the-store.md": "e2e/test_groups_docs.py",
-    "docs/how-to/trl.md": "trainers/trl/test_docs.py",
-    "docs/how-to/verifiers.md": "trainers/generators/test_docs.py",
-    "docs/how-to/verl.md": "unit/integrations/test_trainer_docs.py",
-    "docs/reference/agents.md": "unit/test_agent_docs.py",
-    "docs/reference/coming-from.md": "unit/test_agent_docs.py",
-    "docs/reference/trajectory.md": "unit/types/test_trajectory_json.py",
-} | {
-    f"docs/how-to/extend/{page.name}": "unit/test_extension_docs.py"
-    for page in (ROOT / "docs" / "how-to" / "extend").glob("*.md")
-    if page.stem not in ("mcp", "tool-bundles")
-}
+RUN: Final[dict[str, str]] = (
+    {
+        "README.md": "e2e/test_readme.py",
+        "docs/tutorial/1-laptop.md": "e2e/test_tutorial.py",
+        "docs/tutorial/2-model.md": "sglang/test_tutorial.py",
+        "docs/tutorial/3-tasks-and-tools.md": "e2e/test_tutorial.py",
+        "docs/tutorial/4-dev-cluster.md": "cluster/test_tutorial.py",
+        "docs/tutorial/6-trainer.md": "trainers/trl/test_docs.py",
+        "docs/explanation/snapshots.md": "e2e/test_docs_snippets.py",
+        "docs/how-to/areal.md": "trainers/generators/test_docs.py",
+        "docs/how-to/audit.md": "unit/test_page_facts.py",
+        "docs/how-to/check-a-template.md": "e2e/test_docs_snippets.py",
+        "docs/how-to/datasets.md": "unit/test_page_facts.py",
+        "docs/how-to/extend.md": "e2e/test_docs_snippets.py",
+        "docs/how-to/extend/mcp.md": "unit/test_tool_docs.py",
+        "docs/how-to/extend/tool-bundles.md": "unit/test_tool_docs.py",
+        "docs/how-to/generate-server.md": "e2e/test_own_server.py",
+        "docs/how-to/notebook.md": "e2e/test_docs_snippets.py",
+        "docs/how-to/observe.md": "e2e/test_docs_snippets.py",
+        "docs/how-to/python.md": "e2e/test_docs_snippets.py",
+        "docs/how-to/run-again.md": "e2e/test_docs_snippets.py",
+        "docs/how-to/sandboxes-for-others.md": "sandbox_snippets.py",
+        "docs/how-to/skyrl.md": "trainers/generators/test_docs.py",
+        "docs/how-to/slime.md": "unit/integrations/test_trainer_docs.py",
+        "docs/how-to/strands-in-slime.md": "trainers/strands/test_docs.py",
+        "docs/how-to/strands.md": "trainers/strands/test_docs.py",
+        "docs/how-to/tinker.md": "trainers/generators/test_docs.py",
+        "docs/how-to/train-from-the-store.md": "e2e/test_groups_docs.py",
+        "docs/how-to/trl.md": "trainers/trl/test_docs.py",
+        "docs/how-to/verifiers.md": "trainers/generators/test_docs.py",
+        "docs/how-to/verl.md": "unit/integrations/test_trainer_docs.py",
+        "docs/reference/agents.md": "unit/test_agent_docs.py",
+        "docs/reference/coming-from.md": "unit/test_agent_docs.py",
+        "docs/reference/trajectory.md": "unit/types/test_trajectory_json.py",
+    }
+    | {
+        f"docs/how-to/coming-from/{page.name}": "e2e/test_coming_from.py"
+        for page in (ROOT / "docs" / "how-to" / "coming-from").glob("*.md")
+    }
+    | {
+        f"docs/how-to/extend/{page.name}": "unit/test_extension_docs.py"
+        for page in (ROOT / "docs" / "how-to" / "extend").glob("*.md")
+        if page.stem not in ("mcp", "tool-bundles")
+    }
+)
 """The test that runs a page's code."""
 
 
@@ -125,8 +133,8 @@ def of(*languages: str) -> list[Block]:
 def names(page: str) -> set[str]:
     """Return how a test may name a page: its file, or its stem in quotes."""
     path = Path(page)
-    is_extension = path.parent.name == "extend"
-    return {path.name, f'"{path.stem}"'} | ({'"extend").glob("*.md")'} if is_extension else set())
+    folder = path.parent.name
+    return {path.name, f'"{path.stem}"', f'"{folder}").glob("*.md")'}
 
 
 def not_run(page: str) -> str:
