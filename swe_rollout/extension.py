@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
@@ -25,6 +25,7 @@ from swe_rollout.errors import PrerequisiteError, UsageError
 
 T = TypeVar("T")
 R = TypeVar("R")
+_Convert = Callable[[Callable[..., object], Collection[str]], object]
 
 
 class ExtensionError(UsageError):
@@ -52,13 +53,15 @@ class ExtensionPoint(Generic[T]):
         builtin: Mapping[str, str],
         aliases: Mapping[str, str] | None = None,
         one_argument: bool = False,
+        from_function: str = "",
     ) -> None:
         """`kind` is its name in messages, such as `tool`; `group` is the entry points' group.
 
         `accepts` says whether a value can be used as a `T`; `expected` describes such a value.
         `builtin` maps names to `module:attr`; `aliases` does so for names that load but are not
         listed. With `one_argument`, `load` refuses anything that can't be called with a single
-        argument.
+        argument. `from_function`, as `module:attr`, takes a plain function and the names of the
+        parameters that are set, and returns the extension that it is; a factory unchanged.
         """
         self.kind = kind
         self.group = group
@@ -67,6 +70,7 @@ class ExtensionPoint(Generic[T]):
         self._builtin = dict(builtin)
         self._aliases = dict(aliases or {})
         self._one_argument = one_argument
+        self._from_function = from_function
         self._registered: dict[str, object] = {}
 
     @overload
@@ -95,6 +99,9 @@ class ExtensionPoint(Generic[T]):
         its parameters bound. Raises ExtensionError, which lists what exists.
         """
         value = self._import(use) if ":" in use else self._named(use)
+        if self._from_function and inspect.isfunction(value):
+            convert = cast("_Convert", self._import(self._from_function))
+            value = convert(value, parameters or {})
         made = self._made(use, value, parameters or {})
         if not self._accepts(made):
             raise ExtensionError(

@@ -13,6 +13,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -41,7 +42,8 @@ def check_source(name: str) -> None:
     if is_path(name):
         missing = why_missing(path / "tokenizer.json")
         raise _missing(what, why=missing, fix=folder)
-    why = f"there is no folder {name} here, and the hub's cache on this machine does not have it"
+    here = f"beside the job file or in {Path.cwd()}"
+    why = f"there is no folder {name} {here}, and the hub's cache on this machine does not have it"
     if variable := next((v for v in _OFFLINE if os.environ.get(v, "").lower() in _TRUE), None):
         fix = f"unset {variable}, or {folder}"
         raise _missing(what, why=f"{why}; {variable} forbids to ask the hub", fix=fix)

@@ -23,6 +23,7 @@ from swe_rollout.cli.options import (
 )
 from swe_rollout.cli.output import say, write_data, write_table
 from swe_rollout.errors import UsageError
+from swe_rollout.text.escaping import one_line
 
 if TYPE_CHECKING:
     from swe_rollout.cli.dataset_argument import NamedDataset
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from swe_rollout.types.verdict import Verdict
 
 _TAIL_LINES = 15
+_FIRST = 5
 
 Parallelism = Annotated[int, option(min=1, max=1000, help="Instances to check concurrently.")]
 InstanceIds = Annotated[
@@ -94,7 +96,7 @@ def validate(
     else:
         header = ["INSTANCE", "GOLD", "EMPTY", "WATCHED", *(["PATCH"] if patch else []), "CHECK"]
         write_table(header, [_row(each) for each in results], output)
-    if not all(each.valid and (each.patch is None or each.patch.resolved) for each in results):
+    if any(each.problem for each in results):
         raise typer.Exit(1)
 
 
@@ -149,6 +151,10 @@ async def _validate(
         say(f"{result.instance_id}: gold {result.gold.status}, empty {result.empty.status}")
         if not result.gold.resolved:
             _explain("gold", result.gold)
+        if passing := result.passing_before:
+            count = f"{len(passing)} of {len(result.empty.report.fail_to_pass)}"
+            names = ", ".join(map(one_line, passing[:_FIRST])) + (", …" if passing[_FIRST:] else "")
+            say(f"  empty: {count} tests to fix pass without a fix: {names}")
         if result.patch is not None and not result.patch.resolved:
             _explain("the patch", result.patch)
 
@@ -184,6 +190,8 @@ def _record(result: Validation) -> dict[str, object]:
         "instance_id": result.instance_id,
         "gold": result.gold.status.value,
         "empty": result.empty.status.value,
+        "check": result.problem or "ok",
+        "passing_without_fix": list(result.passing_before),
         "copies": list(result.copies),
         "watched": result.watched,
         "findings": list(result.gold.integrity),
@@ -201,20 +209,9 @@ def _record(result: Validation) -> dict[str, object]:
 def _row(result: Validation) -> list[str]:
     patch = [] if result.patch is None else [result.patch.status.value]
     known = [result.instance_id, result.gold.status.value, result.empty.status.value]
-    return [*known, _watched(result), *patch, _assessment(result)]
+    return [*known, _watched(result), *patch, result.problem or "ok"]
 
 
 def _watched(result: Validation) -> str:
     """Return how many of the tests to fix have a meaningful twin."""
     return f"{result.watched}/{len(result.gold.report.fail_to_pass)}"
-
-
-def _assessment(result: Validation) -> str:
-    if result.valid:
-        return "ok"
-    if not result.gold.resolved:
-        return "the gold patch does not resolve it"
-    if result.empty.resolved:
-        return "the tests pass without a fix"
-    more = f" and {len(result.copies) - 1} more" if result.copies[1:] else ""
-    return f"the image holds the fix: {result.copies[0]}{more}"

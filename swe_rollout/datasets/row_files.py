@@ -60,16 +60,14 @@ async def read_rows(
     """Read every row of the file in order, with a problem in place of a bad one.
 
     If no such file exists, `organisation/name` means a dataset on a hub, and `split` a part of it.
-    Raises DatasetError when there is neither such a file nor such a dataset.
+    Raises DatasetError when there is neither such a file nor such a dataset, or no row in it.
     """
     if await asyncio.to_thread(is_on_hub, uri, base_dir):
         files = await asyncio.to_thread(hub_files, uri, split, on_progress)
-        found = [await read_rows(str(file), base_dir=base_dir) for file in files]
-        return tuple(row for rows in found for row in rows)
+        parts = [await read_rows(str(file), base_dir=base_dir) for file in files]
+        return tuple(row for part in parts for row in part)
     data = await read_bytes(uri, base_dir)
     name = uri.rsplit("/", 1)[-1]
-    if not data:
-        return (Problem(name, "", "the file is empty"),)
     if data.startswith(_LFS):
         raise DatasetError(
             f"the rows at {uri} are not here",
@@ -79,10 +77,19 @@ async def read_rows(
     abandoned = threading.Event()
     rows = takewhile(lambda _: not abandoned.is_set(), _parse(name, data))
     try:
-        return await asyncio.to_thread(tuple, rows)
+        found = await asyncio.to_thread(tuple, rows)
     finally:
         # A cancelled caller must not wait for the rest of a large file.
         abandoned.set()
+    of_file = [each for each in found if isinstance(each, Problem) and each.place == name]
+    if len(of_file) == len(found):
+        raise DatasetError(
+            f"there are no rows in {uri}",
+            of_file,
+            fix=f"write rows into it, or name another file ({_FILE_TYPES}); "
+            "docs/how-to/datasets.md has the fields of a row",
+        )
+    return found
 
 
 async def read_bytes(uri: str, base_dir: Path, *, field: str = "dataset.swebench.uri") -> bytes:
@@ -149,6 +156,9 @@ def is_on_hub(uri: str, base_dir: Path) -> bool:
 
 
 def _parse(name: str, data: bytes) -> Iterator[Row | Problem]:
+    if not data:
+        yield Problem(name, "", "the file is empty")
+        return
     try:
         data, lower = _decompressed(name.lower(), data)
     except (zstandard.ZstdError, OSError, EOFError, zlib.error) as error:

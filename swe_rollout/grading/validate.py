@@ -15,7 +15,7 @@ from swe_rollout.grading.grader import Grader
 from swe_rollout.sandbox.repository import Patch
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.instance import Instance
-from swe_rollout.types.verdict import Verdict
+from swe_rollout.types.verdict import TestStatus, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,32 @@ class Validation:
     """The verdict on a further patch, if one was given."""
 
     @property
-    def valid(self) -> bool:
-        """Whether the gold patch resolves the task, the base does not, and no copy was found."""
-        return self.gold.resolved and not self.empty.resolved and not self.copies
+    def passing_before(self) -> tuple[str, ...]:
+        """The tests to fix that pass on the untouched base."""
+        return tuple(
+            n for n, status in self.empty.report.fail_to_pass.items() if status is TestStatus.PASSED
+        )
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with the task or with the further patch; empty if both are as they should.
+
+        The gold patch has to resolve the task, the base must not, and no copy may be found.
+        """
+        if not self.gold.resolved:
+            return "the gold patch does not resolve it"
+        if self.empty.resolved:
+            return f"the tests pass without a fix{_named(self.passing_before)}"
+        if self.copies:
+            return f"the image holds the fix{_named(self.copies)}"
+        failed = self.patch is not None and not self.patch.resolved
+        return "the patch does not resolve it" if failed else ""
+
+
+def _named(found: Sequence[str]) -> str:
+    """Return the first of what was found, and the number of the others."""
+    more = f" and {len(found) - 1} more" if found[1:] else ""
+    return f": {found[0]}{more}" if found else ""
 
 
 async def validate(instance: Instance, grader: Grader, *, diff: str | None = None) -> Validation:

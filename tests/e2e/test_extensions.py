@@ -66,6 +66,8 @@ def test_a_dataset_of_ones_own_is_played_and_validated(tmp_path: Path) -> None:
             "instance_id": "sqlparse-0.5.2-hinted",
             "gold": "resolved",
             "empty": "unresolved",
+            "check": "ok",
+            "passing_without_fix": [],
             "copies": [],
             "watched": 1,
             "findings": [],

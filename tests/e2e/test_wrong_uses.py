@@ -66,7 +66,7 @@ MARKERS = ("Traceback (most recent call last)", "this is a bug in swe-rollout")
 AT_LEAST = 150
 FIELDS = ("NAME", "EMAIL", "DATE")
 """Of a commit, fixed, so that the commit of the image is the same everywhere."""
-SERVER = re.compile(r"\b(ENGINE|HUB|STORAGE)\b")
+SERVER = re.compile(r"\b(ENGINE|HUB|STORAGE|STRANGER)\b")
 ROW = re.compile(r"ROW(?:\(([^)]*)\))?")
 
 
@@ -98,7 +98,7 @@ class Case:
     wrong: Step
     cure: Step
     needs: frozenset[str]
-    """The servers that it needs, as it writes their addresses: ENGINE, HUB, STORAGE."""
+    """The servers that it needs, as it writes their addresses: ENGINE, HUB, STORAGE, STRANGER."""
 
 
 def row(changes: str) -> str:
@@ -213,7 +213,19 @@ def object_storage() -> Iterator[str]:
         yield server.url
 
 
-FIXTURES = {"ENGINE": "engine", "HUB": "hub", "STORAGE": "object_storage"}
+@pytest.fixture(scope="module")
+def stranger() -> Iterator[str]:
+    """The address of a server that answers `{}` to whatever it is asked."""
+    with storage(lambda _: Response(200, b"{}")) as server:
+        yield server.url
+
+
+FIXTURES = {
+    "ENGINE": "engine",
+    "HUB": "hub",
+    "STORAGE": "object_storage",
+    "STRANGER": "stranger",
+}
 
 
 @dataclass

@@ -71,9 +71,10 @@ TOOLS: ExtensionPoint[Tool | Toolset] = ExtensionPoint(
     "tool",
     group="swe_rollout.tools",
     accepts=_is_tool,
-    expected="a function decorated with @tool, an object with `spec` and `run`, or a Toolset",
+    expected="a function with types and a docstring, an object with `spec` and `run`, or a Toolset",
     builtin={**TOOL_NAMES, **TOOLSET_NAMES, **SOURCE_NAMES},
     aliases=OTHER_NAMES,
+    from_function="swe_rollout.agent.tools.function:of_function",
 )
 
 

@@ -1,4 +1,4 @@
-"""`@tool`: make a tool from a typed function.
+"""Make a tool from a typed function; `@tool` is for its options, and names it without a module.
 
 The policy sees the function's name, the first paragraph of its docstring, and its parameters. The
 harness passes `sandbox` and `context`. Keyword-only parameters are configuration, which the job
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from functools import partial
 from typing import Any, overload
@@ -156,6 +156,37 @@ class FunctionTool(Tool):
                     f"the tool {self.name} returned {type(result).__name__}",
                     fix="return str, bytes or Observation",
                 )
+
+
+_VALUES = frozenset(
+    ["str", "bytes", "Observation", "int", "float", "bool", "dict", "list", "tuple"]
+)
+
+
+def of_function(function: Callable[..., object], given: Collection[str]) -> object:
+    """Return the tool that a function is, or the function if it makes tools itself.
+
+    Its return type says which. Without one, a function that can be called with the parameters that
+    are `given` makes tools, and one that lacks what a policy would give is a tool.
+    """
+    return function if _makes_tools(function, given) else FunctionTool(function)
+
+
+def _makes_tools(function: Callable[..., object], given: Collection[str]) -> bool:
+    signature = inspect.signature(function)
+    returned = signature.return_annotation
+    if inspect.iscoroutinefunction(function):
+        return False
+    if returned is not inspect.Signature.empty:
+        words = set(re.findall(r"\w+", inspect.formatannotation(returned)))
+        is_value = words == {"None"} or not words.isdisjoint(_VALUES)
+        return not is_value or any("Tool" in word for word in words)
+    needed = (
+        name
+        for name, each in signature.parameters.items()
+        if each.default is each.empty and each.kind is each.POSITIONAL_OR_KEYWORD
+    )
+    return all(name in given for name in needed)
 
 
 @overload

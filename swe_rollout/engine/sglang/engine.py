@@ -20,6 +20,7 @@ from tenacity import wait_exponential, wait_random
 
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.engine.errors import (
+    BadRequestError,
     CallLoss,
     ContextOverflowError,
     EngineLostError,
@@ -187,10 +188,17 @@ class SglangEngine(TokenEngine):
             return self._info
 
     async def _ask_info(self) -> EngineInfo:
-        model = _decoded(await self._connection.model_info(), protocol.ModelInfo)
-        if model is None:
+        response = await self._connection.model_info()
+        if response.status == UNKNOWN_PATH:
             raise protocol.error_from_response(
                 UNKNOWN_PATH, b"neither /model_info nor /get_model_info"
+            )
+        model = _decoded(response, protocol.ModelInfo)
+        if model is None:
+            raise BadRequestError(
+                "the address does not say which model it serves",
+                why=f"what /model_info answers ({response.content_type}) has no usable model_path",
+                fix="check spec.policy.sglang.url: it is the root of an SGLang server or router",
             )
         return EngineInfo(
             model=redact(model.served_model_name or model.model_path),

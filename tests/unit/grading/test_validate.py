@@ -67,7 +67,7 @@ async def test_results_come_in_the_datasets_order_and_are_reported_when_ready() 
     assert [each.instance_id for each in results] == ["slow", "quick"]
     assert ready == ["quick", "slow"]
     assert [each.copies for each in results] == [(), ("/cache/fixed.py",)]
-    assert [each.valid for each in results] == [True, False]
+    assert [each.problem for each in results] == ["", "the image holds the fix: /cache/fixed.py"]
 
 
 async def test_a_sandbox_that_breaks_says_nothing_about_the_task() -> None:

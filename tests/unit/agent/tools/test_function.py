@@ -241,12 +241,48 @@ async def test_a_tool_that_never_ends_is_stopped(monkeypatch: pytest.MonkeyPatch
     assert "stopped after 0.05 s" in seen.text
 
 
-def undecorated(path: str) -> str:
+def lint(path: str, *, linter: str = "ruff") -> str:
+    """Check a file."""
+    return f"{linter} {path}"
+
+
+async def later(path: str):  # type: ignore[no-untyped-def]  # noqa: ANN201 - as users write them
+    """Check a file, later."""
+    return path
+
+
+def without_type(path: str):  # type: ignore[no-untyped-def]  # noqa: ANN201
     """Check a file."""
     return path
 
 
-def test_a_function_that_is_no_tool_is_refused_with_how_to_make_one() -> None:
-    with pytest.raises(ExtensionError, match="can't be made") as raised:
-        toolbox([f"{__name__}:undecorated"])
-    assert "a tool is a function decorated with @tool" in raised.value.fix
+def made(linter: str = "ruff") -> FunctionTool:
+    return FunctionTool(lint).bind({"linter": linter})
+
+
+def made_without_types(linter):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    return made(linter)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "said"),
+    [
+        ("lint", {}, "ruff a.py"),
+        ("lint", {"linter": "mypy"}, "mypy a.py"),
+        ("later", {}, "a.py"),
+        ("without_type", {}, "a.py"),
+        ("made", {"linter": "mypy"}, "mypy a.py"),
+        ("made_without_types", {"linter": "mypy"}, "mypy a.py"),
+    ],
+)
+async def test_a_plain_function_is_a_tool_unless_it_makes_one(
+    name: str, given: dict[str, object], said: str
+) -> None:
+    found = load_tool(Use(use=f"{__name__}:{name}", with_=given))
+
+    assert (await found.run({"path": "a.py"}, Echo(), CONTEXT)).text == said
+
+
+def test_a_plain_function_without_a_docstring_says_what_it_lacks() -> None:
+    with pytest.raises(ExtensionError, match="the tool run can't be made"):
+        load_tool(f"{__name__}:run")
