@@ -77,6 +77,8 @@ class JobContext:
     """Files of user code that the job brought."""
     rewards: Rewards = field(default_factory=Rewards)
     program: Agent = loop
+    reported: set[str] = field(default_factory=set)
+    """The failures of user code that were logged as warnings; no log repeats them."""
     fork: ForkPoint | None = None
     """The turn from which all episodes start; None if they start from their tasks."""
     publish: Subscriber = field(default_factory=Events)

@@ -8,6 +8,7 @@
     ├── UnreachableError    exit 4   a cluster, an engine or a store does not respond
     └── EpisodeError                 never leaves an episode: recorded as a `Failure`
         ├── EngineError  SandboxError  ClusterError  GraderError  StoreError  TaskError
+        ├── ExtensionFailedError     code of the user's raised, or took a step it may not take
         │                └── SandboxDestroyedError   its own commands ended it: data, no failure
         └── InternalError            a bug in swe-rollout
 
@@ -28,6 +29,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from swe_rollout.text.redaction import redact
+from swe_rollout.text.user_code import UserCode, defined_at, said, user_code, was_cancelled
 
 _PROBLEMS_SHOWN = 20
 _Result = TypeVar("_Result")
@@ -44,7 +46,7 @@ class Boundary(StrEnum):
     STORE = "store"
     DATASET = "dataset"
     EXTENSION = "extension"
-    """User code: an agent program, a tool or a tool server."""
+    """User code of any kind, and tool servers."""
     INTERNAL = "internal"
 
 
@@ -53,6 +55,8 @@ class SweRolloutError(Exception):
 
     exit_code: ClassVar[int] = 1
     """Exit code of the command line for this error."""
+    trace: str = ""
+    """The lines of the user's code that raised, as Python prints them; empty if other code did."""
 
     def __init__(self, what: str, *, why: str = "", fix: str = "") -> None:
         self.what = redact(what)
@@ -143,6 +147,12 @@ class EpisodeError(SweRolloutError):
         super().__init__(what, why=why, fix=fix)
         self.retryable = retryable
 
+    def show(self, code: UserCode | None) -> None:
+        """Name the lines of the user's code that this is about."""
+        if code is not None:
+            self.trace = redact(code.trace)
+            self.why = redact(f"{self.why} ({code.where})" if self.why else code.where)
+
 
 class EngineError(EpisodeError):
     """The inference engine failed, or its response can't be trained on."""
@@ -192,6 +202,29 @@ class TaskError(EpisodeError):
     boundary = Boundary.DATASET
 
 
+class ExtensionFailedError(EpisodeError):
+    """Code of the user's raised, or took a step that it may not take: a bug in that code."""
+
+    boundary = Boundary.EXTENSION
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        why: str = "",
+        fix: str = "",
+        retryable: bool = False,
+        by: object = None,
+    ) -> None:
+        """`by` is the extension, whose place in the user's files is then shown."""
+        super().__init__(what, why=why, fix=fix, retryable=retryable)
+        self.show(None if by is None else defined_at(by))
+
+
+class MisuseError(ExtensionFailedError):
+    """An agent program asked for a step that can't be taken."""
+
+
 class InternalError(EpisodeError):
     """A bug in swe-rollout."""
 
@@ -199,18 +232,59 @@ class InternalError(EpisodeError):
 
 
 @asynccontextmanager
-async def boundary(kind: type[EpisodeError], doing: str) -> AsyncIterator[None]:
+async def boundary(kind: type[EpisodeError], doing: str, *, fix: str = "") -> AsyncIterator[None]:
     """Turn any error that leaves the block into a `kind`, unless it is a SweRolloutError already.
 
+    An error of the user's own code becomes an ExtensionFailedError, with the lines that raised it.
     A missing prerequisite or an unreachable service would fail every episode alike, so it stops the
-    job instead of failing episodes. Cancellation is never caught.
+    job instead of failing episodes. Cancellation is never caught; a SystemExit is.
     """
+    with caught(kind, doing, fix=fix):
+        yield
+
+
+@contextmanager
+def caught(
+    kind: type[EpisodeError], doing: str, *, fix: str = "", by: object = None
+) -> Iterator[None]:
+    """Do what `boundary` does, for plain functions, too. `by` is the extension that is called."""
     try:
         yield
     except SweRolloutError:
         raise
-    except Exception as error:
-        raise kind(f"{doing} failed", why=f"{type(error).__name__}: {error}") from error
+    except asyncio.CancelledError as error:
+        if was_cancelled() or user_code(error) is None:
+            raise
+        raise failure_of(error, kind, doing, fix=fix, by=by) from error
+    except (Exception, SystemExit) as error:
+        raise failure_of(error, kind, doing, fix=fix, by=by) from error
+
+
+def failure_of(
+    error: BaseException,
+    kind: type[EpisodeError],
+    doing: str,
+    *,
+    fix: str = "",
+    by: object = None,
+) -> EpisodeError:
+    """Return the failure that an error is: a `kind`, or an ExtensionFailedError.
+
+    `by` is the extension that was called; it is not called again.
+    """
+    place = None if by is None else defined_at(by)
+    found = user_code(error, is_blamed=place is not None or kind is ExtensionFailedError)
+    if place is not None or (found is not None and (found.is_bug or kind is InternalError)):
+        kind, fix = ExtensionFailedError, fix or "correct this line"
+    may_pass = kind is not ExtensionFailedError or (found is not None and not found.is_bug)
+    failure = kind(
+        f"{doing} failed",
+        why=said(error),
+        fix=fix,
+        retryable=may_pass and by is None,
+    )
+    failure.show(found or place)
+    return failure
 
 
 @contextmanager

@@ -19,6 +19,7 @@ import structlog
 
 from swe_rollout.errors import SweRolloutError, UsageError
 from swe_rollout.spec.policy import Sampling
+from swe_rollout.text.user_code import said, user_code
 from swe_rollout.types.episode import EpisodeId, Failure
 from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.types.turn import FinishReason, Turn
@@ -241,10 +242,16 @@ class Events:
         for each in self._subscribers:
             try:
                 each(event)
-            except Exception:
+            except Exception as error:  # noqa: BLE001 - logged with its lines
                 # Log it once: a subscriber that fails for one event fails for thousands.
                 if not self._has_failed:
-                    log.exception("observer_failed", observer=type(each).__name__)
+                    found = user_code(error, is_blamed=True)
+                    log.warning(
+                        "observer_failed",
+                        observer=type(each).__name__,
+                        error=said(error),
+                        **({"exception": found.trace} if found else {"exc_info": error}),
+                    )
                 self._has_failed = True
 
 

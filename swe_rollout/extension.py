@@ -22,6 +22,7 @@ from types import ModuleType
 from typing import Generic, Protocol, TypeVar, cast, overload
 
 from swe_rollout.errors import PrerequisiteError, UsageError
+from swe_rollout.text.user_code import said, user_code
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -180,7 +181,7 @@ class ExtensionPoint(Generic[T]):
             )
         try:
             module = import_module(module_name)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             missing = isinstance(error, ModuleNotFoundError) and error.name == module_name
             raise ExtensionError(
                 f"the {self.kind} {reference} can't be imported",
@@ -221,7 +222,7 @@ class ExtensionPoint(Generic[T]):
             return maker(*arguments, **parameters)
         except (ExtensionError, PrerequisiteError):
             raise  # its message already says what to do
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             needed = f"; a {self.kind} is {self._expected}" if inspect.isfunction(maker) else ""
             raise ExtensionError(
                 f"the {self.kind} {use} can't be made",
@@ -288,7 +289,7 @@ def import_file(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except BaseException as error:
         del sys.modules[name]
-        if not isinstance(error, Exception):
+        if not isinstance(error, Exception | SystemExit):
             raise
         raise ExtensionError(
             f"{path.name} can't be imported", why=_said(error), fix=f"python {path} shows more"
@@ -343,4 +344,5 @@ def _described(value: object) -> str:
 
 
 def _said(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
+    found = user_code(error)
+    return f"{said(error)} ({found.where})" if found else said(error)

@@ -25,7 +25,6 @@ from swe_rollout.types.turn import Turn
 from swe_rollout.types.verdict import Reward, Verdict
 
 log = structlog.get_logger()
-_OF_CODE = (Boundary.INTERNAL, Boundary.EXTENSION)
 _EVIDENCE_CHARS = 1000
 _NO_TOKENS = Branch(0, BranchKind.MAIN, None, 0, (), (), (), ())
 
@@ -76,15 +75,27 @@ class Recorder:
         """Record a failure, so no reward is earned. A verdict reached earlier is kept."""
         self._failure = Failure.of(error)
         self.reward = None
-        write = log.info if error.scarce else log.warning
+        shown: dict[str, object] = {"exception": error.trace} if error.trace else {}
+        if error.boundary is Boundary.INTERNAL:
+            shown = {"exc_info": error.__cause__}
+        if error.fix:
+            shown |= {"fix": error.fix}
+        write = log.info if error.scarce or self._is_known(error) else log.warning
         write(
             "episode_failed",
             episode=str(self.attempt.episode),
             attempt=self.attempt.number,
             boundary=error.boundary.value,
             error=str(error),
-            exc_info=error.__cause__ if error.boundary in _OF_CODE else None,
+            **shown,
         )
+
+    def _is_known(self, error: EpisodeError) -> bool:
+        """Whether this failure of user code was logged before; note it if not."""
+        known, lines = self.context.reported, error.trace.rpartition("\n")[0] or str(error)
+        is_known = lines in known and bool(error.trace or error.boundary is Boundary.EXTENSION)
+        known.add(lines)
+        return is_known
 
     def destroyed(self, error: SandboxDestroyedError) -> None:
         """Record that the policy destroyed its own sandbox: the episode ends and is graded."""

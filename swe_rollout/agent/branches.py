@@ -64,19 +64,25 @@ class OpenBranch:
         self, index: int, kind: BranchKind, parent: OpenBranch | None, prompt: Rendered
     ) -> None:
         self.index = index
-        self.first: Sequence[Message] = ()
-        """The messages that the branch starts with."""
-        self.log = TokenLog()
-        self.log.append_prompt(prompt.ids)
+        self.has_turns = False
         self._kind = kind
-        self._parent = None if parent is None else parent.index
-        self._parent_length: int = 0 if parent is None else len(parent.log)
-        self.opens_reasoning = prompt.opens_reasoning
-        """Whether the next turn starts inside its reasoning."""
+        self._parent = parent
+        self._parent_length: int | None = 0 if parent is None else len(parent.log)
+        if parent is not None and not parent.has_turns:
+            self._parent_length = None  # its prompt may still grow
+        self.begin((), prompt)
         self._last_calls: tuple[ToolCall, ...] = ()
         self._reasoning_is_open = False
         self._delta: tuple[tuple[int, tuple[str, ...], str], Rendered] | None = None
-        self.has_turns = False
+
+    def begin(self, first: Sequence[Message], prompt: Rendered) -> None:
+        """Start with these messages; again only before the first turn."""
+        self.first = first
+        """The messages that the branch starts with."""
+        self.log = TokenLog()
+        self.log.append_prompt(prompt.ids)
+        self.opens_reasoning = prompt.opens_reasoning
+        """Whether the next turn starts inside its reasoning."""
 
     @property
     def last_calls(self) -> tuple[ToolCall, ...]:
@@ -120,12 +126,15 @@ class OpenBranch:
 
     def record(self) -> Branch:
         """Return the stored form of the branch."""
+        parent, length = self._parent, self._parent_length
+        if length is None:
+            length = parent.log.segments[0].end if parent and parent.log.segments else 0
         return Branch.of(
             self.log,
             index=self.index,
             kind=self._kind,
-            parent=self._parent,
-            parent_length=self._parent_length,
+            parent=None if parent is None else parent.index,
+            parent_length=length,
         )
 
 
@@ -136,13 +145,18 @@ class ChatBranch(OpenBranch):
         self, index: int, kind: BranchKind, parent: OpenBranch | None, first: Sequence[Message]
     ) -> None:
         super().__init__(index, kind, parent, Rendered([], opens_reasoning=False))
-        self.system = "".join(_texts(first, MessageRole.SYSTEM))
-        self.messages: list[ChatMessage] = list(map(UserMessage, _texts(first, MessageRole.USER)))
-        self.lines = [ChatLine(message.role.value, message.content, index) for message in first]
-        """The recorded conversation; each message of the policy has the index of its turn."""
+        self.begin(first, Rendered([], opens_reasoning=False))
         self.tokens = 0
         """Tokens of the last request and its response, as the API counts them."""
         self._prompt_tokens = 0
+
+    def begin(self, first: Sequence[Message], prompt: Rendered) -> None:
+        super().begin(first, prompt)
+        self.system = "".join(_texts(first, MessageRole.SYSTEM))
+        self.messages: list[ChatMessage] = list(map(UserMessage, _texts(first, MessageRole.USER)))
+        lines = [ChatLine(message.role.value, message.content, self.index) for message in first]
+        self.lines = lines
+        """The recorded conversation; each message of the policy has the index of its turn."""
 
     def following(
         self, calls: Sequence[ToolCall], results: Sequence[str], message: str
@@ -258,14 +272,20 @@ class EpisodeState:
         """Open the next branch, which starts with these messages."""
         branch: OpenBranch
         if parts.chat is not None:
-            first = _with_tools(first, parts)
-            branch = ChatBranch(len(self.branches), kind, parent, first)
+            branch = ChatBranch(len(self.branches), kind, parent, _with_tools(first, parts))
         else:
             prompt = await off_loop(parts.tokens.renderer.prompt, first, parts.toolbox.specs)
             branch = OpenBranch(len(self.branches), kind, parent, prompt)
-        branch.first = first
+            branch.first = first
         self.branches.append(branch)
         return branch
+
+    async def extend_prompt(self, branch: OpenBranch, parts: AgentParts, text: str) -> None:
+        """Append a message to the prompt of a branch that has no turns yet."""
+        first, prompt = appended(branch.first, f"\n\n{text}"), Rendered([], opens_reasoning=False)
+        if parts.chat is None:
+            prompt = await off_loop(parts.tokens.renderer.prompt, first, parts.toolbox.specs)
+        branch.begin(first, prompt)
 
     def report(self, index: int) -> None:
         """Notify the observer, once per turn, that a turn ended without a failure."""
@@ -280,16 +300,20 @@ class EpisodeState:
 
 
 def with_summary(first: Sequence[Message], summary: str) -> tuple[Message, ...]:
-    """Return the first messages of a branch, with a summary appended to the last user message.
+    """Return the first messages of a branch, with a summary appended."""
+    return appended(first, _NOTES.replace("{summary}", summary or "(none)"))
+
+
+def appended(first: Sequence[Message], text: str) -> tuple[Message, ...]:
+    """Return the first messages of a branch, with a text appended to the last user message.
 
     It gets no message of its own because many templates reject two user messages in a row. Like
-    the text of a dataset row, the summary can't forge control tokens.
+    the text of a dataset row, it can't forge control tokens.
     """
-    notes = _NOTES.replace("{summary}", summary or "(none)")
     users = [at for at, message in enumerate(first) if message.role is MessageRole.USER]
     if not users:
-        return (*first, Message(MessageRole.USER, notes.lstrip()))
-    changed = replace(first[users[-1]], content=first[users[-1]].content + notes)
+        return (*first, Message(MessageRole.USER, text.lstrip()))
+    changed = replace(first[users[-1]], content=first[users[-1]].content + text)
     return (*first[: users[-1]], changed, *first[users[-1] + 1 :])
 
 

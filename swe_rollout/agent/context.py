@@ -19,7 +19,7 @@ from swe_rollout.agent.parts import AgentParts
 from swe_rollout.agent.policy_turns import PolicyTurns, encodable
 from swe_rollout.agent.prompts import Message
 from swe_rollout.agent.sampled_turn import SampledTurn, TurnBuilder
-from swe_rollout.agent.steps import RESUMABLE, Origin, StepOrder, misuse
+from swe_rollout.agent.steps import RESUMABLE, Origin, StepOrder, first_messages, misuse
 from swe_rollout.agent.tools.base import ToolError, cut_middle
 from swe_rollout.agent.tools.state import ToolState
 from swe_rollout.sandbox.base import Sandbox
@@ -41,7 +41,7 @@ class AgentContext(StepOrder):
 
     `turns` and `log` can be read at any time, even after a failure: sampled tokens are kept.
     Observations of the last turn are in the turn but not in the log, because no request held them.
-    A step that is not allowed, such as a turn after a limit, raises InternalError.
+    A step that is not allowed, such as a turn after a limit, raises MisuseError.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class AgentContext(StepOrder):
         """
         if self._branch is not None:
             raise misuse("begin() was called twice")
-        self._first = self.task if messages is None else self.parts.prompts.first(messages)
+        self._first = self.task if messages is None else first_messages(self.parts, messages)
         with self._step():
             if self._origin.branch is None:
                 self._state.start_clock()
@@ -170,7 +170,7 @@ class AgentContext(StepOrder):
         """
         branch = self._not_at_limit()
         if self.stop is not None and not self._message:
-            raise misuse(f"the agent has stopped ({self.stop}) and nothing was said since")
+            raise misuse(f"it has stopped ({self.stop}) and nothing was said since")
         if self._pending and self._pending.left:
             raise misuse("a turn was asked for before all calls of the last one were answered")
         with self._step():
@@ -211,21 +211,20 @@ class AgentContext(StepOrder):
         """Add a user message for the next turn to read. It is not trained on.
 
         All calls of the last turn must have a result. A policy that ended by itself, with no call
-        or a submission, goes on after it. All texts since the last turn form one message.
+        or a submission, goes on after it. All texts since the last turn form one message, which
+        before the first turn ends the prompt.
 
         Raises InternalError if the chat template can't append a message exactly.
         """
         branch, pending = self._not_at_limit(), self._pending
         if not text.strip():
             raise misuse("an empty message was written")
-        if not branch.has_turns:
-            raise misuse("a message was written before the first turn", "give it to begin()")
         if pending and self.stop is StopReason.SUBMITTED:
             pending.refuse_the_rest()
             self._close_calls(pending)
         if pending and pending.left:
             raise misuse("a message was written before all calls were answered")
-        if self.parts.renderer is not None:
+        if self.parts.renderer is not None and branch.has_turns:
             self.parts.renderer.check_message(after_calls=bool(pending and pending.calls))
         self._message = "\n\n".join(filter(None, [self._message, encodable(text)]))
 
@@ -241,7 +240,7 @@ class AgentContext(StepOrder):
         It works in the same sandbox, in its own branch, which starts with `prompt`; a string is a
         user message after the system prompt. `tools` names some of this agent's tools; None means
         all. `turns` limits its own turns; all agents share the episode's turns and time. Raises
-        InternalError beyond `MAX_DEPTH` or `MAX_SUB_AGENTS`.
+        MisuseError beyond `MAX_DEPTH` or `MAX_SUB_AGENTS`.
         """
         branch = self._begun()
         self._origin.check_room()
@@ -277,7 +276,7 @@ class AgentContext(StepOrder):
 
         Sampled tokens stay in the old branch and in the record.
         """
-        first = self.parts.prompts.first(messages)
+        first = first_messages(self.parts, messages)
         await self._restart(first)
         self._first = first
 
@@ -317,6 +316,9 @@ class AgentContext(StepOrder):
         if index >= self.parts.limits.turns or len(self._own) >= self._origin.turns:
             return SampledTurn(stop=StopReason.TURN_LIMIT)
         results = self._pending.results if self._pending else []
+        if self._message and not branch.has_turns:
+            await self._state.extend_prompt(branch, self.parts, self._message)
+            self._message = ""
         try:
             turn, builder = await self._policy.take(branch, results, self._message)
         finally:

@@ -11,16 +11,13 @@ import inspect
 from typing import Protocol
 
 from swe_rollout.agent.context import AgentContext
-from swe_rollout.errors import Boundary, InternalError, SweRolloutError
+from swe_rollout.errors import ExtensionFailedError, MisuseError, boundary
 from swe_rollout.extension import ExtensionPoint
+from swe_rollout.text.user_code import user_code
 from swe_rollout.types.deadline import CLOCK
 from swe_rollout.types.episode import StopReason
 
-
-class AgentFailedError(InternalError):
-    """An agent program raised an error of its own: a bug in the program."""
-
-    boundary = Boundary.EXTENSION
+_AGENT = "the agent program"
 
 
 class Agent(Protocol):
@@ -66,34 +63,34 @@ async def run_agent(program: Agent, context: AgentContext) -> StopReason:
     program that runs long after the episode's time is up is cancelled. Resources that tools hold
     for the episode are released however it ends.
     """
-    stop: StopReason | None = None
+    stop: object = None
     token = CLOCK.set(context.clock)
     try:
-        async with context.time_limit() as clock:
+        async with context.time_limit() as clock, boundary(ExtensionFailedError, _AGENT):
             stop = await program(context)
     except TimeoutError:
         if not clock.expired():
             raise
         stop = StopReason.TIME_LIMIT
-    except SweRolloutError:
+    except MisuseError as error:
+        error.show(user_code(error, is_blamed=True))
         raise
-    except Exception as error:
-        if error is context.failure:  # raised by a step; the program only passed it on
-            raise
-        raise AgentFailedError(
-            "the agent program failed",
-            why=f"{type(error).__name__}: {error}",
-            fix="correct the program",
-        ) from error
     finally:
         CLOCK.reset(token)
         context.close()
         await context.tool_state.aclose()
     if context.failure is not None:
         raise context.failure
+    return _checked(program, stop)
+
+
+def _checked(program: Agent, stop: object) -> StopReason:
     if not isinstance(stop, StopReason):
-        raise InternalError(
-            f"the agent returned {type(stop).__name__} instead of a StopReason",
-            fix="return what context.turn() returned, or a StopReason",
+        returned = "None" if stop is None else f"a {type(stop).__name__}"
+        raise ExtensionFailedError(
+            f"the agent program returned {returned} instead of a StopReason",
+            fix="end it with `return await context.finish()`, or return what context.turn() "
+            "returned",
+            by=program,
         )
     return stop

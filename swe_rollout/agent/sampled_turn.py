@@ -24,7 +24,7 @@ from swe_rollout.agent.parsers.base import (
 )
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.tools.base import ToolSpec
-from swe_rollout.errors import InternalError
+from swe_rollout.errors import InternalError, MisuseError, failure_of
 from swe_rollout.tokens.log import RequestProof
 from swe_rollout.types.episode import StopReason
 from swe_rollout.types.turn import (
@@ -100,13 +100,13 @@ class TurnBuilder:
     def next(self, wanted: Sequence[ToolCall] | None) -> tuple[ToolCall, ...]:
         """Return the wanted calls, or all calls without a result if `wanted` is None.
 
-        Raises InternalError unless they are the next calls without a result.
+        Raises MisuseError unless they are the next calls without a result.
         """
         if wanted is None:
             return self.left
         found = self.left[: len(wanted)]
         if len(found) != len(wanted) or any(a is not b for a, b in zip(found, wanted, strict=True)):
-            raise InternalError(
+            raise MisuseError(
                 "the agent answered calls that are not the next ones of its last turn",
                 why=f"{len(self.left)} of its {len(self.calls)} calls have no answer yet",
                 fix="answer the calls of the last turn once each, in their order",
@@ -214,7 +214,9 @@ def _calls(
     try:
         return parser.parse(sampled, tools=tools, reasoning=reasoning)
     except Exception as error:
-        # The turn can't be parsed, whoever is to blame: nothing in it runs, the episode goes on.
+        if (failure := failure_of(error, InternalError, f"the call format {form}")).trace:
+            raise failure from error
+        # The turn can't be parsed: nothing in it runs, the episode goes on.
         log.warning("parser_failed", tool_format=form, error=repr(error)[:500], exc_info=True)
         problem = not_run("the turn could not be read; write one plain call")
         return (ToolCall(CallStatus.MALFORMED, sampled.text, problem=problem),)

@@ -5,14 +5,16 @@ Used by `context`, whose agent is a `StepOrder`; `Origin` decides which agents m
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from swe_rollout.agent.branches import EpisodeState, OpenBranch
+from swe_rollout.agent.parts import AgentParts
+from swe_rollout.agent.prompts import Message, MessageRole
 from swe_rollout.agent.sampled_turn import TurnBuilder
 from swe_rollout.agent.tools.marks import ACTING
-from swe_rollout.errors import InternalError
+from swe_rollout.errors import InternalError, MisuseError, caught
 from swe_rollout.types.episode import StopReason
 
 MAX_DEPTH = 3
@@ -21,11 +23,27 @@ MAX_SUB_AGENTS = 64
 """Sub-agents of one episode, at all levels."""
 RESUMABLE = (None, StopReason.FINISHED, StopReason.SUBMITTED)
 """Ends that the policy chose, which a message can resume; all other stop reasons are limits."""
+_ORDER = (
+    "await context.begin(), then turn() or finish() until it returns a stop reason, and return it; "
+    "say() and spawn() come after begin()"
+)
 
 
-def misuse(why: str, fix: str = "correct the agent program") -> InternalError:
+def misuse(why: str, fix: str = _ORDER) -> MisuseError:
     """Return the error for a step that is not allowed."""
-    return InternalError("the agent asked for a step that can't be taken", why=why, fix=fix)
+    return MisuseError("the agent asked for a step that can't be taken", why=why, fix=fix)
+
+
+def first_messages(parts: AgentParts, messages: str | Sequence[Message]) -> tuple[Message, ...]:
+    """Return the messages with which a branch starts. Raises MisuseError if it can't."""
+    given: tuple[object, ...] = parts.prompts.first(messages)
+    first = tuple(each for each in given if isinstance(each, Message))
+    if len(first) < len(given):
+        found = {type(each).__name__ for each in given if not isinstance(each, Message)}
+        raise misuse(f"a {min(found)} is no message", "give a text, or a list of Message")
+    if not any(m.role is MessageRole.USER and m.content.strip() for m in first):
+        raise misuse("an agent begins with a user message, and was given none", "give it a text")
+    return first
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +64,7 @@ class Origin:
         return self.depth < MAX_DEPTH and self.state.sub_agents < MAX_SUB_AGENTS
 
     def check_room(self) -> None:
-        """Raise InternalError if this agent may not start another sub-agent."""
+        """Raise MisuseError if this agent may not start another sub-agent."""
         if not self.can_spawn:
             raise misuse(
                 f"there are {MAX_DEPTH} levels of sub-agents, and {MAX_SUB_AGENTS} in an episode, "
@@ -56,6 +74,8 @@ class Origin:
 
     def spawned(self, branch: OpenBranch, turns: int | None) -> Origin:
         """Count a sub-agent that takes at most `turns` turns, and return its origin."""
+        if turns is not None and turns < 1:
+            raise misuse(f"a sub-agent was given {turns} turns", "give it 1 or more, or None")
         self.state.sub_agents += 1
         limit = self.turns if turns is None else min(turns, self.turns)
         return Origin(self.state, branch, self.depth + 1, limit)
@@ -74,7 +94,7 @@ class StepOrder:
 
     def _begun(self) -> OpenBranch:
         if self._branch is None:
-            raise misuse("begin() comes first")
+            raise misuse("begin() was not called and awaited before")
         if self._state.failure is not None:
             raise misuse("the episode has failed, and nothing can follow")
         if self._state.is_over:
@@ -84,7 +104,10 @@ class StepOrder:
     def _ready(self) -> OpenBranch:
         branch = self._begun()
         if self._is_busy:
-            raise misuse("a step was begun before the last one ended")
+            raise misuse(
+                "a step was begun before the last one ended",
+                "await each step before the next; only sub-agents run side by side",
+            )
         return branch
 
     def _open_turn(self) -> TurnBuilder:
@@ -96,7 +119,10 @@ class StepOrder:
     def _not_at_limit(self) -> OpenBranch:
         branch = self._ready()
         if self.stop not in RESUMABLE:
-            raise misuse(f"a limit was reached ({self.stop}), and nothing can follow")
+            raise misuse(
+                f"a limit was reached ({self.stop}), and nothing can follow",
+                "ask `context.can_continue` first, and return the stop reason if it is false",
+            )
         return branch
 
     @contextmanager
@@ -105,7 +131,8 @@ class StepOrder:
         self._is_busy = True
         acting = ACTING.set(self._branch.index if self._branch else 0)
         try:
-            yield
+            with caught(InternalError, "a step of the agent"):
+                yield
         except Exception as error:
             self._state.failure = error
             raise

@@ -25,6 +25,7 @@ from swe_rollout.agent.template import SYSTEM, TEMPLATE_ERRORS, ChatTemplate
 from swe_rollout.agent.tools.base import Parameter, ParameterType, ToolSpec
 from swe_rollout.errors import InternalError
 from swe_rollout.spec.tool_format import ToolFormat
+from swe_rollout.text.user_code import said, user_code
 from swe_rollout.types.turn import CallStatus, ToolCall
 
 TOOL = ToolSpec(
@@ -51,6 +52,8 @@ REASONED = "reasoned9f3"
 
 def message_of(error: Exception) -> str:
     """Return the message of a trial's error on one line."""
+    if (found := user_code(error)) is not None:
+        return f"{said(error)} ({found.where})"
     text = str(error).partition("\n")[0][:600]
     if isinstance(error, SecurityError):
         return f"transformers renders no template that changes lists or reaches into Python: {text}"

@@ -11,7 +11,7 @@ from importlib.machinery import ModuleSpec
 from typing import TYPE_CHECKING, Any, Final
 
 from swe_rollout.cli.options import LogFormat
-from swe_rollout.text.escaping import one_line
+from swe_rollout.text.escaping import one_line, printable
 from swe_rollout.text.redaction import redact
 
 if TYPE_CHECKING:
@@ -36,7 +36,9 @@ class _ConsoleLogger:
             # Do not wrap: a line is one value. Its content is already cut and escaped.
             self.console().print(Text(redact(message)), soft_wrap=True)
         else:
-            self.console().print(Text(one_line(redact(message), limit=4000)))
+            line, *exception = redact(message).split("\n")
+            shown = [one_line(line, limit=4000), *map(printable, exception)]
+            self.console().print(Text("\n".join(shown)))
 
     log = debug = info = warning = error = critical = exception = msg
 

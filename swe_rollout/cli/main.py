@@ -23,8 +23,9 @@ from swe_rollout.cli.interrupt import INTERRUPTED, ignore_signals, terminate_as_
 from swe_rollout.cli.options import LogFormat, option
 from swe_rollout.cli.output import show_error, stderr_console
 from swe_rollout.cli.verbs import SETTINGS, VerbGroup
-from swe_rollout.errors import SweRolloutError, UsageError
+from swe_rollout.errors import InternalError, SweRolloutError, UsageError, failure_of
 from swe_rollout.text.redaction import redact
+from swe_rollout.text.user_code import user_code
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -135,16 +136,21 @@ def _run() -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001 - shown with its traceback, as a bug
-        if (code := _wrong_usage(error)) is not None:
+        if (code := _expected(error)) is not None:
             return code
         sys.excepthook(type(error), error, error.__traceback__)
         return 1
 
 
-def _wrong_usage(error: Exception) -> int | None:
-    """Show an error of the command line's parser and return its exit code; None for others."""
+def _expected(error: Exception) -> int | None:
+    """Show an error of the command line's parser or of the user's code, and return its exit code.
+
+    Return None for others: bugs.
+    """
     from swe_rollout.cli.wrong_usage import as_usage_error, is_parse_error, shows_help
 
+    if user_code(error) is not None:
+        return _shown(failure_of(error, InternalError, "code of yours"))
     if not is_parse_error(error):
         return None
     if shows_help(error):

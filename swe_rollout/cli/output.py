@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import cache
 from shutil import get_terminal_size
+from textwrap import dedent
 from typing import TYPE_CHECKING
 
 from swe_rollout.cli.options import OutputFormat
@@ -137,6 +138,9 @@ def show_error(error: SweRolloutError) -> None:
     console.print(Text.assemble(("error", "bold red"), ": ", printable(error.what)))
     if error.why:
         console.print(_labelled("why", error.why))
+    if error.trace:
+        lines = [line for line in error.trace.splitlines() if line.startswith(" ")]
+        console.print(_labelled("at", dedent("\n".join(lines))))
     if error.fix:
         console.print(_labelled("fix", error.fix))
     if isinstance(error, InternalError):

@@ -27,7 +27,13 @@ from typing import TypeVar
 import msgspec
 
 from swe_rollout.datasets import DatasetSource
-from swe_rollout.errors import DatasetError, Problem, SweRolloutError
+from swe_rollout.errors import (
+    DatasetError,
+    ExtensionFailedError,
+    Problem,
+    SweRolloutError,
+    failure_of,
+)
 from swe_rollout.types.instance import Instance
 
 MAX_TASKS = 1_000_000
@@ -94,12 +100,15 @@ class NamedSource:
             yield
         except SweRolloutError:
             raise
-        except Exception as error:
-            raise DatasetError(
-                f"the dataset source {self.name} failed",
-                [Problem(self.name, "", f"{type(error).__name__}: {error}")],
+        except (Exception, SystemExit) as error:
+            failure = failure_of(error, ExtensionFailedError, f"the dataset source {self.name}")
+            broken = DatasetError(
+                failure.what,
+                [Problem(self.name, "", failure.why)],
                 fix="run its contract tests (docs/how-to/extend/datasets.md)",
-            ) from error
+            )
+            broken.trace = failure.trace
+            raise broken from error
 
 
 async def paced(items: Iterable[ItemT]) -> AsyncIterator[ItemT]:

@@ -8,6 +8,7 @@ from typing import Generic, Protocol, TypeVar
 
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.engine.chat.base import ChatEngine, ChatRequest, ChatResponse
+from swe_rollout.errors import EngineError, ExtensionFailedError, boundary
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.turn import Generation
 
@@ -42,7 +43,8 @@ class _Wrapped(Generic[_E]):
         self._around = around
 
     async def info(self) -> EngineInfo:
-        return await self._engine.info()
+        async with boundary(EngineError, "the engine"):
+            return await self._engine.info()
 
     def release(self, episode: EpisodeId) -> None:
         self._engine.release(episode)
@@ -55,11 +57,31 @@ class WrappedEngine(_Wrapped[TokenEngine], TokenEngine):
     """A token engine that wraps another."""
 
     async def generate(self, request: GenerateRequest) -> Generation:
-        return await self._around(request, partial(self._engine.generate, request))
+        return await self._around(request, partial(self._generate, request))
+
+    async def _generate(self, request: GenerateRequest) -> Generation:
+        async with boundary(EngineError, "the engine"):
+            found: object = await self._engine.generate(request)
+        return _returned(Generation, found, self._engine)
 
 
 class WrappedChatEngine(_Wrapped[ChatEngine], ChatEngine):
     """A chat engine that wraps another."""
 
     async def respond(self, request: ChatRequest) -> ChatResponse:
-        return await self._around(request, partial(self._engine.respond, request))
+        return await self._around(request, partial(self._respond, request))
+
+    async def _respond(self, request: ChatRequest) -> ChatResponse:
+        async with boundary(EngineError, "the engine"):
+            found: object = await self._engine.respond(request)
+        return _returned(ChatResponse, found, self._engine)
+
+
+def _returned(wanted: type[_T], found: object, engine: object) -> _T:
+    if not isinstance(found, wanted):
+        raise ExtensionFailedError(
+            f"the engine returned {type(found).__name__} instead of a {wanted.__name__}",
+            fix="run its contract tests (docs/how-to/extend/engines.md)",
+            by=engine,
+        )
+    return found

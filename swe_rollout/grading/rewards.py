@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from inspect import isawaitable
 from typing import Final, Protocol, SupportsFloat, runtime_checkable
 
-from swe_rollout.errors import EpisodeError, GraderError
+from swe_rollout.errors import GraderError, caught
 from swe_rollout.extension import ExtensionPoint
 from swe_rollout.spec.grading import RewardUse
 from swe_rollout.types.episode import StopReason
@@ -22,6 +22,10 @@ from swe_rollout.types.verdict import Reward, RewardTerm, Verdict, VerdictStatus
 
 _MODEL_CHARS: Final = 256
 _ANSWER_CHARS: Final = 4000
+_FIX: Final = (
+    "a term returns a finite number for every graded episode; run its contract tests "
+    "(docs/how-to/extend/rewards.md)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +115,8 @@ class NamedTerm:
         return cls(use.use, use.weight, REWARD_TERMS.load(use.use, use.with_))
 
     async def score(self, given: RewardInput) -> RewardTerm:
-        """Score an episode. Raises GraderError when the term breaks."""
-        try:
+        """Score an episode. Raises ExtensionFailedError or GraderError when the term breaks."""
+        with caught(GraderError, f"the reward term {self.name}", fix=_FIX, by=self.function):
             called = self.function(given)
             returned = await called if isawaitable(called) else called
             score = returned if isinstance(returned, Score) else Score(_number(returned))
@@ -123,10 +127,6 @@ class NamedTerm:
                 model=str(score.model)[:_MODEL_CHARS],
                 answer=str(score.answer)[-_ANSWER_CHARS:],
             )
-        except EpisodeError:
-            raise
-        except Exception as error:
-            raise _broken(self.name, f"{type(error).__name__}: {error}") from error
 
 
 class Rewards:
@@ -139,7 +139,8 @@ class Rewards:
     async def check(self) -> None:
         """Raise UnreachableError when a service that a term needs does not respond."""
         for term in self._served():
-            await term.check()
+            with caught(GraderError, "the check of a reward term's service", by=term):
+                await term.check()
 
     async def aclose(self) -> None:
         """Close whatever the terms have opened."""
@@ -159,7 +160,10 @@ class Rewards:
             return Reward(tuple(RewardTerm(term.name, 0.0, term.weight) for term in self._terms))
         reward = Reward(tuple([await term.score(given) for term in self._terms]))
         if not math.isfinite(reward.value):
-            raise _broken(", ".join(term.name for term in reward.terms), "their sum is not finite")
+            names = ", ".join(term.name for term in reward.terms)
+            raise GraderError(
+                f"the reward terms {names} failed", why="their sum is not finite", fix=_FIX
+            )
         return reward
 
 
@@ -168,13 +172,3 @@ def _number(value: object) -> float:
     if number is None or not math.isfinite(number):
         raise ValueError(f"expected a finite number; found {value!r:.80}")
     return number
-
-
-def _broken(name: str, why: str) -> GraderError:
-    return GraderError(
-        f"the reward term {name} failed",
-        why=why,
-        fix="a term returns a finite number for every graded episode; run its contract tests "
-        "(docs/how-to/extend/rewards.md)",
-        retryable=False,
-    )

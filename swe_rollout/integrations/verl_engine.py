@@ -17,8 +17,9 @@ import numpy as np
 
 from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.engine.errors import stopped_clock
-from swe_rollout.errors import EngineError, boundary
+from swe_rollout.errors import EngineError
 from swe_rollout.integrations.adapter import TrainerEngine, generation_of
+from swe_rollout.text.user_code import said
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.turn import FinishReason, Generation
 
@@ -166,10 +167,12 @@ class VerlEngine(TrainerEngine):
         }
         if sampling.min_p:
             parameters["min_p"] = sampling.min_p
-        async with boundary(EngineError, "verl's server manager"):
+        try:
             return await self._server_manager.generate(
                 request_id, prompt_ids=request.input_ids.tolist(), sampling_params=parameters
             )
+        except Exception as error:  # an actor may have died, whoever's code said so
+            raise EngineError("verl's server manager failed", why=said(error)) from error
 
 
 def _is_aborted(output: TokenOutput) -> bool:

@@ -27,7 +27,10 @@ _VALUE_CHARS: Final = 4000
 
 
 def processors(*, as_json: bool = False) -> list[Processor]:
-    """Return the processors that turn an event into a line of logfmt or JSON."""
+    """Return the processors that turn an event into a line of logfmt or JSON.
+
+    Below a line of logfmt follow the lines of its exception, which are unreadable in a field.
+    """
     common: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -37,7 +40,13 @@ def processors(*, as_json: bool = False) -> list[Processor]:
     if as_json:
         return [*common, add_address, _cut_values, structlog.processors.JSONRenderer(_dump)]
     keys = ["timestamp", "level", "event"]
-    return [*common, structlog.processors.LogfmtRenderer(key_order=keys, bool_as_flag=False)]
+    render = structlog.processors.LogfmtRenderer(key_order=keys, bool_as_flag=False)
+
+    def with_exception(logger: WrappedLogger, method: str, event: EventDict) -> str:
+        lines = str(event.pop("exception", ""))[-_VALUE_CHARS:]
+        return "\n".join(filter(None, [render(logger, method, event), lines]))
+
+    return [*common, with_exception]
 
 
 def add_address(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
@@ -87,6 +96,7 @@ def log_to_stderr() -> None:
 @dataclass(frozen=True, slots=True)
 class _StderrLogger:
     def msg(self, message: str) -> None:
-        sys.stderr.write(f"{_CONTROL.sub('␛', redact(message))}\n")
+        lines = redact(message).split("\n")
+        sys.stderr.write("".join(f"{_CONTROL.sub('␛', line)}\n" for line in lines))
 
     log = debug = info = warning = error = critical = exception = msg

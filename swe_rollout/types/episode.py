@@ -67,11 +67,15 @@ class Failure:
     retryable: bool
     scarce: bool = False
     """Whether it could not start for lack of capacity: no node, no quota."""
+    trace: str = ""
+    """The lines of the user's own code that raised, as Python prints them; empty if other code
+    did."""
 
     @classmethod
     def of(cls, error: EpisodeError) -> Failure:
         """Build the record of an error that ended an attempt."""
-        return cls(error.boundary, type(error).__name__, str(error), error.retryable, error.scarce)
+        name, message = type(error).__name__, str(error)
+        return cls(error.boundary, name, message, error.retryable, error.scarce, trace=error.trace)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from swe_rollout.engine.pool.pool import EnginePool
 from swe_rollout.engine.scripted.engine import ScriptedEngine
 from swe_rollout.engine.transformers.engine import TransformersEngine
 from swe_rollout.engine.transformers.model import LocalModel
-from swe_rollout.errors import InternalError
+from swe_rollout.errors import EngineError, InternalError, boundary
 from swe_rollout.extension import ExtensionPoint
 from swe_rollout.spec.agent import AgentSpec
 from swe_rollout.spec.model import Use
@@ -132,7 +132,8 @@ async def _open(setup: EngineSetup) -> OpenEngine:
 
 
 async def _wrap(setup: EngineSetup, engine: TokenEngine, name: str) -> OpenEngine:
-    info = checked_info(await engine.info())
+    async with boundary(EngineError, f"the engine {name}"):
+        info = checked_info(await engine.info())
     renderer = setup.renderer(info.tokenizer or info.model)
     return OpenEngine(engine, renderer, info, lambda _: f"{name}:{info.model}")
 
@@ -183,4 +184,5 @@ async def open_transformers(setup: EngineSetup, *, options: TransformersPolicy) 
 
 async def _open_chat(setup: EngineSetup, engine: ChatEngine, name: str) -> OpenEngine:
     setup.stack.push_async_callback(engine.aclose)
-    return OpenEngine(engine, None, await engine.info(), lambda _: name)
+    async with boundary(EngineError, f"the engine {name}"):
+        return OpenEngine(engine, None, await engine.info(), lambda _: name)

@@ -13,6 +13,7 @@ from swe_rollout.extension import import_file
 from swe_rollout.spec.job import ExtensionFile, RolloutJob
 from swe_rollout.store.bucket import read_object
 from swe_rollout.store.layout import extension_key
+from swe_rollout.text.user_code import BROUGHT
 
 
 async def import_extensions(job: RolloutJob) -> None:
@@ -55,6 +56,6 @@ def _origin(file: ExtensionFile) -> str:
 
 def _write(name: str, code: bytes) -> Path:
     # The module may read its own file as long as the process lives, so the folder is kept.
-    path = Path(tempfile.mkdtemp(prefix="swe-rollout-extension-")) / name
+    path = Path(tempfile.mkdtemp(prefix=BROUGHT)) / name
     path.write_bytes(code)
     return path

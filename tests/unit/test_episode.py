@@ -44,6 +44,7 @@ async def played(
         agent=SimpleNamespace(renderer=SimpleNamespace(path=None)),
         spec_digest="0",
         extensions=(),
+        reported=set(),
         fork=None,
     )
     attempt = Attempt(EpisodeId("demo", "one", 0), TASK, 1)
@@ -72,8 +73,9 @@ async def test_a_term_that_breaks_leaves_a_failure_and_no_reward(
     assert record.reward is None
     assert record.verdict == VERDICT, "what the tests have shown is not lost"
     assert record.failure is not None
-    assert record.failure.boundary is Boundary.GRADER
+    assert record.failure.boundary is Boundary.EXTENSION
     assert not record.failure.retryable
+    assert record.failure.trace.startswith('  File "unit/test_episode.py", line ')
     assert "broken failed: ZeroDivisionError" in record.failure.message
 
 

@@ -135,7 +135,9 @@ def test_a_module_that_fails_to_import_says_how(
     with pytest.raises(ExtensionError) as refused:
         point.load("broken_greeter:x")
 
-    assert refused.value.why == "RuntimeError: not today"
+    assert refused.value.why == (
+        "RuntimeError: not today (broken_greeter.py:1: raise RuntimeError('not today'))"
+    )
 
 
 def test_a_name_belongs_to_one_definition(point: ExtensionPoint[Greeter]) -> None:

@@ -17,7 +17,7 @@ from typing import Protocol, runtime_checkable
 
 from swe_rollout.agent.tools.arguments import Arguments
 from swe_rollout.agent.tools.state import ToolState
-from swe_rollout.errors import InternalError
+from swe_rollout.errors import InternalError, MisuseError, boundary
 from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.spec.agent import ToolUse
 from swe_rollout.types.turn import Observation, ToolCall
@@ -197,9 +197,11 @@ class Toolbox:
 
     def only(self, names: Sequence[str]) -> Toolbox:
         """Return the toolbox with only the named tools, in that order."""
+        names = [names] if isinstance(names, str) else names
         if missing := [name for name in names if name not in self._tools]:
-            raise InternalError(
-                f"the agent has no tool {missing[0]}", why=f"it has {', '.join(self._tools)}"
+            has = ", ".join(self._tools)
+            raise MisuseError(
+                f"the agent has no tool {missing[0]}", why=f"it has {has}", fix="name one of those"
             )
         return Toolbox(self._tools[name] for name in names)
 
@@ -214,7 +216,8 @@ class Toolbox:
             raise InternalError(f"a call of the unknown tool {call.name} reached the toolbox")
         began = time.monotonic()
         try:
-            observation = await tool.run(call.arguments, sandbox, context)
+            async with boundary(InternalError, f"the tool {call.name}"):
+                observation = await tool.run(call.arguments, sandbox, context)
         except ToolError as error:
             observation = bounded(Observation(f"error: {error}"), context)
         return replace(observation, duration_s=time.monotonic() - began)

@@ -28,19 +28,13 @@ from swe_rollout.agent.tools.base import (
     readable,
 )
 from swe_rollout.agent.tools.signature import Signature
-from swe_rollout.errors import Boundary, InternalError, SweRolloutError
+from swe_rollout.errors import ExtensionFailedError, SweRolloutError, failure_of
 from swe_rollout.extension import ExtensionError
 from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.types.turn import Observation
 
 _GRACE_S = 10.0
 """Seconds beyond a call's limit, in which a command that exceeds it can end gracefully."""
-
-
-class ToolFailedError(InternalError):
-    """A tool raised something that is not meant for the policy: a bug in the tool."""
-
-    boundary = Boundary.EXTENSION
 
 
 class FunctionTool(Tool):
@@ -104,7 +98,7 @@ class FunctionTool(Tool):
         """Call the function, and stop it when its time is up.
 
         ToolError, ValueError and file errors become an observation; sandbox errors propagate; any
-        other exception becomes a ToolFailedError, which ends the episode as a failure.
+        other exception becomes an ExtensionFailedError, which ends the episode as a failure.
         """
         injected = self._signature.injected(sandbox=sandbox, context=context)
         call = partial(self._function, **arguments, **self._configuration, **injected)
@@ -122,10 +116,11 @@ class FunctionTool(Tool):
             raise
         except OSError as error:
             return bounded(Observation(f"error: {error.strerror or error}"), context)
-        except Exception as error:
-            raise ToolFailedError(
-                f"the tool {self.name} failed",
-                why=f"{type(error).__name__}: {error}",
+        except (Exception, SystemExit) as error:
+            raise failure_of(
+                error,
+                ExtensionFailedError,
+                f"the tool {self.name}",
                 fix="correct the tool; what the policy should read is raised as ToolError",
             ) from error
         return bounded(self._observation(result), context)
@@ -152,9 +147,10 @@ class FunctionTool(Tool):
             case bytes():
                 return Observation(readable(result))
             case _:
-                raise ToolFailedError(
+                raise ExtensionFailedError(
                     f"the tool {self.name} returned {type(result).__name__}",
                     fix="return str, bytes or Observation",
+                    by=self._function,
                 )
 
 
@@ -239,8 +235,16 @@ async def _called(call: Callable[[], object]) -> object:
     """Await a coroutine function here; run a plain function, which may block, in a thread."""
     if inspect.iscoroutinefunction(call):
         return await call()
-    result = await asyncio.to_thread(call)
+    result = await asyncio.to_thread(_without_stop_iteration, call)
     return await result if inspect.isawaitable(result) else result
+
+
+def _without_stop_iteration(call: Callable[[], object]) -> object:
+    try:
+        return call()
+    except StopIteration as error:
+        # A thread can't pass it on: whoever awaits the thread would wait for ever.
+        raise RuntimeError("a StopIteration left it, as of next() without a default") from error
 
 
 def _adapter(annotation: Any) -> TypeAdapter[object]:  # as typed by pydantic

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from swe_rollout.errors import GraderError
+from swe_rollout.errors import GraderError, caught
 from swe_rollout.types.verdict import TestStatus
 
 STATUSES = tuple(status for status in TestStatus if status is not TestStatus.MISSING)
@@ -36,19 +36,17 @@ class NamedLogParser:
     parse: LogParser
 
     def read(self, log: str) -> list[Result]:
-        """Parse the log. Raises GraderError when the parser breaks."""
-        try:
+        """Parse the log. Raises ExtensionFailedError or GraderError when the parser breaks."""
+        with caught(
+            GraderError,
+            f"the log parser {self.name}",
+            fix="a log parser ignores what it does not understand; run its contract tests "
+            "(docs/how-to/extend/log-parsers.md)",
+            by=self.parse,
+        ):
             parsed = self.parse(log)
             results = _of_mapping(parsed) if isinstance(parsed, Mapping) else parsed
             return [_checked(result) for result in results]
-        except Exception as error:
-            raise GraderError(
-                f"the log parser {self.name} failed",
-                why=f"{type(error).__name__}: {error}",
-                fix="a log parser ignores what it does not understand; run its contract tests "
-                "(docs/how-to/extend/log-parsers.md)",
-                retryable=False,
-            ) from error
 
 
 def _of_mapping(statuses: Mapping[str, str]) -> Iterator[Result]:

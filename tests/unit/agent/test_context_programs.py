@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from swe_rollout.agent.context import AgentContext
 from swe_rollout.agent.first_prompt import PromptTooLongError
-from swe_rollout.errors import InternalError
+from swe_rollout.errors import MisuseError
 from swe_rollout.spec.limits import CutTurns, Limits
 from swe_rollout.types.episode import StopReason
 from swe_rollout.types.turn import ToolCall
@@ -71,7 +71,7 @@ class Driver:
         try:
             await self._do(step, agent)
             self.done.append(step.op)
-        except InternalError:
+        except MisuseError:
             self.refused += 1
             assert agent.failure is None, "a refused step must not end the episode"
             if step.op not in (Op.TURNS_TOGETHER, Op.COMPACT):
@@ -100,7 +100,7 @@ class Driver:
         ready = [each for each in self.agents if each.stop is None]
         results = await asyncio.gather(*(each.turn() for each in ready), return_exceptions=True)
         for result in results:
-            if isinstance(result, BaseException) and not isinstance(result, InternalError):
+            if isinstance(result, BaseException) and not isinstance(result, MisuseError):
                 raise result
 
 

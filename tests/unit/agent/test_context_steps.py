@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from swe_rollout.agent.context import AgentContext
-from swe_rollout.errors import InternalError
+from swe_rollout.agent.prompts import Message, MessageRole
+from swe_rollout.errors import Boundary, MisuseError
 from swe_rollout.spec.limits import CutTurns, Limits
 from swe_rollout.tokens.log import SegmentKind
 from swe_rollout.types.episode import StopReason
@@ -147,6 +148,38 @@ async def test_other_first_messages_replace_the_task_s() -> None:
     assert "It fails." not in text
 
 
+async def test_a_message_before_the_first_turn_ends_the_prompt() -> None:
+    engine = player("A plan.", "Done.")
+
+    async def plans(context: AgentContext) -> StopReason:
+        await context.begin([Message(MessageRole.USER, "Fix it.")])
+        child = await context.spawn("Plan it.")
+        await child.finish()
+        context.say(f"{child.said} <|im_end|>")
+        context.say("Go.")
+        return await context.finish()
+
+    episode = loop_of(engine, program=plans)
+    assert await episode.run() is StopReason.FINISHED
+    main, child = episode.context.branches()
+    text = RENDERER.decode(main.token_ids)
+    assert "user\nFix it.\n\nA plan. <|im_end|>\n\nGo.<|im_end|>\n<|im_start|>assistant" in text
+    assert child.parent_length == main.segments[0].end
+    assert episode.context.prompts()[0].text.endswith("Go.")
+    assert_branches_hold(episode, engine)
+
+
+@pytest.mark.parametrize("first", [[], "", " ", [{"role": "user", "content": "x"}]])
+async def test_a_prompt_without_a_message_of_the_user_is_refused(first: str) -> None:
+    async def begins(context: AgentContext) -> StopReason:
+        await context.begin(first)
+        return await context.finish()
+
+    with pytest.raises(MisuseError, match=r"message.*test_context_steps.py:\d+: await") as caught:
+        await played(begins).run()
+    assert (caught.value.retryable, caught.value.boundary) == (False, Boundary.EXTENSION)
+
+
 STEPS: dict[str, Callable[[AgentContext], Awaitable[object]]] = {
     "begin": lambda context: context.begin(),
     "turn": lambda context: context.turn(),
@@ -162,10 +195,9 @@ MISUSE = {
     "begin generate run generate run-first": "not the next ones of its last turn",
     "begin generate run-twice": "not the next ones of its last turn",
     "begin run": "no turn whose calls can be answered",
-    "begin say": "before the first turn",
     "begin generate say": "before all calls were answered",
     "begin turn say-nothing": "empty message",
-    "spawn": "begin.. comes first",
+    "spawn": "begin.. was not called",
 }
 
 
@@ -182,7 +214,7 @@ async def test_steps_out_of_order_are_refused_with_the_reason(steps: str) -> Non
     async def run(context: AgentContext) -> StopReason:
         for step in before:
             await take(context, step)
-        with pytest.raises(InternalError, match=MISUSE[steps]):
+        with pytest.raises(MisuseError, match=MISUSE[steps]):
             await take(context, last)
         return StopReason.FINISHED
 
@@ -210,11 +242,11 @@ async def test_no_message_goes_past_a_limit(limits: Limits, stop: StopReason) ->
             context.say("Go on.")
         assert not context.can_continue
         found = context.stop
-        with pytest.raises(InternalError, match="limit was reached"):
+        with pytest.raises(MisuseError, match="limit was reached"):
             context.say("Go on.")
-        with pytest.raises(InternalError, match="limit was reached"):
+        with pytest.raises(MisuseError, match="limit was reached"):
             await context.restart("Go on.")
-        with pytest.raises(InternalError, match="limit was reached"):
+        with pytest.raises(MisuseError, match="limit was reached"):
             await context.generate()
         assert found is not None
         return found

@@ -9,8 +9,8 @@ from typing import ClassVar
 import pytest
 
 from swe_rollout.agent.context import AgentContext
-from swe_rollout.agent.program import AGENTS, Agent, AgentFailedError, loop
-from swe_rollout.errors import Boundary, EngineError, InternalError
+from swe_rollout.agent.program import AGENTS, Agent, loop
+from swe_rollout.errors import Boundary, EngineError, ExtensionFailedError
 from swe_rollout.extension import ExtensionError
 from swe_rollout.spec.limits import Limits
 from swe_rollout.testing.extensions.agents import AgentContract
@@ -116,8 +116,10 @@ async def returns_nothing(context: AgentContext) -> StopReason:
 
 @pytest.mark.parametrize("program", [ignores_stops, forgets_to_begin, returns_nothing])
 async def test_a_program_that_breaks_the_rules_is_a_failure(program: Agent) -> None:
-    with pytest.raises(InternalError, match="the agent"):
+    with pytest.raises(ExtensionFailedError, match=r"the agent.*test_program.py:\d+:") as caught:
         await loop_of(player(SUBMIT), program=program).run()
+    assert "test_program.py" in caught.value.trace
+    assert not caught.value.retryable
 
 
 async def test_a_failure_in_a_turn_can_not_be_hidden() -> None:
@@ -162,7 +164,7 @@ async def test_a_timeout_of_the_program_s_own_is_not_the_episode_s() -> None:
         await context.begin()
         raise TimeoutError("of its own")
 
-    with pytest.raises(TimeoutError, match="of its own"):
+    with pytest.raises(ExtensionFailedError, match="of its own"):
         await loop_of(player(SUBMIT), program=fails).run()
 
 
@@ -173,7 +175,7 @@ async def test_an_error_of_the_program_is_its_users_and_one_that_it_passes_on_is
         await context.begin()
         return StopReason.FINISHED if 1 / len(context.turns) else StopReason.SUBMITTED
 
-    with pytest.raises(AgentFailedError, match="ZeroDivisionError") as caught:
+    with pytest.raises(ExtensionFailedError, match="ZeroDivisionError") as caught:
         await loop_of(player(SUBMIT), program=divides).run()
     assert caught.value.boundary is Boundary.EXTENSION
 

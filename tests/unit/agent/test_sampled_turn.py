@@ -6,12 +6,15 @@ import asyncio
 import json
 import threading
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 import pytest
 
 from rollout_dev.conformance.parser_time import Heartbeat
+from swe_rollout.agent import sampled_turn
 from swe_rollout.agent.off_loop import off_loop, settled_heap
 from swe_rollout.agent.sampled_turn import MAX_CALLS, SampledTurn, read_turn
+from swe_rollout.errors import ExtensionFailedError
 from swe_rollout.spec.limits import Limits
 from swe_rollout.types.episode import StopReason
 from swe_rollout.types.turn import CallStatus
@@ -68,11 +71,10 @@ async def test_what_a_policy_writes_is_answered_and_the_episode_ends_as_data(tex
 
 @pytest.mark.threat(point=11)
 async def test_a_parser_that_fails_makes_a_malformed_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Broken:
-        def parse(self, *_: object, **__: object) -> None:
-            raise RecursionError
-
-    monkeypatch.setattr(RENDERER, "parser", Broken())
+    parser: dict[str, object] = {"__file__": sampled_turn.__file__}
+    code = "def parse(*_, **__): raise RecursionError"
+    exec(compile(code, sampled_turn.__file__, "exec"), parser)  # noqa: S102 - one of ours
+    monkeypatch.setattr(RENDERER, "parser", SimpleNamespace(**parser))
     played = loop_of(Player([encode(SUBMIT + END)]), limits=LONG)
 
     stop = await played.run()
@@ -81,6 +83,18 @@ async def test_a_parser_that_fails_makes_a_malformed_call(monkeypatch: pytest.Mo
     assert {call.status for turn in played.turns for call in turn.tool_calls} == {
         CallStatus.MALFORMED
     }
+
+
+async def test_a_parser_of_the_user_s_that_fails_is_no_turn_of_the_policy_s(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Broken:
+        def parse(self, *_: object, **__: object) -> None:
+            raise KeyError("calls")
+
+    monkeypatch.setattr(RENDERER, "parser", Broken())
+    with pytest.raises(ExtensionFailedError, match=r"test_sampled_turn.py:\d+: raise KeyError"):
+        await loop_of(Player([encode(SUBMIT + END)]), limits=LONG).run()
 
 
 @pytest.mark.threat(point=10)

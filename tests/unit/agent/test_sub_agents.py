@@ -12,7 +12,7 @@ import pytest
 from swe_rollout.agent.context import AgentContext
 from swe_rollout.agent.steps import MAX_DEPTH, MAX_SUB_AGENTS
 from swe_rollout.engine.base import GenerateRequest
-from swe_rollout.errors import EngineError, InternalError
+from swe_rollout.errors import EngineError, MisuseError
 from swe_rollout.spec.limits import Limits
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.tokens.branch import BranchKind
@@ -109,11 +109,11 @@ async def test_levels_and_numbers_of_sub_agents_are_bounded() -> None:
         while child.can_spawn:
             child, depth = await child.spawn("Deeper."), depth + 1
         assert depth == MAX_DEPTH
-        with pytest.raises(InternalError, match="levels of sub-agents"):
+        with pytest.raises(MisuseError, match="levels of sub-agents"):
             await child.spawn("Deeper.")
         for _ in range(MAX_SUB_AGENTS - MAX_DEPTH):
             await context.spawn("Another.")
-        with pytest.raises(InternalError, match=f"{MAX_SUB_AGENTS} in an episode"):
+        with pytest.raises(MisuseError, match=f"{MAX_SUB_AGENTS} in an episode"):
             await context.spawn("One too many.")
         return StopReason.FINISHED
 
@@ -128,7 +128,7 @@ async def test_a_sub_agent_has_no_tool_that_its_parent_lacks() -> None:
         await context.spawn("Look.", tools=["bash", "browser"])
         return StopReason.FINISHED
 
-    with pytest.raises(InternalError, match="the agent has no tool browser"):
+    with pytest.raises(MisuseError, match="the agent has no tool browser"):
         await loop_of(player(SUBMIT), program=asks).run()
 
 
@@ -138,7 +138,7 @@ async def test_a_failure_in_a_sub_agent_ends_the_episode() -> None:
         child = await context.spawn("Look.")
         with suppress(EngineError):
             await child.turn()
-        with pytest.raises(InternalError, match="the episode has failed"):
+        with pytest.raises(MisuseError, match="the episode has failed"):
             await context.turn()
         return StopReason.FINISHED
 
@@ -226,5 +226,5 @@ async def test_no_step_follows_the_end_of_the_program() -> None:
         return StopReason.FINISHED
 
     await loop_of(player(SUBMIT), program=leaves).run()
-    with pytest.raises(InternalError, match="the agent program has returned"):
+    with pytest.raises(MisuseError, match="the agent program has returned"):
         await kept[0].turn()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from swe_rollout.errors import GraderError, SandboxError, StoreError, TaskError
+from swe_rollout.errors import ExtensionFailedError, SandboxError, StoreError, TaskError
 from swe_rollout.extension import ExtensionError
 from swe_rollout.grading.grader import Grader
 from swe_rollout.grading.validate import validate
@@ -244,7 +244,7 @@ async def test_an_instance_may_name_its_log_parser(project: Project, repo: Path)
 
 async def test_a_log_parser_that_breaks_is_never_a_verdict(project: Project, repo: Path) -> None:
     own = project.changed(log_parser=f"{__name__}:no_parser")
-    with pytest.raises(GraderError, match="no_parser failed") as caught:
+    with pytest.raises(ExtensionFailedError, match="no_parser failed") as caught:
         await own.grade(diff(repo, **{"calc.sh": RIGHT}))
     assert not caught.value.retryable
 

@@ -9,7 +9,13 @@ from dataclasses import replace
 import pytest
 
 from swe_rollout.engine.chat.base import AssistantMessage, ChatRequest, ChatResponse, UserMessage
-from swe_rollout.errors import Boundary, EngineError, PrerequisiteError, UnreachableError
+from swe_rollout.errors import (
+    Boundary,
+    EngineError,
+    ExtensionFailedError,
+    PrerequisiteError,
+    UnreachableError,
+)
 from swe_rollout.grading.judge import Judge
 from swe_rollout.grading.rewards import RewardInput, Rewards, ScoreFunction
 from swe_rollout.spec.grading import RewardUse
@@ -161,7 +167,7 @@ async def test_a_judge_that_never_answers_is_a_failure_of_the_engine_in_bounded_
 
 
 async def test_a_judge_that_crashes_is_a_failure_of_the_engine() -> None:
-    with pytest.raises(EngineError, match="no such model"):
+    with pytest.raises(ExtensionFailedError, match="no such model"):
         await Judge(chat={"use": f"{__name__}:crash"})(GIVEN)
 
 

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from swe_rollout.errors import Boundary, GraderError, SandboxError
+from swe_rollout.errors import Boundary, ExtensionFailedError, GraderError, SandboxError
 from swe_rollout.extension import ExtensionError
 from swe_rollout.grading.rewards import NamedTerm, RewardInput, Rewards, ScoreFunction, resolved
 from swe_rollout.spec.grading import RewardUse
@@ -72,10 +72,10 @@ async def test_a_term_that_breaks_is_a_failure_of_grading_with_its_name(
     function: object, why: str
 ) -> None:
     term = NamedTerm("mine:term", 1.0, cast("ScoreFunction", function))
-    with pytest.raises(GraderError, match="the reward term mine:term failed") as caught:
+    with pytest.raises(ExtensionFailedError, match="the reward term mine:term failed") as caught:
         await term.score(GIVEN)
     assert why in caught.value.why
-    assert caught.value.boundary is Boundary.GRADER
+    assert caught.value.boundary is Boundary.EXTENSION
     assert not caught.value.retryable
 
 

@@ -19,7 +19,7 @@ from swe_rollout.engine.chat.base import (
     ChatUsage,
     UserMessage,
 )
-from swe_rollout.errors import EngineError, SandboxError
+from swe_rollout.errors import EngineError, ExtensionFailedError, SandboxError
 from swe_rollout.events import EngineCall, EngineCallBegan, Execution, SandboxStart, TurnId
 from swe_rollout.sandbox.base import (
     Markable,
@@ -118,13 +118,23 @@ async def test_a_call_returns_what_the_engine_said_and_is_reported() -> None:
     assert (await wrapped.info()).model == "m"
 
 
-@pytest.mark.parametrize("error", [EngineError("no"), asyncio.CancelledError()])
-async def test_an_error_passes_and_is_reported_by_its_class_alone(error: BaseException) -> None:
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (EngineError("no"), EngineError),
+        (ConnectionResetError(), EngineError),
+        (KeyError("ids"), ExtensionFailedError),
+        (asyncio.CancelledError(), ExtensionFailedError),
+    ],
+)
+async def test_an_error_has_an_owner_and_is_reported_by_its_class_alone(
+    error: BaseException, kind: type[Exception]
+) -> None:
     observer = Listener()
-    with pytest.raises(type(error)):
+    with pytest.raises(kind):
         await observed(Engine(error=error), observer).generate(request())
     (call,) = observer.of(EngineCall)
-    assert (call.span.error, call.finish_reason) == (type(error).__name__, None)
+    assert (call.span.error, call.finish_reason) == (kind.__name__, None)
 
 
 async def test_time_on_which_the_episodes_clock_stood_still_is_a_wait() -> None:

@@ -26,7 +26,7 @@ from pydantic import ValidationError
 
 from swe_rollout.agent.tools.base import ToolError
 from swe_rollout.agent.tools.mcp.options import McpOptions, ServerTimeoutError
-from swe_rollout.errors import Boundary, InternalError, PrerequisiteError, first_error
+from swe_rollout.errors import ExtensionFailedError, PrerequisiteError, first_error
 from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.spec.addresses import refused_address
 from swe_rollout.text.redaction import register
@@ -38,10 +38,8 @@ _REFUSALS: Final = (401, 403, 407)
 _SERVER_ERRORS: Final = range(500, 600)
 
 
-class ToolServerError(InternalError):
+class ToolServerError(ExtensionFailedError):
     """A tool server beside the worker can't be reached, or refuses the worker."""
-
-    boundary = Boundary.EXTENSION
 
 
 class HttpServer:
@@ -118,6 +116,7 @@ class HttpServer:
                 f"the MCP server at {self._url} can't be used",
                 why=guard.failure or guard.problem or f"{type(first).__name__}: {str(first)[:300]}",
                 fix="start it, or correct its address and its key in the job",
+                retryable=True,
             )
         match first:
             case ToolError():
@@ -133,6 +132,7 @@ class HttpServer:
                     f"the MCP server at {self._url} broke off a call",
                     why=f"{type(first).__name__}: {str(first)[:300]}",
                     fix="look at the server's own log",
+                    retryable=True,
                 )
 
 

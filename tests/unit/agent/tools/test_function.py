@@ -12,8 +12,8 @@ import pytest
 
 from swe_rollout.agent.tools import TOOLS, load_tool, toolbox
 from swe_rollout.agent.tools.base import ToolContext, ToolError
-from swe_rollout.agent.tools.function import FunctionTool, ToolFailedError, tool
-from swe_rollout.errors import SandboxError
+from swe_rollout.agent.tools.function import FunctionTool, tool
+from swe_rollout.errors import ExtensionFailedError, SandboxError
 from swe_rollout.extension import ExtensionError
 from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.spec.model import Use
@@ -222,9 +222,9 @@ async def test_any_other_exception_is_a_failure_that_names_the_tool() -> None:
         """Return no text."""
         return 3
 
-    with pytest.raises(ToolFailedError, match="the tool fails failed: KeyError: 'lines'"):
+    with pytest.raises(ExtensionFailedError, match="the tool fails failed: KeyError: 'lines'"):
         await run(fails)
-    with pytest.raises(ToolFailedError, match="the tool three returned int"):
+    with pytest.raises(ExtensionFailedError, match="the tool three returned int"):
         await run(three)
 
 

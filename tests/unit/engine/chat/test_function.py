@@ -16,7 +16,7 @@ from swe_rollout.engine.chat.base import (
 from swe_rollout.engine.chat.function import CHAT_ENGINES, FunctionEngine, chat_engine
 from swe_rollout.engine.chat.openai import openai_messages, openai_tools
 from swe_rollout.engine.errors import InvalidAnswerError
-from swe_rollout.errors import EngineError
+from swe_rollout.errors import ExtensionFailedError
 from swe_rollout.extension import ExtensionError
 from swe_rollout.testing.extensions.chat_engines import ChatEngineContract
 from swe_rollout.types.turn import FinishReason
@@ -85,13 +85,14 @@ def test_what_is_no_engine_is_refused(use: str, parameters: dict[str, object]) -
         chat_engine(f"{__name__}:{use}", parameters)
 
 
-async def test_its_errors_are_errors_of_the_engine() -> None:
+async def test_its_bugs_are_named_by_their_line() -> None:
     async def broken(request: ChatRequest) -> str:
         raise KeyError(len(request.messages))
 
-    with pytest.raises(EngineError, match="the chat function mine failed") as caught:
+    with pytest.raises(ExtensionFailedError, match="the chat function mine failed") as caught:
         await FunctionEngine(broken, name="mine").respond(request())
     assert "KeyError: 3" in caught.value.why
+    assert "raise KeyError(len(" in caught.value.trace
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from swe_rollout.errors import Boundary, GraderError
+from swe_rollout.errors import Boundary, ExtensionFailedError
 from swe_rollout.grading.parsers.base import LogParser, NamedLogParser, Result
 from swe_rollout.types.verdict import TestStatus
 
@@ -34,10 +34,10 @@ def raising(_: str) -> dict[str, str]:
     ],
 )
 def test_what_a_parser_does_wrong_is_said_with_its_name(parse: object, why: str) -> None:
-    with pytest.raises(GraderError, match="the log parser mine:parse failed") as caught:
+    with pytest.raises(ExtensionFailedError, match="the log parser mine:parse failed") as caught:
         NamedLogParser("mine:parse", cast("LogParser", parse)).read("log")
     assert why in caught.value.why
-    assert caught.value.boundary is Boundary.GRADER
+    assert caught.value.boundary is Boundary.EXTENSION
     assert not caught.value.retryable
 
 
