@@ -10,7 +10,14 @@ import typer
 
 from swe_rollout.cli.files import require_page, writing
 from swe_rollout.cli.interrupt import InterruptMessages, run_async
-from swe_rollout.cli.job_address import JobLocation, ViewTarget, find_store, find_targets
+from swe_rollout.cli.job_address import (
+    JobLocation,
+    ViewTarget,
+    find_store,
+    find_targets,
+    job_named_wrongly,
+    local_job,
+)
 from swe_rollout.cli.job_tables import write_left_out
 from swe_rollout.cli.options import Context, Namespace, complete_address, option
 from swe_rollout.cli.output import say, write_lines
@@ -18,6 +25,7 @@ from swe_rollout.errors import UsageError
 from swe_rollout.store.layout import JobRef
 
 if TYPE_CHECKING:
+    from swe_rollout.types.episode import EpisodeId
     from swe_rollout.viewer.page import PageJob
     from swe_rollout.viewer.served import PageServer
 
@@ -66,7 +74,8 @@ def view(
     """Write a job or an episode as one HTML page: plots, turns, tokens, patch, tests.
 
     The page is self-contained: any browser opens it, from a file or from a bucket. With --serve
-    it shows all jobs of a store, follows those that run, and searches their texts.
+    it shows all jobs of a store, follows those that run, and searches their texts. Dumps of the
+    Agentic Rollout Library are shown, too: a file, or a folder of them.
 
     swe-rollout view runs/demo/sqlparse-0.5.2/0 -O report.html
 
@@ -85,11 +94,19 @@ def view(
     if port is not None and not serve:
         raise UsageError("--port has a meaning with --serve only", fix="add --serve")
     if serve:
+        if Path(address).is_file() and _dump_files(Path(address)):
+            raise UsageError(f"{address} is a dump and no store", fix="leave --serve out")
         ending = InterruptMessages(stopping="the page is closed", stopped="")
         run_async(_serve(addresses, location, tokenizer, port or 0), on_note=say, messages=ending)
         return
-    targets, page = run_async(_render(addresses, location, tokenizer), on_note=say)
-    out = output_file or Path(f"{'-'.join(target.name for target in targets)}.html")
+    if dumps := _dump_files(Path(address)):
+        if other is not None:
+            raise UsageError("dumps are not compared", fix=f"leave {other} out")
+        name, page = Path(address).resolve().stem, _render_dumps(dumps)
+    else:
+        targets, page = run_async(_render(addresses, location, tokenizer), on_note=say)
+        name = "-".join(target.name for target in targets)
+    out = output_file or Path(f"{name}.html")
     require_page(out)
     with writing(out):
         out.write_text(page, encoding="utf-8")
@@ -124,6 +141,36 @@ async def _render(
         write_left_out(summary.damaged, summary.strays)
         page.summarise(job, summary)
     return targets, page.html(episodes=[each.episode for each in targets if each.episode])
+
+
+def _dump_files(path: Path) -> list[Path]:
+    """Return the dumps of the Agentic Rollout Library at a path; empty if it holds none."""
+    from swe_rollout.export.library_dumps import SUFFIXES
+
+    if path.suffix in SUFFIXES and path.is_file():
+        return [path]
+    if not path.is_dir() or local_job(f"{path}/") or job_named_wrongly(str(path)):
+        return []
+    folder = path / "trajectories" if (path / "trajectories").is_dir() else path
+    return sorted(each for each in folder.iterdir() if each.suffix in SUFFIXES and each.is_file())
+
+
+def _render_dumps(files: list[Path]) -> str:
+    """Return the page of all dumps; files that are none are named, unless all are."""
+    from swe_rollout.export.library_dumps import read_dumps
+    from swe_rollout.viewer.page import Page
+
+    page, left_out = Page(), list[UsageError]()
+    job = page.add_job(files[0].resolve().parent.name, str(files[0].parent))
+    episodes: list[EpisodeId] = []
+    for trajectory in read_dumps(files, job=job.name, on_problem=left_out.append):
+        page.add(job, trajectory, None)
+        episodes.append(trajectory.episode)
+    if not job.rows:
+        raise left_out[0]
+    for problem in left_out:
+        say(f"left out: {problem.what}: {problem.why}")
+    return page.html(episodes=episodes if len(episodes) == 1 else ())
 
 
 async def _serve(

@@ -56,7 +56,7 @@ def row_of(trajectory: Trajectory, blob: str | None) -> Row:
         "kind": kind,
         "reward": None if trajectory.reward is None else trajectory.reward.value,
         "terms": _terms(trajectory),
-        "ended": str(trajectory.stop_reason or "failure"),
+        "ended": str(trajectory.stop_reason or ("unknown" if failure is None else "failure")),
         "owner": None if failure is None else failure.boundary.value,
         "failure": None if failure is None else failure.type,
         "message": None if failure is None else _start_of(redact(failure.message)),

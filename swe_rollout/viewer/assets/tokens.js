@@ -97,7 +97,7 @@ function branchView(record, branch) {
 }
 
 function tokensView(record) {
-  if (record.chat) return [el("p.dim", "A chat API played this episode: it has no tokens.")];
+  if (record.chat) return [el("p.dim", "This episode has no tokens: a chat API played it, or its record was dumped without them.")];
   const branches = branchesOf(record);
   const shades = ["≥ 90 %", "≥ 50 %", "≥ 10 %", "≥ 1 %", "less"];
   const key = el("p.key", el("b.given", "masked"), shades.map((name, i) => el(`b.sampled.p${i}`, name)));

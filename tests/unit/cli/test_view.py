@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from pages import contents
 from swe_rollout.testing.tiny import tokenizer_path
 from unit.cli.cli_parts import Cli
@@ -43,3 +45,22 @@ def test_a_tokenizer_can_be_named(address: str, cli: Cli) -> None:
         cli("view", episode, "--tokenizer", name, "-O", "x.html")
     cli("view", episode, "--tokenizer", "./nothing", "-O", "y.html", code=3)
     assert not Path("y.html").exists()
+
+
+def test_dumps_of_the_library_are_a_page(
+    tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    message = '{"role": "assistant", "content": "done"}'
+    old = tmp_path / "old"
+    old.mkdir()
+    (old / "a_20250101.jsonl").write_text(message)
+    (old / "b.jsonl").write_text("[]")
+
+    done = cli("view", str(old))
+
+    assert done.out == "old.html\n"
+    assert "b.jsonl is no dump of a trajectory: line 1 is no message with a role" in done.err
+    index, record = contents(Path("old.html").read_text())
+    assert index["start"] == "#/0/a_20250101/0"
+    assert record["turns"][0]["text"] == "done"

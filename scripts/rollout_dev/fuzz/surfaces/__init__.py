@@ -28,6 +28,7 @@ SURFACES: Final = {
     "test-reports": "logs:REPORTS",
     "records": "stored:RECORDS",
     "pages": "stored:PAGES",
+    "library-dumps": "stored:DUMPS",
     "journals": "stored:JOURNALS",
     "store-objects": "stored:OBJECTS",
     "mcp-messages": "mcp:MESSAGES",

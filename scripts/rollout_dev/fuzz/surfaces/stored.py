@@ -16,6 +16,7 @@ import zstandard
 from rollout_dev.fuzz.surface import promise, run_async, split_head, surface, with_head
 from rollout_dev.fuzz.surfaces import real
 from swe_rollout.errors import SweRolloutError
+from swe_rollout.export.library_dumps import SUFFIXES, read_dumps
 from swe_rollout.journal import entries, reading
 from swe_rollout.journal.tape import _error
 from swe_rollout.store import layout
@@ -99,6 +100,39 @@ def _show(data: bytes) -> None:
 
 
 PAGES = surface("pages", _show, SweRolloutError, samples=_records)
+
+
+def _dumps() -> Sequence[bytes]:
+    call = {"step_type": "action", "content": "x", "tool_name": "bash", "tool_args": {"c": "ls"}}
+    steps = [{"step_type": "observation", "content": "fix"}, call]
+    one = {"request_id": "a", "final_reward": 1.0, "is_completed": True, "steps": steps}
+    chat = b'{"role": "meta", "meta": {"model": "m"}}\n{"role": "assistant", "content": "x"}\n'
+    text = b"Trajectory: a\nCompleted: True\nFinal Reward: 1.0\nTotal Steps: 1\n==\n\n"
+    text += (
+        b"Step 1: ACTION\nContent: x\nTool: bash\nArgs: {'c': 1}\n------------------------------\n"
+    )
+    return [
+        with_head(".json", json.dumps(one).encode()),
+        with_head(".json", json.dumps([one]).encode()),
+        with_head(".jsonl", chat),
+        with_head(".txt", text),
+    ]
+
+
+def _read_dump(data: bytes) -> None:
+    head, body = split_head(data)
+    path = real.scratch("dumps") / ("dump" + (head if head in SUFFIXES else ".json"))
+    path.write_bytes(body)
+    problems: list[SweRolloutError] = []
+    for record in read_dumps([path], job="old", on_problem=problems.append):
+        seen = _Reader(_page(record))
+        promise(seen.tags == _harmless().tags, "a dump made an element of the page")
+    path.unlink()
+    if problems:
+        raise problems[0]
+
+
+DUMPS = surface("library-dumps", _read_dump, SweRolloutError, samples=_dumps)
 
 
 # Journals
