@@ -193,8 +193,12 @@ class RolloutJob(models.RolloutJob):
         progress: Subscriber | None = None,
         observer: Subscriber | None = None,
         first_sample: int = 0,
+        stored: bool = False,
     ) -> AsyncIterator[Session]:
         """Open the job to play single episodes, whose records are returned but not stored.
+
+        With `stored` they are committed as by `run`: an episode that is in the store is not played
+        again, and one that a killed process was playing goes on at its last turn.
 
         `engine`, such as a trainer's own, replaces the one that `spec.policy` names; it is not
         closed at the end. Samples are numbered from `first_sample`: sessions that are open at the
@@ -204,9 +208,11 @@ class RolloutJob(models.RolloutJob):
         async with job.session() as session:
             trajectory = await session.run_episode("sqlparse-0.5.2", sample=3)
         """
+        from swe_rollout.store.store import Store
         from swe_rollout.worker.session import open_session
 
         await self._put()
+        store = Store.open(self.spec.store.uri) if stored else None
         async with open_session(
             self,
             base_dir=self._base_dir,
@@ -214,7 +220,10 @@ class RolloutJob(models.RolloutJob):
             on_note=_note,
             engine=engine,
             first_sample=first_sample,
+            logs=store,
         ) as session:
+            if store is not None:
+                await session.commit_to(store)
             yield session
 
     def stream(

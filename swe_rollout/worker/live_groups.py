@@ -32,6 +32,7 @@ from swe_rollout.types.instance import Instance
 from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.worker.backlog import Sampler, begin
 from swe_rollout.worker.job import in_time
+from swe_rollout.worker.resume import ResumableEpisodes, open_journals
 from swe_rollout.worker.scheduler import EpisodeScheduler
 from swe_rollout.worker.service_health import LOCAL_PATIENCE_S
 from swe_rollout.worker.session import open_session
@@ -88,6 +89,7 @@ class LiveGroups(GroupSource):
         *,
         ahead: int,
         refills: int,
+        journals: ResumableEpisodes | None = None,
     ) -> None:
         super().__init__(handout)
         self._job = job
@@ -109,6 +111,7 @@ class LiveGroups(GroupSource):
             store,
             budget=job.spec.failure_budget,
             size=0 if job.spec.suspend else job.spec.parallelism,
+            journals=journals,
         )
 
     @asynccontextmanager
@@ -264,7 +267,9 @@ async def open_groups(
         handout = Handout(job.metadata.name, claims, Watch(rate, options.staleness))
         await handout.begin(options.trained)
         session.context.publish(Planned(len(backlog.attempts), len(backlog.committed)))
-        await session.context.sandboxes.delete_orphans(await store.committed(job.metadata.name))
+        committed = frozenset(await store.committed(job.metadata.name))
+        await session.context.sandboxes.delete_orphans(committed)
+        everything = replace(backlog, committed=committed)  # replacements of samples, too
         live = LiveGroups(
             job,
             backlog.attempts.tasks,
@@ -273,6 +278,9 @@ async def open_groups(
             handout,
             ahead=options.ahead or -(-spec.parallelism // spec.samples) + 1,
             refills=options.refills,
+            journals=await open_journals(
+                store, job, everything, samples=spec.samples * (1 + options.refills)
+            ),
         )
         async with live.play():
             yield live

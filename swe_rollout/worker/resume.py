@@ -89,17 +89,20 @@ class ResumableEpisodes:
         *,
         keeper: JournalKeeper | None = None,
         on_turn: Callable[[], None] | None = None,
+        samples: int | None = None,
     ) -> Self:
         """Find the journals left by earlier processes, and remove those of committed episodes.
 
-        Raises UnreachableError when the store is down.
+        Samples of a task are numbered below `samples`, by default the job's. Raises
+        UnreachableError when the store is down.
         """
+        below = backlog.attempts.samples if samples is None else samples
         journals = store.journals(job)
         tasks = {task.instance_id for task in backlog.attempts.tasks}
         there = {
             episode: ref
             for episode, ref in (await journals.listed()).items()
-            if episode.instance in tasks and episode.sample < backlog.attempts.samples
+            if episode.instance in tasks and episode.sample < below
         }
         await journals.remove([each for each in there if each in backlog.committed])
         left = {each: ref for each, ref in there.items() if each not in backlog.committed}
@@ -246,17 +249,24 @@ def _patient() -> AsyncRetrying:
 
 
 async def open_journals(
-    store: Store, job: RolloutJob, backlog: Backlog, *, on_turn: Callable[[], None] | None = None
+    store: Store,
+    job: RolloutJob,
+    backlog: Backlog,
+    *,
+    on_turn: Callable[[], None] | None = None,
+    samples: int | None = None,
 ) -> ResumableEpisodes | None:
     """Open the journals of a job's episodes, or return None if its spec disables them.
 
-    `on_turn` is called whenever a turn becomes durable.
+    `on_turn` is called whenever a turn becomes durable; `samples` is as in `open`.
     """
     if job.spec.retry.resume is Resume.NEVER:
         return None
     name = job.metadata.name
     keeper = JournalKeeper(store, name) if job.spec.store.keep_journals else None
-    return await ResumableEpisodes.open(store, name, backlog, keeper=keeper, on_turn=on_turn)
+    return await ResumableEpisodes.open(
+        store, name, backlog, keeper=keeper, on_turn=on_turn, samples=samples
+    )
 
 
 def _refusal(earlier: Earlier, attempt: Attempt, context: JobContext) -> str:

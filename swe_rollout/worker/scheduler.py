@@ -112,8 +112,8 @@ class EpisodeScheduler:
         self._services = services or Unmonitored()
         self._journals = journals
         self._queue = AttemptQueue()
-        self._tasks: dict[asyncio.Task[None], Attempt] = {}
-        self._committing: set[asyncio.Task[None] | None] = set()
+        self._tasks: dict[asyncio.Task[Trajectory], Attempt] = {}
+        self._committing: set[asyncio.Task[Trajectory] | None] = set()
         self._changed = asyncio.Event()
         self._closed = False
         self._playing = 0
@@ -167,7 +167,7 @@ class EpisodeScheduler:
     def _fill(self, group: asyncio.TaskGroup) -> None:
         while self._queue and len(self._tasks) < self._size and not self._closed:
             attempt = self._queue.pop()
-            task = group.create_task(self._play(attempt), name=str(attempt.episode))
+            task = group.create_task(self.play(attempt), name=str(attempt.episode))
             self._tasks[task] = attempt
             task.add_done_callback(self._ended)
 
@@ -176,23 +176,25 @@ class EpisodeScheduler:
         startable = 0 if self._closed else self._size
         self._context.prewarm(self._tasks.values(), self._queue.peek(startable))
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _ended(self, task: asyncio.Task[Trajectory]) -> None:
         attempt = self._tasks.pop(task)
         self._committing.discard(task)
         if task.cancelled() or task.exception() is not None:
             self._queue.put_back(attempt)
         self._changed.set()
 
-    async def _play(self, first: Attempt) -> None:
+    async def play(self, first: Attempt) -> Trajectory:
+        """Play an episode at once, and return the record that is committed for it."""
         with structlog.contextvars.bound_contextvars(episode=str(first.episode)):
             trajectory = await self._played(first)
             self._committing.add(asyncio.current_task())
             if self._journals is not None:
                 keep = partial(self._journals.keep, fork=self._context.fork)
                 trajectory = await self._patiently(keep, trajectory)
-            await self._commit(trajectory)
+            trajectory = await self._commit(trajectory)
             if self._journals is not None:
                 await self._journals.forget(trajectory.episode)
+            return trajectory
 
     async def _played(self, first: Attempt) -> Trajectory:
         """Return the episode's trajectory, from here or from a process that took it over."""
@@ -252,7 +254,7 @@ class EpisodeScheduler:
             self._one_ended.set()
             self._one_ended = asyncio.Event()
 
-    async def _commit(self, trajectory: Trajectory) -> None:
+    async def _commit(self, trajectory: Trajectory) -> Trajectory:
         self._context.publish(PhaseBegan(trajectory.episode, Phase.COMMIT))
         if not await self._patiently(self._store.commit, trajectory):
             # An earlier write succeeded unnoticed, or another process was first: its record counts.
@@ -261,9 +263,10 @@ class EpisodeScheduler:
                 trajectory = await self._patiently(self._store.read, trajectory.episode)
             except DamagedRecordError as error:
                 log.warning("damaged_record_found", why=str(error), fix=error.fix)
-                return
+                return trajectory
         self._context.publish(Committed(trajectory))
         self._counts.add(trajectory)
+        return trajectory
 
     def check_budget(self) -> None:
         """Raise BudgetSpentError if too many finished episodes are masked, however few finished."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
+from typing import Self
 
 from swe_rollout.agent.off_loop import settled_heap
 from swe_rollout.agent.renderer import Renderer
@@ -24,7 +25,9 @@ from swe_rollout.errors import UsageError, gather_all
 from swe_rollout.events import Subscriber
 from swe_rollout.grading.run import LogKeeper
 from swe_rollout.spec.job import RolloutJob
+from swe_rollout.spec.limits import FailureBudget
 from swe_rollout.spec.policy import Sampling
+from swe_rollout.store.store import Store
 from swe_rollout.training.assembly import Assembly
 from swe_rollout.training.groups import Group
 from swe_rollout.types.episode import EpisodeId
@@ -32,8 +35,11 @@ from swe_rollout.types.instance import Instance
 from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.worker.assembly import assemble
 from swe_rollout.worker.attempts import play_attempts
+from swe_rollout.worker.backlog import Sampler, begin
 from swe_rollout.worker.extensions import import_extensions
+from swe_rollout.worker.resume import ResumableEpisodes, open_journals
 from swe_rollout.worker.sandboxes import SandboxSetup, open_sandboxes
+from swe_rollout.worker.scheduler import EpisodeScheduler
 from swe_rollout.worker.service_health import Conditions
 from swe_rollout.worker.start_guard import GuardedSandboxes
 from swe_rollout.worker.stored_tasks import load_noted
@@ -67,6 +73,7 @@ class Session:
         self._first_sample = first_sample
         self._next_sample: dict[str, int] = {}
         self._playing: set[EpisodeId] = set()
+        self._stored: StoredEpisodes | None = None
 
     def __repr__(self) -> str:
         return f"<Session of {self.job.metadata.name}: {len(self.instances)} tasks>"
@@ -81,6 +88,13 @@ class Session:
         """The renderer for the engine's model. Raises InternalError like `engine`."""
         return self.context.agent.tokens.renderer
 
+    async def commit_to(self, store: Store) -> None:
+        """Commit each record from now on, as `run` does, and take up what the store has.
+
+        Raises UsageError if the store has another job of that name, UnreachableError if it is down.
+        """
+        self._stored = await StoredEpisodes.open(store, self)
+
     def new_samples(self, instance_id: str, count: int = 1) -> int:
         """Reserve `count` unused sample numbers; return the first."""
         first = self._next_sample.get(instance_id, self._first_sample)
@@ -94,7 +108,10 @@ class Session:
         sample: int | None = None,
         sampling: Sampling | None = None,
     ) -> Trajectory:
-        """Play one episode of a task and return its record; nothing is stored.
+        """Play one episode of a task and return its record.
+
+        Nothing is stored, unless the session commits its records: then a stored one is returned,
+        and an episode that a killed process was playing goes on at its last turn.
 
         Failed attempts are retried according to `spec.retry`; the record's `failure` holds the last
         error. At most `spec.parallelism` episodes are played concurrently; others wait. `sample` is
@@ -116,8 +133,10 @@ class Session:
         self._playing.add(episode)
         try:
             async with self._places:
-                play = partial(run_episode, context=context)
-                return await play_attempts(Attempt(episode, found, number=1), play, context)
+                first = Attempt(episode, found, number=1)
+                if self._stored is not None:
+                    return await self._stored.play(first, context)
+                return await play_attempts(first, partial(run_episode, context=context), context)
         finally:
             self._playing.remove(episode)
 
@@ -129,7 +148,7 @@ class Session:
         refills: int = 2,
         sampling: Sampling | None = None,
     ) -> Group:
-        """Play a group of samples of one task, `spec.samples` by default; nothing is stored.
+        """Play a group of samples of one task, `spec.samples` by default, as `run_episode` does.
 
         A sample that failed for good is replaced, up to `refills` times; after that, the group is
         short. Samples get numbers unused in this session. Raises the errors of `run_episode`.
@@ -169,6 +188,37 @@ class Session:
 
 
 _MOST_NAMED = 5
+_ANY_NUMBER = 2**63
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEpisodes:
+    """The episodes of a session in its job's store: committed ones, and journals of others."""
+
+    store: Store
+    journals: ResumableEpisodes | None
+
+    @classmethod
+    async def open(cls, store: Store, session: Session) -> Self:
+        """Record the session's job in the store, and find the journals of earlier processes."""
+        job = session.job
+        backlog = await begin(store, job, session.instances, quarantined=session.quarantined)
+        committed = await store.committed(job.metadata.name)
+        await session.context.sandboxes.delete_orphans(committed)
+        everything = replace(backlog, committed=committed)
+        return cls(store, await open_journals(store, job, everything, samples=_ANY_NUMBER))
+
+    async def play(self, first: Attempt, context: JobContext) -> Trajectory:
+        """Return the stored record of an episode, or play it and commit its record."""
+        if (found := await self.store.find(first.episode)) is not None:
+            Sampler.of(found).require_same(context)
+            return found
+        # Whoever plays single episodes decides how many failures are too many.
+        budget = FailureBudget(max_masked_fraction=1.0)
+        scheduler = EpisodeScheduler(
+            context, self.store, budget=budget, size=1, journals=self.journals
+        )
+        return await scheduler.play(first)
 
 
 @asynccontextmanager

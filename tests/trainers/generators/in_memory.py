@@ -82,8 +82,9 @@ class InMemoryJob(RolloutJob):
         progress: object = None,
         observer: object = None,
         first_sample: int = 0,
+        stored: bool = False,
     ) -> AsyncIterator[Session]:
-        del progress, observer
+        del progress, observer, stored
         assert engine is not None
         self._opened += 1
         await engine.info()
