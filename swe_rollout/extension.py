@@ -1,9 +1,9 @@
 """Extension points for everything a user may supply: tools, agents, call formats, dataset sources,
 log parsers, reward terms, engines, sandbox back ends.
 
-Each kind has one `ExtensionPoint`, defined in the package that uses it. Refer to an extension by a
-built-in name, a registered name, an entry point's name, or `module:attr`; built-in extensions are
-loaded the same way. Nothing is imported before a job names it.
+Each kind has one `ExtensionPoint`, defined in the package that uses it. Refer to an extension by
+name or as `module:attr`; built-in extensions are loaded the same way. Nothing is imported before a
+job names it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from importlib.metadata import entry_points
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
-from typing import Generic, Protocol, TypeVar, cast, overload
+from typing import Generic, TypeVar, cast, overload
 
 from swe_rollout.errors import PrerequisiteError, UsageError
 from swe_rollout.text.user_code import said, user_code
@@ -31,14 +31,6 @@ _Convert = Callable[[Callable[..., object], Collection[str]], object]
 
 class ExtensionError(UsageError):
     """An extension can't be found, imported, or used as the kind that the spec expects."""
-
-
-class Bindable(Protocol):
-    """An extension that takes parameters but is neither a class nor a plain function."""
-
-    def bind(self, parameters: Mapping[str, object]) -> object:
-        """Return the extension with these parameters; raise TypeError for an unknown one."""
-        ...
 
 
 class ExtensionPoint(Generic[T]):
@@ -92,6 +84,10 @@ class ExtensionPoint(Generic[T]):
         """Return all names that work without a `module:` prefix, sorted."""
         installed = {entry.name for entry in entry_points(group=self.group)}
         return tuple(sorted({*self._builtin, *self._registered, *installed}))
+
+    def modules(self) -> set[str]:
+        """Return the modules that define what was registered in this process."""
+        return {getattr(each, "__module__", "") for each in self._registered.values()}
 
     def load(self, use: str, parameters: Mapping[str, object] | None = None) -> T:
         """Return the extension that `use` refers to, created with `parameters`.

@@ -94,7 +94,7 @@ def fork(
         _write(_to_apply(job), output_file)
         return
     say(f"{job.metadata.name}: {job.spec.samples} episodes from turn {turn} of {address}")
-    work = roll_out(job, (), base_dir=Path.cwd(), display=display, rerun_damaged=False)
+    work = roll_out(job, (), base_dir=Path.cwd(), display=display)
     finish(work, output)
 
 

@@ -39,6 +39,14 @@ RerunDamaged = Annotated[
     bool,
     option("--rerun-damaged", help="Move records that can't be read aside, and run them again."),
 ]
+RerunMasked = Annotated[
+    bool,
+    option(
+        "--rerun-masked",
+        help="Run masked episodes again, also with changed files of --with: those are graded again "
+        "whose turns do not depend on what changed, and the others played again.",
+    ),
+]
 
 
 def run(
@@ -51,6 +59,7 @@ def run(
     with_files: WithFiles = None,
     skip_bad_rows: SkipBadRows = False,
     rerun_damaged: RerunDamaged = False,
+    rerun_masked: RerunMasked = False,
     display: Shown = DisplayKind.AUTO,
     metrics: MetricsAt = "",
     output: Form = OutputFormat.TABLE,
@@ -82,6 +91,7 @@ def run(
         base_dir=file.absolute().parent,
         display=display,
         rerun_damaged=rerun_damaged,
+        rerun_masked=rerun_masked,
         metrics=metrics,
     )
     finish(work, output)
@@ -106,7 +116,8 @@ async def roll_out(
     *,
     base_dir: Path,
     display: DisplayKind,
-    rerun_damaged: bool,
+    rerun_damaged: bool = False,
+    rerun_masked: bool = False,
     metrics: str = "",
 ) -> RunSummary:
     """Upload the job's files to its store, and run it in this process with a display.
@@ -137,6 +148,7 @@ async def roll_out(
                 publish=Events(progress, observer),
                 on_note=say,
                 rerun_damaged=rerun_damaged,
+                rerun_masked=rerun_masked,
             )
         except asyncio.CancelledError:
             say("committed episodes stay; run the same command again to continue")

@@ -104,8 +104,8 @@ class FailureBudget(Model):
     max_masked_fraction: Annotated[float, Field(ge=0, le=1)] = 0.2
     """The share of the job's committed episodes, of all workers and runs, that may be masked. Above
     it, the job fails when one more is masked; 1 means never. Until the end, fewer than ten episodes
-    count as ten. Lost machines mask few episodes for good; broken services, and policies that
-    destroy their own sandboxes, mask most."""
+    count as ten; at the end the share alone decides. Lost machines mask few episodes for good;
+    broken services, and policies that destroy their own sandboxes, mask most."""
 
     def is_spent(self, masked: int, finished: int, *, at_least: int = BUDGET_FLOOR) -> bool:
         """Whether too many of the finished episodes are masked.

@@ -9,6 +9,7 @@
 <job>/episodes/<instance>/<sample>/journal-<id>.msgpack.zst    what forks of it begin from
 <job>/journals/<instance>/<sample>/<n>/<chunk>.msgpack.zst    journal n of an episode that runs
 <job>/damaged/<instance>/<sample>/<id>                    a damaged one that was moved aside
+<job>/masked/<instance>/<sample>/<id>                     a masked one that was run again
 <job>/refills.json                                        how often a failed sample is replaced
 <job>/consumed/<trainer>/<instance>/<n>.json              what a trainer did with a group, step n
 datasets/<sha256>.jsonl                                   rows launched from memory or a file
@@ -135,6 +136,11 @@ def is_kept_journal_key(key: str) -> bool:
 def damaged_key(episode: EpisodeId, unique: str) -> str:
     """Return a key to which a damaged trajectory moves, to make room for the next one."""
     return f"{_folder(episode, 'damaged')}/{segment(unique)}-{TRAJECTORY}"
+
+
+def masked_key(episode: EpisodeId, unique: str) -> str:
+    """Return a key to which a masked trajectory moves when its episode is run again."""
+    return f"{_folder(episode, 'masked')}/{segment(unique)}-{TRAJECTORY}"
 
 
 def damaged_chunk_key(episode: EpisodeId, unique: str, journal: int, chunk: int) -> str:

@@ -107,13 +107,15 @@ class Plan:
         """Return the position of each task."""
         return {instance.id: position for position, instance in enumerate(self.instances)}
 
-    def extended(self, wanted: Plan, *, address: str) -> Plan:
+    def extended(self, wanted: Plan, *, address: str, takes_code: bool = False) -> Plan:
         """Return the plan extended by the episodes of `wanted`, or itself if it has them all.
 
-        Raises UsageError if its trajectories would not be comparable with those at `address`.
+        Raises UsageError if its trajectories would not be comparable with those at `address`. With
+        `takes_code`, changed and further files of user code are taken.
         """
-        if self._digest != wanted.spec_digest:
-            raise another_job(address, self._differences(wanted))
+        is_changed = self._digest != wanted.spec_digest
+        if is_changed and not (takes_code and self._differs_in_code(wanted)):
+            raise self._refusal(wanted, address)
         known = {instance.id: instance for instance in self.instances}
         changed = [new.id for new in wanted.instances if known.get(new.id, new).is_changed(new)]
         if changed:
@@ -122,7 +124,7 @@ class Plan:
         merged = (each.extended(new.pop(each.id, each)) for each in self.instances)
         instances = (*merged, *new.values())
         is_same = instances == self.instances and self.quarantined == wanted.quarantined
-        is_same = is_same and bool(self.job)
+        is_same = is_same and bool(self.job) and not is_changed
         return self if is_same else replace(wanted, instances=instances)
 
     @property
@@ -130,11 +132,26 @@ class Plan:
         """Recompute the digest of the spec; an earlier version may have stored a different one."""
         return _job_of(self).digest if self.job else self.spec_digest
 
-    def _differences(self, wanted: Plan) -> list[str]:
+    def _differs_in_code(self, wanted: Plan) -> bool:
+        """Whether files of user code changed or were added, and nothing else."""
+        if not self.job:
+            return False
+        there, now = _job_of(self), _job_of(wanted)
+        return _files(there).keys() <= _files(now).keys() and not _changes(there, now)
+
+    def _refusal(self, wanted: Plan, address: str) -> UsageError:
         if not self.job:
             digests = f"{self.spec_digest}, this job has {wanted.spec_digest}"
-            return [f"its trajectories have the spec digest {digests}"]
-        return differences(_job_of(self), _job_of(wanted))
+            return another_job(address, [f"its trajectories have the spec digest {digests}"])
+        changes = differences(_job_of(self), _job_of(wanted))
+        if not self._differs_in_code(wanted):
+            return another_job(address, changes)
+        return UsageError(
+            f"{address} was begun with other code",
+            why="; ".join(changes),
+            fix="run it again with --rerun-masked: what is masked is graded or played again with "
+            f"the code of now, and all else stays; or {_OTHER_JOB}",
+        )
 
 
 def _job_of(plan: Plan) -> RolloutJob:
@@ -150,12 +167,24 @@ def settings(job: Mapping[str, Any]) -> dict[str, str]:
 
 
 def differences(there: RolloutJob, now: RolloutJob) -> list[str]:
-    """Describe the first few differing fields, such as `spec.limits.turns: 40 there, 50 now`."""
-    old, new = dict(_leaves(there)), dict(_leaves(now))
-    paths = [path for path in sorted(old.keys() | new.keys()) if old.get(path) != new.get(path)]
-    more = len(paths) - _FIELDS_SHOWN
-    described = [_described(path, old.get(path), new.get(path)) for path in paths[:_FIELDS_SHOWN]]
-    return described + ([f"and {more} further fields"] if more > 0 else [])
+    """Describe the first few differences, such as `spec.limits.turns: 40 there, 50 now`."""
+    found = [*_code_changes(_files(there), _files(now)), *_changes(there, now)]
+    more = len(found) - _FIELDS_SHOWN
+    return found[:_FIELDS_SHOWN] + ([f"and {more} further differences"] if more > 0 else [])
+
+
+def _files(job: RolloutJob) -> dict[str, str]:
+    return {file.name: file.sha256 for file in job.spec.extensions}
+
+
+def _code_changes(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[str]:
+    for name in sorted(old.keys() | new.keys()):
+        if name not in new:
+            yield f"{name} is missing, which this job began with: name it by --with {name}"
+        elif name not in old:
+            yield f"{name} was added since this job began"
+        elif old[name] != new[name]:
+            yield f"{name} changed since this job began"
 
 
 def another_job(address: str, changes: Sequence[str]) -> UsageError:
@@ -177,17 +206,53 @@ def _other_tasks(address: str, changed: Sequence[str]) -> UsageError:
     )
 
 
-def _leaves(job: RolloutJob) -> Iterator[tuple[str, str]]:
-    for name, value in job.comparable().items():
-        yield from _flat(f"spec.{name}", value)
+def _changes(there: RolloutJob, now: RolloutJob) -> list[str]:
+    """Describe the differing fields, but not those of user code."""
+    old, new = _fields(there), _fields(now)
+    return [_described(*change) for change in _compared("spec", old, new)]
+
+
+def _fields(job: RolloutJob) -> dict[str, Any]:
+    """Return the comparable fields without digests of files."""
+    fields = job.comparable()
+    fields.pop("extensions", None)
+    match fields.get("agent"):
+        case {"tools": list(tools)}:
+            for tool in tools:
+                if isinstance(tool, dict) and tool.get("use") == "bundle":
+                    tool.get("with", {}).pop("sha256", None)
+    return fields
+
+
+def _compared(path: str, old: Any, new: Any) -> Iterator[tuple[str, str | None, str | None]]:
+    """Yield the path of each differing value, with both values in words of YAML."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for name in sorted(old.keys() | new.keys()):
+            yield from _compared(f"{path}.{name}", old.get(name), new.get(name))
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for at, (before, after) in enumerate(zip(old, new, strict=True)):
+            yield from _compared(f"{path}[{at}]", before, after)
+    elif old != new:
+        yield path, _words(old), _words(new)
 
 
 def _flat(path: str, value: object) -> Iterator[tuple[str, str]]:
     if isinstance(value, dict) and value:
         for name, inner in value.items():
             yield from _flat(f"{path}.{name}", inner)
-    elif value is not None:
-        yield path, re.sub(r"//[^/@\s]+@", "//", repr(value))
+    elif (words := _words(value)) is not None:
+        yield path, words
+
+
+def _words(value: object) -> str | None:
+    """Write a value as on one line of a job file; None if it is unset."""
+    if value is None:
+        return None
+    import yaml  # noqa: PLC0415 - readers do without
+
+    text = yaml.safe_dump(value, default_flow_style=True, width=1 << 30, allow_unicode=True)
+    words = text.removesuffix("\n").removesuffix("\n...")
+    return re.sub(r"//[^/@\s]+@", "//", words)
 
 
 def _described(path: str, old: str | None, new: str | None) -> str:

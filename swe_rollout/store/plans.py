@@ -34,13 +34,15 @@ async def newest_plan(bucket: Bucket, job: str) -> tuple[int, Plan | None]:
     return (0 if plan is None else revision), plan
 
 
-def extended_plan(bucket: Bucket, name: str, there: Plan, wanted: Plan) -> Plan:
+def extended_plan(
+    bucket: Bucket, name: str, there: Plan, wanted: Plan, *, takes_code: bool = False
+) -> Plan:
     """Return the existing plan extended by the episodes of `wanted`.
 
     Raises UsageError if its trajectories would not be comparable or it is damaged.
     """
     try:
-        return there.extended(wanted, address=f"{bucket.uri}/{name}")
+        return there.extended(wanted, address=f"{bucket.uri}/{name}", takes_code=takes_code)
     except ValueError as error:
         key = layout.plan_key(name)
         raise damaged_file(f"{bucket.uri}/{key}", error, fix=_MOVE_PLAN) from error

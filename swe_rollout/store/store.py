@@ -88,12 +88,13 @@ class Store:
         *,
         owner: Owner | None = None,
         quarantined: Mapping[str, str] = MappingProxyType({}),
+        takes_code: bool = False,
     ) -> Begun:
         """Write the job and its plan, or extend the existing plan.
 
         `instances` maps ids to content digests; `quarantined` maps skipped ids to reasons; `owner`
-        claims the job. Raises UsageError if the store has a job of that name whose trajectories are
-        not comparable with this one's.
+        claims the job; with `takes_code`, its files may have changed. Raises UsageError if the
+        store has a job of that name whose trajectories are not comparable with this one's.
         """
         name = job.metadata.name
         wanted, address = Plan.of(job, instances, quarantined), f"{self.uri}/{name}"
@@ -102,7 +103,9 @@ class Store:
             before = there or await plan_left_behind(
                 self._bucket, name, self.trajectories(name, on_damage=lambda _: None)
             )
-            plan = wanted if before is None else extended_plan(self._bucket, name, before, wanted)
+            plan = wanted
+            if before is not None:
+                plan = extended_plan(self._bucket, name, before, wanted, takes_code=takes_code)
             notes = await claim_job(self._bucket, name, owner)
             # If several processes write a plan now, one is first, and the others read its plan.
             if plan is there or await self._bucket.create(
@@ -312,6 +315,14 @@ class Store:
         key = layout.damaged_key(episode, secrets.token_hex(4))
         await self._bucket.move(layout.trajectory_key(episode), key)
         return f"{self.uri}/{key}"
+
+    async def move_aside(self, episode: EpisodeId) -> None:
+        """Move the record of a masked episode aside, which then counts as uncommitted.
+
+        Only one process at a time may do this, while no process rolls out the episode.
+        """
+        key = layout.masked_key(episode, secrets.token_hex(4))
+        await self._bucket.move(layout.trajectory_key(episode), key)
 
     def _damaged(self, episode: EpisodeId, error: Exception) -> DamagedRecord:
         why = " ".join(str(error).split())[:300] or type(error).__name__

@@ -100,6 +100,7 @@ async def begin(
     *,
     owner: Owner | None = None,
     quarantined: Mapping[str, str] = MappingProxyType({}),
+    takes_code: bool = False,
 ) -> Backlog:
     """Record the job in its store, unless another worker did, and list the shard's episodes.
 
@@ -109,7 +110,13 @@ async def begin(
     UnreachableError when the store is down.
     """
     _check_size(len(instances), job.spec.samples)
-    begun = await store.begin(job, await _digests(instances), owner=owner, quarantined=quarantined)
+    begun = await store.begin(
+        job,
+        await _digests(instances),
+        owner=owner,
+        quarantined=quarantined,
+        takes_code=takes_code,
+    )
     order = begun.plan.order()
     ordered = sorted(instances, key=lambda instance: order[instance.instance_id])
     tasks = shard.tasks(ordered)

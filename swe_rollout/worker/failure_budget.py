@@ -65,6 +65,6 @@ class CommittedCounts:
                 why=f"{self._masked} of {self._finished} episodes were masked{others}, which have "
                 f"no reward; spec.failureBudget.maxMaskedFraction allows {allowed:g} of them"
                 f"{self._last_failure}",
-                fix="fix the cause (`swe-rollout status` lists the failures), then run again; "
-                "committed episodes stay",
+                fix="fix the cause (`swe-rollout status` lists the failures), then run again with "
+                "--rerun-masked, which takes changed files of --with, too; all else stays",
             )

@@ -19,6 +19,7 @@ from swe_rollout.spec.job import RolloutJob
 from swe_rollout.store.damage import DamagedRecord
 from swe_rollout.store.store import Store
 from swe_rollout.store.summary import JobSummary, JobTally
+from swe_rollout.worker import rerun
 from swe_rollout.worker.backlog import Backlog, Sampler, begin
 from swe_rollout.worker.failure_budget import CountedBefore
 from swe_rollout.worker.resume import open_journals
@@ -71,11 +72,13 @@ async def run_job(
     publish: Subscriber,
     on_note: Callable[[str], None],
     rerun_damaged: bool = False,
+    rerun_masked: bool = False,
 ) -> RunSummary:
     """Roll out every episode that the job's store does not hold yet; return a summary.
 
     Relative dataset paths start at `base_dir`. With `rerun_damaged`, unreadable records are moved
-    aside and their episodes run again. `publish` receives every event. Raises UsageError,
+    aside and their episodes run again; with `rerun_masked`, masked episodes are, and files of user
+    code may have changed. `publish` receives every event. Raises UsageError,
     PrerequisiteError or UnreachableError before any episode starts, and BudgetSpentError or
     UnreachableError (store) while episodes run; committed episodes stay.
     """
@@ -89,7 +92,9 @@ async def run_job(
         start_patience_s=LOCAL_PATIENCE_S,
     ) as session:
         store.observe(StoreMonitor(session.conditions))
-        backlog = await _begin(session, store, on_note, rerun_damaged=rerun_damaged)
+        backlog = await _begin(
+            session, store, on_note, rerun_damaged=rerun_damaged, rerun_masked=rerun_masked
+        )
         publish(Planned(len(backlog.attempts), len(backlog.committed)))
         tally = JobTally(store, job.metadata.name)
         before = CountedBefore()
@@ -105,12 +110,25 @@ async def run_job(
 
 
 async def _begin(
-    session: Session, store: Store, on_note: Callable[[str], None], *, rerun_damaged: bool
+    session: Session,
+    store: Store,
+    on_note: Callable[[str], None],
+    *,
+    rerun_damaged: bool,
+    rerun_masked: bool,
 ) -> Backlog:
-    """Record the job in its store and list its episodes, with damaged ones to do if asked."""
-    backlog = await begin(store, session.job, session.instances, quarantined=session.quarantined)
+    """Record the job in its store and list its episodes, with those to do that are run again."""
+    backlog = await begin(
+        store,
+        session.job,
+        session.instances,
+        quarantined=session.quarantined,
+        takes_code=rerun_masked,
+    )
     for note in backlog.notes:
         on_note(note)
+    if rerun_masked:
+        backlog = await rerun.rerun_masked(session, store, backlog, on_note)
     if not rerun_damaged:
         return backlog
     committed = set(backlog.committed)

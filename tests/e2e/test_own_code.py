@@ -256,3 +256,100 @@ def test_a_message_before_the_first_turn_and_after_a_sub_agent_is_read(
     record = read(committed(job.folder)[0])
     assert record["reward"] == 1.0
     assert "Your plan: " in str(record["prompts"])
+
+
+REWARD = """
+def mine(given):
+    if given.verdict.resolved:
+        return given.patch.lines
+    return 0.5
+"""
+TOOL = '''
+from swe_rollout import tool
+
+
+@tool(name="submit", ends_episode=True)
+def hand_in(text: str = "") -> str:
+    """Hand in."""
+    return str(1 // 0)
+'''
+
+
+def test_a_fixed_reward_grades_what_was_masked_and_keeps_all_else(
+    job_file: Callable[..., Job], tmp_path: Path
+) -> None:
+    reward = tmp_path / "reward.py"
+    reward.write_text(REWARD)
+    grading = {"reward": [{"use": "reward:mine"}]}
+    job = job_file(scenarios=["gold", "empty", "gold"], grading=grading)
+    command = ["run", str(job.path), "--with", str(reward)]
+    done = swe_rollout(*command, check=False)
+    assert done.returncode == 1
+    assert "run again with --rerun-masked, which takes changed files of --with" in done.stderr
+    gold, kept, _ = (read(path) for path in committed(job.folder))
+    assert (gold["reward"], kept["reward"]) == (None, 0.5)
+
+    reward.write_text(REWARD.replace("given.patch.lines", "0.25"))
+    again = swe_rollout(*command, check=False)
+    assert again.returncode == 2
+    assert "was begun with other code" in again.stderr
+    assert "reward.py changed since this job began" in again.stderr
+    assert "sha256" not in again.stderr
+
+    fixed = swe_rollout(*command, "--rerun-masked")
+    assert "2 episodes were masked: 2 are graded again, 0 are played again" in fixed.stderr
+    records = [read(path) for path in committed(job.folder)]
+    assert [record["reward"] for record in records] == [0.25, 0.5, 0.25]
+    assert records[1] == kept
+    same = ("token_ids", "turns", "verdict", "patch")
+    assert [records[0][name] for name in same] == [gold[name] for name in same]
+    assert (records[0]["failure"], records[0]["attempt"]) == (None, 2)
+    assert len(list((job.folder / "masked").rglob("*.zst"))) == 2
+    assert "no episode is masked" in swe_rollout(*command, "--rerun-masked").stderr
+
+
+def test_a_fixed_tool_plays_what_was_masked(job_file: Callable[..., Job], tmp_path: Path) -> None:
+    tools, reward = tmp_path / "my_tools.py", tmp_path / "reward.py"
+    tools.write_text(TOOL)
+    reward.write_text("import my_tools\n\ndef mine(given):\n    return 1.0\n")
+    job = job_file(
+        scenarios=["gold"],
+        agent={"tools": ["bash", "str_replace_editor", "my_tools:hand_in"]},
+        grading={"reward": [{"use": "reward:mine"}]},
+    )
+    command = ["run", str(job.path), "--with", str(tools), "--with", str(reward)]
+    assert swe_rollout(*command, check=False).returncode == 1
+
+    tools.write_text(TOOL.replace("1 // 0", "1"))
+    assert "my_tools.py changed" in swe_rollout(*command, check=False).stderr
+    fixed = swe_rollout(*command, "--rerun-masked")
+
+    assert "1 episodes were masked: 0 are graded again, 1 are played again" in fixed.stderr
+    (record,) = (read(path) for path in committed(job.folder))
+    assert (record["reward"], record["stop_reason"]) == (1.0, "submitted")
+
+
+def test_what_else_changed_is_said_in_words_of_yaml(
+    job_file: Callable[..., Job], tmp_path: Path
+) -> None:
+    reward = tmp_path / "reward.py"
+    reward.write_text("def mine(given):\n    return 1.0\n")
+    terms = [{"use": "reward:mine", "weight": 0.5}]
+    job = job_file(scenarios=["gold"], grading={"reward": terms}, suspend=True)
+    command = ["run", str(job.path), "--with", str(reward)]
+    swe_rollout(*command, check=False)
+    reward.write_text("def mine(given):\n    return 2.0\n")
+    job_file(scenarios=["gold"], grading={"reward": [{**terms[0], "weight": 0.25}]})
+    sets = ["--set", "spec.limits.turns=7", "--set", "spec.sampling.seed=3"]
+
+    done = swe_rollout(*command, "--rerun-masked", *sets, check=False)
+
+    assert done.returncode == 2, done.stderr
+    for words in (
+        "belongs to a job with another spec",
+        "reward.py changed since this job began",
+        "spec.grading.reward[0].weight: 0.5 there, 0.25 now",
+        "spec.limits.turns: 40 there, 7 now",
+        "spec.sampling.seed: unset there, 3 now",
+    ):
+        assert words in " ".join(done.stderr.split()), done.stderr

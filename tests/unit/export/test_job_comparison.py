@@ -98,7 +98,7 @@ def test_settings_that_differ_are_shown_by_path_and_without_passwords() -> None:
     assert [(each.path, each.before, each.after) for each in found.settings] == [
         ("spec.limits.turns", "5", "9"),
         ("spec.seed", None, "1"),
-        ("spec.url", "'http://host/'", "'http://other/'"),
+        ("spec.url", "http://host/", "http://other/"),
     ]
 
 

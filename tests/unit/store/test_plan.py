@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from swe_rollout.errors import StoreError, UsageError
+from swe_rollout.spec.job import RolloutJob
 from swe_rollout.store.plan import Plan
 from swe_rollout.store.store import Store
 from swe_rollout.store.summary import summarise
@@ -82,18 +83,14 @@ async def test_what_trajectories_do_not_depend_on_may_change(
         ({"sampling": {"temperature": 0.5}}, "spec.sampling.temperature: 1.0 there, 0.5 now"),
         ({"sampling": {"seed": 7}}, "spec.sampling.seed: unset there, 7 now"),
         ({"agent": {"tools": ["bash"]}}, "spec.agent.tools"),
-        ({"agent": {"systemPrompt": "hi"}}, "spec.agent.systemPrompt: unset there, 'hi' now"),
-        ({"grading": {"enabled": False}}, "spec.grading.enabled: True there, False now"),
+        ({"agent": {"systemPrompt": "hi"}}, "spec.agent.systemPrompt: unset there, hi now"),
+        ({"grading": {"enabled": False}}, "spec.grading.enabled: true there, false now"),
         ({"grading": {"reward": [{"use": "a:b"}]}}, "spec.grading.reward: unset there"),
-        ({"policy": {"scripted": {}}}, "spec.policy.scripted.scenarios"),
+        ({"policy": {"scripted": {}}}, "spec.policy.scripted: unset there, {scenarios: [gold"),
         ({"policy": {"sglang": SGLANG, "tokenizer": "x/y"}}, "spec.policy.tokenizer: unset there"),
         (
             {"policy": {"sglang": {**SGLANG, "record": {"promptLogprobs": True}}}},
-            "spec.policy.sglang.record.promptLogprobs: False there, True now",
-        ),
-        (
-            {"extensions": [{"name": "mine.py", "sha256": "0" * 64}]},
-            "spec.extensions: unset there",
+            "spec.policy.sglang.record.promptLogprobs: false there, true now",
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -111,6 +108,40 @@ async def test_what_trajectories_depend_on_is_refused_with_the_field(
     assert "metadata.name" in caught.value.fix
     assert "store.uri" in caught.value.fix
     assert before == _files(tmp_path)
+
+
+OLD = [{"name": name, "sha256": "0" * 64} for name in ("a.py", "b.py")]
+NEW = [{"name": name, "sha256": "1" * 64} for name in ("b.py", "c.py")]
+
+
+@pytest.mark.threat(point=20)
+async def test_changed_files_are_named_and_taken_only_if_asked(store: Store) -> None:
+    before = await store.begin(job(extensions=OLD[1:]), tasks("one"))
+
+    with pytest.raises(UsageError, match="was begun with other code") as caught:
+        await store.begin(job(extensions=NEW), tasks("one"))
+    assert caught.value.why == (
+        "b.py changed since this job began; c.py was added since this job began"
+    )
+    assert "--rerun-masked" in caught.value.fix
+    begun = await store.begin(job(extensions=NEW), tasks("one"), takes_code=True)
+    assert begun.plan.spec_digest != before.plan.spec_digest
+    assert (await store.begin(job(extensions=NEW), tasks("one"))).plan == begun.plan
+    for other in (job(extensions=OLD[:1]), job(extensions=NEW, limits={"turns": 3})):
+        with pytest.raises(UsageError, match="another spec"):
+            await store.begin(other, tasks("one"), takes_code=True)
+
+
+async def test_a_changed_bundle_is_named_once(store: Store) -> None:
+    def bundled(digit: str) -> RolloutJob:
+        tool = {"use": "bundle", "with": {"path": "tools", "sha256": digit * 64}}
+        file = {"name": "tools.bundle", "sha256": digit * 64}
+        return job(agent={"tools": ["bash", tool]}, extensions=[file])
+
+    await store.begin(bundled("0"), tasks("one"))
+    with pytest.raises(UsageError, match="other code") as caught:
+        await store.begin(bundled("1"), tasks("one"))
+    assert caught.value.why == "tools.bundle changed since this job began"
 
 
 async def test_long_values_are_shown_where_they_differ(store: Store) -> None:

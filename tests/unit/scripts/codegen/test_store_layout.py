@@ -36,6 +36,7 @@ KEYS: dict[Callable[..., str], list[tuple[object, ...]]] = {
     layout.kept_journal_key: [(EPISODE, SHA)],
     layout.chunk_key: [(EPISODE, 7654322, 7654323)],
     layout.damaged_key: [(EPISODE, "UNIQUE")],
+    layout.masked_key: [(EPISODE, "UNIQUE")],
     layout.damaged_chunk_key: [(EPISODE, "UNIQUE", 7654322, 7654323)],
     layout.refills_key: [("JOB",)],
     layout.claim_key: [("JOB", "TRAINER", "INSTANCE", 7654324)],
