@@ -167,9 +167,11 @@ class PolicyTurns:
             turn.engine_s = self._state.deadline.now() - began
         if turn.finish_reason is FinishReason.STOP:
             return None
-        if not turn.ids:
-            return self._overflow(
-                branch, f"the engine sampled nothing after {len(branch.log)} tokens"
+        if not (turn.ids or self._state.turns or branch.index):
+            raise EngineError(
+                "the engine sampled nothing",
+                why=f"it ended the episode's first call, after {len(branch.log)} tokens, as full",
+                fix="let its info() return the context_tokens that it has",
             )
         # A truncated turn may contain half a call, so nothing in it is parsed or run.
         if len(turn.ids) < limits.max_new_tokens:

@@ -7,6 +7,7 @@ repaired. Used by `worker.engines`, for all jobs, and by the Strands model.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Final, TypeVar
@@ -14,14 +15,24 @@ from typing import Annotated, Final, TypeVar
 import msgspec
 
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
-from swe_rollout.engine.chat.base import ChatRequest, ChatResponse
+from swe_rollout.engine.chat.base import (
+    AssistantMessage,
+    ChatCall,
+    ChatEngine,
+    ChatRequest,
+    ChatResponse,
+    ChatUsage,
+)
+from swe_rollout.engine.chat.errors import checked_calls
 from swe_rollout.engine.errors import InvalidAnswerError
-from swe_rollout.engine.wrapped import WrappedEngine
+from swe_rollout.engine.wrapped import WrappedChatEngine, WrappedEngine
 from swe_rollout.errors import InternalError, UnreachableError
 from swe_rollout.text.redaction import redact
 from swe_rollout.types.turn import FinishReason, Generation, WeightSpan
 
 _T = TypeVar("_T", Generation, ChatResponse)
+MAX_TEXT_CHARS: Final = 2**24
+"""The longest message of a chat engine, with its reasoning and arguments."""
 _HIGHEST_LOGPROB: Final = 1e-4
 """A probability is at most 1, but engines round."""
 _LOWEST_LOGPROB: Final = -1e4
@@ -30,6 +41,7 @@ _Int = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 _Size = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
 _PRINTABLE: Final = r"\A[^\x00-\x1f\x7f-\x9f]*\Z"
+_PATTERN: Final = re.compile(r"`str` matching regex '.*'")
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=1024, pattern=_PRINTABLE)]
 _Version = Annotated[str, msgspec.Meta(max_length=256, pattern=_PRINTABLE)]
 
@@ -49,6 +61,34 @@ class _Answer(msgspec.Struct, frozen=True):
     prompt_tokens: _Int
     cached_tokens: _Count
     weight_versions: tuple[_Span, ...]
+
+
+class _Call(msgspec.Struct, frozen=True):
+    id: str
+    name: str
+    arguments: str
+
+
+class _Message(msgspec.Struct, frozen=True):
+    text: str
+    calls: tuple[_Call, ...]
+    reasoning: str
+    native: bytes
+
+
+class _Usage(msgspec.Struct, frozen=True):
+    prompt_tokens: _Count
+    completion_tokens: _Count
+    cached_tokens: _Count
+
+
+class _Response(msgspec.Struct, frozen=True):
+    """The types of a `ChatResponse`."""
+
+    message: _Message
+    finish_reason: FinishReason
+    usage: _Usage
+    model: Annotated[str, msgspec.Meta(max_length=1024, pattern=_PRINTABLE)]
 
 
 class _Info(msgspec.Struct, frozen=True):
@@ -76,6 +116,11 @@ def checked_engine(engine: TokenEngine, vocabulary: Vocabulary) -> TokenEngine:
     return WrappedEngine(engine, _Check(vocabulary))
 
 
+def checked_chat_engine(engine: ChatEngine) -> ChatEngine:
+    """Return a chat engine whose messages can be recorded; a call with any other fails."""
+    return WrappedChatEngine(engine, _Check(Vocabulary(0, ())))
+
+
 def checked_info(info: object) -> EngineInfo:
     """Return what an engine says about itself; raises UnreachableError if it can't be read."""
     try:
@@ -96,7 +141,9 @@ class _Check:
         self, request: GenerateRequest | ChatRequest, call: Callable[[], Awaitable[_T]]
     ) -> _T:
         answer = await call()
-        if isinstance(request, ChatRequest) or isinstance(answer, ChatResponse):
+        if isinstance(answer, ChatResponse):
+            return checked_message(answer)
+        if isinstance(request, ChatRequest):
             raise InternalError("an engine of tokens was asked for messages")
         return checked(answer, request, self.vocabulary)
 
@@ -125,7 +172,29 @@ def checked(answer: object, request: GenerateRequest, vocabulary: Vocabulary) ->
         logprobs=found.logprobs,
         finish_reason=_reason(found.finish_reason, ids, request.stop_token_ids, vocabulary),
         weight_versions=_weight_versions(found.weight_versions, len(ids)),
+        replay=answer.replay if request.replay else None,
     )
+
+
+def checked_message(answer: object) -> ChatResponse:
+    """Return a chat engine's message; raises InvalidAnswerError if it can't be recorded."""
+    found = _typed(answer, ChatResponse, _Response)
+    said, reason = found.message, found.finish_reason
+    if reason is FinishReason.ABORT:
+        raise InvalidAnswerError(
+            "the chat engine ended a message with `abort`",
+            fix="raise EngineError for a call that failed",
+        )
+    calls = checked_calls([ChatCall(each.id, each.name, each.arguments) for each in said.calls])
+    size = len(said.text) + len(said.reasoning) + sum(len(call.arguments) for call in calls)
+    if size > MAX_TEXT_CHARS:
+        raise InvalidAnswerError(
+            f"the chat engine returned {size} characters",
+            why=f"a message has at most {MAX_TEXT_CHARS}",
+        )
+    message = AssistantMessage(said.text, calls, said.reasoning, said.native)
+    usage = ChatUsage(*msgspec.structs.astuple(found.usage))
+    return ChatResponse(message, reason, usage, found.model)
 
 
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
@@ -136,14 +205,14 @@ def _typed(answer: object, wanted: type[object], fields: type[_Struct]) -> _Stru
         raise InvalidAnswerError(
             f"the engine returned no {wanted.__name__}",
             why=f"it returned {type(answer).__name__}",
-            fix="return what TokenEngine documents",
+            fix="return what the engine's protocol documents",
         )
     try:
         return msgspec.convert(answer, fields, from_attributes=True)
     except msgspec.ValidationError as error:
         raise InvalidAnswerError(
             f"the engine returned a {wanted.__name__} with a wrong value",
-            why=str(error).replace("`$.", "`"),
+            why=_PATTERN.sub("text without control characters", str(error)).replace("`$.", "`"),
             fix="return plain Python numbers and texts; arrays have .tolist()",
         ) from error
 

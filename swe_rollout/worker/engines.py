@@ -17,7 +17,7 @@ from swe_rollout.engine.base import EngineInfo, TokenEngine
 from swe_rollout.engine.chat.base import ChatEngine
 from swe_rollout.engine.chat.function import chat_engine
 from swe_rollout.engine.chat.http import http_engine
-from swe_rollout.engine.checked import Vocabulary, checked_engine, checked_info
+from swe_rollout.engine.checked import Vocabulary, checked_chat_engine, checked_engine, checked_info
 from swe_rollout.engine.pool.pool import EnginePool
 from swe_rollout.engine.scripted.engine import ScriptedEngine
 from swe_rollout.engine.transformers.engine import TransformersEngine
@@ -96,7 +96,9 @@ async def open_engine(setup: EngineSetup) -> OpenEngine:
     errors of `Renderer.load`.
     """
     opened = await _open(setup)
-    if (renderer := opened.renderer) is None or not isinstance(opened.engine, TokenEngine):
+    if isinstance(opened.engine, ChatEngine):
+        return replace(opened, engine=checked_chat_engine(opened.engine))
+    if (renderer := opened.renderer) is None:
         return opened
     vocabulary = Vocabulary(opened.info.vocab_size or renderer.vocab_size, renderer.special_ids)
     return replace(opened, engine=checked_engine(opened.engine, vocabulary))

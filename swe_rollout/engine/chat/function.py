@@ -6,18 +6,14 @@ It supports any model without a built-in client: a library, a gateway, a model i
 from __future__ import annotations
 
 import inspect
-from typing import Final, Protocol
+from typing import Protocol
 
 from swe_rollout.engine.base import EngineInfo
 from swe_rollout.engine.chat.base import AssistantMessage, ChatEngine, ChatRequest, ChatResponse
-from swe_rollout.engine.chat.errors import checked_calls
 from swe_rollout.engine.errors import InvalidAnswerError
 from swe_rollout.errors import EngineError, boundary
 from swe_rollout.extension import ExtensionPoint
 from swe_rollout.types.turn import FinishReason
-
-MAX_TEXT_CHARS: Final = 2**24
-"""The length of the longest message, including the arguments of its calls."""
 
 
 class ChatFunction(Protocol):
@@ -49,17 +45,7 @@ class FunctionEngine(ChatEngine):
                 f"the chat function {self._name} returned {type(found).__name__}",
                 fix="return a ChatResponse, or the text of a message without calls",
             )
-        self._check(found)
         return found
-
-    def _check(self, response: ChatResponse) -> None:
-        calls = checked_calls(response.message.calls)
-        size = len(response.message.text) + sum(len(call.arguments) for call in calls)
-        if size > MAX_TEXT_CHARS:
-            raise InvalidAnswerError(
-                f"the chat function {self._name} returned {size} characters",
-                why=f"a message has at most {MAX_TEXT_CHARS}",
-            )
 
     async def aclose(self) -> None:
         pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ class Part:
 
 
 class SayingEngine(TokenEngine):
-    """Says one text after the other; an exception is raised in its place."""
+    """Says one text after the other; an exception is raised in its place, or the call cancelled."""
 
     def __init__(self, says: Iterable[str | Part | BaseException]) -> None:
         self.requests: list[GenerateRequest] = []
@@ -48,6 +49,11 @@ class SayingEngine(TokenEngine):
     async def generate(self, request: GenerateRequest) -> Generation:
         self.requests.append(request)
         said = next(self._says)
+        if isinstance(said, asyncio.CancelledError):
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            await asyncio.sleep(0)
         if isinstance(said, BaseException):
             raise said
         part = said if isinstance(said, Part) else Part(said, FinishReason.STOP)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from swe_rollout.engine.base import GenerateRequest
+from swe_rollout.errors import EngineError
 from swe_rollout.spec.limits import Limits
 from swe_rollout.tokens.log import SegmentKind
 from swe_rollout.tokens.replay import ExpertShape, Recording, ReplayRows
@@ -107,3 +109,13 @@ async def test_time_that_the_engine_was_away_is_not_the_episode_s_to_lose() -> N
 
     loop = loop_of(Away([encode(SUBMIT + END)]), limits=Limits(episode_seconds=1))
     assert await loop.run() is StopReason.SUBMITTED
+
+
+async def test_an_engine_that_samples_nothing_at_first_has_failed_not_the_task() -> None:
+    class Full(Player):
+        def answer(self, request: GenerateRequest) -> Generation:
+            return Generation((), (), FinishReason.LENGTH, len(request.input_ids))
+
+    with pytest.raises(EngineError, match="the engine sampled nothing") as caught:
+        await loop_of(Full([[]])).run()
+    assert "context_tokens" in caught.value.fix

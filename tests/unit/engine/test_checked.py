@@ -11,7 +11,14 @@ import numpy as np
 import pytest
 
 from swe_rollout.engine.base import EngineInfo
-from swe_rollout.engine.checked import Vocabulary, checked, checked_engine, checked_info
+from swe_rollout.engine.chat.base import AssistantMessage, ChatCall, ChatResponse, ChatUsage
+from swe_rollout.engine.checked import (
+    Vocabulary,
+    checked,
+    checked_engine,
+    checked_info,
+    checked_message,
+)
 from swe_rollout.engine.errors import InvalidAnswerError
 from swe_rollout.errors import Boundary, UnreachableError
 from swe_rollout.types.turn import FinishReason, Generation, WeightSpan
@@ -70,7 +77,7 @@ def spans(*each: Any) -> Generation:
         (spans(WeightSpan("v", 0, 3), WeightSpan("w", 3, 2)), "one after the other"),
         (spans(WeightSpan(7, 0, 3)), "got `int` - at `weight_versions[0].version`"),  # type: ignore[arg-type]
         (spans(WeightSpan("v" * 300, 0, 3)), "length <= 256"),
-        (spans(WeightSpan("\x1b[31m", 0, 3)), "matching regex"),
+        (spans(WeightSpan("\x1b[31m", 0, 3)), "text without control characters"),
         (spans("v"), "`weight_versions[0]`"),
     ],
 )  # fmt: skip
@@ -113,6 +120,56 @@ async def test_every_call_is_checked() -> None:
     engine = checked_engine(Echo(ids=(4, 11)), VOCABULARY)
     with pytest.raises(InvalidAnswerError, match="the vocabulary has 10"):
         await engine.generate(REQUEST)
+
+
+CALL = ChatCall("1", "bash", "{}")
+SAID = ChatResponse(AssistantMessage("hi", (CALL,)), FinishReason.STOP, ChatUsage(3, 2, 1), "m")
+
+
+def ended(**fields: Any) -> ChatResponse:
+    return replace(SAID, **fields)
+
+
+def said(text: Any = "hi", *calls: Any, reasoning: Any = "", native: Any = b"") -> ChatResponse:
+    return replace(SAID, message=AssistantMessage(text, calls, reasoning, native))
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (None, "it returned NoneType"),
+        (said(None), "got `null` - at `message.text`"),
+        (said("hi", reasoning=None), "`message.reasoning`"),
+        (said("hi", native="{}"), "`message.native`"),
+        (said("hi", None), "`message.calls[0]`"),
+        (said("hi", ChatCall(1, "bash", "{}")), "`message.calls[0].id`"),  # type: ignore[arg-type]
+        (said("hi", ChatCall("1", "bash", {})), "`message.calls[0].arguments`"),  # type: ignore[arg-type]
+        (said("hi", CALL, CALL), "no ids of their own"),
+        (said("hi", ChatCall("", "bash", "{}")), "no ids of their own"),
+        (said("x" * (2**24 + 1)), "16777217 characters"),
+        (ended(finish_reason="eos"), "'eos'"),
+        (ended(finish_reason=FinishReason.ABORT), "ended a message with `abort`"),
+        (ended(usage=None), "`usage`"),
+        (ended(usage=ChatUsage(2**70)), "`usage.prompt_tokens`"),
+        (ended(usage=ChatUsage(-1)), "`usage.prompt_tokens`"),
+        (ended(model=None), "`model`"),
+        (ended(model="\x1b[31m"), "text without control characters - at `model`"),
+    ],
+)  # fmt: skip
+def test_a_message_that_cannot_be_recorded_is_the_engines_failure(
+    answer: object, says: str
+) -> None:
+    with pytest.raises(InvalidAnswerError) as caught:
+        checked_message(answer)
+    assert says in str(caught.value)
+    assert len(str(caught.value)) < 500
+    assert caught.value.boundary is Boundary.ENGINE
+
+
+def test_a_message_is_kept_as_it_is() -> None:
+    assert checked_message(SAID) == SAID
+    listed = replace(SAID, message=AssistantMessage("hi", [CALL]))  # type: ignore[arg-type]
+    assert checked_message(listed) == SAID
 
 
 @pytest.mark.parametrize(

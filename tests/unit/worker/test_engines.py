@@ -8,7 +8,6 @@ from contextlib import AsyncExitStack
 import pytest
 
 from swe_rollout.engine.chat.base import ChatEngine, ChatRequest
-from swe_rollout.engine.chat.http import HttpChatEngine
 from swe_rollout.errors import PrerequisiteError, UnreachableError
 from swe_rollout.extension import ExtensionError
 from swe_rollout.spec.agent import AgentSpec
@@ -34,7 +33,7 @@ async def opened(stack: AsyncExitStack, **policy: object) -> OpenEngine:
 async def test_an_api_is_probed_and_has_no_renderer(kind: str, path: str) -> None:
     async with api(sends({})) as (url, served), AsyncExitStack() as stack:
         found = await opened(stack, **{kind: {"model": "m", "url": url}})
-        assert isinstance(found.engine, HttpChatEngine)
+        assert isinstance(found.engine, ChatEngine)
         assert (found.renderer, found.info.model) == (None, "m")
         assert found.policy_of(EPISODE) == f"{kind}:m"
     assert [request[0] for request in served.requests] == [path]

@@ -104,7 +104,7 @@ async def test_a_turn_that_fails_before_a_token_leaves_no_trace(turns: int) -> N
         await talk.say(given_(user("A long one")))
     assert talk.log.segments == before[1]
     with pytest.raises(asyncio.CancelledError):
-        await talk.say(given_(user("A longer one")))
+        await asyncio.ensure_future(talk.say(given_(user("A longer one"))))
     after = (talk.log.ids, talk.log.segments, talk.log.logprobs.tolist(), talk.log.request())
     assert str(after) == str(before)  # NaN is not equal to itself
     said = await talk.say(given_(user("Short")))
