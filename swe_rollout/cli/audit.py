@@ -23,6 +23,7 @@ from swe_rollout.cli.options import (
     option,
 )
 from swe_rollout.cli.output import say, write_data, write_table
+from swe_rollout.text.formatting import format_duration
 
 if TYPE_CHECKING:
     from swe_rollout.cli.dataset_argument import NamedDataset
@@ -115,7 +116,7 @@ class _Report:
                 output,
             )
         else:
-            columns = ["INSTANCE", "GOLD", "SECONDS#", "FLAKY#", "WRONG", "CHECK"]
+            columns = ["INSTANCE", "GOLD", "TIME#", "FLAKY#", "WRONG", "CHECK"]
             rows = [_row(each) for each in self._results()]
             rows += [[e.instance_id, "–", "–", "–", "–", _unknown(e)] for e in self.not_audited]
             write_table(columns, rows, output)
@@ -184,7 +185,7 @@ def _row(result: Audit) -> list[str]:
     return [
         result.instance_id,
         f"{gold.count(resolved)}/{len(gold)}",
-        f"{result.gold.median_s:.1f}" if result.gold else "–",
+        format_duration(result.gold and result.gold.median_s),
         str(len(result.flaky)),
         f"{len(failed)}/{len(wrong)}",
         _check(result),

@@ -27,6 +27,7 @@ from swe_rollout.errors import SweRolloutError
 from swe_rollout.sandbox.local.cgroups import find_parents
 from swe_rollout.sandbox.local.images import cache_dir
 from swe_rollout.text.escaping import one_line
+from swe_rollout.text.formatting import format_size
 
 if TYPE_CHECKING:
     from swe_rollout.cluster import doctor as cluster
@@ -36,8 +37,7 @@ _HTTP_S = 5.0
 _POD_S = 120.0
 _POLICY_S = 5.0
 """A NetworkPolicy takes effect a moment after the pod has its address."""
-_LEAST_GIB = 5.0
-_GIB = 1 << 30
+_LEAST_BYTES = 5 << 30
 _SERVER_ERROR = 500
 SGLANG_URL = "SWE_ROLLOUT_SGLANG_URL"
 
@@ -211,12 +211,12 @@ def _limits() -> DoctorCheck:
 def _disk() -> DoctorCheck:
     folder = cache_dir()
     there = next(path for path in (folder, *folder.parents) if path.exists())
-    free_gib = shutil.disk_usage(there).free / _GIB
-    text = f"{free_gib:.1f} GiB free for {folder}"
+    free = shutil.disk_usage(there).free
+    text = f"{format_size(free)} free for {folder}"
     if not os.access(there, os.W_OK):
         fix = "point XDG_CACHE_HOME at a folder you may write to"
         return _local_check("cache", CheckStatus.FAIL, f"{there} is not writable", fix)
-    if free_gib < _LEAST_GIB:
+    if free < _LEAST_BYTES:
         fix = "free some space, or point XDG_CACHE_HOME at a larger disk"
         return _local_check("cache", CheckStatus.WARN, text, fix)
     return _local_check("cache", CheckStatus.OK, text)

@@ -28,6 +28,7 @@ from swe_rollout.cli.options import (
 )
 from swe_rollout.cli.output import say, write_lines
 from swe_rollout.errors import UsageError
+from swe_rollout.store.layout import JobRef
 from swe_rollout.types.episode import EpisodeId
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def fork(
         return
     say(f"{job.metadata.name}: {job.spec.samples} episodes from turn {turn} of {address}")
     work = roll_out(job, (), base_dir=Path.cwd(), display=display)
-    finish(work, output)
+    finish(work, JobRef(job.spec.store.uri, job.metadata.name), output)
 
 
 async def _job(

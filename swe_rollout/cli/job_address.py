@@ -14,7 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from swe_rollout.cli.options import LOCAL_RUNS
-from swe_rollout.errors import PrerequisiteError, SweRolloutError, UsageError, expanded
+from swe_rollout.errors import (
+    PrerequisiteError,
+    SweRolloutError,
+    UsageError,
+    expanded,
+    file_meant,
+    why_missing,
+)
 from swe_rollout.store.layout import JobRef, store_uri
 from swe_rollout.types.episode import EpisodeId
 
@@ -133,6 +140,24 @@ async def find_store(address: str) -> Store | None:
         if await store.jobs() or _may_become_store(address):
             return store
     return None
+
+
+def no_store(address: str) -> UsageError:
+    """Return the error for an address at which `find_store` finds none."""
+    with suppress(UsageError):
+        job = address_here(JobRef.parse(address))
+        if local_job(job) is not None:
+            fix = f"`swe-rollout status {job}` shows it"
+            return UsageError(f"{address} is a job, and no store", fix=fix)
+    path = Path(address.removeprefix("file://"))
+    why = why_missing(path) or ("" if path.exists() or "://" in address else f"there is no {path}")
+    better, meant = job_named_wrongly(address), file_meant(path, ("",))
+    fix = "name a folder with jobs in it, such as runs, or s3://…"
+    if better is not None:
+        fix = better.fix
+    elif meant is not None and not path.exists():
+        fix = f"did you mean {meant}?"
+    return UsageError(f"{address} is no store", why=why or "it has no job", fix=fix)
 
 
 def _may_become_store(address: str) -> bool:

@@ -24,7 +24,12 @@ from swe_rollout.launcher.job_result import is_complete, summary_of
 from swe_rollout.launcher.remote import deleted_error, follow, open_jobs
 from swe_rollout.launcher.watched_job import WatchedJob, job_snapshot, unmet_conditions
 from swe_rollout.live.progress import every
-from swe_rollout.text.formatting import format_clock, format_number, format_share, logfmt
+from swe_rollout.text.formatting import (
+    format_duration,
+    format_number,
+    format_share,
+    logfmt,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -127,7 +132,8 @@ class PlainJobLines:
         )
         if line != self._progress:
             self._progress = line
-            self._print(f"{line} elapsed={format_clock(self._watched.elapsed_s)}")
+            elapsed = logfmt("", elapsed=format_duration(self._watched.elapsed_s))
+            self._print(f"{line}{elapsed}")
 
     def _print(self, line: str) -> None:
         self._console.print(Text(line), soft_wrap=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from swe_rollout.cli.interrupt import run_async
+from swe_rollout.cli.job_address import address_here
 from swe_rollout.cli.job_file import in_sandbox, overrides_of
 from swe_rollout.cli.job_tables import write_left_out, write_summary
 from swe_rollout.cli.options import (
@@ -29,6 +31,7 @@ from swe_rollout.cli.options import (
     option,
 )
 from swe_rollout.cli.output import say, stderr_console, write_data
+from swe_rollout.store.layout import JobRef
 
 if TYPE_CHECKING:
     from swe_rollout.launcher.uploads import LocalFile
@@ -81,6 +84,9 @@ def run(
 
     overrides = overrides_of(sets, store=store, name=name, skip_bad_rows=skip_bad_rows)
     job = load_job(file, overrides)
+    ref = JobRef(job.spec.store.uri, job.metadata.name)
+    # Before anything that takes long: imports, a tokenizer, a dataset of a hub.
+    say(f"{file}: {job.spec.samples} × each task, {_describe_policy(job)}, to {address_here(ref)}")
     if sandbox is not None:
         job = in_sandbox(job, sandbox)
     files = [read_file(path) for path in with_files or ()]
@@ -94,11 +100,11 @@ def run(
         rerun_masked=rerun_masked,
         metrics=metrics,
     )
-    finish(work, output)
+    finish(work, ref, output)
 
 
-def finish(work: Coroutine[object, object, RunSummary], output: OutputFormat) -> None:
-    """Run a job to its end and print its state. Exit with 1 if any episode is left."""
+def finish(work: Coroutine[object, object, RunSummary], ref: JobRef, output: OutputFormat) -> None:
+    """Run a job to its end and print its state and address. Exit with 1 if any episode is left."""
     found = run_async(work, on_note=say)
     if output.is_data:
         write_data(json.loads(found.to_json()), output)
@@ -106,6 +112,8 @@ def finish(work: Coroutine[object, object, RunSummary], output: OutputFormat) ->
         write_summary(found.job, output)
     write_left_out(found.job.damaged, found.job.strays)
     say(str(found))
+    address = shlex.quote(address_here(ref))
+    say(f"the records are in {address}; next: swe-rollout view {address}")
     if found.left:
         raise typer.Exit(1)
 

@@ -11,8 +11,14 @@ from rich.text import Text
 
 from swe_rollout.cli.live_screen import SUMMARY_S, live_screen, resolve_display
 from swe_rollout.cli.options import DisplayKind
+from swe_rollout.events import Phase
 from swe_rollout.live.progress import LiveProgress, every, outcome_name
-from swe_rollout.text.formatting import format_clock, format_number, format_share, logfmt
+from swe_rollout.text.formatting import (
+    format_duration,
+    format_number,
+    format_share,
+    logfmt,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -88,7 +94,7 @@ class PlainRunLines(LiveProgress):
         if not (self._is_planned or self.committed):
             return
         self._summarised = self._summary()
-        elapsed = format_clock(self.elapsed_s)
+        elapsed = format_duration(self.elapsed_s)
         left_out = self._left_out or None
         self._print("progress", **self._summarised, elapsed=elapsed, lines_left_out=left_out)
         self._left_out = 0
@@ -99,10 +105,11 @@ class PlainRunLines(LiveProgress):
             self.print_summary()
 
     def _summary(self) -> dict[str, object]:
-        counts = self.counts
+        counts, grading = self.counts, list(self.running.values()).count(Phase.GRADE)
         return {
             "done": f"{self.committed}/{self.planned_episodes}",
-            "running": len(self.running),
+            "running": len(self.running) - grading,
+            "grading": grading,
             "resolved": counts.resolved,
             "masked": counts.masked,
             "mean_reward": format_number(counts.mean_reward),
@@ -135,6 +142,6 @@ def episode_line(trajectory: Trajectory) -> str:
         reward=None if reward is None else f"{reward.value:g}",
         turns=len(trajectory.turns),
         tokens=trajectory.token_count,
-        seconds=f"{trajectory.timing.total_s:.1f}",
+        time=format_duration(trajectory.timing.total_s),
         failure=failure.message if failure else None,
     )

@@ -12,7 +12,7 @@ from swe_rollout.cli.job_tables import write_left_out
 from swe_rollout.cli.options import Context, Form, Namespace, OutputFormat, StoredAddress
 from swe_rollout.cli.output import say, write_data, write_lines, write_table
 from swe_rollout.cli.stored_work import targeted
-from swe_rollout.text.formatting import format_masked, format_number
+from swe_rollout.text.formatting import format_duration, format_masked, format_number
 
 if TYPE_CHECKING:
     from swe_rollout.export.statistics import Distribution, JobStatistics, ToolStatistics
@@ -70,7 +70,7 @@ def _write_tables(found: JobStatistics, output: OutputFormat) -> None:
     )
     write_lines([""])
     write_table(
-        ["TOOL", "CALLS#", "NOT RUN#", "FAILED#", "TIMED OUT#", "CUT#", "SECONDS#", "LONGEST#"],
+        ["TOOL", "CALLS#", "NOT RUN#", "FAILED#", "TIMED OUT#", "CUT#", "TIME#", "LONGEST#"],
         [_tool(name, each) for name, each in found.tools.items()],
     )
     write_lines([""])
@@ -101,21 +101,18 @@ def _durations(name: str, durations: DurationHistogram) -> list[str]:
     longest_s = durations.longest_s if durations.count else None
     shown = [durations.mean_s, durations.quantile(0.5), durations.quantile(0.95), longest_s]
     return [
-        f"{name.removesuffix('_s')} seconds",
-        *(format_number(value, ",.2f") for value in shown),
-        f"{durations.total_s:,.2f}",
+        f"{name.removesuffix('_s')} time",
+        *map(format_duration, (*shown, durations.total_s)),
     ]
 
 
 def _quantity(name: str, values: Distribution) -> list[str]:
-    form = ",.2f" if name.endswith("_s") else ",.0f"
     shown = [values.mean, values.quantile(0.5), values.quantile(0.95), values.quantile(1.0)]
     further = [values.quantile(0.0), values.deviation]
-    label = f"{name.removesuffix('_s')} seconds" if name.endswith("_s") else name
-    return [
-        label.replace("_", " "),
-        *(format_number(value, form) for value in (*shown, values.total, *further)),
-    ]
+    every = (*shown, values.total, *further)
+    if name.endswith("_s"):
+        return [f"{name.removesuffix('_s')} time", *map(format_duration, every)]
+    return [name.replace("_", " "), *(format_number(value, ",.0f") for value in every)]
 
 
 def _tool(name: str, tool: ToolStatistics) -> list[str]:
@@ -126,8 +123,8 @@ def _tool(name: str, tool: ToolStatistics) -> list[str]:
         f"{tool.failed:,}",
         f"{tool.timed_out:,}",
         f"{tool.truncated:,}",
-        f"{tool.seconds:,.2f}",
-        f"{tool.longest_s:,.2f}",
+        format_duration(tool.seconds),
+        format_duration(tool.longest_s),
     ]
 
 

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from swe_rollout.cli.job_address import JobLocation, find_either
+import typer
+
+from swe_rollout.cli.job_address import (
+    JobLocation,
+    address_here,
+    find_either,
+    find_store,
+    no_store,
+)
 from swe_rollout.cli.job_tables import write_job, write_jobs, write_result
 from swe_rollout.cli.options import (
     LOCAL_RUNS,
@@ -18,11 +28,21 @@ from swe_rollout.cli.options import (
     names_cluster,
 )
 from swe_rollout.cli.output import say, write_data, write_table
+from swe_rollout.errors import StoreError, UsageError, gather_all
 from swe_rollout.store.layout import JobRef
+from swe_rollout.text.formatting import format_duration
 
 if TYPE_CHECKING:
     from swe_rollout.cluster.job_objects import JobObject
+    from swe_rollout.store.store import Store
     from swe_rollout.store.summary import JobSummary
+
+_AT_ONCE = 16
+"""Jobs of a store that are read concurrently."""
+
+StoreFolder = Annotated[
+    str, typer.Argument(metavar="[STORE]", help="A store: a folder, or s3://bucket/prefix.")
+]
 
 
 def status(
@@ -46,8 +66,8 @@ def status(
         _write_state(asyncio.run(_read_state(job, location)), output)
     elif location.given or names_cluster():
         _write_jobs(asyncio.run(_list_jobs(location)), output)
-    else:
-        _write_local(output)
+    elif not _write_stored(LOCAL_RUNS, output):
+        say(f"no cluster is configured, and {LOCAL_RUNS} has no job")
 
 
 def _write_jobs(jobs: tuple[JobObject, ...], output: OutputFormat) -> None:
@@ -72,32 +92,84 @@ def _write_state(state: JobSummary | JobObject, output: OutputFormat) -> None:
         write_job(state, output)
 
 
-def _write_local(output: OutputFormat) -> None:
-    """List the jobs in the folder `runs`."""
-    folder = Path(LOCAL_RUNS)
-    found = asyncio.run(_count_local(f"file://{folder.absolute()}")) if folder.is_dir() else []
+def ls(store: StoreFolder = LOCAL_RUNS, *, output: Form = OutputFormat.TABLE) -> None:
+    """List the jobs of a store: how many episodes are committed, and when each was begun.
+
+    swe-rollout ls
+
+    swe-rollout ls s3://rollouts -o json
+    """
+    if not store.strip():
+        raise UsageError("the store is empty", fix=f"leave it out for {LOCAL_RUNS}, or name one")
+    if not _write_stored(store, output):
+        say(f"{store} has no job yet: `swe-rollout run job.yaml --store {store}` begins one")
+
+
+def _write_stored(address: str, output: OutputFormat) -> bool:
+    """List the jobs in a store; return whether there are any."""
+    is_there = address != LOCAL_RUNS or Path(LOCAL_RUNS).is_dir()
+    found = asyncio.run(_list_stored(address)) if is_there else []
     if output.is_data:
-        records = [{"job": name, "committed": n, "episodes": all_} for name, n, all_ in found]
-        write_data({"jobs": records}, output)
+        write_data({"jobs": [each.to_dict() for each in found]}, output)
     else:
-        rows = [[name, f"{n}/{all_}"] for name, n, all_ in found]
-        write_table(["JOB", "DONE#"], rows, output)
-    if not found:
-        say(f"no cluster is configured, and {LOCAL_RUNS} has no job")
+        write_table(["JOB", "DONE#", "AGE#"], [each.row() for each in found], output)
+    for each in found:
+        if each.problem:
+            say(f"{each.job}: {each.problem}")
+    return bool(found)
 
 
-async def _count_local(uri: str) -> list[tuple[str, int, int]]:
-    """Return each job with its numbers of committed and planned episodes; read no records."""
-    from swe_rollout.store.store import Store
+@dataclass(frozen=True, slots=True)
+class _StoredJob:
+    """A job as its store lists it; no records are read."""
 
-    store = Store.open(uri)
-    found: list[tuple[str, int, int]] = []
-    for job in await store.jobs():
-        episodes = (await store.listing(job)).episodes
-        plan = await store.plan(job)
-        planned = plan.episodes + plan.unplanned(episodes)
-        found.append((f"{LOCAL_RUNS}/{job}", len(episodes), planned))
-    return found
+    job: str
+    """Its address."""
+    committed: int = 0
+    episodes: int = 0
+    """The number of planned episodes."""
+    begun: datetime | None = None
+    problem: str = ""
+    """Why its numbers are not known."""
+
+    def row(self) -> list[str]:
+        """Return the cells of the table."""
+        if self.begun is None:
+            return [self.job, "–", "–"]
+        age_s = (datetime.now(UTC) - self.begun).total_seconds()
+        return [self.job, f"{self.committed}/{self.episodes}", format_duration(age_s)]
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the job for programs."""
+        if self.begun is None:
+            return {"job": self.job, "problem": self.problem}
+        numbers = {"committed": self.committed, "episodes": self.episodes}
+        return {"job": self.job, **numbers, "begun": self.begun.isoformat(timespec="seconds")}
+
+
+async def _list_stored(address: str) -> list[_StoredJob]:
+    store = await find_store(address)
+    if store is None:
+        raise no_store(address)
+    names = await store.jobs()
+    chunks = (names[start : start + _AT_ONCE] for start in range(0, len(names), _AT_ONCE))
+    return [
+        each
+        for chunk in chunks
+        for each in await gather_all(_stored(store, name) for name in chunk)
+    ]
+
+
+async def _stored(store: Store, name: str) -> _StoredJob:
+    address = address_here(JobRef(store.uri, name))
+    try:
+        plan = await store.plan(name)
+        episodes = (await store.listing(name)).episodes
+        begun = await store.begun_at(name)
+    except (UsageError, StoreError, FileNotFoundError) as error:
+        return _StoredJob(address, problem=str(error))
+    planned = plan.episodes + plan.unplanned(episodes)
+    return _StoredJob(address, len(episodes), planned, begun)
 
 
 async def _read_state(address: str, location: JobLocation) -> JobSummary | JobObject:

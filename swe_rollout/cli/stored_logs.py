@@ -17,7 +17,7 @@ from swe_rollout.store.layout import JobRef
 from swe_rollout.store.store import Store
 from swe_rollout.store.summary import JobTally
 from swe_rollout.text.escaping import one_line
-from swe_rollout.text.formatting import logfmt
+from swe_rollout.text.formatting import format_duration, logfmt
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.turn import CallStatus, Turn
 
@@ -80,8 +80,8 @@ def turn_line(episode: EpisodeId, turn: Turn) -> str:
         tokens=turn.completion_tokens,
         prompt_tokens=turn.request.length,
         cached_tokens=turn.cached_tokens,
-        engine_s=f"{turn.engine_s:.2f}",
-        tools_s=f"{turn.tools_s:.2f}",
+        engine=format_duration(turn.engine_s),
+        tools=format_duration(turn.tools_s),
     )
 
 

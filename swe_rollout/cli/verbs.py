@@ -72,6 +72,7 @@ VERBS: Final = (
     Verb(RUN, "resume", "Resume a suspended job.", "job_control:resume"),
     Verb(RUN, "sandbox", "Run commands in sandboxes.", "+sandbox:run"),
     Verb(MONITOR, "status", "Show a job's episodes.", "status"),
+    Verb(MONITOR, "ls", "List the jobs of a store.", "status:ls"),
     Verb(MONITOR, "watch", "Follow a job until it completes or fails.", "launch:watch"),
     Verb(MONITOR, "logs", "Print the log lines of a job's workers.", "logs"),
     Verb(MONITOR, "events", "List the cluster's events about a job.", "logs:events"),

@@ -23,6 +23,7 @@ from swe_rollout.cli.options import Context, Namespace, complete_address, option
 from swe_rollout.cli.output import say, write_lines
 from swe_rollout.errors import UsageError
 from swe_rollout.store.layout import JobRef
+from swe_rollout.text.formatting import format_size
 
 if TYPE_CHECKING:
     from swe_rollout.types.episode import EpisodeId
@@ -110,7 +111,7 @@ def view(
     require_page(out)
     with writing(out):
         out.write_text(page, encoding="utf-8")
-    say(f"{out.stat().st_size / 1024:.0f} KiB; open it in a browser")
+    say(f"{format_size(out.stat().st_size)}; open it in a browser")
     write_lines([str(out)])
 
 

@@ -16,7 +16,8 @@ from swe_rollout.spec.fields import SpecField, fields_meant, plain
 from swe_rollout.text.escaping import one_line
 
 _OTHER_VERBS: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("ls", "list", "get", "ps", "describe", "info"), "status"),
+    **dict.fromkeys(("get", "ps", "describe", "info"), "status"),
+    **dict.fromkeys(("list", "jobs", "dir"), "ls"),
     **dict.fromkeys(("delete", "rm", "kill", "stop", "abort"), "cancel JOB"),
     **dict.fromkeys(("apply", "create", "submit", "schedule"), "launch FILE"),
     **dict.fromkeys(("start", "exec", "eval", "rollout", "play"), "run FILE"),

@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from swe_rollout.text.formatting import format_duration
 from swe_rollout.text.redaction import redact
 from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.types.turn import Turn
@@ -112,9 +113,9 @@ def _facts(trajectory: Trajectory) -> dict[str, str]:
         "turns": str(len(trajectory.turns)),
         "tokens": str(trajectory.token_count),
         "sampled tokens": str(sum(turn.completion_tokens for turn in trajectory.turns)),
-        "engine seconds": f"{timing.engine_s:.1f}",
-        "tools seconds": f"{timing.tools_s:.1f}",
-        "total seconds": f"{timing.total_s:.1f}",
+        "engine": format_duration(timing.engine_s),
+        "tools": format_duration(timing.tools_s),
+        "in all": format_duration(timing.total_s),
         "patch": f"+{added} −{removed} lines" if trajectory.patch else "empty",
         "seed": "–" if trajectory.seed is None else str(trajectory.seed),
         "attempt": str(trajectory.attempt),

@@ -18,6 +18,7 @@ from typing import BinaryIO
 import msgspec
 
 from swe_rollout.errors import TaskError, UsageError
+from swe_rollout.text.formatting import format_duration
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.types.trajectory_json import to_json, without_secrets
@@ -192,7 +193,7 @@ def _ending(trajectory: Trajectory) -> str:
 
 
 def _turn(turn: Turn) -> Iterator[str]:
-    seconds = f"engine {turn.engine_s:.3f} s, tools {turn.tools_s:.3f} s"
+    seconds = f"engine {format_duration(turn.engine_s)}, tools {format_duration(turn.tools_s)}"
     yield f"---- turn {turn.index}: {turn.completion_tokens} tokens, {seconds}"
     yield turn.text
     for position, call in enumerate(turn.tool_calls):
@@ -209,7 +210,7 @@ def _call(position: int, call: ToolCall, seen: Observation | None) -> Iterator[s
         str(call.status),
         *(["timed out"] if seen.timed_out else []),
         *(["cut"] if seen.truncated else []),
-        f"{seen.duration_s:.3f} s",
+        format_duration(seen.duration_s),
     ]
     yield f"-- {position} {name}: {', '.join(marks)}"
     yield seen.text

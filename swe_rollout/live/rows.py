@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from swe_rollout.live.snapshot import Count, Durations, Records, Snapshot
 from swe_rollout.text.escaping import one_line
 from swe_rollout.text.formatting import (
-    format_clock,
+    format_duration,
     format_number,
     format_share,
     sparkline,
@@ -67,8 +67,8 @@ def rows_of(snapshot: Snapshot) -> list[Row]:
 
 def times_of(snapshot: Snapshot) -> str:
     """Return the elapsed time and the estimated time left."""
-    eta = "" if snapshot.eta_s is None else f"  eta ~{format_clock(snapshot.eta_s)}"
-    return f"{format_clock(snapshot.elapsed_s)}{eta}"
+    eta = "" if snapshot.eta_s is None else f"  eta ~{format_duration(snapshot.eta_s)}"
+    return f"{format_duration(snapshot.elapsed_s)}{eta}"
 
 
 def _episodes(snapshot: Snapshot) -> list[str]:
@@ -78,7 +78,7 @@ def _episodes(snapshot: Snapshot) -> list[str]:
         format_share(snapshot.committed, snapshot.total),
         f"{rate:.1f}/min" if rate is not None and snapshot.records is None else "",
         f"{snapshot.retries} retried" if snapshot.retries else "",
-        "" if idle_s is None else f"last commit {format_clock(idle_s)} ago",
+        "" if idle_s is None else f"last commit {format_duration(idle_s)} ago",
     ]
 
 
@@ -140,13 +140,7 @@ def _counted(counts: Sequence[Count]) -> str:
 
 
 def _quantiles(durations: Durations) -> list[str]:
-    return [f"p50 {_duration(durations.p50_s)}", f"p95 {_duration(durations.p95_s)}"]
-
-
-def _duration(seconds: float | None) -> str:
-    if seconds is None:
-        return "–"
-    return f"{1000 * seconds:.0f}ms" if seconds < 1 else f"{seconds:.1f}s"
+    return [f"p50 {format_duration(durations.p50_s)}", f"p95 {format_duration(durations.p95_s)}"]
 
 
 def _spark(durations: Durations) -> Fact:

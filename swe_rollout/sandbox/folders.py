@@ -19,6 +19,7 @@ from swe_rollout.sandbox.base import ExecResult, Sandbox
 from swe_rollout.sandbox.delta import Entry, Kind, write
 from swe_rollout.sandbox.repository import Patch
 from swe_rollout.sandbox.script import read_script
+from swe_rollout.text.formatting import format_size
 from swe_rollout.types.instance import FolderTask, TaskFile
 
 TESTS = "/tests"
@@ -86,7 +87,7 @@ async def diff(sandbox: Sandbox, base: FolderState) -> Patch:
     gone = [path for path in base.files if path not in now.files or path in replaced]
     size = sum(file.size for file in changed.values() if stat.S_ISREG(file.mode))
     if size > MAX_DELTA_BYTES or len(changed) + len(gone) > _MOST_CHANGED:
-        problem = f"{len(changed) + len(gone)} files have changed, {size >> 20} MiB; "
+        problem = f"{len(changed) + len(gone)} files have changed, {format_size(size)}; "
         return Patch(problem=f"{problem}{_MOST_CHANGED} and {MAX_DELTA_BYTES >> 20} MiB are taken")
     try:
         entries = await _read(sandbox, changed)

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Self, TypeAlias, TypeVar
@@ -153,6 +154,10 @@ class Bucket:
     async def folders(self) -> tuple[str, ...]:
         """Return the names of the top-level folders, sorted."""
         return tuple(sorted(await self._call("list", "", self._objects.folders)))
+
+    async def written_at(self, key: str) -> datetime:
+        """Return when the object was written. Raises FileNotFoundError."""
+        return await self._call("read", key, lambda: self._objects.written_at(key))
 
     async def move(self, key: str, to: str) -> None:
         """Move an object to an unused key. Raises FileNotFoundError."""

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,6 +65,10 @@ class FolderObjects:
             return []
         return [entry.name for entry in self._root.iterdir() if entry.is_dir()]
 
+    def written_at(self, key: str) -> datetime:
+        """Return when an object was written."""
+        return datetime.fromtimestamp((self._root / key).stat().st_mtime, UTC)
+
     def move(self, key: str, to: str) -> None:
         """Move an object to another key."""
         target = self._root / to
@@ -113,6 +118,9 @@ class StorageObjects:
 
     def folders(self) -> list[str]:
         return [*obstore.list_with_delimiter(self._store)["common_prefixes"]]
+
+    def written_at(self, key: str) -> datetime:
+        return obstore.head(self._store, key)["last_modified"]
 
     def move(self, key: str, to: str) -> None:
         obstore.copy(self._store, key, to)

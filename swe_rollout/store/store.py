@@ -10,6 +10,7 @@ import os
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
@@ -180,6 +181,10 @@ class Store:
         """Return the names of the store's jobs, sorted."""
         names = await self._bucket.folders()
         return tuple([name for name in names if await self._is_job(name)])
+
+    async def begun_at(self, job: str) -> datetime:
+        """Return when the job was begun. Raises FileNotFoundError if there is no plan of it."""
+        return await self._bucket.written_at(layout.plan_key(job))
 
     async def commit(self, trajectory: Trajectory) -> bool:
         """Write the trajectory unless its episode has one; return whether this call wrote it.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from swe_rollout.text.escaping import one_line
 
 _BARS = "▁▂▃▄▅▆▇█"
+_UNIT = 1024
+_SECOND_MS = 1000
 
 
 def format_number(value: float | None, form: str = ".2f") -> str:
@@ -33,11 +36,35 @@ def format_masked(masked: int, committed: int) -> str:
     return f"{masked} ({format_share(masked, committed)})" if masked else "0"
 
 
-def format_clock(seconds: float) -> str:
-    """Return `06:41`, or `2:06:41` from one hour on."""
-    minutes, second = divmod(int(seconds), 60)
-    hours, minute = divmod(minutes, 60)
-    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute:02}:{second:02}"
+_TIMES = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+_FEW = 9.95
+"""Below, tenths are shown."""
+
+
+def format_duration(seconds: float | None) -> str:
+    """Return `45 ms`, `3.2 s`, `41 s`, `6 min 41 s`, `2 h 6 min`, `3 d 4 h`, or a dash for None."""
+    if seconds is None or not math.isfinite(seconds):
+        return "–"
+    if seconds < _FEW:
+        ms = round(1000 * max(seconds, 0.0))
+        return f"{ms} ms" if 0 < ms < _SECOND_MS else f"{ms / _SECOND_MS:.1f} s"
+    whole = round(seconds)
+    at = next(i for i, (size, _) in enumerate(_TIMES) if whole >= size)
+    parts: list[str] = []
+    for size, unit in _TIMES[at : at + 2]:
+        count, whole = divmod(whole, size)
+        parts += [f"{count} {unit}"] if count else []
+    return " ".join(parts)
+
+
+def format_size(count: int) -> str:
+    """Return `512 B`, `1.5 KiB` or `12 MiB`."""
+    size, units = float(count), iter(("B", "KiB", "MiB", "GiB"))
+    unit = next(units)
+    while size >= _UNIT and (larger := next(units, "")):
+        size, unit = size / _UNIT, larger
+    digits = 1 if size < _FEW and unit != "B" else 0
+    return f"{size:.{digits}f} {unit}"
 
 
 def sparkline(counts: Sequence[int]) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from swe_rollout.spec.outcomes import EpisodeOutcome
+from swe_rollout.text.formatting import format_duration
 
 # msgspec reads the annotations of these classes at run time.
 from swe_rollout.text.notebook_html import FOLD_CHARS, ROWS, Table, card
@@ -147,7 +148,7 @@ class Trajectory:
         terms = " · ".join(
             f"{each.name} {each.score:g} × {each.weight:g}" for each in _terms_of(reward)
         )
-        seconds = (f"{name} {value:.1f}" for name, value in _seconds(timing).items())
+        seconds = (f"{name} {format_duration(value)}" for name, value in _seconds(timing).items())
         facts = {
             "ended": str(self.stop_reason or ""),
             "failure": f"{failure.boundary}: {failure.type}: {failure.message}" if failure else "",
@@ -155,7 +156,7 @@ class Trajectory:
             "reward": f"{reward.value:g} ({terms})" if reward else "none",
             "turns": str(len(self.turns)),
             "tokens": f"{self.token_count:,}, {self.sampled_count:,} of them sampled",
-            "seconds": " · ".join(seconds),
+            "time": " · ".join(seconds),
             "policy": self.policy,
             "attempt": str(self.attempt),
         }
@@ -164,13 +165,13 @@ class Trajectory:
                 str(turn.index),
                 ", ".join(call.name or call.status for call in turn.tool_calls[:_CALLS_SHOWN]),
                 str(turn.completion_tokens),
-                f"{turn.engine_s:.1f}",
-                f"{turn.tools_s:.1f}",
+                format_duration(turn.engine_s),
+                format_duration(turn.tools_s),
                 turn.finish_reason.value,
             ]
             for turn in self.turns[:ROWS]
         ]
-        columns = ("turn", "calls", "tokens", "engine s", "tools s", "finish")
+        columns = ("turn", "calls", "tokens", "engine", "tools", "finish")
         table = Table(columns, rows, total=len(self.turns))
         folds = {"patch": redact(self.patch[: 2 * FOLD_CHARS])}
         return card(f"Trajectory {self.episode}", facts, table=table, folds=folds)

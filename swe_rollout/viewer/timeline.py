@@ -22,6 +22,7 @@ from swe_rollout.export.profile import (
     unaccounted_s,
 )
 from swe_rollout.text.escaping import escaped, one_line
+from swe_rollout.text.formatting import format_duration
 from swe_rollout.types.trajectory import Trajectory
 
 MOST_EVENTS: Final = 20_000
@@ -95,12 +96,12 @@ def timeline_page(trajectory: Trajectory) -> str:
 
 def _facts(trajectory: Trajectory) -> Iterator[tuple[str, str]]:
     timing = trajectory.timing
-    yield "in all", f"{timing.total_s:.2f} s"
-    yield "start", f"{timing.start_s:.2f} s"
-    yield "engine", f"{timing.engine_s:.2f} s"
-    yield "tools", f"{timing.tools_s:.2f} s"
-    yield "grading", f"{timing.grade_s:.2f} s"
-    yield "other", f"{unaccounted_s(trajectory):.2f} s"
+    yield "in all", format_duration(timing.total_s)
+    yield "start", format_duration(timing.start_s)
+    yield "engine", format_duration(timing.engine_s)
+    yield "tools", format_duration(timing.tools_s)
+    yield "grading", format_duration(timing.grade_s)
+    yield "other", format_duration(unaccounted_s(trajectory))
 
 
 def _drawing(trajectory: Trajectory) -> Markup:
@@ -126,7 +127,7 @@ def _bar(event: Event, scale: float) -> Markup:
     left = min(event.start_s * scale, _WIDTH - _THINNEST)
     width = min(max(event.duration_s * scale, _THINNEST), _WIDTH - left)
     name, detail = one_line(event.name, limit=80), one_line(event.detail, limit=80)
-    told = f"{name}: {event.duration_s:.4f} s" + (f" ({detail})" if detail else "")
+    told = f"{name}: {format_duration(event.duration_s)}" + (f" ({detail})" if detail else "")
     return tag(
         "rect",
         tag("title", told),
@@ -189,7 +190,7 @@ def _tick(at_s: float, scale: float, foot: int) -> Iterator[Markup]:
 def _key(kind: EventType, sums: TypeSummary, row: int, foot: int) -> Iterator[Markup]:
     y = foot + (row + 1.5) * _ROW
     yield tag("rect", x=str(_LEFT), y=f"{y:.1f}", width="10", height="10", fill=_COLOURS[kind])
-    times = f"{sums.total_s:.3f} s, longest {sums.longest_s:.3f} s"
+    times = f"{format_duration(sums.total_s)}, longest {format_duration(sums.longest_s)}"
     yield _label(f"{kind.value}: {sums.count:,}, {times}", _LEFT + 18, y + 9)
 
 
@@ -206,8 +207,8 @@ def _sums(trajectory: Trajectory) -> Iterator[list[Markup | str]]:
         yield [
             join([key, kind.value]),
             f"{found.count:,}",
-            f"{found.total_s:.3f}",
-            f"{found.longest_s:.3f}",
+            format_duration(found.total_s),
+            format_duration(found.longest_s),
         ]
 
 

@@ -48,9 +48,18 @@ function visible(text) {
 const count = (value) => (value ?? 0).toLocaleString("en-US");
 const decimal = (value, digits = 2) =>
   value === null || value === undefined ? "–" : String(Number(value.toFixed(digits)));
+const TIMES = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
+/** A duration, as `format_duration` writes it. */
 const seconds = (value) => {
-  if (value >= 100) return `${Math.round(value)} s`;
-  return value >= 0.95 || !value ? `${(value ?? 0).toFixed(1)} s` : `${Math.max(1, Math.round(value * 1000))} ms`;
+  const ms = Math.round(1000 * Math.max(value ?? 0, 0));
+  if (ms < 9950) return ms && ms < 1000 ? `${ms} ms` : `${(ms / 1000).toFixed(1)} s`;
+  let whole = Math.round(value);
+  const at = TIMES.findIndex(([size]) => whole >= size);
+  return TIMES.slice(at, at + 2).flatMap(([size, unit]) => {
+    const units = Math.floor(whole / size);
+    whole -= units * size;
+    return units ? [`${units} ${unit}`] : [];
+  }).join(" ");
 };
 const words = (value) => String(value ?? "").replaceAll("_", " ");
 const plural = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : "s"}`;

@@ -197,7 +197,7 @@ function timeView(record) {
     const bar = el(`i.${kind}`, { style: { marginLeft: `${(100 * at) / total}%`, width: `${Math.max((100 * length) / total, 0.15)}%` } });
     at += length;
     const label = turn === undefined ? el("span", name) : el("a", { href: here({ turn }) }, name);
-    return el("div", label, el("span.lane", bar), el("span.n", `${length.toFixed(2)} s`));
+    return el("div", label, el("span.lane", bar), el("span.n", seconds(length)));
   });
   const key = facts([["start", seconds(timing.start_s)], ["engine", seconds(timing.engine_s)], ["tools", seconds(timing.tools_s)], ["grading", seconds(timing.grade_s)], ["total", seconds(timing.total_s)]]);
   return [key, el("p.dim", "Steps are drawn one after the other, in the order of the record."), box, list.button()];

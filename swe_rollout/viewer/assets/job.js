@@ -141,7 +141,7 @@ function jobView(job, marked) {
       if (name === "verdict") return el("td.verdict", outcome(row), row.message ? el("div.message", { title: row.message }, `${row.failure}: ${row.message}`) : "");
       if (name === "ended") return el("td", words(row.ended));
       if (name === "reward") return el("td.n", { title: Object.entries(row.terms ?? {}).map(([term, score]) => `${term} ${decimal(score, 4)}`).join("\n") }, decimal(row.reward, 4));
-      return el("td.n", name.endsWith("_s") ? row[name].toFixed(1) : count(row[name]));
+      return el("td.n", name.endsWith("_s") ? seconds(row[name]) : count(row[name]));
     };
     return el("tr", el("td", tick), COLUMNS.map(cell));
   }

@@ -1,0 +1,5 @@
+"""`python -m swe_rollout` is `swe-rollout`."""
+
+from swe_rollout.cli.main import main
+
+main()
