@@ -2,4 +2,5 @@
 
 from swe_rollout.cli.main import main
 
-main()
+if __name__ == "__main__":
+    main()

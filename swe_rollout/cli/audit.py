@@ -185,7 +185,7 @@ def _row(result: Audit) -> list[str]:
     return [
         result.instance_id,
         f"{gold.count(resolved)}/{len(gold)}",
-        format_duration(result.gold and result.gold.median_s),
+        format_duration(result.gold.median_s if result.gold else None),
         str(len(result.flaky)),
         f"{len(failed)}/{len(wrong)}",
         _check(result),

@@ -132,7 +132,7 @@ class PlainJobLines:
         )
         if line != self._progress:
             self._progress = line
-            elapsed = logfmt("", elapsed=format_duration(self._watched.elapsed_s))
+            elapsed = logfmt("", elapsed=format_duration(round(self._watched.elapsed_s)))
             self._print(f"{line}{elapsed}")
 
     def _print(self, line: str) -> None:

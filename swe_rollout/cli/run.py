@@ -31,7 +31,9 @@ from swe_rollout.cli.options import (
     option,
 )
 from swe_rollout.cli.output import say, stderr_console, write_data
+from swe_rollout.errors import SweRolloutError
 from swe_rollout.store.layout import JobRef
+from swe_rollout.text.escaping import one_line
 
 if TYPE_CHECKING:
     from swe_rollout.launcher.uploads import LocalFile
@@ -86,7 +88,8 @@ def run(
     job = load_job(file, overrides)
     ref = JobRef(job.spec.store.uri, job.metadata.name)
     # Before anything that takes long: imports, a tokenizer, a dataset of a hub.
-    say(f"{file}: {job.spec.samples} × each task, {_describe_policy(job)}, to {address_here(ref)}")
+    policy, target = _describe_policy(job), address_here(ref)
+    say(one_line(f"{file}: {job.spec.samples} × each task, {policy}, to {target}"))
     if sandbox is not None:
         job = in_sandbox(job, sandbox)
     files = [read_file(path) for path in with_files or ()]
@@ -112,10 +115,14 @@ def finish(work: Coroutine[object, object, RunSummary], ref: JobRef, output: Out
         write_summary(found.job, output)
     write_left_out(found.job.damaged, found.job.strays)
     say(str(found))
-    address = shlex.quote(address_here(ref))
-    say(f"the records are in {address}; next: swe-rollout view {address}")
+    _say_where(ref)
     if found.left:
         raise typer.Exit(1)
+
+
+def _say_where(ref: JobRef) -> None:
+    address = shlex.quote(address_here(ref))
+    say(f"the records are in {address}; next: swe-rollout view {address}")
 
 
 async def roll_out(
@@ -158,8 +165,11 @@ async def roll_out(
                 rerun_damaged=rerun_damaged,
                 rerun_masked=rerun_masked,
             )
-        except asyncio.CancelledError:
-            say("committed episodes stay; run the same command again to continue")
+        except (SweRolloutError, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError):
+                say("committed episodes stay; run the same command again to continue")
+            if progress.planned_episodes:
+                _say_where(JobRef(job.spec.store.uri, job.metadata.name))
             raise
 
 

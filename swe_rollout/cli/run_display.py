@@ -94,7 +94,7 @@ class PlainRunLines(LiveProgress):
         if not (self._is_planned or self.committed):
             return
         self._summarised = self._summary()
-        elapsed = format_duration(self.elapsed_s)
+        elapsed = format_duration(round(self.elapsed_s))
         left_out = self._left_out or None
         self._print("progress", **self._summarised, elapsed=elapsed, lines_left_out=left_out)
         self._left_out = 0

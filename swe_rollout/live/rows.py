@@ -67,8 +67,8 @@ def rows_of(snapshot: Snapshot) -> list[Row]:
 
 def times_of(snapshot: Snapshot) -> str:
     """Return the elapsed time and the estimated time left."""
-    eta = "" if snapshot.eta_s is None else f"  eta ~{format_duration(snapshot.eta_s)}"
-    return f"{format_duration(snapshot.elapsed_s)}{eta}"
+    eta = "" if snapshot.eta_s is None else f"  eta ~{format_duration(round(snapshot.eta_s))}"
+    return f"{format_duration(round(snapshot.elapsed_s))}{eta}"
 
 
 def _episodes(snapshot: Snapshot) -> list[str]:
@@ -78,7 +78,7 @@ def _episodes(snapshot: Snapshot) -> list[str]:
         format_share(snapshot.committed, snapshot.total),
         f"{rate:.1f}/min" if rate is not None and snapshot.records is None else "",
         f"{snapshot.retries} retried" if snapshot.retries else "",
-        "" if idle_s is None else f"last commit {format_duration(idle_s)} ago",
+        "" if idle_s is None else f"last commit {format_duration(round(idle_s))} ago",
     ]
 
 

@@ -47,7 +47,9 @@ def format_duration(seconds: float | None) -> str:
         return "–"
     if seconds < _FEW:
         ms = round(1000 * max(seconds, 0.0))
-        return f"{ms} ms" if 0 < ms < _SECOND_MS else f"{ms / _SECOND_MS:.1f} s"
+        if 0 < ms < _SECOND_MS:
+            return f"{ms} ms"
+        return f"{ms / _SECOND_MS:.1f}".removesuffix(".0") + " s"
     whole = round(seconds)
     at = next(i for i, (size, _) in enumerate(_TIMES) if whole >= size)
     parts: list[str] = []

@@ -16,7 +16,7 @@ import yaml
 from e2e import warm
 
 ROOT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-m", "swe_rollout.cli.main"]
+COMMAND = [sys.executable, "-m", "swe_rollout"]
 
 
 @dataclass(frozen=True)

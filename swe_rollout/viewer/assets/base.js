@@ -48,18 +48,14 @@ function visible(text) {
 const count = (value) => (value ?? 0).toLocaleString("en-US");
 const decimal = (value, digits = 2) =>
   value === null || value === undefined ? "–" : String(Number(value.toFixed(digits)));
-const TIMES = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
-/** A duration, as `format_duration` writes it. */
+/** A duration. */
 const seconds = (value) => {
-  const ms = Math.round(1000 * Math.max(value ?? 0, 0));
-  if (ms < 9950) return ms && ms < 1000 ? `${ms} ms` : `${(ms / 1000).toFixed(1)} s`;
-  let whole = Math.round(value);
-  const at = TIMES.findIndex(([size]) => whole >= size);
-  return TIMES.slice(at, at + 2).flatMap(([size, unit]) => {
-    const units = Math.floor(whole / size);
-    whole -= units * size;
-    return units ? [`${units} ${unit}`] : [];
-  }).join(" ");
+  const ms = Math.round(1000 * Math.max(value ?? 0, 0)), all = Math.round(ms / 1000);
+  if (ms && ms < 1000) return `${ms} ms`;
+  if (all < 60) return `${ms < 9950 ? Math.round(ms / 100) / 10 : all} s`;
+  const [size, unit, less, rest] = all < 3600 ? [60, "min", 1, "s"] : all < 86400 ? [3600, "h", 60, "min"] : [86400, "d", 3600, "h"];
+  const more = Math.floor((all % size) / less);
+  return `${Math.floor(all / size)} ${unit}${more ? ` ${more} ${rest}` : ""}`;
 };
 const words = (value) => String(value ?? "").replaceAll("_", " ");
 const plural = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : "s"}`;

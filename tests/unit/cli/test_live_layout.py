@@ -151,7 +151,7 @@ def test_what_matters_most_stays_in_a_small_window() -> None:
 def test_times_are_shown_however_long_the_name_is() -> None:
     progress = LiveProgress(LiveTitle("漢字" * 100))
     head = drawn(progress, width=40).splitlines()[0]
-    assert head.endswith("00:00")
+    assert head.endswith("0 s")
     assert "…" in head
 
 

@@ -36,15 +36,15 @@ async def test_without_a_terminal_each_episode_is_one_line() -> None:
         'retried episode=demo/sqlparse/0 attempt=1 failure="the pod␛[2J was evicted"',
         (
             "episode_done episode=demo/sqlparse/0 outcome=submitted verdict=resolved reward=1"
-            " turns=1 tokens=2 seconds=2.5"
+            ' turns=1 tokens=2 time="2.5 s"'
         ),
         (
             "episode_done episode=demo/sqlparse/1 outcome=sandbox_failed turns=1 tokens=2"
-            ' seconds=2.5 failure="the pod␛[2J was evicted"'
+            ' time="2.5 s" failure="the pod␛[2J was evicted"'
         ),
         (
-            "progress done=3/3 running=0 resolved=1 masked=1 mean_reward=0.50 masked_share=33%"
-            " elapsed=00:00"
+            "progress done=3/3 running=0 grading=0 resolved=1 masked=1 mean_reward=0.50"
+            ' masked_share=33% elapsed="0 s"'
         ),
     ]
 

@@ -121,7 +121,7 @@ async def test_the_text_tells_turns_results_patch_and_verdict(tmp_path: Path) ->
     assert "==== demo/b/2" in text
     assert "finished, reward 1, 3 turns" in text
     assert "failed: SandboxError: lost, no reward" in text
-    assert "-- 1 bash: ok, 0.250 s\nout 1\n" in text
+    assert "-- 1 bash: ok, 250 ms\nout 1\n" in text
     assert "+new é" in text
     assert "---- verdict: resolved\nPASSED t\n" in text
 

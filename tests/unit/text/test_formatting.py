@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from swe_rollout.text.formatting import (
-    format_clock,
+    format_duration,
     format_masked,
     format_mean,
     format_share,
+    format_size,
     sparkline,
 )
 
@@ -18,9 +19,25 @@ def test_the_smallest_count_differs_from_none() -> None:
     assert sparkline([0, 0]) == "▁▁"
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(0, "00:00"), (401, "06:41"), (7601, "2:06:41")])
-def test_clock(seconds: float, text: str) -> None:
-    assert format_clock(seconds) == text
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        *((None, "–"), (float("nan"), "–"), (float("inf"), "–"), (-1, "0 s"), (0, "0 s")),
+        *((0.0004, "0 s"), (0.045, "45 ms"), (0.9996, "1 s"), (3.24, "3.2 s"), (41, "41 s")),
+        *((59.6, "1 min"), (401, "6 min 41 s"), (7601, "2 h 6 min"), (86_399.9, "1 d")),
+        (273_600, "3 d 4 h"),
+    ],
+)
+def test_a_duration_has_its_two_largest_units(seconds: float | None, text: str) -> None:
+    assert format_duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (12 << 20, "12 MiB"), (1 << 44, "16384 GiB")],
+)
+def test_a_size_has_the_largest_unit_that_fits(count: int, text: str) -> None:
+    assert format_size(count) == text
 
 
 @pytest.mark.threat(point=8)
