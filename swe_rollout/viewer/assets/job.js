@@ -92,6 +92,7 @@ function groupsOf(rows) {
     groups.get(row.instance).push(row);
   }
   return [...groups].map(([instance, members]) => {
+    members.sort((a, b) => a.sample - b.sample);
     const rewards = members.map((row) => row.reward).filter((each) => each !== null);
     return {
       instance, members, graded: rewards.length, resolved: members.filter((row) => row.kind === "good").length,

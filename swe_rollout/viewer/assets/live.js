@@ -42,9 +42,10 @@ async function rowsRead(job, find) {
 async function redrawn() {
   if (document.getElementById("search")?.value || document.querySelector("dialog[open]")) return;
   const filter = document.getElementById("filter"), typed = filter?.value ?? "", focused = document.activeElement === filter;
-  const at = scrollY, open = [...document.querySelectorAll("main details")].map((each) => each.open);
+  const folds = () => [...document.querySelectorAll("main details")].map((each) => [each.firstChild.textContent.replace(/[\d,]+/g, ""), each]);
+  const at = scrollY, open = new Map(folds().map(([name, each]) => [name, each.open]));
   await navigate(location.hash.split("/").slice(1));
-  document.querySelectorAll("main details").forEach((each, i) => { if (open[i] !== undefined && each.open !== open[i]) each.open = open[i]; });
+  for (const [name, each] of folds()) if (open.has(name)) each.open = open.get(name);
   if (typed && view?.redraw) {
     document.getElementById("filter").value = typed;
     view.redraw();

@@ -1,9 +1,11 @@
 // Small plots of the episodes of a job. Pointing at a bar names it, and a click filters the table.
 
+const SHORT_COUNT = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 2 });
+
 /** Bars with a count each, over an axis: `{bars: [{label, from, to, count, query}], ticks: [{at, label}]}`; `at` is a share of the width. */
 function barPlot(title, { bars, ticks, note = "" }, onPick) {
-  const width = 260, height = 112, left = 28, floor = 92, tall = 72;
   const top = Math.max(1, ...bars.map((bar) => bar.count));
+  const width = 260, height = 112, left = 10 + 6 * count(top).length, floor = 92, tall = 72;
   const wide = width - left - 4, x = (share) => left + wide * share;
   const text = (at, y, anchor, value, kind = "") => svg("text", { x: at, y, "text-anchor": anchor, class: kind }, visible(value));
   const drawn = bars.flatMap((bar) => {
@@ -11,15 +13,16 @@ function barPlot(title, { bars, ticks, note = "" }, onPick) {
     const name = svg("title", {}, visible(`${bar.label}: ${plural(bar.count, "episode")}`));
     const mark = svg("rect", { x: x(bar.from) + 1, y: floor - high, width: Math.max(size - 2, 1), height: high }, name);
     if (bar.query && onPick) mark.addEventListener("click", () => onPick(bar.query));
-    const fits = bar.count && size >= 7 * count(bar.count).length;
-    return fits ? [mark, text(x((bar.from + bar.to) / 2), floor - high - 3, "middle", count(bar.count), "count")] : [mark];
+    const told = bar.count < 1000 ? String(bar.count) : SHORT_COUNT.format(bar.count);
+    const fits = bar.count && size >= 5 * told.length;
+    return fits ? [mark, text(x((bar.from + bar.to) / 2), floor - high - 3, "middle", told, "count")] : [mark];
   });
   const axis = [svg("line", { x1: left, x2: width - 4, y1: floor, y2: floor }), svg("line", { x1: left, x2: left, y1: floor - tall, y2: floor }),
     text(left - 4, floor - tall + 4, "end", count(top)), text(left - 4, floor, "end", "0")];
   const marks = ticks.flatMap(({ at, label }) => [svg("line", { x1: x(at), x2: x(at), y1: floor, y2: floor + 3 }),
     text(x(at), floor + 13, at < 0.06 ? "start" : at > 0.94 ? "end" : "middle", label)]);
   const shown = bars.length ? svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": title }, ...axis, ...drawn, ...marks) : el("p.dim", "None.");
-  return el("figure", el("figcaption", title, note ? el("span.note", note) : ""), shown);
+  return el("figure", el("figcaption", el("span", title), note ? el("span.note", note) : ""), shown);
 }
 
 /** Names with a count each, the most frequent first, as lines. */

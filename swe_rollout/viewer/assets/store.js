@@ -24,7 +24,7 @@ function storeView() {
   const input = el("input", { type: "search", id: "filter", placeholder: "filter jobs by name", ariaLabel: "filter" });
   function draw() {
     const wanted = input.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const shown = page.jobs.filter((job) => job.is_there && wanted.every((word) => job.name.includes(word)));
+    const shown = page.jobs.filter((job) => job.is_there && wanted.every((word) => job.name.includes(word))).sort((a, b) => byName(a.name, b.name));
     const body = el("tbody");
     const list = some(body, shown, jobLine);
     told.textContent = plural(shown.length, "job");
