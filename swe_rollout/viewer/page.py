@@ -26,9 +26,11 @@ DATA_BYTES: Final = 48 << 20
 """The most bytes of encoded episodes in a page, which browsers still open at once."""
 _TWO: Final = 2
 _SCRIPTS: Final = (
-    *("base", "inflate", "tokens", "branches", "episode", "plots", "job", "compare", "store"),
-    *("live", "main"),
+    *("base", "inflate", "tokens", "branches", "episode"),
+    *("plots", "job", "compare", "main"),
 )
+_SERVED_SCRIPTS: Final = ("store", "live")
+"""Further ones of a page that asks a server."""
 _DATA: Final = "application/octet-stream;base64"
 
 
@@ -113,7 +115,7 @@ class Page:
 
 def content_policy(*, is_served: bool) -> str:
     """Return the content security policy of a page."""
-    style, script = _assets()
+    style, script = _assets(is_served=is_served)
     connect = "'self'" if is_served else "'none'"
     return (
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
@@ -124,7 +126,7 @@ def content_policy(*, is_served: bool) -> str:
 
 def shell(title: str, content: PageContent, *, blobs: Iterable[str] = ()) -> str:
     """Return the HTML around the data."""
-    style, script = _assets()
+    style, script = _assets(is_served=content.is_served)
     policy = content_policy(is_served=content.is_served)
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -174,11 +176,12 @@ def _part(episode: EpisodeId) -> str:
 
 
 @cache
-def _assets() -> tuple[str, str]:
+def _assets(*, is_served: bool) -> tuple[str, str]:
     """Return the style sheet and the script, whose names do not clash with the browser's."""
     folder = resources.files("swe_rollout.viewer") / "assets"
     style = (folder / "style.css").read_text(encoding="utf-8")
-    parts = [(folder / f"{name}.js").read_text(encoding="utf-8") for name in _SCRIPTS]
+    names = (*(_SERVED_SCRIPTS if is_served else ()), *_SCRIPTS)
+    parts = [(folder / f"{name}.js").read_text(encoding="utf-8") for name in names]
     return style, '(() => {\n"use strict";\n' + "\n".join(parts) + "})();\n"
 
 

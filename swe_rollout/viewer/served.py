@@ -75,6 +75,7 @@ class PageServer:
         """The fixes of the job whose episodes were opened last."""
         self._token = secrets.token_urlsafe(24)
         self._open = asyncio.Semaphore(_CONNECTIONS)
+        self._conversations: set[asyncio.Task[None]] = set()
         self.address = ""
         """The address of the page, with its token; empty until it is served."""
 
@@ -82,7 +83,7 @@ class PageServer:
     async def serving(self, port: int = 0) -> AsyncIterator[None]:
         """Serve while the block runs. Port 0 means any free port."""
         try:
-            server = await asyncio.start_server(self._converse, _HOST, port, limit=_REQUEST_BYTES)
+            server = await asyncio.start_server(self._accept, _HOST, port, limit=_REQUEST_BYTES)
         except OSError as error:
             raise UsageError(
                 f"port {port} can't be listened on", why=str(error), fix="choose another --port"
@@ -95,6 +96,9 @@ class PageServer:
             async with server:
                 yield
         finally:
+            for conversation in self._conversations:
+                conversation.cancel()
+            await asyncio.gather(*self._conversations, return_exceptions=True)
             for reading in (*self._readings(), *(job.reading for job in self._jobs)):
                 await reading.stop()
 
@@ -173,23 +177,31 @@ class PageServer:
             self._compared_rows = rows
         return self._compared
 
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        conversation = asyncio.create_task(self._converse(reader, writer))
+        self._conversations.add(conversation)
+        conversation.add_done_callback(self._conversations.discard)
+
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request on a connection and close it."""
-        with suppress(OSError, TimeoutError, ValueError, asyncio.IncompleteReadError):
-            async with self._open:
-                try:
-                    async with asyncio.timeout(_REQUEST_S):
-                        head = await reader.readuntil(b"\r\n\r\n")
-                    method, path, host = _parse(head)
-                except asyncio.LimitOverrunError:
-                    answer = Answer(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "too long")
-                else:
-                    answer = await self.answer(method, path, host)
-                writer.write(_encode(answer))
-                await writer.drain()
-        writer.close()
-        with suppress(OSError):
-            await writer.wait_closed()
+        try:
+            with suppress(OSError, TimeoutError, ValueError, asyncio.IncompleteReadError):
+                async with self._open:
+                    answer = await self._answer_to(reader)
+                    writer.write(_encode(answer))
+                    await writer.drain()
+        finally:
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+    async def _answer_to(self, reader: asyncio.StreamReader) -> Answer:
+        try:
+            async with asyncio.timeout(_REQUEST_S):
+                head = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.LimitOverrunError:
+            return Answer(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "too long")
+        return await self.answer(*_parse(head))
 
 
 def _no_such_part() -> UsageError:

@@ -196,22 +196,26 @@ class ServedStore:
     tokenizer: str | None = None
     jobs: list[ServedJob] = field(default_factory=list)
     """In the order in which they were found; a number never names another job."""
-    problem: str = ""
-    """Why the store can't be read now; empty if it can."""
+    problems: list[str] = field(default_factory=list)
+    """Why the store, or one of its jobs, can't be read now."""
     _counted: dict[str, _Counted] = field(default_factory=dict)
 
     async def read(self) -> None:
         """List the jobs and count their episodes, then read the jobs that have grown."""
+        problems: list[str] = []
         try:
             names = await self.store.jobs()
-            for gone in self._counted.keys() - set(names):
-                del self._counted[gone]
-            for name in names:
-                await self._count(name)
         except SweRolloutError as error:
-            self.problem = str(error)
+            self.problems = [str(error)]
             return
-        self.problem = ""
+        for gone in self._counted.keys() - set(names):
+            del self._counted[gone]
+        for name in names:
+            try:
+                await self._count(name)
+            except SweRolloutError as error:
+                problems.append(f"{name}: {error}")
+        self.problems = problems[:_NAMED]
         for job in self.jobs:
             counted = self._counted.get(job.page.name)
             if counted is None or (job.page.summary and counted.committed == job.listed):
@@ -268,4 +272,4 @@ class ServedStore:
             for job in self.jobs
             if (counted := self._counted.get(job.page.name)) is not None
         ]
-        return packed({"jobs": listed, "problem": self.problem})
+        return packed({"jobs": listed, "problems": self.problems})

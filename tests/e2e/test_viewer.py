@@ -445,7 +445,7 @@ async def test_a_served_page_fills_itself_and_opens_records(
         browser.open(address)
         browser.wait("document.querySelectorAll('.episodes tbody tr').length == 2")
         browser.evaluate("document.querySelector('.episodes td.name a').click()")
-        browser.wait("document.querySelector('#turns')")
+        browser.wait("document.querySelectorAll('#patch h4').length == 2")
         assert "a/0" in text_of(browser, "h1")
         assert complaints(browser) == []
 

@@ -167,7 +167,7 @@ function jobView(job, marked) {
   draw();
   const lost = job.rows.filter((row) => row.blob === null).length;
   return {
-    node: el("div", jobFacts(job), runningView(job), damageView(job), searchBox(job),
+    node: el("div", jobFacts(job), runningView(job), damageView(job), page.is_served ? searchBox(job) : "",
       job.summary?.committed > job.rows.length && page.is_served && job.complete && !job.more ? el("p.dim", `The table has the first ${count(job.rows.length)} of ${count(job.summary.committed)} episodes.`) : "",
       lost ? [el("p.dim", `${plural(lost, "episode")} are in the table only, to keep this file small. All of them:`), command(`swe-rollout view ${quoted(job.address)} --serve`)] : "",
       plotsView(job.rows, pick), groupsView(job),

@@ -7,7 +7,7 @@ async function followStore() {
   const news = await (await fetched("jobs")).text().then(unpacked);
   const isNew = JSON.stringify(news) !== page.listed;
   page.listed = JSON.stringify(news);
-  page.problem = news.problem;
+  page.problems = news.problems;
   page.jobs.forEach((job) => { job.is_there = false; });
   for (const each of news.jobs) {
     const known = page.jobs[each.index] ?? { rows: [], complete: false, generation: 0 };
@@ -28,14 +28,6 @@ async function followJob(job) {
   Object.assign(job, { generation, complete, more, summary, damaged, running, running_count });
   page.comparison = news.comparison ?? page.comparison;
   return news.rows.length > 0 || before !== JSON.stringify([complete, summary, damaged, running, page.comparison]);
-}
-
-/** Wait until a job's rows are read, or until one of them is there. */
-async function rowsRead(job, find) {
-  while (page.is_served && !find() && (job.complete === false || job.more)) {
-    if (!(await followJob(job))) await new Promise((done) => setTimeout(done, QUICK_MS));
-  }
-  return find();
 }
 
 /** Draw the page of the route again, where the reader is. */

@@ -44,6 +44,14 @@ async function fetched(path) {
   return answer;
 }
 
+/** Wait until a job's rows are read, or until one of them is there. */
+async function rowsRead(job, find) {
+  while (page.is_served && !find() && (job.complete === false || job.more)) {
+    if (!(await followJob(job))) await new Promise((done) => setTimeout(done, QUICK_MS));
+  }
+  return find();
+}
+
 async function show() {
   const parts = location.hash.split("/").slice(1);
   const same = route.row && parts[0] !== "compare" && route.job === page.jobs[parts[0]] && route.row === rowOf(route.job, parts[1], parts[2]);

@@ -33,12 +33,11 @@ function storeView() {
   }
   input.addEventListener("input", draw);
   draw();
-  return { node: el("div", page.problem ? el("p.bad", page.problem) : "", searchBox(null), el("p.tools", input, told), box), redraw: draw, focus: () => input.focus() };
+  return { node: el("div", (page.problems ?? []).map((each) => el("p.bad", each)), searchBox(null), el("p.tools", input, told), box), redraw: draw, focus: () => input.focus() };
 }
 
-/** A field that searches the texts of a job, or of all jobs; only a server can. */
+/** A field that searches the texts of a job, or of all jobs. */
 function searchBox(job) {
-  if (!page.is_served) return "";
   const input = el("input", { type: "search", id: "search", placeholder: "search what was said, run, printed and patched", ariaLabel: "search texts", maxLength: 200 });
   const go = () => { if (input.value.trim()) location.hash = `#/search/${job ? job.index : "all"}/${encodeURIComponent(input.value.trim())}`; };
   input.addEventListener("keydown", (event) => { if (event.key === "Enter") go(); });
