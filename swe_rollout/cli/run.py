@@ -48,8 +48,7 @@ RerunMasked = Annotated[
     bool,
     option(
         "--rerun-masked",
-        help="Run masked episodes again, also with changed files of --with: those are graded again "
-        "whose turns do not depend on what changed, and the others played again.",
+        help="Run masked episodes again, also with changed files of --with.",
     ),
 ]
 
