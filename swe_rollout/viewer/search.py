@@ -95,6 +95,9 @@ def _texts(trajectory: Trajectory) -> Iterator[tuple[str, int | None, str]]:
         yield "failure", None, trajectory.failure.message
     for turn in trajectory.turns:
         yield f"turn {turn.index}", turn.index, turn.text
+        for call in turn.tool_calls:  # a quote or a new line is escaped in the text of the turn
+            values = (v if isinstance(v, str) else str(v) for v in call.arguments.values())
+            yield f"turn {turn.index}, {call.name or 'call'}", turn.index, "\n".join(values)
         for seen in turn.observations:
             yield f"turn {turn.index}, result", turn.index, seen.text
     yield "patch", None, trajectory.patch or ""

@@ -30,6 +30,7 @@ from swe_rollout.store.store import Store
 from swe_rollout.tokens.branch import BranchKind
 from swe_rollout.types.episode import EpisodeId, Failure
 from swe_rollout.types.trajectory import Trajectory
+from swe_rollout.types.turn import CallStatus, ToolCall
 from swe_rollout.types.verdict import Reward, RewardTerm
 from unit.worker.work_parts import TASK
 
@@ -41,6 +42,13 @@ LOST = Failure(Boundary.SANDBOX, "PodLostError", "the pod was evicted: <b>disk</
 def episode(job: str, sample: int, text: str = "I look.", *, instance: str = "a") -> Trajectory:
     made = replace(shown(text, sample=sample), episode=EpisodeId(job, instance, sample))
     return replace(made, instance_digest=TASKS[instance].digest)
+
+
+def ran(job: str, command: str) -> Trajectory:
+    """An episode whose call is escaped in what was sampled."""
+    made = episode(job, 1)
+    call = ToolCall(CallStatus.OK, json.dumps(command), "bash", {"command": command})
+    return replace(made, turns=(replace(made.turns[0], tool_calls=(call,)),))
 
 
 def begin(folder: Path, name: str, *episodes: Trajectory, samples: int = 2) -> None:
@@ -152,13 +160,15 @@ def test_a_job_that_runs_is_followed_and_one_that_begins_appears(tmp_path: Path)
 
 
 def test_texts_of_a_job_are_searched_in_any_case(tmp_path: Path) -> None:
-    begin(tmp_path, "first", episode("first", 0, "I see Grüße/50%"), episode("first", 1))
+    begin(tmp_path, "first", episode("first", 0, "I see Grüße/50%"), ran("first", 'print("x")\n'))
 
     with served(tmp_path / "runs") as (address, _):
         wait_for(address, {"first": 2})
+        called = read(f"{address}search/0/print(%22x%22)%0A")
         found = read(f"{address}search/0/GR%C3%BC%C3%9Fe%2F50%25")
         rest = read(f"{address}search/0/GR%C3%BC%C3%9Fe/a/0")
 
+    assert [(hit["sample"], hit["place"]) for hit in called["hits"]] == [(1, "turn 0, bash")]
     assert {(hit["instance"], hit["sample"]) for hit in found["hits"]} == {("a", 0)}
     assert (found["hits"][0]["place"], found["hits"][0]["found"]) == ("turn 0", "Grüße/50%")
     assert (found["searched"], found["last"]) == (2, None)
