@@ -25,6 +25,8 @@ class Counts:
     total: int
     """Tasks times samples, as reported by the workers."""
     running: int
+    grading: int = 0
+    """Running episodes that are being graded."""
     unknown: int = 0
     """Episodes of workers that have not reported yet."""
     masked_now: int = 0
@@ -45,12 +47,13 @@ class Counts:
         whole = max((each.planned for each in known), default=0)
         unknown = max(0, whole - sum(each.episodes.total for each in known))
         masked_now = sum(each.masked_now for each in known)
-        running = sum(
-            progress.episodes.running
+        live = [
+            progress.episodes
             for pod in observed.newest_pods
             if pod.running and (progress := pod.progress) is not None
-        )
-        return cls(outcomes, total, running, unknown, masked_now)
+        ]
+        running, grading = sum(e.running for e in live), sum(e.grading for e in live)
+        return cls(outcomes, total, running, grading, unknown, masked_now)
 
     @property
     def episodes(self) -> EpisodeCounts:
@@ -59,6 +62,7 @@ class Counts:
             total=self.total,
             committed=self.outcomes.committed,
             running=self.running,
+            grading=self.grading,
             resolved=self.outcomes.resolved,
             unresolved=self.outcomes.unresolved,
             tampered=self.outcomes.tampered,

@@ -124,7 +124,8 @@ class PlainJobLines:
         line = logfmt(
             "progress",
             done=f"{counts.committed}/{counts.total}",
-            running=counts.running,
+            running=counts.running - counts.grading,
+            grading=counts.grading,
             resolved=counts.resolved,
             masked=counts.masked,
             mean_reward=format_number(summary_of(job).mean_reward),

@@ -63,8 +63,18 @@ def write_summary(summary: JobSummary, output: OutputFormat = OutputFormat.TABLE
 
 
 def write_jobs(jobs: Iterable[JobObject], output: OutputFormat = OutputFormat.TABLE) -> None:
-    """Print one line per job, with the columns of `kubectl get rolloutjobs`."""
-    columns = ["JOB", "STATE", "DONE", "RESOLVED", "REWARD", "MASKED#", "RUNNING#", "POLICY"]
+    """Print one line per job: the columns of `kubectl get rolloutjobs`, and those in grading."""
+    columns = [
+        "JOB",
+        "STATE",
+        "DONE",
+        "RESOLVED",
+        "REWARD",
+        "MASKED#",
+        "RUNNING#",
+        "GRADING#",
+        "POLICY",
+    ]
     write_table([*columns, "STORE+"], [_row(job) for job in jobs], output)
 
 
@@ -97,6 +107,7 @@ def _row(job: JobObject) -> list[str]:
         status.mean_reward,
         format_masked(status.episodes.masked, status.episodes.committed),
         str(status.episodes.running),
+        str(status.episodes.grading),
         status.policy,
         job.spec.store.uri,
     ]

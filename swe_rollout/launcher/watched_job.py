@@ -86,7 +86,11 @@ def job_snapshot(watched: WatchedJob) -> Snapshot:
         eta_s=watched.eta_s,
         total=counts.total,
         committed=counts.committed,
-        phases=(Count("queued", left), Count("running", counts.running)),
+        phases=(
+            Count("queued", left),
+            Count("running", counts.running - counts.grading),
+            Count("grading", counts.grading),
+        ),
         failed=counts.masked,
         retries=0,
         resolved=counts.resolved,

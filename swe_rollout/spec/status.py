@@ -64,6 +64,8 @@ class EpisodeCounts(Model):
     """Episodes in the store."""
     running: int = 0
     """Episodes running now."""
+    grading: int = 0
+    """Those of them that are being graded."""
     resolved: int = 0
     """Committed episodes that solved their task."""
     unresolved: int = 0

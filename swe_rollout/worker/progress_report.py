@@ -14,6 +14,7 @@ import structlog
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.objects import PODS
 from swe_rollout.errors import ClusterError, UnreachableError
+from swe_rollout.events import Phase
 from swe_rollout.observer import Observer
 from swe_rollout.spec.outcomes import OutcomeCounts
 from swe_rollout.spec.status import (
@@ -22,7 +23,7 @@ from swe_rollout.spec.status import (
     EpisodeCounts,
     WorkerProgress,
 )
-from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.episode import EpisodeId, Failure
 from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.types.turn import Turn
 from swe_rollout.worker.service_health import Conditions
@@ -56,6 +57,18 @@ class ShardProgress(Observer):
         self._masked_now = 0
         self._total = 0
         self._counts = OutcomeCounts()
+        self._grading = set[EpisodeId]()
+
+    def phase(self, episode: EpisodeId, phase: Phase) -> None:
+        """Record which running episodes are being graded."""
+        if phase is Phase.GRADE:
+            self._grading.add(episode)
+        else:
+            self._grading.discard(episode)
+
+    def retried(self, episode: EpisodeId, failure: Failure, attempt: int) -> None:  # noqa: ARG002
+        """Record that the episode is no longer being graded."""
+        self._grading.discard(episode)
 
     def planned(self, episodes: int, committed: int) -> None:  # noqa: ARG002
         """Record the size of the shard; committed episodes are counted one by one."""
@@ -100,6 +113,7 @@ class ShardProgress(Observer):
             total=self._total,
             committed=counts.committed,
             running=running,
+            grading=min(len(self._grading), running),
             resolved=counts.resolved,
             unresolved=counts.unresolved,
             tampered=counts.tampered,

@@ -34,5 +34,7 @@ def test_a_pipe_gets_a_line_for_each_change_and_no_line_twice() -> None:
         'problem condition=ModelReady reason=Because message="the engine is down"',
         "state job=demo state=Complete",
     ]
-    assert lines[3].startswith("progress done=3/8 running=2 resolved=1 masked=1 mean_reward=0.50")
+    assert lines[3].startswith(
+        "progress done=3/8 running=2 grading=0 resolved=1 masked=1 mean_reward=0.50"
+    )
     assert len(lines) == 4

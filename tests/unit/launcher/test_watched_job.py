@@ -48,9 +48,9 @@ def test_the_screen_shows_progress_and_unmet_conditions() -> None:
         "rolloutjob/demo",
         "Running",
         "scripted",
-        "01:05",
+        "1 min 5 s",
         "3/8",
-        "queued 3  running 2  committed 3  failed 1",
+        "queued 3  running 2  grading 0  committed 3  failed 1",
         "resolved 1 · unresolved 1",
         "failures  ImagePull 1",
     ):

@@ -10,6 +10,7 @@ import pytest
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.objects import PODS
 from swe_rollout.errors import ClusterError, PrerequisiteError
+from swe_rollout.events import Phase
 from swe_rollout.spec.status import (
     PROGRESS_ANNOTATION,
     ConditionType,
@@ -20,6 +21,18 @@ from swe_rollout.worker import progress_report as report
 from swe_rollout.worker.progress_report import Reporter, ShardProgress, WriteAllowance
 from swe_rollout.worker.service_health import Conditions
 from unit.worker.worker_parts import LOST, NO_IMAGE, attempts, trajectory
+
+
+def test_running_episodes_that_are_graded_are_counted() -> None:
+    count = ShardProgress(Conditions())
+    one, two, three, four = (each.episode for each in attempts(4))
+    for episode in (one, two, three, four):
+        count.phase(episode, Phase.GRADE)
+    count.phase(two, Phase.COMMIT)
+    count.retried(three, NO_IMAGE, 1)
+
+    assert count.snapshot(running=3, finished=False).episodes.grading == 2
+    assert count.snapshot(running=1, finished=False).episodes.grading == 1
 
 
 def test_counts_are_of_everything_that_is_committed() -> None:
