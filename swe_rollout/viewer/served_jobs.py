@@ -182,6 +182,8 @@ class _Counted:
     episodes: int
     begun: int
     """Episodes that have a journal and are not committed."""
+    begun_at: float
+    """When the job was begun, in seconds since 1970."""
     changed_s: float | None = None
     """When the first number was seen to change; None if it was not."""
 
@@ -213,7 +215,7 @@ class ServedStore:
         for name in names:
             try:
                 await self._count(name)
-            except SweRolloutError as error:
+            except (SweRolloutError, FileNotFoundError) as error:
                 problems.append(f"{name}: {error}")
         self.problems = problems[:_NAMED]
         for job in self.jobs:
@@ -227,7 +229,8 @@ class ServedStore:
         plan = await self.store.plan(name)
         episodes = (await self.store.listing(name)).episodes
         before = self._counted.get(name)
-        found = _Counted(len(episodes), plan.episodes + plan.unplanned(episodes), 0)
+        at = before.begun_at if before else (await self.store.begun_at(name)).timestamp()
+        found = _Counted(len(episodes), plan.episodes + plan.unplanned(episodes), 0, at)
         if found.committed < found.episodes:
             found.begun = len((await self.store.journals(name).listed()).keys() - episodes)
             if before is not None:
@@ -266,6 +269,7 @@ class ServedStore:
                 "committed": counted.committed,
                 "episodes": counted.episodes,
                 "begun": counted.begun,
+                "begun_at": counted.begun_at,
                 "changed_s": None if counted.changed_s is None else now_s - counted.changed_s,
                 "summary": job.page.summary,
             }

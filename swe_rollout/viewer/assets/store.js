@@ -1,6 +1,13 @@
 // All jobs of a store, and the search in their texts.
 
-const JOB_COLUMNS = ["Job", "Episodes#", "", "Resolved#", "Mean reward#", "Masked#", "State"];
+const JOB_COLUMNS = ["Job", "Begun#", "Episodes#", "", "Resolved#", "Mean reward#", "Masked#", "State"];
+
+/** How long ago a time in seconds was. */
+function age(at) {
+  const past = Math.max(0, Date.now() / 1000 - at);
+  const [unit, size] = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]].find(([, each]) => past >= 2 * each) ?? ["s", 1];
+  return `${count(Math.floor(past / size))} ${unit} ago`;
+}
 
 /** What a job does, as far as its store shows it. */
 function stateOf(job) {
@@ -13,18 +20,19 @@ function jobLine(job) {
   const { summary } = job;
   const share = { width: `${(100 * job.committed) / Math.max(job.episodes, 1)}%` };
   return el("tr", el("td.name", el("a", { href: addressOf(job) }, job.name)),
+    el("td.n", { title: new Date(1000 * job.begun_at).toLocaleString() }, age(job.begun_at)),
     el("td.n", `${count(job.committed)}/${count(job.episodes)}`), el("td", el("span.lane.progress", el("i.good", { style: share }))),
     ...(summary ? [summary.resolved, null, summary.masked] : [null, null, null]).map((each, i) => el("td.n", summary ? (i === 1 ? decimal(summary.mean_reward) : count(each)) : "…")),
     el("td", stateOf(job)));
 }
 
-/** The page of a store: its jobs, those whose names have all words of the filter. */
+/** The page of a store: its jobs, the newest first, whose names have all words of the filter. */
 function storeView() {
   const box = el("div"), told = el("span.dim");
   const input = el("input", { type: "search", id: "filter", placeholder: "filter jobs by name", ariaLabel: "filter" });
   function draw() {
     const wanted = input.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const shown = page.jobs.filter((job) => job.is_there && wanted.every((word) => job.name.includes(word))).sort((a, b) => byName(a.name, b.name));
+    const shown = page.jobs.filter((job) => job.is_there && wanted.every((word) => job.name.includes(word))).sort((a, b) => b.begun_at - a.begun_at || byName(a.name, b.name));
     const body = el("tbody");
     const list = some(body, shown, jobLine);
     told.textContent = plural(shown.length, "job");
