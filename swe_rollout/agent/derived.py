@@ -31,12 +31,16 @@ _REASONING: Final = (
     ("<|channel>thought\n", "<channel|>"),
     ("<|START_THINKING|>", "<|END_THINKING|>"),
     ("<|inner_prefix|>", "<|inner_suffix|>"),
-    ("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
     ("<think:opensource>", "</think:opensource>"),
     ("<thinking>", "</thinking>"),
     ("Here are my reasoning steps:\n", "[BEGIN FINAL RESPONSE]"),
 )
 """Pairs of reasoning marks; a template is searched for the end marks."""
+_KIMI_K3: Final = Reasoning(
+    "<|open|>think<|sep|>",
+    "<|close|>think<|sep|>",
+    headers=frozenset({"<|open|>", "<|close|>"}),
+)
 
 
 class DerivedFamilies:
@@ -132,6 +136,6 @@ def _reasoning(source: str) -> Reasoning:
     for opener, closer in _REASONING:
         if closer in source or closer.encode("ascii", "backslashreplace").decode() in source:
             return Reasoning(opener, closer)
-    if "<|close|>" in source and "'think'" in source:
-        return Reasoning("<|open|>think<|sep|>", "<|close|>think<|sep|>")
+    if _KIMI_K3.closer in source or ("<|close|>" in source and "'think'" in source):
+        return _KIMI_K3
     return Reasoning()

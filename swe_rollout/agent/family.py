@@ -79,7 +79,12 @@ FAMILIES: Final = (
         other_ends=("<|return|>",),
         cut_end="<|end|>",
         # Channels mark the reasoning; the parser reads them.
-        reasoning=Reasoning("<|channel|>analysis<|message|>", "<|end|>"),
+        reasoning=Reasoning(
+            "<|channel|>analysis<|message|>",
+            "<|end|>",
+            headers=frozenset({"<|start|>", "<|channel|>", "<|constrain|>"}),
+            header_ends=frozenset({"<|channel|>", "<|constrain|>", "<|message|>"}),
+        ),
         reasoning_end="",
     ),
     Family(

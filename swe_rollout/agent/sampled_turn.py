@@ -20,6 +20,7 @@ from swe_rollout.agent.parsers.base import (
     ToolCallParser,
     not_run,
     reasoning_is_open,
+    thoughts,
     unless_refused,
 )
 from swe_rollout.agent.renderer import Renderer
@@ -55,7 +56,7 @@ class SampledTurn:
     text: str = ""
     """The whole text, decoded for people; empty if a limit left no room for a turn."""
     words: str = ""
-    """The text without reasoning and control tokens."""
+    """The text without reasoning, control tokens and the headers of messages."""
     calls: tuple[ToolCall, ...] = ()
     stop: StopReason | None = None
     """Why the agent can't simply go on: it made no call, or a limit was reached."""
@@ -185,17 +186,23 @@ def read_cut_turn(renderer: Renderer, ids: Sequence[int], *, opens_reasoning: bo
 
 
 def words_of(sampled: SampledText, reasoning: Reasoning) -> str:
-    """Return the text of a turn after its reasoning, without control tokens."""
-    if reasoning_is_open(sampled, reasoning):
+    """Return the text of a turn without its reasoning, control tokens and messages' headers."""
+    spans = thoughts(sampled, reasoning)
+    if spans is None:
         return ""
-    _, closer, words = sampled.text.rpartition(reasoning.closer)
-    start = len(sampled.text) - len(words) if closer else 0
+    size, at, before = len(sampled.text), 0, ""
+    # A thought comes before the tokens inside it, which it covers.
+    cuts = [(start, end, "") for start, end in spans]
+    cuts += [(mark.start, mark.end, mark.token) for mark in sampled.marks]
     pieces: list[str] = []
-    for mark in sampled.marks:
-        if mark.end > start:
-            pieces.append(sampled.text[start : mark.start])
-            start = mark.end
-    return "".join([*pieces, sampled.text[start:]]).strip()
+    for start, end, token in [*sorted(cuts, key=lambda cut: (cut[0], -cut[1])), (size, size, "")]:
+        if start < at:
+            continue
+        in_first_header = not at and token in reasoning.header_ends
+        if before not in reasoning.headers and not in_first_header:
+            pieces.append(sampled.text[at:start])
+        at, before = end, token
+    return "".join(pieces).strip()
 
 
 def calls_in_words(form: str, text: str, tools: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:

@@ -27,6 +27,10 @@ class Reasoning:
     closer: str = "</think>"
     opened: bool = False
     """Whether the prompt ended inside the reasoning, so that the turn starts with reasoning."""
+    headers: frozenset[str] = frozenset()
+    """Tokens followed by a message's header, or by more of it, up to the next token."""
+    header_ends: frozenset[str] = frozenset()
+    """Tokens before which a turn may still be in the header with which its prompt ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,10 +236,21 @@ def text_start(sampled: SampledText, reasoning: Reasoning) -> int:
 
 def reasoning_is_open(sampled: SampledText, reasoning: Reasoning) -> bool:
     """Return whether a truncated turn ends inside its reasoning."""
-    at = _behind(sampled, reasoning.closer, 0) if reasoning.opened else 0
-    while at is not None and (start := sampled.find(reasoning.opener, at)) is not None:
-        at = _behind(sampled, reasoning.closer, start)
-    return at is None
+    return thoughts(sampled, reasoning) is None
+
+
+def thoughts(sampled: SampledText, reasoning: Reasoning) -> list[tuple[int, int]] | None:
+    """Return the spans of the reasoning; None if it never ends."""
+    spans, start = list[tuple[int, int]](), 0 if reasoning.opened else None
+    if start is None:
+        start = sampled.find(reasoning.opener, 0)
+    while start is not None:
+        end = _behind(sampled, reasoning.closer, start)
+        if end is None:
+            return None
+        spans.append((start, end))
+        start = sampled.find(reasoning.opener, end)
+    return spans
 
 
 def _behind(sampled: SampledText, delimiter: str, start: int) -> int | None:

@@ -200,6 +200,11 @@ def _parameter_tags(*, unclosed: str = "is not closed", call_opener: str = "") -
     return ArgumentTags(opener, "</parameter>", noun, unclosed, call_opener)
 
 
+def _bare(keyed: ArgumentTags, value: str) -> str:
+    """Return the pattern of opening tags inside a value, which may quote one without its key."""
+    return f"{keyed.opener}|(?P<bare>{value})"
+
+
 _TOOL_CALL = Delimiters("<tool_call>", "</tool_call>")
 _ARG_TAGS = ("<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>")
 _HY3_TAGS = tuple(tag.replace(">", ":opensource>") for tag in _ARG_TAGS)
@@ -225,11 +230,14 @@ QWEN_XML = ElementGrammar(
     ends_at_first=True,
     is_framed=True,
 )
+_GLM_ARGUMENTS = _keyed(_ARG_TAGS, unclosed="is not closed by </arg_value>")
+_HY3_ARGUMENTS = _keyed(_HY3_TAGS, unclosed="is not closed")
 GLM45 = GLM47 = ElementGrammar(
     _TOOL_CALL,
     # One newline after the name is framing; any other space would be part of the name.
     head=r"([^\s<>{}\0]+)\n?(?=<arg_key>|</?tool_call>|\Z)",
-    arguments=_keyed(_ARG_TAGS, unclosed="is not closed by </arg_value>"),
+    arguments=_GLM_ARGUMENTS,
+    value_opener=_bare(_GLM_ARGUMENTS, "<arg_value>"),
     only="there may only be keys and values behind the name",
     tokens=_ARG_TAGS,
     closers=("</arg_key>",),
@@ -260,7 +268,8 @@ MINICPM = ElementGrammar(
 HY3 = ElementGrammar(
     Delimiters("<tool_call:opensource>", "</tool_call:opensource>"),
     head=r"([^\s<>]+)<tool_sep:opensource>",
-    arguments=_keyed(_HY3_TAGS, unclosed="is not closed"),
+    arguments=_HY3_ARGUMENTS,
+    value_opener=_bare(_HY3_ARGUMENTS, "<arg_value:opensource>"),
     only="only arguments, each closed, may come before </tool_call:opensource>",
     tokens=("<tool_sep:opensource>", *_HY3_TAGS),
 )

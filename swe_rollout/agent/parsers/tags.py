@@ -39,7 +39,8 @@ class ValueTags:
     """The tags around a value, as patterns."""
 
     opener: str
-    """Pattern of the opening tag; its group `name`, if any, is the parameter's name."""
+    """Pattern of the opening tag; its group `name`, if any, is the parameter's name. A group `bare`
+    is only part of an opening tag: it may balance a closing tag that can't end a value."""
     closer: str
     following: str
     """What the grammar continues with after a closing tag."""
@@ -79,7 +80,7 @@ class Values:
         closers = [tag for tag in tags if tag["closer"]]
         closer_of, around = _balanced(tags)
         return cls(
-            [tag.start() for tag in tags if not tag["closer"]],
+            [tag.start() for tag in tags if not tag["closer"] and not _is_bare(tag)],
             [tag.start() for tag in closers if tag["goes_on"] is not None],
             dict(_neighbours(text, tags)),
             max((tag.start() for tag in closers if tag["ends"] is not None), default=-1),
@@ -149,15 +150,22 @@ def _neighbours(text: str, tags: Iterable[re.Match[str]]) -> Iterator[tuple[int,
 
 
 def _balanced(tags: Iterable[re.Match[str]]) -> tuple[dict[int, int], dict[int, int]]:
-    closer_of, around, open_now = dict[int, int](), dict[int, int](), list[int]()
+    closer_of, around, open_now = dict[int, int](), dict[int, int](), list[re.Match[str]]()
     for tag in tags:
-        if tag["closer"] and open_now:
-            closer_of[open_now.pop()] = tag.start()
-        elif not tag["closer"]:
+        if not tag["closer"]:
             if open_now:
-                around[tag.start()] = open_now[-1]
-            open_now.append(tag.start())
+                around[tag.start()] = open_now[-1].start()
+            open_now.append(tag)
+            continue
+        while tag["goes_on"] is not None and open_now and _is_bare(open_now[-1]):
+            open_now.pop()
+        if open_now:
+            closer_of[open_now.pop().start()] = tag.start()
     return closer_of, around
+
+
+def _is_bare(tag: re.Match[str]) -> bool:
+    return bool(tag.groupdict().get("bare"))
 
 
 def _any(starts: Sequence[int], start: int, end: int) -> bool:

@@ -10,8 +10,11 @@ import pytest
 
 from rollout_dev import families
 from rollout_dev.families import FAMILIES
+from swe_rollout.agent.encoding import Body, Scaffold
+from swe_rollout.agent.parsers.base import Reasoning, SampledText
 from swe_rollout.agent.prompts import Prompts
 from swe_rollout.agent.renderer import Renderer
+from swe_rollout.agent.sampled_turn import read_turn, words_of
 from swe_rollout.agent.tools.base import Parameter, ParameterType, ToolSpec
 from swe_rollout.spec.tool_format import ToolFormat
 from swe_rollout.types.trajectory import Retention
@@ -126,3 +129,51 @@ def test_tools_go_into_the_system_message_where_the_vendor_s_template_has_none(
         assert f"### {tool.name}\nDescription: {tool.description}" in text
         assert json.dumps(tool.arguments.schema) in text
     assert "tool_call_name<｜tool▁sep｜>tool_call_arguments" in text
+
+
+@pytest.mark.parametrize(
+    ("turn", "words"),
+    [
+        ("<|channel|>final<|message|>Hi.<|return|>", "Hi."),
+        (
+            (
+                "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>"
+                "Hi, final channel.<|return|>"
+            ),
+            "Hi, final channel.",
+        ),
+        (
+            (
+                "<|channel|>commentary<|message|>Look. <|end|><|start|>assistant to=functions.bash"
+                '<|channel|>commentary <|constrain|>json<|message|>{"command": "ls"}<|call|>'
+            ),
+            'Look. {"command": "ls"}',
+        ),
+        (" to=functions.bash<|channel|>commentary json<|message|>{}<|call|>", "{}"),
+        ("<|channel|>final", ""),
+        ("Hi.<|return|>", "Hi."),
+    ],
+)
+def test_the_words_of_a_turn_hold_no_header(
+    renderers: dict[str, Renderer], turn: str, words: str
+) -> None:
+    renderer = renderers["gpt_oss"]
+    ids = renderer._encoding.encode([Scaffold(turn)])
+
+    assert read_turn(renderer, ids, tools=TOOLS, opens_reasoning=False).words == words
+
+
+@pytest.mark.parametrize("opened", [False, True])
+@pytest.mark.parametrize("spelled", ["</think>", "<think>", "</think> and <think>", "<think>x"])
+def test_reasoning_ends_with_its_token_and_not_with_its_text(
+    renderers: dict[str, Renderer], spelled: str, *, opened: bool
+) -> None:
+    """A vocabulary without the token has its text alone, and then an opener must come first."""
+    renderer, said = renderers["qwen3_5"], f"Write {spelled} in the prompt."
+    before = "Hm, <tool_call>.</think>" if opened else "<think>Hm.</think>"
+    ids = renderer._encoding.encode([Scaffold(before), Body(said), Scaffold("<|im_end|>")])
+
+    turn = read_turn(renderer, ids, tools=TOOLS, opens_reasoning=opened)
+
+    assert turn.words == said
+    assert words_of(SampledText("One </think> two.", ()), Reasoning()) == "One </think> two."

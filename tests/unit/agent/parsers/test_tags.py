@@ -119,3 +119,18 @@ def test_an_honest_value_runs(form: ToolFormat, data: st.DataObject) -> None:
     (found,) = parse(form, write_calls(form, [written]))
 
     assert (found.status, found.arguments) == (_OK, written.arguments), found.problem
+
+
+@pytest.mark.parametrize("form", [ToolFormat.GLM45, ToolFormat.GLM47, ToolFormat.HY3])
+@pytest.mark.parametrize("between", ["", "\n", " : ", "\\n", '", "', "</b>"])
+@pytest.mark.parametrize("around", ["{}", "see {}!", "{0}{0}", "see {}\n{}"])
+def test_a_value_may_quote_keys_with_values_in_any_form(
+    form: ToolFormat, between: str, around: str
+) -> None:
+    end = ":opensource>" if form is ToolFormat.HY3 else ">"
+    key, value = f"<arg_key{end}k</arg_key{end}", f"<arg_value{end}v</arg_value{end}"
+    written = call(text=around.format(key + between + value, value), note="n")
+
+    (found,) = parse(form, write_calls(form, [written]))
+
+    assert (found.status, found.arguments) == (_OK, written.arguments), found.problem
