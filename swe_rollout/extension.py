@@ -268,28 +268,34 @@ def import_file(path: Path) -> ModuleType:
     name = path.stem
     is_name = name.isidentifier()
     known = importlib.util.find_spec(name) if is_name else None
-    if known is not None and known.origin and _same_content(Path(known.origin), path):
-        return import_module(name)
-    if not is_name or known is not None:
+    is_same = known is not None and known.origin and _same_content(Path(known.origin), path)
+    if not is_name or (known is not None and not is_same):
         raise ExtensionError(
             f"{path.name} can't be imported under its name",
             why=f"there is already a module {name}" if is_name else f"{name} is no Python name",
             fix="rename the file, such as my_extensions.py",
         )
-    spec = importlib.util.spec_from_file_location(name, path)
+    try:
+        return import_module(name) if is_same else _import_from(path)
+    except (Exception, SystemExit) as error:
+        raise ExtensionError(
+            f"{path.name} can't be imported",
+            why=_said(error, is_blamed=True),
+            fix=getattr(error, "fix", "") or "correct this line",
+        ) from error
+
+
+def _import_from(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise ExtensionError(f"{path} is no Python file", fix="name a file that ends in .py")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
+    sys.modules[path.stem] = module
     try:
         spec.loader.exec_module(module)
-    except BaseException as error:
-        del sys.modules[name]
-        if not isinstance(error, Exception | SystemExit):
-            raise
-        raise ExtensionError(
-            f"{path.name} can't be imported", why=_said(error), fix=f"python {path} shows more"
-        ) from error
+    except BaseException:
+        del sys.modules[path.stem]
+        raise
     return module
 
 
@@ -339,6 +345,6 @@ def _described(value: object) -> str:
     return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
 
 
-def _said(error: BaseException) -> str:
-    found = user_code(error)
+def _said(error: BaseException, *, is_blamed: bool = False) -> str:
+    found = user_code(error, is_blamed=is_blamed)
     return f"{said(error)} ({found.where})" if found else said(error)
