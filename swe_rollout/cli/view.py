@@ -17,6 +17,7 @@ from swe_rollout.cli.job_address import (
     find_targets,
     job_named_wrongly,
     local_job,
+    no_store,
 )
 from swe_rollout.cli.job_tables import write_left_out
 from swe_rollout.cli.options import Context, Namespace, complete_address, option
@@ -86,6 +87,8 @@ def view(
     """
     addresses = [address] if other is None else [address, other]
     location = JobLocation(namespace, context)
+    if not address.strip():
+        raise UsageError("the address is empty", fix="name a job or a store: runs/demo or runs")
     if serve and output_file is not None:
         raise UsageError(
             "--output-file has no meaning with --serve",
@@ -182,7 +185,12 @@ async def _serve(
 
     found = None if location.given else await find_store(addresses[0])
     if found is None:
-        server = await _jobs_server(addresses, location, tokenizer)
+        try:
+            server = await _jobs_server(addresses, location, tokenizer)
+        except UsageError as error:
+            if "/" in addresses[0] or location.given:
+                raise
+            raise no_store(addresses[0]) from error
     elif len(addresses) > 1:
         raise UsageError(
             f"{addresses[0]} is a store, and a store is not compared",
@@ -194,7 +202,8 @@ async def _serve(
     async with server.serving(port):
         write_lines([server.address])
         if found is not None:
-            say(f"all jobs of {found.uri}, and those that are begun meanwhile")
+            has_none = "" if await found.jobs() else "; it has none yet"
+            say(f"all jobs of {found.uri}, and those that are begun meanwhile{has_none}")
         say("open it in a browser on this machine; ^C ends it")
         await asyncio.Event().wait()
 

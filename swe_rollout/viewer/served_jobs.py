@@ -218,7 +218,7 @@ class ServedStore:
             except (SweRolloutError, FileNotFoundError) as error:
                 problems.append(f"{name}: {error}")
         self.problems = problems[:_NAMED]
-        for job in self.jobs:
+        for job in reversed(self.jobs):  # the newest are more often the last
             counted = self._counted.get(job.page.name)
             if counted is None or (job.page.summary and counted.committed == job.listed):
                 continue
