@@ -7,14 +7,10 @@ covers failures that they can't report because they don't run. It gives a typed 
 from __future__ import annotations
 
 from rollout_operator.observed import Observed, WorkerPod
-from rollout_operator.resources import (
-    DRAINED_EXIT_CODE,
-    FATAL_EXIT_CODES,
-    KILLED_TOO_OFTEN_EXIT_CODE,
-    workers_name,
-)
+from rollout_operator.resources import workers_name
 from rollout_operator.sightings import Stage
 from swe_rollout.spec.status import REACHES_API_S, ConditionType, UnmetCondition
+from swe_rollout.spec.worker_exits import FATAL, WorkerExitCode
 
 SETTLE_S = 5.0
 """How long to wait for problems that may pass, such as a busy scheduler."""
@@ -48,7 +44,7 @@ def fatal_message(observed: Observed) -> str:
     """Return the termination message of the worker that failed the job; empty if there is none."""
     for pod in reversed(observed.pods):
         ended = pod.ended
-        if ended is not None and ended.exit_code in FATAL_EXIT_CODES:
+        if ended is not None and ended.exit_code in FATAL:
             return one_line(ended.message)
     return ""
 
@@ -119,10 +115,10 @@ def _unscheduled(pod: WorkerPod, there_s: float) -> UnmetCondition | None:
 def _crashed(pod: WorkerPod) -> UnmetCondition | None:
     """Explain a crash, after which the next start is delayed, longer each time."""
     ended = pod.ended
-    expected = (0, DRAINED_EXIT_CODE, *FATAL_EXIT_CODES)
+    expected = (0, WorkerExitCode.DRAINED, *FATAL)
     if ended is None or ended.exit_code in expected or _is_evicted(pod):
         return None
-    is_at_end = ended.exit_code == KILLED_TOO_OFTEN_EXIT_CODE
+    is_at_end = ended.exit_code == WorkerExitCode.KILLED_TOO_OFTEN
     if ended.reason == "OOMKilled" or (is_at_end and pod.was_out_of_memory):
         return _unmet(
             "WorkerOutOfMemory",

@@ -17,6 +17,7 @@ from swe_rollout.spec.job import API_VERSION, KIND, RolloutJobSpec
 from swe_rollout.spec.model import Model
 from swe_rollout.spec.sandbox import Resources
 from swe_rollout.spec.status import JOB_LABEL, JOB_UID_LABEL, ROLE_LABEL
+from swe_rollout.spec.worker_exits import FATAL, WorkerExitCode
 
 JsonValue: TypeAlias = "str | int | bool | list[JsonValue] | dict[str, JsonValue] | None"
 Json: TypeAlias = dict[str, JsonValue]
@@ -30,11 +31,6 @@ SANDBOXES: Final = f"{ROLE_LABEL} in (agent,grader)"
 """The label selector of all sandbox pods."""
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 """Label of a worker Job that starts suspended until its queue admits it."""
-FATAL_EXIT_CODES: Final = (1, 2, 3)
-"""Exit codes of a worker that fail the whole job; other codes are retried."""
-KILLED_TOO_OFTEN_EXIT_CODE: Final = 5
-"""Exit code of a worker that was killed repeatedly in its pod without progress."""
-DRAINED_EXIT_CODE: Final = 143
 METRICS_PORT: Final = 9464
 """The port on which workers serve metrics, named `metrics`."""
 
@@ -236,8 +232,8 @@ def _failure_rules() -> list[JsonValue]:
         return {"action": action, "onExitCodes": on_exit}
 
     return [
-        exits("FailJob", list(FATAL_EXIT_CODES)),
-        exits("Ignore", [DRAINED_EXIT_CODE]),
+        exits("FailJob", list(FATAL)),
+        exits("Ignore", [WorkerExitCode.DRAINED]),
         {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
     ]
 

@@ -55,11 +55,16 @@ def terminate_as_interrupt() -> None:
     """Treat SIGTERM like ^C from now on: both clean up and end in an exit code."""
 
     def on_signal(_number: int, _frame: FrameType | None) -> None:
-        _terminated.set()
+        record_termination()
         signal.raise_signal(signal.SIGINT)
 
     if _receives_signals():
         signal.signal(signal.SIGTERM, on_signal)
+
+
+def record_termination() -> None:
+    """Remember that the process was asked to end, whatever becomes of its exceptions."""
+    _terminated.set()
 
 
 def was_terminated() -> bool:

@@ -19,11 +19,17 @@ from typing import TYPE_CHECKING, Annotated, NoReturn, TextIO
 import typer
 
 from swe_rollout import __version__
-from swe_rollout.cli.interrupt import INTERRUPTED, ignore_signals, terminate_as_interrupt
+from swe_rollout.cli.interrupt import (
+    INTERRUPTED,
+    ignore_signals,
+    terminate_as_interrupt,
+    was_terminated,
+)
 from swe_rollout.cli.options import LogFormat, option
 from swe_rollout.cli.output import show_error, stderr_console
 from swe_rollout.cli.verbs import SETTINGS, VerbGroup
 from swe_rollout.errors import InternalError, SweRolloutError, UsageError, failure_of
+from swe_rollout.spec.worker_exits import WorkerExitCode
 from swe_rollout.text.redaction import redact
 from swe_rollout.text.user_code import user_code
 
@@ -115,13 +121,17 @@ def main() -> NoReturn:
     with suppress(KeyboardInterrupt):  # one that arrives between two statements of `_run`
         terminate_as_interrupt()
         code = _run()
-    if code == INTERRUPTED and sys.argv[1:2] == ["worker"]:
-        # Kubernetes restarts a drained worker, and does not count it as a failure.
-        from swe_rollout.cli.worker import DRAINED
-
-        code = DRAINED
+    if sys.argv[1:2] == ["worker"]:
+        code = _of_a_worker(code)
     ignore_signals()  # nothing may change the exit code from here on
     _leave(code)
+
+
+def _of_a_worker(code: int) -> int:
+    """Return the exit code for Kubernetes: what breaks after SIGTERM, it is asked to restart."""
+    if code == INTERRUPTED or (code and was_terminated()):
+        return WorkerExitCode.DRAINED
+    return WorkerExitCode.WRONG_USAGE if code == UsageError.exit_code else code
 
 
 def _run() -> int:

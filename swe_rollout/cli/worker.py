@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from swe_rollout.cli.interrupt import was_terminated
+from swe_rollout.cli.interrupt import record_termination, was_terminated
 from swe_rollout.cli.options import MetricsAt, option
 from swe_rollout.cli.output import show_error, stderr_console
 from swe_rollout.errors import DatasetError, SpecError, SweRolloutError, UnreachableError
+from swe_rollout.spec.worker_exits import WorkerExitCode
 
 if TYPE_CHECKING:
     from swe_rollout.worker.cluster_worker import WorkerExit, WorkerIdentity
@@ -28,8 +29,6 @@ _MESSAGE_BYTES = 4096
 _PROBLEMS = 5
 END_S = 30.0
 """How long to wait after a signal; then only foreign code that never returns still runs."""
-FAILED = 1
-DRAINED = 143
 
 Namespace = Annotated[str, option(help="Namespace of the job.")]
 JobName = Annotated[str, option(help="Name of the RolloutJob.")]
@@ -59,14 +58,14 @@ def worker(
 ) -> None:
     """Run one worker's share of a RolloutJob, as the pods of its worker Job do.
 
-    Exit 0 when the whole shard is committed, 1 when the job can't be carried out, 143 when stopped
-    earlier, 4 when the cluster is unreachable (the same command may continue later), 5 when it was
-    killed too often without progress.
+    Exit 0 when the whole shard is committed, 78 when the job can't be carried out, 143 when stopped
+    earlier, 75 when the cluster is unreachable (the same command may continue later), 71 when it
+    was killed too often without progress.
 
     swe-rollout worker --namespace default --job nightly --index 0
     """
     from swe_rollout.cli.logging_setup import configure_logs
-    from swe_rollout.worker.cluster_worker import KilledTooOftenError, WorkerExit, WorkerIdentity
+    from swe_rollout.worker.cluster_worker import WorkerExit, WorkerIdentity
 
     # A worker's only output is its log.
     configure_logs(stderr_console, verbosity=1)
@@ -78,20 +77,31 @@ def worker(
     except SweRolloutError as error:
         _write_termination_message(error)
         show_error(error)
-        # Other errors concern the job, which no other worker could carry out either.
-        is_own = isinstance(error, (UnreachableError, KilledTooOftenError))
-        raise typer.Exit(error.exit_code if is_own else FAILED) from None
+        raise typer.Exit(_exit_code(error)) from None
     if outcome is WorkerExit.DRAINED:
-        raise typer.Exit(DRAINED)
+        raise typer.Exit(WorkerExitCode.DRAINED)
+
+
+def _exit_code(error: SweRolloutError) -> WorkerExitCode:
+    from swe_rollout.worker.cluster_worker import KilledTooOftenError
+
+    match error:
+        case UnreachableError():
+            return WorkerExitCode.UNREACHABLE
+        case KilledTooOftenError():
+            return WorkerExitCode.KILLED_TOO_OFTEN
+        case _:  # it concerns the job, which no other worker could carry out either
+            return WorkerExitCode.JOB_FAILED
 
 
 async def _work(identity: WorkerIdentity, metrics: str) -> WorkerExit:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    end = threading.Timer(END_S, os._exit, (DRAINED,))
+    end = threading.Timer(END_S, os._exit, (WorkerExitCode.DRAINED,))
     end.daemon = True
 
     def on_signal(_number: int, _frame: FrameType | None) -> None:
+        record_termination()
         if not stop.is_set():
             loop.call_soon_threadsafe(stop.set)
             with suppress(RuntimeError):  # a second signal

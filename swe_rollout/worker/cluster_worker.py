@@ -70,8 +70,6 @@ MOST: Final = 5
 class KilledTooOftenError(SweRolloutError):
     """A worker was killed repeatedly without making progress in between."""
 
-    exit_code = 5
-
 
 class Lives:
     """Counts a worker's lives since it last made progress, in a file that survives restarts.

@@ -42,6 +42,8 @@ BURST_WRITES = 2.0
 HURRIED_WRITES = 6.0
 """Writes allowed after a change to the job, because its author is watching."""
 LAST_WRITE_S = 4.0
+_IGNORED_FAILURES = "batch.kubernetes.io/job-index-ignored-failure-count"
+"""By this count of a pod's predecessors, the Job controller delays its successor."""
 
 
 class ShardProgress(Observer):
@@ -205,7 +207,9 @@ class Reporter:
         self._wrote_at_s = time.monotonic()
         value = progress.model_dump_json(by_alias=True)
         try:
-            patch = {"metadata": {"annotations": {PROGRESS_ANNOTATION: value}}}
+            # Each time a pod was deleted or drained, its successor would wait twice as long.
+            annotations = {PROGRESS_ANNOTATION: value, _IGNORED_FAILURES: None}
+            patch = {"metadata": {"annotations": annotations}}
             await self._client.merge(PODS, self._namespace, self._pod, patch)
         except (ClusterError, UnreachableError) as error:
             log.warning("progress_not_written", pod=self._pod, why=str(error))

@@ -177,11 +177,11 @@ NO_NODE = [
         (pod(container=RESTARTING, last=ended(137)), "", "WorkerCrashed"),
         (pod(container=RUNNING, last=ended(137, "OOMKilled")), "", ""),
         (
-            pod(container=ended(5), last=ended(137, "OOMKilled"), phase="Failed"),
+            pod(container=ended(71), last=ended(137, "OOMKilled"), phase="Failed"),
             "",
             "WorkerOutOfMemory",
         ),
-        (pod(container=ended(5), last=ended(137), phase="Failed"), "", "WorkerCrashed"),
+        (pod(container=ended(71), last=ended(137), phase="Failed"), "", "WorkerCrashed"),
         (pod(container=ended(128, "StartError"), phase="Failed"), "", "WorkerCrashed"),
         (pod(container=ended(143), phase="Failed"), "", ""),
         (pod(container=ended(0), phase="Succeeded"), "", ""),
@@ -203,7 +203,7 @@ def test_workers_that_do_not_start_or_keep_running_have_a_typed_reason(
 
 def test_a_job_level_failure_of_a_worker_fails_the_job_with_its_message() -> None:
     words = "the failure budget is spent: 9 of 10 episodes were masked. fix the cause"
-    dead = pod(container=ended(1, message=words + "\n"), phase="Failed")
+    dead = pod(container=ended(78, message=words + "\n"), phase="Failed")
     target = worker_job(job(), conditions={"FailureTarget": "PodFailurePolicy"})
 
     said = status(job(), observed(dead, workers=target))

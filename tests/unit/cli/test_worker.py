@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from rollout_operator.resources import FATAL_EXIT_CODES, KILLED_TOO_OFTEN_EXIT_CODE
 from swe_rollout.cli import worker
 from swe_rollout.cli.main import build_app
 from swe_rollout.errors import PrerequisiteError, Problem, SpecError, UnreachableError
 from swe_rollout.observer import Observer
+from swe_rollout.spec.worker_exits import FATAL
 from swe_rollout.worker import cluster_worker
 from swe_rollout.worker.cluster_worker import KilledTooOftenError, WorkerExit, WorkerIdentity
 from waits import PATIENCE_S
@@ -90,7 +90,7 @@ def test_the_pods_variable_serves_metrics_and_a_bad_one_stops_no_job(
         (WorkerExit.DRAINED, 143, ""),
         (
             PrerequisiteError("no\nimage", why="it is\nnot there", fix="push it"),
-            1,
+            78,
             "no image: it is not there. push it",
         ),
         (
@@ -99,13 +99,13 @@ def test_the_pods_variable_serves_metrics_and_a_bad_one_stops_no_job(
                 [Problem("rolloutjob/nightly:7", "spec.samples", "at least 1")],
                 fix="correct it",
             ),
-            1,
+            78,
             "not valid. rolloutjob/nightly:7: spec.samples: at least 1. correct it",
         ),
-        (UnreachableError("no API server"), 4, "no API server"),
+        (UnreachableError("no API server"), 75, "no API server"),
         (
             KilledTooOftenError("killed 5 times", fix="raise the memory"),
-            KILLED_TOO_OFTEN_EXIT_CODE,
+            71,
             "killed 5 times. raise the memory",
         ),
     ],
@@ -121,7 +121,7 @@ def test_the_end_of_a_worker_has_its_code_and_its_termination_message(
     result, (identity,) = run(monkeypatch, end, SWE_ROLLOUT_WORKER_LIVES="/lives")
 
     assert result.exit_code == code
-    assert (code in FATAL_EXIT_CODES) is (code == 1)
+    assert (code in FATAL) is (code == 78)
     assert termination_log.read_text() == message
     assert identity.lives == Path("/lives")
 
@@ -199,7 +199,6 @@ except worker.typer.Exit as exit:
 def test_code_that_holds_the_loop_does_not_hold_the_worker() -> None:
     script = """
 import time
-from rollout_operator.resources import FATAL_EXIT_CODES, KILLED_TOO_OFTEN_EXIT_CODE
 from swe_rollout.cli import worker
 from swe_rollout.worker import cluster_worker
 worker.END_S = 0.5
