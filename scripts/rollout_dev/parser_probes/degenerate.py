@@ -25,6 +25,7 @@ _ANY: Final = (
     *('{"a": ', "[[", '"a", ', '{"name": "', '", "arguments": {', "\0", "\ufffd", "日本", "🎉"),
     *("<think>", "</think>", "Action:", "Action Input: {", "\nAction: x", "to=functions.x"),
 )
+_QUOTES: Final = ("'", '"', "'''", "\\", "(", "[", "{", "\n")
 _CALL: Final = ToolCall(CallStatus.OK, "", "bash", {"command": "a", "timeout": 3})
 _BARE: Final = ToolCall(CallStatus.OK, "", "submit", {})
 _MAX_UNIT: Final = 5
@@ -42,6 +43,14 @@ def pieces_of(form: ToolFormat | TextFormat) -> tuple[str, ...]:
     heads = [call[: len(call) * cut // 8] for call in calls for cut in range(2, 8)]
     tails = [call[len(call) * cut // 8 :] for call in calls for cut in (2, 4, 6)]
     return tuple(dict.fromkeys((*calls, *tags, *halves, *heads, *tails)))
+
+
+def nested_units(form: ToolFormat | TextFormat) -> Iterator[tuple[str, ...]]:
+    """Yield the outer tags of a call with every quote and bracket between and behind them."""
+    tags = _TAG.findall(write_calls(form, [_CALL]))
+    for mark in _QUOTES:
+        for behind in ("", mark):
+            yield from ((tags[0], mark, tags[-1], behind), (tags[0], mark, behind))
 
 
 def units(form: ToolFormat | TextFormat, count: int, *, seed: int = 0) -> Iterator[tuple[str, ...]]:

@@ -11,7 +11,8 @@ import json
 import re
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from unicodedata import is_normalized
 
 from swe_rollout.agent.parsers.base import (
@@ -42,6 +43,7 @@ STRING = re.compile(
     re.DOTALL,
 )
 """A string, or the rest of an unclosed one."""
+_QUOTE = re.compile(r"['\"]")
 _ODD = re.compile(r"[#;\\]|''\s*''|\w''|(?<!\w)\(|\s\.|\.\s")
 """Python that is not part of a call: comments, statements, parentheses, string prefixes."""
 _RUN = re.compile(r"[-+~]{9}|(?:\bnot\s+){9}|[({\[]{50}")
@@ -66,21 +68,19 @@ class PythonGrammar(ToolCallParser):
         return calls_between(
             sampled,
             call,
-            lambda opener: self._between(sampled, opener, call, tools),
+            partial(self._between, _Closers(sampled, call.closer), tools),
             reasoning=reasoning,
             quotes="\"'",
         )
 
-    def _between(
-        self, sampled: SampledText, opener: Mark, call: Delimiters, tools: Sequence[ToolSpec]
-    ) -> Found:
-        start = opener.end
-        end = _closer(sampled, start, call.closer)
+    def _between(self, closers: _Closers, tools: Sequence[ToolSpec], opener: Mark) -> Found:
+        start, sampled, closer = opener.end, closers.sampled, closers.closer
+        end = closers.behind(start)
         if end is None:
-            refusal = Refusal(CallStatus.UNCLOSED, f"it is not closed by {call.closer}")
-            return refused(sampled, start, call, refusal)
+            refusal = Refusal(CallStatus.UNCLOSED, f"it is not closed by {closer}")
+            return refused(sampled, start, Delimiters(opener.token, closer), refusal)
         raw = sampled.text[start:end]
-        behind = end + len(call.closer)
+        behind = end + len(closer)
         return Found(python_calls(raw, tools, is_lines=self.is_lines), behind)
 
     def _whole(
@@ -101,17 +101,31 @@ class PythonGrammar(ToolCallParser):
         return attempts(sampled, begins, read, reasoning=reasoning)
 
 
-def _closer(sampled: SampledText, start: int, closer: str) -> int | None:
-    """Return the offset of the closer; a closer inside a string is text."""
-    at, found = start, sampled.find(closer, start)
-    while found is not None:
-        quoted = STRING.search(sampled.text, at)
-        if quoted is None or quoted.start() >= found:
-            return found
-        at = quoted.end()
-        if at > found:
-            found = sampled.find(closer, at)
-    return None
+@dataclass(slots=True)
+class _Closers:
+    """Finds the closers of one turn that are outside of strings, in time linear in its length."""
+
+    sampled: SampledText
+    closer: str
+    _behind: dict[int, int | None] = field(default_factory=dict)
+    """The closer behind each quote that has begun a string. Openers inside of strings start over
+    at quotes that were seen before, thousands of times in a degenerate turn."""
+
+    def behind(self, start: int) -> int | None:
+        """Return the offset of the next closer; one inside a string is text."""
+        text, at, passed = self.sampled.text, start, list[int]()
+        found = self.sampled.find(self.closer, at)
+        while found is not None and (quote := _QUOTE.search(text, at, found)):
+            begun = quote.start()
+            if begun in self._behind:
+                found = self._behind[begun]
+                break
+            passed.append(begun)
+            string = STRING.match(text, begun)
+            at = string.end() if string else quote.end()
+            found = self.sampled.find(self.closer, at)
+        self._behind |= dict.fromkeys(passed, found)
+        return found
 
 
 def python_calls(raw: str, tools: Sequence[ToolSpec], *, is_lines: bool) -> tuple[ToolCall, ...]:

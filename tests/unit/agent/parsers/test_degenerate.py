@@ -15,7 +15,7 @@ from ratios import growth, thread_s
 from rollout_dev import families
 from rollout_dev.families import FAMILIES
 from rollout_dev.parser_probes.calls import write_calls
-from rollout_dev.parser_probes.degenerate import pieces_of, turn_ids, units
+from rollout_dev.parser_probes.degenerate import nested_units, pieces_of, turn_ids, units
 from rollout_dev.parser_probes.probe_files import load_probes
 from swe_rollout.agent.encoding import Encoding
 from swe_rollout.agent.parsers import parser_for
@@ -86,6 +86,20 @@ def test_white_space_between_the_pieces_of_a_call_is_read_in_linear_time(
     ]
 
     assert slow == []
+
+
+@pytest.mark.threat(point=10)
+@pytest.mark.parametrize("form", [*ToolFormat, *TextFormat])
+def test_quotes_and_brackets_around_the_tags_of_a_call_are_read_in_linear_time(
+    form: Format,
+) -> None:
+    parser = parser_for(form)
+
+    def read(unit: tuple[str, ...], times: int) -> None:
+        turn = SampledText("".join(unit) * (times // 4), ())
+        parser.parse(turn, tools=TOOLS, reasoning=Reasoning())
+
+    assert [unit for unit in nested_units(form) if not is_linear(partial(read, unit))] == []
 
 
 @pytest.mark.threat(point=10)
