@@ -518,7 +518,7 @@ def test_a_worker_that_fails_the_job_gives_the_message(site: Site, name: str) ->
     publish(site, second, 4)
     sandbox(site, name)
 
-    exit_worker(site, first, 1, words)
+    exit_worker(site, first, 78, words)
 
     found = until_condition(site, name, "Failed", "True", reason="WorkerFailed")
     assert found["message"] == words
@@ -536,7 +536,7 @@ def test_drained_and_crashed_workers_are_replaced_and_a_crash_is_reported(
 
     exit_worker(site, worker, 143)
     (successor,) = running_workers(site, name, 1, since=worker)
-    exit_worker(site, successor, 7)
+    exit_worker(site, successor, 1)
 
     until_condition(site, name, "SandboxesReady", "False", reason="WorkerCrashed")
     running_workers(site, name, 1, since=successor)
