@@ -213,7 +213,7 @@ def _typed(answer: object, wanted: type[object], fields: type[_Struct]) -> _Stru
         raise InvalidAnswerError(
             f"the engine returned a {wanted.__name__} with a wrong value",
             why=_PATTERN.sub("text without control characters", str(error)).replace("`$.", "`"),
-            fix="return plain Python numbers and texts; arrays have .tolist()",
+            fix=f"return plain Python values, as {wanted.__name__} documents (arrays: .tolist())",
         ) from error
 
 
