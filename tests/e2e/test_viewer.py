@@ -175,7 +175,10 @@ def test_without_a_tokenizer_ids_are_shown_and_the_page_says_why(
 
 
 def test_a_failure_names_its_owner_and_its_attempt(browser: Browser, tmp_path: Path) -> None:
-    failure = Failure(Boundary.SANDBOX, "PodLostError", "the pod was evicted", retryable=True)
+    trace = '  File "<b>mine.py", line 3, in reward\n    return 1 / 0'
+    failure = Failure(
+        Boundary.SANDBOX, "PodLostError", "the pod was evicted", retryable=True, trace=trace
+    )
     broken = replace(
         shown(), stop_reason=None, verdict=None, reward=None, failure=failure, attempt=2, turns=()
     )
@@ -187,6 +190,7 @@ def test_a_failure_names_its_owner_and_its_attempt(browser: Browser, tmp_path: P
         "PodLostError (owner: sandbox), attempt 2; it may be retried: the pod was evicted" in text
     )
     assert "there is no reward" in text
+    assert trace.strip() in text
     browser.open(address)
     assert "sandbox: PodLostError" in text_of(browser, ".plots")
 

@@ -44,7 +44,8 @@ function failureView(record) {
   if (record.stop_evidence) return [el("p.warn", `The policy ended its own sandbox. ${record.stop_evidence}`)];
   if (!failure) return [];
   const again = failure.retryable ? "it may be retried" : "a retry would not help";
-  return [el("p.warn", `${failure.type} (owner: ${failure.boundary}), attempt ${record.attempt}; ${again}: ${failure.message}`)];
+  const said = el("p.warn", `${failure.type} (owner: ${failure.boundary}), attempt ${record.attempt}; ${again}: ${failure.message}`);
+  return failure.trace ? [said, pre(failure.trace)] : [said];
 }
 
 /** The messages a branch begins with: system, tools, the task. */
