@@ -83,6 +83,8 @@ class Backlog:
     """Episodes that have a stored trajectory."""
     notes: tuple[str, ...] = ()
     """Notes for people about the job that was already in the store."""
+    graded: int = 0
+    """Masked episodes that were graded again."""
     planned: int = 0
     """Episodes of the whole job, those of other shards included."""
 

@@ -46,6 +46,8 @@ class RunSummary:
     """Episodes that this run rolled out."""
     left: int
     """Episodes that have no readable trajectory now."""
+    graded: int = 0
+    """Episodes among the earlier ones that this run graded again."""
 
     def to_json(self) -> bytes:
         """Return the job's summary as one JSON object, with this run's counts under `run`."""
@@ -54,15 +56,18 @@ class RunSummary:
             "already_committed": self.earlier,
             "ran": self.ran,
             "left": self.left,
+            **({"graded_again": self.graded} if self.graded else {}),
         }
         return msgspec.json.encode({**self.job.to_dict(), "run": run})
 
     def __str__(self) -> str:
         """Summarise the run in one sentence."""
-        if self.asked == self.earlier:
+        if self.asked == self.earlier and not self.graded:
             return f"nothing ran: all {self.asked} episodes were already committed"
         left = f", {self.left} left" if self.left else ""
-        return f"{self.asked} episodes: {self.earlier} already committed, {self.ran} ran now{left}"
+        earlier = f"{self.earlier} already committed"
+        earlier += f" ({self.graded} graded again)" if self.graded else ""
+        return f"{self.asked} episodes: {earlier}, {self.ran} ran now{left}"
 
 
 async def run_job(
@@ -106,7 +111,7 @@ async def run_job(
         ran = await _run(session, store, backlog, before, on_note)
     summary = await tally.summary()
     left = sum(attempt.episode not in tally.episodes for attempt in backlog.attempts)
-    return RunSummary(summary, len(backlog.attempts), before.finished, ran, left)
+    return RunSummary(summary, len(backlog.attempts), before.finished, ran, left, backlog.graded)
 
 
 async def _begin(

@@ -65,7 +65,8 @@ async def rerun_masked(
 
     await gather_all(map(grade, graded))
     await gather_all(store.move_aside(record.episode) for record in played)
-    return replace(backlog, committed=backlog.committed - {each.episode for each in played})
+    committed = backlog.committed - {each.episode for each in played}
+    return replace(backlog, committed=committed, graded=len(graded))
 
 
 async def _graded(record: Trajectory, attempt: Attempt, context: JobContext) -> Trajectory:

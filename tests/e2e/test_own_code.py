@@ -298,6 +298,7 @@ def test_a_fixed_reward_grades_what_was_masked_and_keeps_all_else(
 
     fixed = swe_rollout(*command, "--rerun-masked")
     assert "2 episodes were masked: 2 are graded again, 0 are played again" in fixed.stderr
+    assert "3 episodes: 3 already committed (2 graded again), 0 ran now" in fixed.stderr
     records = [read(path) for path in committed(job.folder)]
     assert [record["reward"] for record in records] == [0.25, 0.5, 0.25]
     assert records[1] == kept
