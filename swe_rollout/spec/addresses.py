@@ -14,7 +14,7 @@ import socket
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated, Final
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from pydantic import AfterValidator, StringConstraints, ValidationInfo
 
@@ -22,6 +22,7 @@ from swe_rollout.errors import expanded
 
 MAX_ADDRESS_CHARS: Final = 1024
 MAX_PATH_CHARS: Final = 4096
+_MAX_NAME_BYTES: Final = 255
 METADATA_HOSTS: Final = (
     "metadata",
     "metadata.google.internal",
@@ -100,9 +101,13 @@ def local_path(value: str, info: ValidationInfo) -> str:
     """
     if not (value and isinstance(info.context, Path)):
         return value
+    if _UNPRINTABLE.search(value):
+        raise ValueError("a path without control characters")
     path = str(info.context / expanded(value))
     if len(path) > MAX_PATH_CHARS:
         raise ValueError(f"a path of at most {MAX_PATH_CHARS} characters")
+    if any(len(name.encode()) > _MAX_NAME_BYTES for name in Path(path).parts):
+        raise ValueError(f"a path whose parts have at most {_MAX_NAME_BYTES} bytes")
     return path
 
 
@@ -110,6 +115,18 @@ def folder_or_name(value: str, info: ValidationInfo) -> str:
     """Return a model's folder as `local_path` does, and its name on a hub unchanged."""
     path = local_path(value, info)
     return path if value.startswith((".", "~")) or Path(path).is_dir() else value
+
+
+def file_address(value: str, info: ValidationInfo) -> str:
+    """Return the address of a file; of one that is there by its absolute path.
+
+    So work on a stored job finds it from any folder. Others may be names on a hub.
+    """
+    is_address = "://" in value
+    if not isinstance(info.context, Path) or (is_address and not value.startswith("file://")):
+        return value
+    path = local_path(unquote(value.removeprefix("file://")) if is_address else value, info)
+    return path if Path(path).exists() and len(path) <= MAX_ADDRESS_CHARS else value
 
 
 def store_address(value: str, info: ValidationInfo) -> str:
@@ -134,6 +151,7 @@ ModelFolder = Annotated[
 ObjectUrl = Annotated[
     str, StringConstraints(max_length=MAX_ADDRESS_CHARS), AfterValidator(object_address)
 ]
+FileAddress = Annotated[ObjectUrl, AfterValidator(file_address)]
 
 
 def refused_host(host: str) -> str:

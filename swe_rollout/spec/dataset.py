@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints, field_validator
 
-from swe_rollout.spec.addresses import ObjectUrl
+from swe_rollout.spec.addresses import FileAddress
 from swe_rollout.spec.bounds import Globs, ShortText
 from swe_rollout.spec.model import Model, OneOf, Use, added_variant, unset, variant
 
@@ -30,7 +30,7 @@ class RowFormat(StrEnum):
 class SwebenchDataset(Model):
     """Rows of SWE-bench, of a dataset modelled on it, or your own in such a format."""
 
-    uri: ObjectUrl
+    uri: FileAddress
     """`rows.jsonl`, `rows.jsonl.zst`, `rows.json` or `rows.parquet`: a path (relative to the job
     file), `file://` or `s3://`; or `organisation/name` of a dataset on a hub."""
     format: Annotated[RowFormat, Field(exclude_if=lambda name: name == "auto")] = RowFormat.AUTO
@@ -59,7 +59,7 @@ class Images(Model):
     registry: Annotated[ShortText, Field(pattern=r"^([A-Za-z0-9][A-Za-z0-9._/:-]*)?$")] = ""
     """A registry that mirrors others, such as `mirror.example/hub`; it replaces each image's own
     registry, except for images that `rewrite` has changed."""
-    digests: ObjectUrl | None = None
+    digests: FileAddress | None = None
     """A JSON file that maps image names, as in the rows, to digests (`sha256:…`). Images are then
     pulled by digest, and images missing from the file are refused."""
 
@@ -81,7 +81,7 @@ class Dataset(OneOf):
     """Instance ids or globs to exclude."""
     slice: Annotated[str, StringConstraints(max_length=64)] = ""
     """A Python slice of the remaining tasks, such as `0:40` or `::10`."""
-    quarantine: ObjectUrl | None = unset()
+    quarantine: FileAddress | None = unset()
     """A file of rows that `swe-rollout audit` found bad: a path (relative to the job file),
     `file://` or `s3://`. They are excluded from the remaining tasks unless they have changed."""
     skip_bad_rows: bool = False

@@ -107,5 +107,5 @@ async def test_without_a_hub_the_way_to_go_on_is_said(
 async def test_a_folder_of_that_name_is_a_file_and_no_dataset(tmp_path: Path) -> None:
     (tmp_path / "me").mkdir()
     (tmp_path / "me" / "rows").write_bytes(lines(GOOD))
-    [result] = await swebench.load("me/rows", base_dir=tmp_path)
-    assert "unknown file type" in str(result)
+    with pytest.raises(DatasetError, match="unknown file type"):
+        await swebench.load("me/rows", base_dir=tmp_path)

@@ -221,12 +221,17 @@ def test_relative_paths_of_a_job_file_start_at_the_file(
         "  sandbox: {local: {images: my images, checkout: {workdir: src, python: venv/python}}}\n"
     )
     monkeypatch.chdir("/")
+    (tmp_path / "rows 1.jsonl").touch()
+    rows = ["spec.dataset={swebench: {uri: 'file://rows%201.jsonl'}, quarantine: none.jsonl}"]
 
-    spec = load_job(tmp_path / "job.yaml", ["spec.policy.tokenizer=models/tiny"]).spec
+    spec = load_job(tmp_path / "job.yaml", ["spec.policy.tokenizer=models/tiny", *rows]).spec
     hub = load_job(tmp_path / "job.yaml", ["spec.policy.tokenizer=org/tiny"]).spec
     elsewhere = load_job(tmp_path / "job.yaml", [Setting("--store", STORE, "s3://a/ü b/")]).spec
 
     assert spec.store.uri == f"file://{tmp_path}/runs"
+    assert spec.dataset.swebench is not None
+    assert spec.dataset.swebench.uri == f"{tmp_path}/rows 1.jsonl"
+    assert spec.dataset.quarantine == "none.jsonl"
     local = spec.sandbox.local
     assert local is not None
     assert local.checkout is not None
