@@ -145,10 +145,13 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
     for _ in range(_CHAIN):
         if left is None:
             return
-        if isinstance(left, BaseExceptionGroup):
-            yield from _chain(left.exceptions[0])
-        yield left
-        left = left.__cause__ or (None if left.__suppress_context__ else left.__context__)
+        first = left
+        while isinstance(first, BaseExceptionGroup):
+            first = first.exceptions[0]
+        yield first
+        if first is not left:
+            yield left
+        left = first.__cause__ or (None if first.__suppress_context__ else first.__context__)
 
 
 def _origin(frame: FrameType) -> _Origin:

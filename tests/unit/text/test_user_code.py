@@ -44,6 +44,13 @@ def long() -> None:
     raise RuntimeError("\x1b[2J" + "line\n" * 100_000)
 
 
+def nested() -> None:
+    error: Exception = KeyError("inmost")
+    for _ in range(5000):
+        error = ExceptionGroup("many", [error])
+    raise error
+
+
 @dataclasses.dataclass
 class Made:
     number: int
@@ -58,6 +65,7 @@ BROKEN: list[tuple[Callable[[], object], str]] = [
     (lambda: asyncio.run(group()), ""),
     (odd, "raise OddError"),
     (long, "raise RuntimeError("),
+    (nested, "raise error"),
     (lambda: Made(0), "self.number = 1 // self.number"),
     (lambda: eval("1 / 0"), 'eval("1 / 0")'),  # noqa: S307 - what it is about
 ]
