@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from swe_rollout.cli.interrupt import run_async
-from swe_rollout.cli.job_address import address_here
 from swe_rollout.cli.job_file import in_sandbox, overrides_of
 from swe_rollout.cli.job_tables import write_left_out, write_summary
 from swe_rollout.cli.options import (
@@ -31,6 +30,7 @@ from swe_rollout.cli.options import (
     option,
 )
 from swe_rollout.cli.output import say, stderr_console, write_data
+from swe_rollout.cli.wrong_address import address_here
 from swe_rollout.errors import SweRolloutError
 from swe_rollout.store.layout import JobRef
 from swe_rollout.text.escaping import one_line

@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from swe_rollout.cli.job_address import (
-    JobLocation,
-    address_here,
-    find_either,
-    find_store,
-    no_store,
-)
+from swe_rollout.cli.job_address import JobLocation, find_either, find_store
 from swe_rollout.cli.job_tables import write_job, write_jobs, write_result
 from swe_rollout.cli.options import (
     LOCAL_RUNS,
@@ -28,6 +22,7 @@ from swe_rollout.cli.options import (
     names_cluster,
 )
 from swe_rollout.cli.output import say, write_data, write_table
+from swe_rollout.cli.wrong_address import address_here, no_store
 from swe_rollout.errors import StoreError, UsageError, gather_all
 from swe_rollout.store.layout import JobRef
 from swe_rollout.text.formatting import format_duration

@@ -10,18 +10,11 @@ import typer
 
 from swe_rollout.cli.files import require_page, writing
 from swe_rollout.cli.interrupt import InterruptMessages, run_async
-from swe_rollout.cli.job_address import (
-    JobLocation,
-    ViewTarget,
-    find_store,
-    find_targets,
-    job_named_wrongly,
-    local_job,
-    no_store,
-)
+from swe_rollout.cli.job_address import JobLocation, ViewTarget, find_store, find_targets
 from swe_rollout.cli.job_tables import write_left_out
 from swe_rollout.cli.options import Context, Namespace, complete_address, option
 from swe_rollout.cli.output import say, write_lines
+from swe_rollout.cli.wrong_address import job_named_wrongly, local_job, no_store
 from swe_rollout.errors import UsageError
 from swe_rollout.store.layout import JobRef
 from swe_rollout.text.formatting import format_size
@@ -87,16 +80,7 @@ def view(
     """
     addresses = [address] if other is None else [address, other]
     location = JobLocation(namespace, context)
-    if not address.strip():
-        raise UsageError("the address is empty", fix="name a job or a store: runs/demo or runs")
-    if serve and output_file is not None:
-        raise UsageError(
-            "--output-file has no meaning with --serve",
-            why="a served page is not written",
-            fix="leave one of them out",
-        )
-    if port is not None and not serve:
-        raise UsageError("--port has a meaning with --serve only", fix="add --serve")
+    _require_meaning(address, output_file, port, serve=serve)
     if serve:
         if Path(address).is_file() and _dump_files(Path(address)):
             raise UsageError(f"{address} is a dump and no store", fix="leave --serve out")
@@ -116,6 +100,21 @@ def view(
         out.write_text(page, encoding="utf-8")
     say(f"{format_size(out.stat().st_size)}; open it in a browser")
     write_lines([str(out)])
+
+
+def _require_meaning(
+    address: str, output_file: Path | None, port: int | None, *, serve: bool
+) -> None:
+    if not address.strip():
+        raise UsageError("the address is empty", fix="name a job or a store: runs/demo or runs")
+    if serve and output_file is not None:
+        raise UsageError(
+            "--output-file has no meaning with --serve",
+            why="a served page is not written",
+            fix="leave one of them out",
+        )
+    if port is not None and not serve:
+        raise UsageError("--port has a meaning with --serve only", fix="add --serve")
 
 
 async def _render(

@@ -6,14 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from swe_rollout.cli.job_address import (
-    ClusterJobName,
-    JobLocation,
-    find_either,
-    job_named_wrongly,
-    local_job,
-    parse_job_name,
-)
+from swe_rollout.cli.job_address import ClusterJobName, JobLocation, find_either, parse_job_name
+from swe_rollout.cli.wrong_address import job_named_wrongly, local_job
 from swe_rollout.errors import UsageError
 
 
