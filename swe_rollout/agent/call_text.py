@@ -168,3 +168,5 @@ HINTS: Final[tuple[tuple[str, ToolFormat], ...]] = (
     ("Write 'Action:' followed by a json-formatted list", ToolFormat.COMMAND_R),
 )
 """Text in the template or vocabulary that reveals which format the calls in a turn's text have."""
+NOT_HERMES: Final = ("<function=", "<arg_key>")
+"""What `<tool_call>` is around in a prompt that tells of another format than hermes."""

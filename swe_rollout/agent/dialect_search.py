@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 
-from swe_rollout.agent.call_text import HINTS, WRITABLE, stands_in_words
+from swe_rollout.agent.call_text import HINTS, NOT_HERMES, WRITABLE, stands_in_words
 from swe_rollout.agent.dialect import Dialect, assistant_message
 from swe_rollout.agent.encoding import Scaffold
 from swe_rollout.agent.template import SYSTEM, TEMPLATE_ERRORS
@@ -36,9 +36,17 @@ class DialectSearch(TurnProbe):
         yield from self._own_dialects(base)
         yield from self._dialects_in_words(base)
 
+    def taught_formats(self) -> list[str]:
+        """Return the formats of the calls that the template writes, or else tells its model of."""
+        written = self._written_call()
+        return self._formats_of(written) or self._hinted(written)
+
     def _dialects_in_words(self, base: Dialect) -> Iterator[Dialect]:
-        native = self._native_forms()
-        forms = native or self._told_forms(writes_tools=base.writes_tools)
+        written = self._written_call()
+        known = self._formats_of(written)
+        native = sorted(WRITABLE.intersection(known))
+        # A template that writes calls in a known format teaches that one and no other.
+        forms = native if known else self._told_forms(written, writes_tools=base.writes_tools)
         # A template whose calls can be parsed has a place for results too.
         roles = (False,) if native else (False, True)
         for (system, moved), form, as_user in product(self._systems(), forms, roles):
@@ -92,26 +100,28 @@ class DialectSearch(TurnProbe):
                 return text.removeprefix(before).partition(self._family.end)[0]
         return ""
 
-    def _native_forms(self) -> list[str]:
-        """Return the formats to try for the template's own calls within the text."""
-        written = self._written_call()
-        if not written:
-            return []
-        ids = self._encoding.encode([Scaffold(written)])
-        return [form for form in sorted(WRITABLE) if self._reads(form, ids)]
+    def _formats_of(self, written: str) -> list[str]:
+        """Return the formats whose parsers read a call that the template wrote."""
+        ids = self._encoding.encode([Scaffold(written)]) if written else []
+        return [form for form in ToolFormat if ids and self._reads(form, ids)]
 
-    def _told_forms(self, *, writes_tools: bool) -> list[str]:
+    def _told_forms(self, written: str, *, writes_tools: bool) -> list[str]:
         """Return the call formats that the template describes to its model.
 
         If it describes none, the harness describes the format that the job names.
         """
-        said, written = self._prompt(), self._written_call()
-        is_silent = not written
-        words = self._encoding.atomic if is_silent else frozenset[str]()
+        forms = self._hinted(written)
+        if not written and not writes_tools:
+            forms = [str(self._wanted)] if self._wanted in WRITABLE else [*forms, "hermes"]
+        return list(dict.fromkeys(forms))
+
+    def _hinted(self, written: str) -> list[str]:
+        said = self._prompt()
+        words = frozenset[str]() if written else self._encoding.atomic
         forms: list[str] = [form for text, form in HINTS if text in said or text in words]
         if f"[{TOOL.name}(" in written:
             # Python without quotes, or commas: no parser could read it.
             forms.append(ToolFormat.PYTHONIC)
-        if is_silent and not writes_tools:
-            forms = [str(self._wanted)] if self._wanted in WRITABLE else [*forms, "hermes"]
+        if any(tag in said for tag in NOT_HERMES):
+            forms = [form for form in forms if form != ToolFormat.HERMES]
         return list(dict.fromkeys(forms))

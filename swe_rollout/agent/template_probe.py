@@ -53,6 +53,8 @@ class Grammar:
     """Whether the template drops the reasoning of earlier turns, which is kept here anyway."""
     example: str = ""
     """A call as the policy should write it, for templates that describe no tools."""
+    taught: tuple[str, ...] = ()
+    """The formats that the template itself writes calls in, or tells its model of."""
     is_rewritten: bool = False
     """Whether the template rewrites an earlier turn once a later one follows; the tokens that were
     sent are kept here all the same."""
@@ -112,6 +114,7 @@ class _Trial(DialectSearch):
             tool_format=form,
             drops_reasoning=self._drops_reasoning(),
             example="" if self._dialect.writes_tools else self._example(form),
+            taught=tuple(self.taught_formats()),
             is_rewritten=is_rewritten,
         )
 
@@ -149,7 +152,9 @@ class _Trial(DialectSearch):
 
     def _unread(self) -> str:
         if self._wanted is not None:
-            return f"{self._wanted} does not read the calls that it writes"
+            taught = " or ".join(self.taught_formats())
+            why = f"{self._wanted} does not read the calls that it writes"
+            return f"{why}; it teaches {taught}" if taught else why
         written = self._encoding.decode(self._sampled_ids(FIRST_CALL))
         return (
             f"{UNKNOWN_FORMAT}: {written[-160:]!r}"

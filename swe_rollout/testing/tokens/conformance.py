@@ -87,6 +87,7 @@ def template_rules(renderer: Renderer) -> tuple[TemplateRule, ...]:
     return (
         TemplateRule("family", path.family),
         TemplateRule("calls", path.tool_format + _place(dialect)),
+        TemplateRule("teaches", " or ".join(grammar.taught) or "no format of calls"),
         TemplateRule(
             "a turn ends in", ", ".join(renderer.decode([i]) for i in renderer.stop_token_ids)
         ),

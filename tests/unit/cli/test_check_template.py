@@ -13,12 +13,16 @@ from unit.cli.cli_parts import Cli
 TINY = str(tokenizer_path())
 
 
-def with_template(folder: Path, begin: str) -> str:
-    """Write a tokenizer of Qwen3 whose template begins so; return its folder."""
-    families.write("qwen3", folder)
+def with_template(folder: Path, begin: str, family: str = "qwen3") -> str:
+    """Write a tokenizer of a family whose template begins so; return its folder."""
+    families.write(family, folder)
     file = folder / "chat_template.jinja"
     file.write_text(begin + file.read_text())
     return str(folder)
+
+
+TELLS_XML = "<tool_call>\n<function=NAME>\n<parameter=KEY>\nVALUE\n</parameter>\n</function>"
+TELLS_KEYS = "<tool_call>{name}\n<arg_key>{key}</arg_key>\n<arg_value>{value}</arg_value>"
 
 
 def test_rules_and_checks_are_written_as_json(cli: Cli) -> None:
@@ -51,6 +55,42 @@ def test_a_template_that_is_refused_exits_1(cli: Cli, tmp_path: Path) -> None:
     assert found["ok"] is False
     assert "exact" in found["refused"]["what"]
     assert found["refused"]["why"]
+
+
+@pytest.mark.parametrize(
+    ("family", "tells", "taught"),
+    [
+        ("qwen3_coder", TELLS_XML, "qwen_xml"),
+        ("qwen3_5", TELLS_XML, "qwen_xml"),
+        ("glm4_5", TELLS_KEYS, "glm45 or glm47"),
+        ("glm4_7", TELLS_KEYS, "glm45 or glm47"),
+        ("qwen3", '<tool_call>\n{"name": NAME}\n</tool_call>', "hermes"),
+    ],
+)
+def test_a_format_that_the_template_does_not_teach_is_refused(
+    family: str, tells: str, taught: str, cli: Cli, tmp_path: Path
+) -> None:
+    folder = with_template(tmp_path, f"{{% raw %}}{tells}{{% endraw %}}", family)
+    other = "hermes" if taught != "hermes" else "llama3"
+
+    done = cli("check-template", folder, "--quick", "--tool-format", other, code=1)
+
+    assert f"does not fit the format of calls {other}" in done.err
+    assert f"{other} does not read the calls that it writes; it teaches {taught}" in done.err
+    shown = cli("check-template", folder, "--quick")
+    assert ["teaches", *taught.split()] in shown.rows
+
+
+def test_a_template_that_only_tells_of_another_format_is_no_hermes(
+    cli: Cli, tmp_path: Path
+) -> None:
+    folder = with_template(tmp_path, TELLS_XML, "qwen3_coder")
+    file = Path(folder, "chat_template.jinja")
+    file.write_text(file.read_text().replace("m.tool_calls or []", "[]"))
+
+    for wanted in ((), ("--tool-format", "hermes")):
+        done = cli("check-template", folder, "--quick", *wanted, code=1)
+        assert "it writes no calls" in done.err or "hermes does not read" in done.err
 
 
 @pytest.mark.parametrize(
