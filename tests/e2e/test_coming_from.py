@@ -19,8 +19,9 @@ STAND_INS = {
     r"policy:\n    \w+: .*": "policy: {scripted: {scenarios: [gold]}}",
     r"sandbox: {pod: {}}": "sandbox: {local: {}}",
     r"reward: \[reward_file\]": "reward: [resolved]",
+    r"samples: \d+": "samples: 1",
 }
-"""What stands for the reader's dataset, policy and sandboxes."""
+"""What stands for the reader's dataset, policy, samples and sandboxes."""
 
 
 def with_stand_ins(job: str) -> str:
