@@ -87,10 +87,10 @@ def view(
         ending = InterruptMessages(stopping="the page is closed", stopped="")
         run_async(_serve(addresses, location, tokenizer, port or 0), on_note=say, messages=ending)
         return
-    if dumps := _dump_files(Path(address)):
+    if page := _render_dumps(Path(address)):
         if other is not None:
             raise UsageError("dumps are not compared", fix=f"leave {other} out")
-        name, page = Path(address).resolve().stem, _render_dumps(dumps)
+        name = Path(address).resolve().stem
     else:
         targets, page = run_async(_render(addresses, location, tokenizer), on_note=say)
         name = "-".join(target.name for target in targets)
@@ -158,11 +158,14 @@ def _dump_files(path: Path) -> list[Path]:
     return sorted(each for each in folder.iterdir() if each.suffix in SUFFIXES and each.is_file())
 
 
-def _render_dumps(files: list[Path]) -> str:
-    """Return the page of all dumps; files that are none are named, unless all are."""
+def _render_dumps(path: Path) -> str:
+    """Return the page of all dumps at a path; empty if it is no file, and no folder with a dump."""
     from swe_rollout.export.library_dumps import read_dumps
     from swe_rollout.viewer.page import Page
 
+    files = _dump_files(path)
+    if not files:
+        return ""
     page, left_out = Page(), list[UsageError]()
     job = page.add_job(files[0].resolve().parent.name, str(files[0].parent))
     episodes: list[EpisodeId] = []
@@ -170,6 +173,8 @@ def _render_dumps(files: list[Path]) -> str:
         page.add(job, trajectory, None)
         episodes.append(trajectory.episode)
     if not job.rows:
+        if path.is_dir():
+            return ""
         raise left_out[0]
     for problem in left_out:
         say(f"left out: {problem.what}: {problem.why}")

@@ -104,7 +104,8 @@ class ServedJob:
         """The number of episodes that the store had when it was read last."""
         self._job = job
         self._tokenizer = tokenizer
-        self._running: tuple[str, ...] = ()
+        self._running: tuple[tuple[str, int], ...] = ()
+        """The names of episodes that are not committed, and how often each has saved its work."""
         self._tally = JobTally(store, page.name)
         self.side = JobSide(job)
         """The job as one side of a comparison."""
@@ -124,7 +125,9 @@ class ServedJob:
             return
         self.listed = len(self._tally.listed)
         running = sorted(begun.keys() - self._tally.listed, key=lambda e: (e.instance, e.sample))
-        self._running = tuple(f"{each.instance}/{each.sample}" for each in running)
+        self._running = tuple(
+            (f"{each.instance}/{each.sample}", begun[each].chunks) for each in running
+        )
         self.page = replace(
             self.page, complete=True, summary=counts(summary), damaged=damages(summary)
         )

@@ -69,8 +69,9 @@ function runningView(job) {
   if (!running.length) return "";
   const more = job.running_count - running.length;
   return fold(`${plural(job.running_count, "episode")} begun and not committed`, () => [
-    el("p", running.map((each) => [el("code", each), " "]), more ? `… and ${count(more)} more` : ""), el("p.dim", "They are shown here when they are committed."),
-  ]);
+    el("p.running", running.map(([name, steps]) => el("span", el("code", name), el("span.dim", ` ${plural(steps, "step")}`))), more ? `… and ${count(more)} more` : ""),
+    el("p.dim", "An episode saves a step about once a turn. It is in the table when it is committed."),
+  ], running.length <= 20);
 }
 
 function damageView(job) {

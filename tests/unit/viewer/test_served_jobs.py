@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from pages import unpacked
+from swe_rollout.store.journals import JournalRef
 from swe_rollout.store.store import Store
+from swe_rollout.types.episode import EpisodeId
 from swe_rollout.viewer import served_jobs
 from swe_rollout.viewer.page import PageJob
 from swe_rollout.viewer.served_jobs import Reading, ServedJob, ServedStore
@@ -46,6 +48,15 @@ async def test_rows_begin_anew_when_a_record_is_gone(address: str) -> None:
     assert (again["generation"], again["start"]) == (1, 0)
     assert [row["sample"] for row in again["rows"]] == [0]
     assert again["summary"]["committed"] == 1
+
+
+async def test_what_has_begun_is_named_with_its_steps(address: str) -> None:
+    job = job_at(address)
+    begun = EpisodeId("demo", "a", 7)
+    for number in range(2):
+        assert await job.store.journals("demo").create(JournalRef(begun, 1, 0), number, b"x")
+    await job.reading.finish()
+    assert news(job)["running"] == [["a/7", 2]]
 
 
 async def test_more_rows_than_memory_are_counted_only(
