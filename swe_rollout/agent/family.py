@@ -146,6 +146,15 @@ FAMILIES: Final = (
         reasoning_end="<channel|>",
     ),
     Family(
+        "functiongemma",
+        ("<start_function_call>", "<end_function_call>", "<start_function_response>"),
+        "<start_function_response>",
+        (ToolFormat.FUNCTIONGEMMA,),
+        other_ends=("<end_of_turn>",),
+        end_is_header=True,
+        cut_end="",
+    ),
+    Family(
         "chatml",
         ("<|im_start|>", "<|im_end|>"),
         "<|im_end|>",

@@ -68,6 +68,8 @@ class ToolFormat(StrEnum):
     """`<function_calls>` around Python calls on lines of their own (OLMo 3)."""
     GEMMA4 = "gemma4"
     """`<|tool_call>call:NAME{KEY:VALUE}<tool_call|>` (Gemma 4)."""
+    FUNCTIONGEMMA = "functiongemma"
+    """Like `gemma4`, with `<start_function_call>` and `<escape>` (FunctionGemma)."""
     KIMI_K3 = "kimi_k3"
     """Tags of `<|open|>`, `<|close|>` and `<|sep|>`, values typed (Kimi K3)."""
     MINIMAX_M3 = "minimax_m3"

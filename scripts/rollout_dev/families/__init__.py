@@ -104,6 +104,18 @@ FAMILIES: Final = {
             "gpt_oss", "harmony", ToolFormat.HARMONY, special=_HARMONY, eos="<|return|>", plain=()
         ),
         TokenizerFamily(
+            "functiongemma",
+            "functiongemma",
+            ToolFormat.FUNCTIONGEMMA,
+            special=("<bos>", "<start_of_turn>", "<end_of_turn>"),
+            eos="<end_of_turn>",
+            plain=(
+                *("<escape>", "<start_function_call>", "<end_function_call>"),
+                *("<start_function_response>", "<end_function_response>"),
+                *("<start_function_declaration>", "<end_function_declaration>"),
+            ),
+        ),
+        TokenizerFamily(
             "minimax_m2",
             "minimax_m2",
             ToolFormat.MINIMAX_M2,

@@ -23,7 +23,7 @@ _CONTROL: Final = re.compile(
     r"|\[\|[a-z_]{1,30}\|\]"  # [|endofturn|]
     rf"|<\|{_WORD}>|<{_WORD}\|>|<\|\"\|>"  # <|turn> and <turn|>
     rf"|</?(?:{_PLAIN})(?::opensource)?>|</?s>|<bos>|<eos>|</?(?:system|assistant)>"
-    r"|</?(?:minimax:tool_call|mm:think)>|<(?:start|end)_of_[a-z_]+>"
+    r"|</?(?:minimax:tool_call|mm:think)>|<(?:start|end)_[a-z_]+>|<escape>"
     r"|</?seed:[a-z_]+>|<SPECIAL_\d+>|\[/?[A-Z][A-Z_]+\]|\[gMASK\]|<sop>|<sep>"
     r"|<\[[A-Z]+\]>|\]~!?b\[?\]?|\[e~\[|\]<\][a-z]+\[>\["
 )

@@ -135,6 +135,11 @@ def _gemma4(calls: Sequence[ToolCall]) -> str:
     )
 
 
+def _functiongemma(calls: Sequence[ToolCall]) -> str:
+    text = _gemma4(calls).replace("<|tool_call>", "<start_function_call>")
+    return text.replace("<tool_call|>", "<end_function_call>").replace('<|"|>', "<escape>")
+
+
 def _gemma_value(value: object, *, quoted: bool = True) -> str:
     match value:
         case str():
@@ -189,6 +194,7 @@ def _minimax_m3(calls: Sequence[ToolCall]) -> str:
 
 _WRITERS: Final[Mapping[str, Callable[[Sequence[ToolCall]], str]]] = {
     ToolFormat.GEMMA4: _gemma4,
+    ToolFormat.FUNCTIONGEMMA: _functiongemma,
     ToolFormat.KIMI_K3: _kimi_k3,
     ToolFormat.MINIMAX_M3: _minimax_m3,
 }

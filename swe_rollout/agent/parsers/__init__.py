@@ -30,7 +30,10 @@ _FAMILIES: Final[dict[str, tuple[ToolFormat | TextFormat, ...]]] = {
     "invoke": (
         *(ToolFormat.DEEPSEEK_V32, ToolFormat.DEEPSEEK_V4, ToolFormat.MINIMAX_M2, ToolFormat.MUSE),
     ),
-    "typed_tags": (ToolFormat.GEMMA4, ToolFormat.KIMI_K3, ToolFormat.MINIMAX_M3),
+    "typed_tags": (
+        *(ToolFormat.GEMMA4, ToolFormat.FUNCTIONGEMMA),
+        *(ToolFormat.KIMI_K3, ToolFormat.MINIMAX_M3),
+    ),
     "pythonic": (ToolFormat.LFM2, ToolFormat.PYTHONIC, ToolFormat.OLMO3),
     "lines": (
         *(ToolFormat.REACT, TextFormat.THOUGHT_ACTION, TextFormat.TOOL_CALL_LINE),

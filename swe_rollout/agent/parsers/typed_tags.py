@@ -1,8 +1,9 @@
-"""Grammars whose values state their types or are nested: Kimi K3, MiniMax M3 and Gemma 4.
+"""Grammars whose values state their types or are nested: Kimi K3, MiniMax M3 and Gemma's.
 
     <|open|>call tool="NAME" index="1"<|sep|><|open|>argument key="KEY" type="string"<|sep|>VALUE…
     ]<]minimax[>[<invoke name="NAME">]<]minimax[>[<KEY>VALUE]<]minimax[>[</KEY>…
     <|tool_call>call:NAME{KEY:<|"|>TEXT<|"|>,KEY:3}<tool_call|>
+    <start_function_call>call:NAME{KEY:<escape>TEXT<escape>,KEY:3}<end_function_call>
 
 Their delimiters are tokens of the vocabulary, so a value can't contain one.
 """
@@ -40,11 +41,12 @@ _MAX_DEPTH = 50
 class _Cursor:
     """Reads one turn from left to right."""
 
-    def __init__(self, text: str, tags: str, start: int, *, limit: int) -> None:
+    def __init__(self, text: str, tags: str, start: int, *, limit: int, quote: str = "") -> None:
         self.text = text
         self.tags = tags
         self.at = start
         self.limit = limit
+        self.quote = quote
 
     def take(self, pattern: str) -> re.Match[str] | None:
         """Skip text that matches here; merely spelled delimiters do not match."""
@@ -78,6 +80,8 @@ class TypedParser(ToolCallParser):
     read: Callable[[_Cursor, Sequence[ToolSpec]], tuple[str, dict[str, object]]]
     is_block: bool = False
     """Whether the delimiters may enclose several calls."""
+    quote: str = ""
+    """The token around a text, in Gemma's grammars."""
 
     def parse(
         self, sampled: SampledText, *, tools: Sequence[ToolSpec], reasoning: Reasoning
@@ -99,7 +103,7 @@ class TypedParser(ToolCallParser):
                 raw = sampled.text[opener.end : limit]
                 return Found((ToolCall(CallStatus.UNCLOSED, raw, problem=problem),), limit)
             limit = end + len(self.call.closer)
-            cursor = _Cursor(sampled.text, tags, opener.end, limit=limit)
+            cursor = _Cursor(sampled.text, tags, opener.end, limit=limit, quote=self.quote)
             try:
                 calls = tuple(self._calls(cursor, tools))
             except MalformedError as error:
@@ -219,7 +223,6 @@ def _plain(text: str, types: frozenset[str], *, is_nested: bool) -> object:
 _ANY = frozenset({"string", "number", "boolean", "null"})
 
 
-_QUOTE = '<|"|>'
 _NUMBER = r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?"
 _NAMES = {"true": True, "false": False, "null": None, "None": None, "True": True, "False": False}
 
@@ -235,7 +238,7 @@ def _members(cursor: _Cursor, depth: int) -> dict[str, object]:
     if cursor.take(r"\}"):
         return members
     while True:
-        key = _text(cursor) if cursor.take(re.escape(_QUOTE)) else _bare_key(cursor)
+        key = _text(cursor) if cursor.take(re.escape(cursor.quote)) else _bare_key(cursor)
         cursor.expect(":", "a colon must follow each key")
         if key in members:
             raise MalformedError(f"{key[:80]} appears twice")
@@ -250,15 +253,15 @@ def _bare_key(cursor: _Cursor) -> str:
 
 
 def _text(cursor: _Cursor) -> str:
-    text = cursor.up_to(_QUOTE, "a text is not closed")
-    cursor.at += len(_QUOTE)
+    text = cursor.up_to(cursor.quote, "a text is not closed")
+    cursor.at += len(cursor.quote)
     return text
 
 
 def _value(cursor: _Cursor, depth: int) -> object:
     if depth > _MAX_DEPTH:
         raise MalformedError("a value is nested too deeply")
-    if cursor.take(re.escape(_QUOTE)):
+    if cursor.take(re.escape(cursor.quote)):
         return _text(cursor)
     if cursor.take(r"\{"):
         return _members(cursor, depth)
@@ -295,5 +298,14 @@ MINIMAX_M3 = TypedParser(
     is_block=True,
 )
 GEMMA4 = TypedParser(
-    Delimiters("<|tool_call>", "<tool_call|>"), ("<|tool_call>", "<tool_call|>", _QUOTE), _gemma
+    Delimiters("<|tool_call>", "<tool_call|>"),
+    ("<|tool_call>", "<tool_call|>", '<|"|>'),
+    _gemma,
+    quote='<|"|>',
+)
+FUNCTIONGEMMA = TypedParser(
+    Delimiters("<start_function_call>", "<end_function_call>"),
+    ("<start_function_call>", "<end_function_call>", "<escape>"),
+    _gemma,
+    quote="<escape>",
 )

@@ -73,6 +73,14 @@ class ConversationPattern:
         """Return the pattern with only its first `turns` turns."""
         return replace(self, turns=self.turns[:turns])
 
+    def without_empty_results(self) -> ConversationPattern:
+        """Return the pattern with a short text for each empty result."""
+        filled = [
+            replace(turn, results=tuple(each or "-" for each in turn.results))
+            for turn in self.turns
+        ]
+        return replace(self, turns=tuple(filled))
+
 
 def patterns() -> tuple[ConversationPattern, ...]:
     """Return every pattern, the longest last."""

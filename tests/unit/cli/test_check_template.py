@@ -125,6 +125,23 @@ def test_what_can_not_be_checked_is_refused(
     assert said in cli("check-template", *arguments, code=code).err
 
 
+def test_empty_results_are_written_where_the_template_leaves_them_out(
+    cli: Cli, tmp_path: Path
+) -> None:
+    folder = families.write("functiongemma", tmp_path)
+    file = folder / "chat_template.jinja"
+    begin, end = "{{- '<start_function_response>response:", "'}<end_function_response>' }}"
+    text = file.read_text()
+    assert text.count(begin) == text.count(end) == 1
+    text = text.replace(begin, "{%- if m.content %}" + begin).replace(end, end + "{%- endif %}")
+    file.write_text(text)
+
+    assert (
+        "; empty results are written, which the template leaves out"
+        in cli("check-template", str(folder), "--quick").out
+    )
+
+
 def test_the_template_is_told_the_date_of_the_job(cli: Cli, tmp_path: Path) -> None:
     asks = "{% if strftime_now('%Y') != '2031' %}{{ raise_exception('too early') }}{% endif %}"
     folder = with_template(tmp_path, asks)
