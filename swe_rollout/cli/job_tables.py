@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from swe_rollout.cluster.job_objects import JobObject
     from swe_rollout.store.damage import DamagedRecord
     from swe_rollout.store.summary import JobSummary
+    from swe_rollout.types.failure_groups import FailureGroup
 
 
 def write_result(summary: JobSummary, output: OutputFormat) -> None:
@@ -48,6 +49,7 @@ def write_summary(summary: JobSummary, output: OutputFormat = OutputFormat.TABLE
         ],
         output,
     )
+    write_failures(summary.failure_groups, output)
     mean = format_mean(summary.mean_reward, masked=summary.masked, committed=summary.committed)
     say(
         f"{summary.job}: {summary.committed}/{summary.episodes} committed · "
@@ -60,6 +62,29 @@ def write_summary(summary: JobSummary, output: OutputFormat = OutputFormat.TABLE
         count = sum(summary.quarantined.values())
         reasons = ", ".join(f"{number} {why}" for why, number in summary.quarantined.items())
         say(f"{count} tasks are in quarantine and were left out: {reasons}")
+
+
+def write_failures(groups: Sequence[FailureGroup], output: OutputFormat) -> None:
+    """Print what failed, the most frequent first: the first few, or with `-o wide` all of it."""
+    if not groups or output is OutputFormat.NAME:
+        return
+    shown = groups if output is OutputFormat.WIDE else groups[:_SHOWN]
+    write_lines([""])
+    write_table(
+        ["FAILED#", "OWNER", "MESSAGE", "FOR EXAMPLE", "WHAT TO DO"],
+        [[f"{each.count:,}", each.owner, each.message, each.example, each.fix] for each in shown],
+    )
+    if len(shown) < len(groups):
+        say(f"… and {len(groups) - len(shown)} more kinds of failures: -o wide shows them")
+
+
+def say_failures(groups: Sequence[FailureGroup]) -> None:
+    """Print the most frequent failures on stderr, where a job ends by an error."""
+    for each in groups[:_SHOWN]:
+        say(f"{each.count:,} failed: {each.owner}: {each.message}; for example {each.example}")
+        say(f"  fix   {each.fix}")
+    if len(groups) > _SHOWN:
+        say(f"… and {len(groups) - _SHOWN} more kinds of failures")
 
 
 def write_jobs(jobs: Iterable[JobObject], output: OutputFormat = OutputFormat.TABLE) -> None:

@@ -13,7 +13,7 @@ import typer
 
 from swe_rollout.cli.interrupt import run_async
 from swe_rollout.cli.job_file import in_sandbox, overrides_of
-from swe_rollout.cli.job_tables import write_left_out, write_summary
+from swe_rollout.cli.job_tables import say_failures, write_left_out, write_summary
 from swe_rollout.cli.options import (
     DisplayKind,
     File,
@@ -167,6 +167,7 @@ async def roll_out(
         except (SweRolloutError, asyncio.CancelledError) as error:
             if isinstance(error, asyncio.CancelledError):
                 say("committed episodes stay; run the same command again to continue")
+            say_failures(progress.failure_groups.ranked())
             if progress.planned_episodes:
                 _say_where(JobRef(job.spec.store.uri, job.metadata.name))
             raise

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from swe_rollout.cli.job_address import JobLocation, find_target
-from swe_rollout.cli.job_tables import write_left_out
+from swe_rollout.cli.job_tables import write_failures, write_left_out
 from swe_rollout.cli.options import Context, Form, Namespace, OutputFormat, StoredAddress
 from swe_rollout.cli.output import say, write_data, write_lines, write_table
 from swe_rollout.cli.stored_work import targeted
@@ -83,6 +83,7 @@ def _write_tables(found: JobStatistics, output: OutputFormat) -> None:
         *_counts("call", _statuses(found)),
     ]
     write_table(["WHAT", "OUTCOME", "COUNT#"], rows)
+    write_failures(found.failure_groups.ranked(), output)
     _say_totals(found)
 
 

@@ -15,6 +15,7 @@ import msgspec
 
 from swe_rollout.spec.outcomes import OutcomeCounts
 from swe_rollout.types.durations import DurationHistogram
+from swe_rollout.types.failure_groups import FailureGroups
 from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.types.turn import CallStatus, ToolCall, Turn
 
@@ -139,6 +140,7 @@ class JobStatistics:
         """Seconds per turn in the engine and in tools; quantiles are accurate to 4 %."""
         self.owners: Counter[str] = Counter()
         """Number of failed episodes by the part that failed."""
+        self.failure_groups = FailureGroups()
         self._rewards_of: dict[str, tuple[float, float]] = {}
         self._tools: dict[str, ToolStatistics] = {}
         self._ran: set[str] = set()
@@ -155,6 +157,7 @@ class JobStatistics:
             self._rewards_of[instance] = min(least, value), max(most, value)
         if trajectory.failure is not None:
             self.owners[trajectory.failure.boundary.value] += 1
+            self.failure_groups.add(trajectory.episode, trajectory.failure)
         for turn in trajectory.turns:
             self._turn(turn)
         for name, value_of in _QUANTITIES.items():
@@ -196,6 +199,7 @@ class JobStatistics:
             "stop_reasons": dict(sorted(outcomes.stop_reasons.items())),
             "failures": dict(sorted(outcomes.failures.items())),
             "failure_owners": dict(sorted(self.owners.items())),
+            "failure_groups": msgspec.to_builtins(self.failure_groups.ranked()),
             "groups": {"graded": self.groups, "with_signal": self.groups_with_signal},
             "verdicts": dict(sorted(self.verdicts.items())),
             "finish_reasons": dict(sorted(self.finish_reasons.items())),

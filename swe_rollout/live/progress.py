@@ -18,6 +18,7 @@ from swe_rollout.observer import Observer
 from swe_rollout.spec.outcomes import OutcomeCounts
 from swe_rollout.types.durations import RateMeter, RecentDurations
 from swe_rollout.types.episode import EpisodeId, Failure
+from swe_rollout.types.failure_groups import FailureGroups
 from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.types.turn import Turn
 
@@ -95,6 +96,8 @@ class LiveProgress(Observer):
         self._outcomes: dict[str, _OutcomeTally] = {}
         self._verdicts: Counter[str] = Counter()
         self._owners: Counter[str] = Counter()
+        self.failure_groups = FailureGroups()
+        """What failed in newly committed episodes."""
         self._open: dict[str, _OpenGroup] = {}
         self._complete = 0
         self._with_signal = 0
@@ -152,6 +155,7 @@ class LiveProgress(Observer):
             self._verdicts[trajectory.verdict.status.value] += 1
         if trajectory.failure is not None:
             self._owners[trajectory.failure.boundary.value] += 1
+            self.failure_groups.add(trajectory.episode, trajectory.failure)
         reward = None if trajectory.reward is None else trajectory.reward.value
         if reward is not None:
             tally.graded += 1

@@ -20,6 +20,7 @@ from swe_rollout.store.store import Listing, Store
 from swe_rollout.text.formatting import format_number
 from swe_rollout.text.notebook_html import ROWS, Table, card
 from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.failure_groups import FailureGroup, FailureGroups
 from swe_rollout.types.trajectory import Trajectory
 
 
@@ -66,6 +67,8 @@ class JobSummary:
     """Unresolved episodes whose tests passed only because the patch tampers with them."""
     quarantined: dict[str, int] = field(default_factory=dict)
     """Tasks left out because an audit found them bad, by the checks that they failed."""
+    failure_groups: tuple[FailureGroup, ...] = ()
+    """Failures by what they say, the most frequent first."""
     forked_from: str = ""
     """Where forked episodes start, as `job/instance/sample, turn n`; empty if not a fork."""
 
@@ -144,6 +147,7 @@ class JobTally:
         """Episodes that were yielded, damaged or skipped."""
         self._damaged: list[DamagedRecord] = []
         self._ended: dict[EpisodeId, _Ended] = {}
+        self._failures = FailureGroups()
 
     @property
     def episodes(self) -> AbstractSet[EpisodeId]:
@@ -173,6 +177,8 @@ class JobTally:
             else:
                 size = len(record.turns), record.token_count
                 self._ended[record.episode] = _Ended(record.outcome, *size)
+                if record.failure is not None:
+                    self._failures.add(record.episode, record.failure)
                 yield record
 
     async def summary(self) -> JobSummary:
@@ -205,6 +211,7 @@ class JobTally:
             damaged=tuple(self._damaged),
             quarantined=dict(sorted(Counter(plan.quarantined.values()).items())),
             strays=self._listing.strays,
+            failure_groups=self._failures.ranked(),
             forked_from=plan.forked_from,
         )
 

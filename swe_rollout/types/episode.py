@@ -70,12 +70,22 @@ class Failure:
     trace: str = ""
     """The lines of the user's own code that raised, as Python prints them; empty if other code
     did."""
+    fix: str = ""
+    """What to do; empty if the error does not say."""
 
     @classmethod
     def of(cls, error: EpisodeError) -> Failure:
         """Build the record of an error that ended an attempt."""
         name, message = type(error).__name__, str(error)
-        return cls(error.boundary, name, message, error.retryable, error.scarce, trace=error.trace)
+        return cls(
+            error.boundary,
+            name,
+            message,
+            error.retryable,
+            error.scarce,
+            trace=error.trace,
+            fix=error.fix,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -214,6 +214,29 @@ def test_a_failure_names_the_user_s_line_once_and_is_in_the_record(
         assert "mine.py:" in failure["message"]
 
 
+def test_what_failed_is_listed_by_what_it_says_wherever_a_job_is_shown(
+    job_file: Callable[..., Job], mine: str
+) -> None:
+    job = job_file(scenarios=["gold", "gold"], grading={"reward": [{"use": "mine:reward"}]})
+    done = swe_rollout("run", str(job.path), "--with", mine, check=False)
+    page = job.folder / "page.html"
+
+    assert "2 failed: extension: the reward term mine:reward failed: KeyError" in done.stderr
+    for verb in (["status"], ["status", "-o", "wide"], ["stats"]):
+        shown = swe_rollout(*verb, str(job.folder)).stdout
+        table = " ".join(shown[shown.index("FAILED") :].split())
+        assert "2 extension" in table
+        for words in ("mine:reward", "KeyError:", "'passed'", "mine.py"):
+            assert words in table
+    for verb in ("status", "stats"):
+        (group,) = printed_json(swe_rollout(verb, str(job.folder), "-o", "json"))["failure_groups"]
+        assert (group["count"], group["owner"]) == (2, "extension")
+        assert "mine.py:" in group["message"]
+        assert group["example"].count("/") == 2
+    swe_rollout("view", str(job.folder), "--output-file", str(page))
+    assert page.stat().st_size
+
+
 @pytest.mark.parametrize("name", BEFORE)
 def test_code_that_fails_before_the_first_episode_is_named(
     name: str, job_file: Callable[..., Job], mine: str

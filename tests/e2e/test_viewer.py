@@ -20,6 +20,7 @@ from swe_rollout.store.store import Store
 from swe_rollout.testing.tiny import tokenizer_path
 from swe_rollout.tokens.branch import BranchKind
 from swe_rollout.types.episode import EpisodeId, Failure
+from swe_rollout.types.failure_groups import FailureGroups
 from swe_rollout.types.trajectory import ChatLine, TokenPath, Trajectory
 from swe_rollout.types.verdict import Reward, RewardTerm
 from swe_rollout.viewer.page import Page, PageJob
@@ -62,7 +63,11 @@ def written(folder: Path, *episodes: Trajectory, texts: TokenTexts | None = None
     job = page.add_job("demo", "runs/demo", {"spec": {"agent": {"tools": ["bash", "submit"]}}})
     for each in episodes:
         page.add(job, each, texts)
-    page.summarise(job, summary())
+    groups = FailureGroups()
+    for each in episodes:
+        if each.failure is not None:
+            groups.add(each.episode, each.failure)
+    page.summarise(job, replace(summary(), masked=1, failure_groups=groups.ranked()))
     return put(folder, page.html())
 
 
@@ -193,6 +198,9 @@ def test_a_failure_names_its_owner_and_its_attempt(browser: Browser, tmp_path: P
     assert trace.strip() in text
     browser.open(address)
     assert "sandbox: PodLostError" in text_of(browser, ".plots")
+    page = text_of(browser)
+    for words in ("1 masked episode", "PodLostError: the pod was evicted", "swe-rollout doctor"):
+        assert words in page
 
 
 def test_what_a_judge_said_is_shown_and_not_obeyed(browser: Browser, tmp_path: Path) -> None:

@@ -62,6 +62,22 @@ function jobFacts(job) {
   ]);
 }
 
+/** What failed, the most frequent first. */
+function failuresView(job) {
+  const groups = job.summary?.failure_groups ?? [];
+  if (!groups.length) return "";
+  const body = el("tbody");
+  const example = (each) => {
+    const row = job.rows.find((one) => each.example.endsWith(`/${one.name}`));
+    return row ? el("a", { href: addressOf(job, row) }, row.name) : each.example;
+  };
+  const line = (each) => el("tr", el("td.n", count(each.count)), el("td", each.owner), el("td", `${each.type}: ${each.message}`), el("td", example(each)), el("td", each.fix));
+  const list = some(body, groups, line, 20);
+  return fold(plural(job.summary.masked, "masked episode"), () => [
+    el("div.wide", el("table", el("thead", el("tr", ["Failed#", "Owner", "Message", "For example", "What to do"].map(heading))), body)), list.button(),
+  ], true);
+}
+
 /** What is not committed yet: read, or played by a process whose episodes have a journal. */
 function runningView(job) {
   if (job.complete === false) return el("p.dim", `Reading the store: ${plural(job.rows.length, "episode")} so far …`);
@@ -168,7 +184,7 @@ function jobView(job, marked) {
   draw();
   const lost = job.rows.filter((row) => row.blob === null).length;
   return {
-    node: el("div", jobFacts(job), runningView(job), damageView(job), page.is_served ? searchBox(job) : "",
+    node: el("div", jobFacts(job), failuresView(job), runningView(job), damageView(job), page.is_served ? searchBox(job) : "",
       job.summary?.committed > job.rows.length && page.is_served && job.complete && !job.more ? el("p.dim", `The table has the first ${count(job.rows.length)} of ${count(job.summary.committed)} episodes.`) : "",
       lost ? [el("p.dim", `${plural(lost, "episode")} are in the table only, to keep this file small. All of them:`), command(`swe-rollout view ${quoted(job.address)} --serve`)] : "",
       plotsView(job.rows, pick), groupsView(job),

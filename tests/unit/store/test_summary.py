@@ -44,8 +44,19 @@ async def test_a_summary_counts_masked_episodes_apart(store: Store) -> None:
         ("strays", []),
         ("tampered", 0),
         ("quarantined", {}),
+        ("failure_groups", record["failure_groups"]),
         ("masked_share", 0.25),
         ("instances", record["instances"]),
+    ]
+    assert record["failure_groups"] == [
+        {
+            "owner": "store",
+            "type": "StoreError",
+            "message": "gone",
+            "count": 1,
+            "example": "demo/b/0",
+            "fix": "check the store's address and credentials",
+        }
     ]
     assert record["instances"][0] == {
         "instance": "a",
