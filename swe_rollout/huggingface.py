@@ -17,7 +17,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from swe_rollout.errors import PrerequisiteError, expanded, why_missing
+from swe_rollout.errors import PrerequisiteError
+from swe_rollout.text.paths import expanded, why_missing
 
 _HUB = "https://huggingface.co"
 _PATIENCE_S = 5.0

@@ -55,9 +55,7 @@ class AgentContext(StepOrder):
         on_turn: Callable[[Turn], None] = lambda _: None,
         origin: Origin | None = None,
     ) -> None:
-        """`on_turn` is called with each turn that ended without a failure. `origin` says where
-        this agent was started if it is a sub-agent.
-        """
+        """`on_turn` gets each turn that ended without a failure; `origin` is a sub-agent's."""
         self._origin = origin or Origin(EpisodeState(parts, on_turn), None, 0, parts.limits.turns)
         super().__init__(self._origin.state)
         self.parts = parts
@@ -67,8 +65,8 @@ class AgentContext(StepOrder):
         self.said = ""
         """The text of the last turn without its reasoning."""
         self._sampling = sampling
-        turns = PolicyTurns if parts.chat is None else ChatTurns
-        self._policy = turns(parts, episode, sampling, self._state)
+        kind = PolicyTurns if parts.chat is None else ChatTurns
+        self._policy = kind(parts, episode, sampling, self._state)
         self._own: list[int] = []
         self._first: Sequence[Message] = ()
         self._message = ""

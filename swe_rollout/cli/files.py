@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from swe_rollout.errors import UsageError, why_missing
+from swe_rollout.errors import UsageError
+from swe_rollout.text.paths import why_missing
 
 _PAGE = b"<!doctype html"
 

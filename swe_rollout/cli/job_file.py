@@ -12,8 +12,9 @@ import typer
 from swe_rollout.cli.files import writing
 from swe_rollout.cli.options import SandboxKind
 from swe_rollout.cli.output import say, write_lines
-from swe_rollout.errors import UsageError, expanded
+from swe_rollout.errors import UsageError
 from swe_rollout.text.escaping import one_line
+from swe_rollout.text.paths import expanded
 
 if TYPE_CHECKING:
     from swe_rollout.spec.fields import SpecField

@@ -12,8 +12,9 @@ from itertools import islice
 from pathlib import Path
 
 from swe_rollout.cli.options import LOCAL_RUNS
-from swe_rollout.errors import SweRolloutError, UsageError, expanded, file_meant, why_missing
+from swe_rollout.errors import SweRolloutError, UsageError
 from swe_rollout.store.layout import JobRef
+from swe_rollout.text.paths import expanded, file_meant, why_missing
 
 _PLAN = "plan.json"
 _MOST_SEEN = 2000

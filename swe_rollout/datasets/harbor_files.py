@@ -16,8 +16,9 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from swe_rollout.datasets.archives import DAMAGE
-from swe_rollout.errors import DatasetError, Problem, expanded, why_missing
+from swe_rollout.errors import DatasetError, Problem
 from swe_rollout.store.bucket import read_object
+from swe_rollout.text.paths import expanded, why_missing
 
 CONFIG = "task.toml"
 MAX_TASK_BYTES = 64 << 20

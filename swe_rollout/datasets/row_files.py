@@ -25,8 +25,9 @@ import pyarrow.parquet as pq
 import zstandard
 
 from swe_rollout.datasets.hub_files import hub_files
-from swe_rollout.errors import DatasetError, Problem, expanded, file_meant, why_missing
+from swe_rollout.errors import DatasetError, Problem
 from swe_rollout.store.bucket import read_object
+from swe_rollout.text.paths import expanded, file_meant, why_missing
 
 MAX_FILE_BYTES = 4 << 30
 """The size limit for a file after decompression."""

@@ -15,12 +15,13 @@ from urllib.parse import unquote
 
 from pydantic import ValidationError
 
-from swe_rollout.errors import DatasetError, Problem, UsageError, expanded, why_missing
+from swe_rollout.errors import DatasetError, Problem, UsageError
 from swe_rollout.spec.agent import ToolUse
 from swe_rollout.spec.dataset import SwebenchDataset
 from swe_rollout.spec.job import ExtensionFile, RolloutJob
 from swe_rollout.store.bucket import create_object
 from swe_rollout.store.layout import dataset_key, extension_key
+from swe_rollout.text.paths import expanded, why_missing
 
 MAX_FILE_BYTES = 1 << 20
 _LOCAL = "file://"

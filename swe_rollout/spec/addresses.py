@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import AfterValidator, StringConstraints, ValidationInfo
 
-from swe_rollout.errors import expanded
+from swe_rollout.text.paths import expanded
 
 MAX_ADDRESS_CHARS: Final = 1024
 MAX_PATH_CHARS: Final = 4096

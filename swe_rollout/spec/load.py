@@ -15,12 +15,13 @@ from pathlib import Path
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from swe_rollout.errors import Problem, SpecError, UsageError, file_meant, why_missing
+from swe_rollout.errors import Problem, SpecError, UsageError
 from swe_rollout.spec.bounds import Text
 from swe_rollout.spec.document import MAX_CHARS, Document, FieldPath, dotted, read_document
 from swe_rollout.spec.job import API_VERSION, KIND, RolloutJob
 from swe_rollout.spec.messages import message_for
 from swe_rollout.spec.model import Model
+from swe_rollout.text.paths import file_meant, why_missing
 
 
 @dataclass(frozen=True, slots=True)

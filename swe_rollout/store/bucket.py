@@ -30,7 +30,7 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from swe_rollout.errors import UnreachableError, UsageError, why_missing
+from swe_rollout.errors import UnreachableError, UsageError
 from swe_rollout.store.address import advice_for, open_storage
 from swe_rollout.store.faults import (
     OF_ONE_FILE,
@@ -41,6 +41,7 @@ from swe_rollout.store.faults import (
     reason,
 )
 from swe_rollout.store.objects import FolderObjects, StorageObjects
+from swe_rollout.text.paths import why_missing
 
 T = TypeVar("T")
 

@@ -9,6 +9,7 @@ import asyncio
 import os
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
@@ -263,15 +264,15 @@ class Store:
         try:
             # Decode on this thread: msgspec inspects a class on first use, and two threads doing so
             # at once crash the interpreter.
-            return _of(episode, from_json(await asyncio.to_thread(unpack, data)))
+            found = from_json(await asyncio.to_thread(unpack, data))
+            if found.episode != episode:
+                raise ValueError(f"it is the record of {found.episode}")  # noqa: TRY301 - damage
         except (ValueError, RecursionError) as error:
             raise DamagedRecordError(self._damaged(episode, error)) from error
+        return found
 
     async def find(self, episode: EpisodeId) -> Trajectory | None:
-        """Return the trajectory of an episode, or None if it is not committed.
-
-        Raises DamagedRecordError when it can't be read.
-        """
+        """Return a trajectory; None if it is not committed. Raises DamagedRecordError."""
         try:
             return await self.read(episode)
         except UsageError:
@@ -334,17 +335,10 @@ class Store:
         return DamagedRecord(episode, f"{self.uri}/{layout.trajectory_key(episode)}", why)
 
     async def _is_job(self, name: str) -> bool:
-        try:
+        with suppress(FileNotFoundError, UsageError):
             await self._bucket.get(layout.plan_key(name))
-        except (FileNotFoundError, UsageError):
-            return False
-        return True
-
-
-def _of(episode: EpisodeId, found: Trajectory) -> Trajectory:
-    if found.episode != episode:
-        raise ValueError(f"it is the record of {found.episode}")
-    return found
+            return True
+        return False
 
 
 def _instead(name: str, known: Iterable[str]) -> str:

@@ -14,9 +14,10 @@ from typing import Final
 
 from swe_rollout.agent.token_offsets import TokenBytes
 from swe_rollout.agent.vocabulary import unprefixed
-from swe_rollout.errors import PrerequisiteError, expanded
+from swe_rollout.errors import PrerequisiteError
 from swe_rollout.huggingface import cached_file
 from swe_rollout.testing.tiny import tokenizer_path
+from swe_rollout.text.paths import expanded
 from swe_rollout.text.redaction import redact
 from swe_rollout.types.trajectory import Trajectory
 

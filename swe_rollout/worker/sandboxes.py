@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from swe_rollout.cluster.objects import OwnerReference
-from swe_rollout.errors import InternalError, PrerequisiteError, SandboxError, expanded
+from swe_rollout.errors import InternalError, PrerequisiteError, SandboxError
 from swe_rollout.extension import ExtensionPoint
 from swe_rollout.sandbox.base import SandboxProvider
 from swe_rollout.sandbox.local.checkout import Checkout, head_commit
@@ -28,6 +28,7 @@ from swe_rollout.spec.sandbox import (
     PodSandbox,
     SandboxSpec,
 )
+from swe_rollout.text.paths import expanded
 from swe_rollout.types.instance import Instance
 
 

@@ -222,9 +222,9 @@ def test_what_failed_is_listed_by_what_it_says_wherever_a_job_is_shown(
     page = job.folder / "page.html"
 
     assert "2 failed: extension: the reward term mine:reward failed: KeyError" in done.stderr
-    for verb in (["status"], ["status", "-o", "wide"], ["stats"]):
-        shown = swe_rollout(*verb, str(job.folder)).stdout
-        table = " ".join(shown[shown.index("FAILED") :].split())
+    for words_of in (["status"], ["status", "-o", "wide"], ["stats"]):
+        printed = swe_rollout(*words_of, str(job.folder)).stdout
+        table = " ".join(printed[printed.index("FAILED") :].split())
         assert "2 extension" in table
         for words in ("mine:reward", "KeyError:", "'passed'", "mine.py"):
             assert words in table

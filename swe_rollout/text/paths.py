@@ -1,0 +1,41 @@
+"""Paths that people write: `~`, and what an error says of one that is not there."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+_MOST_SEEN: Final = 2000
+"""Names of a folder that are compared."""
+
+
+def expanded(name: str) -> Path:
+    """Return the path with `~` as a home folder; unchanged if there is no such user."""
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:
+        return Path(name)
+
+
+def file_meant(path: Path, endings: tuple[str, ...]) -> Path | None:
+    """Return the file in the same folder whose name is most like that of `path`, if one is."""
+    try:
+        names = [each.name for each in islice(path.parent.iterdir(), _MOST_SEEN)]
+    except OSError:
+        return None
+    others = [name for name in names if name.endswith(endings) and name != path.name]
+    close = get_close_matches(path.name, others, n=1)
+    return path.parent / close[0] if close else None
+
+
+def why_missing(path: Path) -> str:
+    """Return the first folder above `path` that does not exist; empty if all of them exist."""
+    folder = path.absolute().parent
+    above = (*reversed(folder.parents), folder)
+    try:
+        missing = next((each for each in above if not each.exists()), None)
+    except OSError:  # a name that no folder can have
+        return ""
+    return "" if missing is None else f"the folder {missing} does not exist"
