@@ -40,7 +40,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> str:
 def test_a_hub_that_can_t_be_reached_is_asked_once(name: str) -> None:
     with pytest.raises(PrerequisiteError, match=f"no tokenizer at {name}") as caught:
         Renderer.load(name)
-    assert f"there is no folder {name} here" in caught.value.why
+    assert f"there is no folder {name} beside the job file" in caught.value.why
     assert "127.0.0.1 can't be reached (Connection refused)" in caught.value.why
 
 
