@@ -114,6 +114,9 @@ def write_job(job: JobObject, output: OutputFormat = OutputFormat.TABLE) -> None
     if outcomes:
         write_lines([""])
         write_table(["OUTCOME", "EPISODES#"], [[name, str(count)] for name, count in outcomes])
+    if job.status.failures:
+        records = f"{job.spec.store.uri.rstrip('/')}/{job.name}"
+        say(f"`swe-rollout status {records}` lists what failed, and what to do about it")
     if job.status.conditions:
         write_lines([""])
         write_table(

@@ -14,7 +14,9 @@ def test_a_job_is_shown_with_its_outcomes_and_conditions(
 ) -> None:
     write_job(cluster_job(conditions=[condition("Accepted", "True")], progress="3/8"))
 
-    words = capsys.readouterr().out.split()
+    shown = capsys.readouterr()
+    words = shown.out.split()
+    assert "/demo` lists what failed, and what to do about it" in shown.err
     assert "ns/demo" in words
     assert "submitted" in words
     assert words[-3:] == ["Accepted", "True", "Because"]
