@@ -183,4 +183,6 @@ def _describe_policy(job: RolloutJob) -> str:
         return f"transformers {policy.transformers.model}"
     if (own := policy.engine or policy.chat) is not None:
         return own.use
-    return f"scripted {','.join(policy.scripted.scenarios)}" if policy.scripted else ""
+    if policy.scripted is None:
+        return ""
+    return f"scripted {'turns' if policy.scripted.turns else ','.join(policy.scripted.scenarios)}"

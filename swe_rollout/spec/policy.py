@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import Field, StringConstraints, WithJsonSchema, model_validator
 
 from swe_rollout.spec.addresses import HttpUrl, ModelFolder
-from swe_rollout.spec.bounds import Seconds
+from swe_rollout.spec.bounds import Seconds, ShortText
 from swe_rollout.spec.model import Model, OneOf, Use, added_variant, variant
 
 _Day = Annotated[date, WithJsonSchema({"type": "string", "format": "date", "maxLength": 10})]
@@ -73,8 +73,29 @@ class SglangPolicy(Model):
         return self.url or self.workers[0]
 
 
+class ScriptedTurn(Model):
+    """One turn of a script."""
+
+    say: Annotated[str, StringConstraints(max_length=65_536)] = ""
+    """What the policy says before its call."""
+    call: Annotated[
+        dict[Annotated[str, StringConstraints(min_length=1, max_length=64)], dict[str, Any]],
+        Field(max_length=1),
+    ] = Field(default_factory=dict)
+    """One tool by its name, with its arguments: `{bash: {command: ls}}`."""
+
+    @model_validator(mode="after")
+    def _does_something(self) -> Self:
+        if not self.say.strip() and not self.call:
+            raise ValueError("a turn needs `say`, or one `call` such as {bash: {command: ls}}")
+        return self
+
+
+_Script = Annotated[tuple[ScriptedTurn, ...], Field(min_length=1, max_length=256)]
+
+
 class ScriptedPolicy(Model):
-    """A policy that plays named scenarios token by token, without a model."""
+    """A policy that plays scenarios, or turns of your own, token by token, without a model."""
 
     scenarios: Annotated[tuple[ScenarioName, ...], Field(min_length=1, max_length=256)] = (
         "gold",
@@ -83,6 +104,20 @@ class ScriptedPolicy(Model):
         "loop",
     )
     """Sample k plays scenario k modulo their number."""
+    turns: _Script | None = Field(default=None, exclude_if=lambda value: value is None)
+    """Turns of your own in place of scenarios. After the last, the policy ends without a call."""
+    tasks: Annotated[dict[ShortText, _Script], Field(max_length=256)] = Field(
+        default_factory=dict, exclude_if=lambda value: not value
+    )
+    """Turns for single tasks, by instance id. The others play `turns` or `scenarios`."""
+
+    @model_validator(mode="after")
+    def _plays_one_script(self) -> Self:
+        # A cluster fills in the default.
+        default = type(self).model_fields["scenarios"].default
+        if self.turns is not None and self.scenarios != default:
+            raise ValueError("set `turns` or `scenarios`, not both")
+        return self
 
 
 class TransformersPolicy(Model):

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.engine.errors import BadRequestError, ContextOverflowError
-from swe_rollout.engine.scripted.scenarios import Scenario, scenario
+from swe_rollout.engine.scripted.scenarios import Scenario, own_scenario, scenario
 from swe_rollout.errors import PrerequisiteError
 from swe_rollout.huggingface import cached_file, check_source
 from swe_rollout.spec.policy import ScriptedPolicy
@@ -44,6 +44,9 @@ class ScriptedEngine(TokenEngine):
         a full context; None sets no bound.
         """
         self._scenarios = tuple(scenario(name) for name in policy.scenarios)
+        if policy.turns is not None:
+            self._scenarios = (own_scenario(policy.turns),)
+        self._own = {task: own_scenario(turns) for task, turns in policy.tasks.items()}
         self._instances = {instance.instance_id: instance for instance in instances}
         self._name = str(tokenizer)
         self._tokenizer = _load(tokenizer)
@@ -80,7 +83,9 @@ class ScriptedEngine(TokenEngine):
         pass
 
     def scenario_of(self, episode: EpisodeId) -> Scenario:
-        """Return the episode's scenario: sample k plays scenario k modulo their number."""
+        """Return the episode's scenario: its task's own, or that of its sample's number."""
+        if (own := self._own.get(episode.instance)) is not None:
+            return own
         return self._scenarios[episode.sample % len(self._scenarios)]
 
     def _script(self, request: GenerateRequest) -> tuple[int, ...]:

@@ -15,14 +15,12 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias
 
 from swe_rollout.errors import PrerequisiteError, TaskError, UsageError
+from swe_rollout.spec.policy import ScriptedTurn
 from swe_rollout.spec.tool_format import TextFormat, ToolFormat
 from swe_rollout.types.episode import StopReason
 from swe_rollout.types.instance import FolderTask, Instance
-
-Argument: TypeAlias = str | int | tuple[int, ...]
 
 CHUNK_BYTES = 3000
 """The part of a patch that one call writes. A token has at least one byte, so a call fits the
@@ -58,13 +56,27 @@ def scenario(name: str) -> Scenario:
         raise UsageError(f"there is no scenario {name!r}", fix=f"use one of: {known}") from error
 
 
+def own_scenario(script: Sequence[ScriptedTurn]) -> Scenario:
+    """Return a scenario of turns of the user's own; whether they solve a task is not known."""
+
+    def turn(index: int, _instance: Instance, form: str) -> str:
+        if index >= len(script):
+            return ""
+        turn = script[index]
+        for tool, arguments in turn.call.items():
+            return _ScriptedTurn(turn.say, tool, arguments).text(form)
+        return turn.say
+
+    return Scenario("turns", resolved=False, stop_reason=StopReason.FINISHED, turn=turn)
+
+
 @dataclass(frozen=True, slots=True)
 class _ScriptedTurn:
     """A sentence of reasoning, then one call."""
 
     reason: str
     tool: str
-    arguments: Mapping[str, Argument]
+    arguments: Mapping[str, object]
 
     def text(self, form: str) -> str:
         match form:
@@ -109,15 +121,15 @@ def _unsupported(form: str) -> PrerequisiteError:
     )
 
 
-def _list(value: Argument) -> object:
+def _list(value: object) -> object:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _xml_value(value: Argument) -> str:
+def _xml_value(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _xml_parameter(parameter: tuple[str, Argument]) -> str:
+def _xml_parameter(parameter: tuple[str, object]) -> str:
     return f"<parameter={parameter[0]}>{_xml_value(parameter[1])}</parameter>\n"
 
 
@@ -145,7 +157,7 @@ def _fix(patch: bytes) -> Sequence[_ScriptedTurn]:
     """Look, write the patch in pieces, apply it, submit. Built once for all turns of a task."""
     turns = [_LOOK]
     if (path := _existing_file(patch)) is not None:
-        view: dict[str, Argument] = {"command": "view", "path": path, "view_range": (1, 20)}
+        view = {"command": "view", "path": path, "view_range": (1, 20)}
         turns.append(
             _ScriptedTurn("This file is where the fix belongs.", "str_replace_editor", view)
         )
@@ -180,7 +192,7 @@ def _wrong(index: int, instance: Instance, form: str) -> str:
     if path is None:
         edit = _bash("A note should be enough.", "printf '# reviewed\\n' >> REVIEWED.txt")
     else:
-        insert: dict[str, Argument] = {
+        insert: dict[str, object] = {
             "command": "insert",
             "path": path,
             "insert_line": 0,
