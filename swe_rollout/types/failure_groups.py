@@ -1,7 +1,8 @@
 """Group failures that say the same, for every place that lists what failed in a job.
 
 Messages that differ only in paths and in words with digits (names of pods, times, addresses) are
-the same failure. Memory is bounded, whatever a job's messages are.
+the same failure; other fixes, exit codes, HTTP statuses and lines of the user's code are others.
+Memory is bounded, whatever a job's messages are.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ MOST_GROUPS: Final = 100
 """Further messages are counted together by owner."""
 _CHARS: Final = 500
 """The most characters of a message and of a fix."""
-_VARYING: Final = re.compile(r"\S*[/\d]\S*")
+_VARYING: Final = re.compile(r"(?<!\S)(?<!exit code )(?<!HTTP )(?!\(\w+\.py:\d+:)\S*[/\d]\S*")
+"""Words that differ between failures of one cause; it reads each word once."""
 _OTHERS: Final = "other messages"
 _FIXES: Final = {
     Boundary.ENGINE: "look at the engine's log; `swe-rollout engine status URL` says if it is up",
@@ -59,12 +61,13 @@ class FailureGroups:
     def add(self, episode: EpisodeId, failure: Failure) -> None:
         """Count the failure of an episode."""
         message = _start_of(failure.message)
-        key: tuple[str, ...] = (failure.boundary, failure.type, _VARYING.sub("#", message))
+        fix = _start_of(failure.fix) or _FIXES[failure.boundary]
+        texts = (_start_of(failure.type), *(_VARYING.sub("#", text) for text in (message, fix)))
+        key: tuple[str, ...] = (failure.boundary, *texts)
         if key not in self._examples and len(self._examples) >= MOST_GROUPS:
             key, message = (failure.boundary, _OTHERS), _OTHERS
         self._counts[key] += 1
         if key not in self._examples:
-            fix = _start_of(failure.fix) or _FIXES[failure.boundary]
             self._examples[key] = FailureGroup(
                 failure.boundary, _start_of(failure.type), message, 0, str(episode), fix
             )

@@ -30,6 +30,16 @@ def test_numbers_names_of_pods_and_paths_are_no_difference() -> None:
     assert "swe-rollout doctor" in other.fix
 
 
+def test_exit_codes_statuses_lines_of_code_and_fixes_are_differences() -> None:
+    for one, other in (
+        (failure("git ended: exit code 1"), failure("git ended: exit code 137")),
+        (failure("no answer: HTTP 429: x"), failure("no answer: HTTP 500: x")),
+        (failure("boom (mine.py:3: f())"), failure("boom (mine.py:9: f())")),
+        (failure("boom", fix="correct this line"), failure("boom", fix="start the server")),
+    ):
+        assert len(grouped(one, other).ranked()) == 2
+
+
 def test_each_owner_has_something_to_do() -> None:
     for owner in Boundary:
         (group,) = grouped(Failure(owner, "E", "m", retryable=False)).ranked()
