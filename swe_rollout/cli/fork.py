@@ -17,6 +17,7 @@ from swe_rollout.cli.options import (
     Context,
     DisplayKind,
     Form,
+    Join,
     Name,
     Namespace,
     OutputFormat,
@@ -68,6 +69,7 @@ def fork(
     samples: Samples = 1,
     train_inherited: TrainInherited = False,
     output_file: JobFile = None,
+    join: Join = False,
     display: Shown = DisplayKind.AUTO,
     output: Form = OutputFormat.TABLE,
 ) -> None:
@@ -95,7 +97,7 @@ def fork(
         _write(_to_apply(job), output_file)
         return
     say(f"{job.metadata.name}: {job.spec.samples} episodes from turn {turn} of {address}")
-    work = roll_out(job, (), base_dir=Path.cwd(), display=display)
+    work = roll_out(job, (), base_dir=Path.cwd(), display=display, join=join)
     finish(work, JobRef(job.spec.store.uri, job.metadata.name), output)
 
 

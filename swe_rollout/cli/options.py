@@ -154,6 +154,7 @@ Globs = Annotated[
 SkipBadRows = Annotated[bool, option("--skip-bad-rows", help="Skip rows that can't be read.")]
 Overwrite = Annotated[bool, option("--overwrite", help="Replace the file if it exists.")]
 File = Annotated[Path, typer.Argument(help="A RolloutJob, as YAML.", metavar="FILE")]
+Join = Annotated[bool, option("--join", help="Take part where another process runs it.")]
 StoreUri = Annotated[
     str | None, option(metavar="URI", help="Store for trajectories: file://… or s3://….")
 ]
@@ -170,7 +171,7 @@ WithFiles = Annotated[
         help="A Python file of your own extensions, which travels with the job. Repeatable.",
     ),
 ]
-Shown = Annotated[DisplayKind, option(help="Progress display, on stderr.")]
+Shown = Annotated[DisplayKind, option(help="Progress on stderr.")]
 MetricsAt = Annotated[
     str, option("--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus there.")
 ]

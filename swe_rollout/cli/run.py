@@ -18,6 +18,7 @@ from swe_rollout.cli.options import (
     DisplayKind,
     File,
     Form,
+    Join,
     MetricsAt,
     Name,
     OutputFormat,
@@ -64,6 +65,7 @@ def run(
     skip_bad_rows: SkipBadRows = False,
     rerun_damaged: RerunDamaged = False,
     rerun_masked: RerunMasked = False,
+    join: Join = False,
     display: Shown = DisplayKind.AUTO,
     metrics: MetricsAt = "",
     output: Form = OutputFormat.TABLE,
@@ -100,6 +102,7 @@ def run(
         display=display,
         rerun_damaged=rerun_damaged,
         rerun_masked=rerun_masked,
+        join=join,
         metrics=metrics,
     )
     finish(work, ref, output)
@@ -132,6 +135,7 @@ async def roll_out(
     display: DisplayKind,
     rerun_damaged: bool = False,
     rerun_masked: bool = False,
+    join: bool = False,
     metrics: str = "",
 ) -> RunSummary:
     """Upload the job's files to its store, and run it in this process with a display.
@@ -163,6 +167,7 @@ async def roll_out(
                 on_note=say,
                 rerun_damaged=rerun_damaged,
                 rerun_masked=rerun_masked,
+                join=join,
             )
         except (SweRolloutError, asyncio.CancelledError) as error:
             if isinstance(error, asyncio.CancelledError):

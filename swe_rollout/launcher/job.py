@@ -156,19 +156,20 @@ class RolloutJob(models.RolloutJob):
         observer: Subscriber | None = None,
         rerun_damaged: bool = False,
         rerun_masked: bool = False,
+        join: bool = False,
     ) -> RunResult:
         """Roll out the job in this process; episodes committed earlier are not repeated.
 
-        Iterate over the result to read the trajectories, including those of earlier runs. With
+        Iterate over the result to read the trajectories, those of earlier runs included. With
         `rerun_damaged`, unreadable records are moved aside and their episodes run again; with
-        `rerun_masked`, those of masked ones are. Without `progress`, it is shown in a notebook's
-        cell, or else logged. `observer` receives every event (docs/how-to/observe.md).
+        `rerun_masked`, those of masked ones are. With `join`, another process may run it, too.
+        Progress is shown in a notebook's cell, or logged; `observer` receives every event, too.
 
         for trajectory in job.run(): ...
         """
         shown = progress or self._notebook_progress() or log_progress
-        rerun = {"rerun_damaged": rerun_damaged, "rerun_masked": rerun_masked}
-        return run_sync(self._run(shown, observer, rerun))
+        flags = {"rerun_damaged": rerun_damaged, "rerun_masked": rerun_masked, "join": join}
+        return run_sync(self._run(shown, observer, flags))
 
     def frame(self, library: FrameLibrary | None = None) -> Any:
         """Return the episodes in the job's store as a data frame, like `StoredJob.frame`."""
@@ -292,7 +293,7 @@ class RolloutJob(models.RolloutJob):
         return LaunchedJob.of(found, context=context)
 
     async def _run(
-        self, progress: Subscriber, observer: Subscriber | None, rerun: Mapping[str, bool]
+        self, progress: Subscriber, observer: Subscriber | None, flags: Mapping[str, bool]
     ) -> RunResult:
         from swe_rollout.launcher.notebook import NotebookProgress
         from swe_rollout.launcher.stored_job import RunResult
@@ -305,7 +306,7 @@ class RolloutJob(models.RolloutJob):
                 base_dir=self._base_dir,
                 publish=Events(progress, observer),
                 on_note=_note,
-                **rerun,
+                **flags,
             )
         return RunResult(found, self._stored())
 

@@ -246,17 +246,23 @@ class Store:
 
         Raises UsageError if there is none, DamagedRecordError if it can't be read.
         """
-        key = layout.trajectory_key(episode)
-        try:
-            data = await self._bucket.get(key)
-        except FileNotFoundError as error:
+        found = await self.find(episode)
+        if found is None:
             there = [str(each) for each in await self.committed(episode.job)]
             raise UsageError(
                 f"{episode} is not in the store",
-                why=f"{self.uri}/{key} does not exist",
+                why=f"{self.uri}/{layout.trajectory_key(episode)} does not exist",
                 fix=_instead(str(episode), there)
                 or "check the address; only committed episodes are in the store",
-            ) from error
+            )
+        return found
+
+    async def find(self, episode: EpisodeId) -> Trajectory | None:
+        """Return a trajectory; None if it is not committed. Raises DamagedRecordError."""
+        try:
+            data = await self._bucket.get(layout.trajectory_key(episode))
+        except FileNotFoundError:
+            return None
         except UnreachableError as error:
             if isinstance(error.__cause__, OF_ONE_FILE):
                 raise DamagedRecordError(self._damaged(episode, error.__cause__)) from error
@@ -270,13 +276,6 @@ class Store:
         except (ValueError, RecursionError) as error:
             raise DamagedRecordError(self._damaged(episode, error)) from error
         return found
-
-    async def find(self, episode: EpisodeId) -> Trajectory | None:
-        """Return a trajectory; None if it is not committed. Raises DamagedRecordError."""
-        try:
-            return await self.read(episode)
-        except UsageError:
-            return None
 
     async def records(
         self, episodes: Iterable[EpisodeId]

@@ -61,14 +61,17 @@ class Episodes:
     samples: int
     done: frozenset[EpisodeId] = frozenset()
     """Episodes to leave out."""
+    is_backwards: bool = False
+    """Whether to begin with the last."""
 
     def __len__(self) -> int:
         return len(self.tasks) * self.samples - len(self.done)
 
     def __iter__(self) -> Iterator[Attempt]:
         """Yield the attempts, keeping the samples of a task together."""
-        for task in self.tasks:
-            for sample in range(self.samples):
+        step = -1 if self.is_backwards else 1
+        for task in self.tasks[::step]:
+            for sample in range(self.samples)[::step]:
                 episode = EpisodeId(self.job, task.instance_id, sample)
                 if episode not in self.done:
                     yield Attempt(episode, task, number=1)

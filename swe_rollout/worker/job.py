@@ -22,8 +22,9 @@ from swe_rollout.store.summary import JobSummary, JobTally
 from swe_rollout.worker import rerun
 from swe_rollout.worker.backlog import Backlog, Sampler, begin
 from swe_rollout.worker.failure_budget import CountedBefore
+from swe_rollout.worker.job_lock import running_here
 from swe_rollout.worker.resume import open_journals
-from swe_rollout.worker.scheduler import EpisodeScheduler
+from swe_rollout.worker.scheduler import EpisodeScheduler, Others
 from swe_rollout.worker.service_health import LOCAL_PATIENCE_S, EngineMonitor, StoreMonitor
 from swe_rollout.worker.session import Session, open_session
 
@@ -48,6 +49,8 @@ class RunSummary:
     """Episodes that have no readable trajectory now."""
     graded: int = 0
     """Episodes among the earlier ones that this run graded again."""
+    elsewhere: int = 0
+    """Episodes that another process committed during this run."""
 
     def to_json(self) -> bytes:
         """Return the job's summary as one JSON object, with this run's counts under `run`."""
@@ -57,6 +60,7 @@ class RunSummary:
             "ran": self.ran,
             "left": self.left,
             **({"graded_again": self.graded} if self.graded else {}),
+            **({"ran_elsewhere": self.elsewhere} if self.elsewhere else {}),
         }
         return msgspec.json.encode({**self.job.to_dict(), "run": run})
 
@@ -67,7 +71,9 @@ class RunSummary:
         left = f", {self.left} left" if self.left else ""
         earlier = f"{self.earlier} already committed"
         earlier += f" ({self.graded} graded again)" if self.graded else ""
-        return f"{self.asked} episodes: {earlier}, {self.ran} ran now{left}"
+        now = f"{self.ran} ran now"
+        now += f", {self.elsewhere} by another run" if self.elsewhere else ""
+        return f"{self.asked} episodes: {earlier}, {now}{left}"
 
 
 async def run_job(
@@ -78,24 +84,31 @@ async def run_job(
     on_note: Callable[[str], None],
     rerun_damaged: bool = False,
     rerun_masked: bool = False,
+    join: bool = False,
 ) -> RunSummary:
     """Roll out every episode that the job's store does not hold yet; return a summary.
 
     Relative dataset paths start at `base_dir`. With `rerun_damaged`, unreadable records are moved
     aside and their episodes run again; with `rerun_masked`, masked episodes are, and files of user
-    code may have changed. `publish` receives every event. Raises UsageError,
-    PrerequisiteError or UnreachableError before any episode starts, and BudgetSpentError or
-    UnreachableError (store) while episodes run; committed episodes stay.
+    code may have changed. With `join`, another process of this machine may be running the job.
+    `publish` receives every event. Raises UsageError, PrerequisiteError or UnreachableError before
+    any episode starts, and BudgetSpentError or UnreachableError (store) while episodes run;
+    committed episodes stay.
     """
     store = Store.open(job.spec.store.uri)
-    async with open_session(
-        job,
-        base_dir=base_dir,
-        publish=publish,
-        on_note=on_note,
-        logs=store,
-        start_patience_s=LOCAL_PATIENCE_S,
-    ) as session:
+    async with (
+        running_here(job, join=join) as has_joined,
+        open_session(
+            job,
+            base_dir=base_dir,
+            publish=publish,
+            on_note=on_note,
+            logs=store,
+            start_patience_s=LOCAL_PATIENCE_S,
+        ) as session,
+    ):
+        if has_joined:
+            on_note("another process runs this job: this one begins with its last episodes")
         store.observe(StoreMonitor(session.conditions))
         backlog = await _begin(
             session, store, on_note, rerun_damaged=rerun_damaged, rerun_masked=rerun_masked
@@ -108,10 +121,12 @@ async def run_job(
                 Sampler.of(trajectory).require_same(session.context)
                 publish(FoundCommitted(trajectory))
                 before = before.and_one(trajectory)
-        ran = await _run(session, store, backlog, before, on_note)
+        ran, elsewhere = await _run(session, store, backlog, before, on_note, has_joined=has_joined)
     summary = await tally.summary()
     left = sum(attempt.episode not in tally.episodes for attempt in backlog.attempts)
-    return RunSummary(summary, len(backlog.attempts), before.finished, ran, left, backlog.graded)
+    return RunSummary(
+        summary, len(backlog.attempts), before.finished, ran, left, backlog.graded, elsewhere
+    )
 
 
 async def _begin(
@@ -151,12 +166,17 @@ async def _run(
     backlog: Backlog,
     before: CountedBefore,
     on_note: Callable[[str], None],
-) -> int:
-    """Roll out the rest of the backlog; return the number of episodes."""
+    *,
+    has_joined: bool,
+) -> tuple[int, int]:
+    """Roll out the rest of the backlog; return the numbers of episodes played here and elsewhere.
+
+    A process that has joined another begins at the other end.
+    """
     spec, context = session.job.spec, session.context
     if spec.suspend:
         on_note("spec.suspend is true: no episode is started")
-        return 0
+        return 0, 0
     journals = await open_journals(store, session.job, backlog)
     engine = EngineMonitor(
         context.agent.engine,
@@ -172,14 +192,15 @@ async def _run(
         services=engine,
         journals=journals,
         before=before,
+        others=Others.PLAYING if has_joined else Others.POSSIBLE,
     )
     if len(backlog.todo):
         await context.sandboxes.delete_orphans(backlog.committed)
-        scheduler.add(backlog.todo)
+        scheduler.add(replace(backlog.todo, is_backwards=has_joined))
         async with engine.watching():
             await in_time(scheduler.work(), spec.active_deadline_seconds)
     scheduler.check_budget()
-    return len(backlog.todo) - scheduler.left
+    return len(backlog.todo) - scheduler.left - scheduler.elsewhere, scheduler.elsewhere
 
 
 async def in_time(work: Awaitable[None], deadline_s: float | None) -> None:

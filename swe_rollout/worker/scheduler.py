@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from enum import Enum, auto
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -47,6 +48,16 @@ OWNER_POLL_S = 2.0
 """How often to check on an episode that another process has taken over."""
 OWNER_PATIENCE_S = 600.0
 """After this long without a write, that process counts as dead: longer than any turn."""
+
+
+class Others(Enum):
+    """Whether other processes play episodes of the same list."""
+
+    NONE = auto()
+    POSSIBLE = auto()
+    """One may have joined: an episode is looked for in the store before it is played."""
+    PLAYING = auto()
+    """This one has joined another, which goes on with the episodes that have journals."""
 
 
 class Services(Protocol):
@@ -100,6 +111,7 @@ class EpisodeScheduler:
         services: Services | None = None,
         journals: ResumableEpisodes | None = None,
         before: CountedBefore | None = None,
+        others: Others = Others.NONE,
     ) -> None:
         """`size` is how many episodes run at a time; 0 starts none.
 
@@ -111,6 +123,9 @@ class EpisodeScheduler:
         self._size = size
         self._services = services or Unmonitored()
         self._journals = journals
+        self._others = others
+        self.elsewhere = 0
+        """Episodes that another process committed meanwhile."""
         self._queue = AttemptQueue()
         self._tasks: dict[asyncio.Task[Trajectory], Attempt] = {}
         self._committing: set[asyncio.Task[Trajectory] | None] = set()
@@ -197,7 +212,9 @@ class EpisodeScheduler:
             return trajectory
 
     async def _played(self, first: Attempt) -> Trajectory:
-        """Return the episode's trajectory, from here or from a process that took it over."""
+        """Return the episode's trajectory, from here or from another process."""
+        if (found := await self._played_elsewhere(first.episode)) is not None:
+            return found
         if self._journals is None:
             return await play_attempts(first, self._counted, self._context)
         while True:
@@ -209,6 +226,18 @@ class EpisodeScheduler:
             if (found := await self._committed_by_owner(first.episode)) is not None:
                 return found
             log.warning("episode_taken_back", why="its owner writes nothing any more")
+
+    async def _played_elsewhere(self, episode: EpisodeId) -> Trajectory | None:
+        """Return what another process has committed since, or is about to."""
+        if self._others is Others.NONE:
+            return None
+        try:
+            found = await self._patiently(self._store.find, episode)
+        except DamagedRecordError:
+            return None  # the commit says so
+        if found is None and self._others is Others.PLAYING and await self._chunks(episode):
+            found = await self._committed_by_owner(episode)
+        return found
 
     async def _committed_by_owner(self, episode: EpisodeId) -> Trajectory | None:
         """Wait for the process that took an episode over; return None if it has stalled."""
@@ -259,6 +288,7 @@ class EpisodeScheduler:
         if not await self._patiently(self._store.commit, trajectory):
             # An earlier write succeeded unnoticed, or another process was first: its record counts.
             log.info("already_committed")
+            self.elsewhere += 1
             try:
                 trajectory = await self._patiently(self._store.read, trajectory.episode)
             except DamagedRecordError as error:
