@@ -19,6 +19,7 @@ or an error that stops the job.
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -254,7 +255,26 @@ def caught(
             raise
         raise failure_of(error, kind, doing, fix=fix, by=by) from error
     except (Exception, SystemExit) as error:
+        if by is None and (lack := lacking_program(error)) is not None:
+            raise lack from error
         raise failure_of(error, kind, doing, fix=fix, by=by) from error
+
+
+def lacking_program(error: BaseException) -> PrerequisiteError | None:
+    """Return the error for a program of this machine that can't be started, unless user code did.
+
+    Starting it again would fail alike: it is no failure of an episode.
+    """
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    is_start = bool(frames) and frames[-1].f_globals.get("__name__") == "subprocess"
+    is_lack = isinstance(error, FileNotFoundError | PermissionError)
+    if not (is_start and is_lack) or user_code(error) is not None:
+        return None
+    return PrerequisiteError(
+        "a program that is needed can't be started on this machine",
+        why=str(error),
+        fix="install it, and look at PATH; `swe-rollout doctor` checks this machine",
+    )
 
 
 def failure_of(

@@ -28,7 +28,13 @@ from swe_rollout.cli.interrupt import (
 from swe_rollout.cli.options import LogFormat, option
 from swe_rollout.cli.output import show_error, stderr_console
 from swe_rollout.cli.verbs import SETTINGS, VerbGroup
-from swe_rollout.errors import InternalError, SweRolloutError, UsageError, failure_of
+from swe_rollout.errors import (
+    InternalError,
+    SweRolloutError,
+    UsageError,
+    failure_of,
+    lacking_program,
+)
 from swe_rollout.spec.worker_exits import WorkerExitCode
 from swe_rollout.text.redaction import redact
 from swe_rollout.text.user_code import user_code
@@ -153,12 +159,14 @@ def _run() -> int:
 
 
 def _expected(error: Exception) -> int | None:
-    """Show an error of the command line's parser or of the user's code, and return its exit code.
+    """Show an error of the parser, the machine or the user's code, and return its exit code.
 
     Return None for others: bugs.
     """
     from swe_rollout.cli.wrong_usage import as_usage_error, is_parse_error, shows_help
 
+    if (lack := lacking_program(error)) is not None:
+        return _shown(lack)
     if user_code(error) is not None:
         return _shown(failure_of(error, InternalError, "code of yours"))
     if not is_parse_error(error):

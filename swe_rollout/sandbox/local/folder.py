@@ -43,6 +43,7 @@ class ProviderFolder:
 
     def __init__(self, root: Path) -> None:
         """Remove the folders of dead providers under `root`, and create one for this provider."""
+        subprocess.run(["rm", "-f"], check=False)  # fail now, not when episodes have been played
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
         delete_orphans(root)
         own = f"{own_name()}-{secrets.token_hex(4)}"
