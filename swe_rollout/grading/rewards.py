@@ -23,8 +23,8 @@ from swe_rollout.types.verdict import Reward, RewardTerm, Verdict, VerdictStatus
 _MODEL_CHARS: Final = 256
 _ANSWER_CHARS: Final = 4000
 _FIX: Final = (
-    "a term returns a finite number for every graded episode; run its contract tests "
-    "(docs/how-to/extend/rewards.md)"
+    "correct it, then run again with --rerun-masked: a term returns a finite number for every "
+    "graded episode (docs/how-to/extend/rewards.md)"
 )
 
 

@@ -226,7 +226,7 @@ def test_what_failed_is_listed_by_what_it_says_wherever_a_job_is_shown(
         printed = swe_rollout(*words_of, str(job.folder)).stdout
         table = " ".join(printed[printed.index("FAILED") :].split())
         assert "2 extension" in table
-        for words in ("mine:reward", "KeyError:", "'passed'", "mine.py"):
+        for words in ("mine:reward", "KeyError:", "'passed'", "mine.py", "--rerun-masked"):
             assert words in table
     for verb in ("status", "stats"):
         (group,) = printed_json(swe_rollout(verb, str(job.folder), "-o", "json"))["failure_groups"]
