@@ -7,6 +7,7 @@ sandbox is trusted: the diff is made with a git directory of our own that only b
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import dataclass
 
 from swe_rollout.errors import SandboxError, TaskError
@@ -21,6 +22,10 @@ _MAX_FILE_BYTES = 64 << 20
 STEP_S = 600.0
 """Time limit of a git step; repacking a large repository takes minutes."""
 
+_CHANGED = re.compile(r"^--- a/([^\t\n]+)", re.MULTILINE)
+"""A file that a diff changes and does not create."""
+_MOST_NAMES = 50
+_ANY_EXISTS = 'for name; do [ ! -e "$name" ] || exit 0; done; exit 1'
 _BAD_BASE_PATCH = 65
 _REFUSALS = {
     61: ("the image has no git", "use an image with git"),
@@ -79,6 +84,25 @@ async def prepare(sandbox: Sandbox, instance: Instance) -> str:
     if not result.ok or not base.isalnum():
         raise SandboxError("preparing the repository failed", why=failure_text(result))
     return base
+
+
+async def require_sources(sandbox: Sandbox, instance: Instance) -> None:
+    """Raise TaskError if no file that the reference fix changes is here: no patch could count.
+
+    In another repository every policy would earn 0. Only names of files are used, no content.
+    """
+    names = _CHANGED.findall(instance.gold_patch)[:_MOST_NAMES]
+    if not names:
+        return
+    found = await sandbox.exec(["sh", "-c", _ANY_EXISTS, "sh", *names], timeout_s=STEP_S)
+    if found.exit_code == 1 and not found.timed_out:
+        raise TaskError(
+            f"{instance.instance_id} can't be prepared",
+            why=f"{sandbox.workdir} has none of the files that its reference fix changes",
+            fix="name the folder of the task's repository: the row's `workdir`, or "
+            "sandbox.local.checkout.workdir",
+            retryable=False,
+        )
 
 
 async def _make_base(sandbox: Sandbox, instance: Instance) -> None:
