@@ -88,9 +88,7 @@ def run(
     overrides = overrides_of(sets, store=store, name=name, skip_bad_rows=skip_bad_rows)
     job = load_job(file, overrides)
     ref = JobRef(job.spec.store.uri, job.metadata.name)
-    # Before anything that takes long: imports, a tokenizer, a dataset of a hub.
-    policy, target = _describe_policy(job), address_here(ref)
-    say(one_line(f"{file}: {job.spec.samples} × each task, {policy}, to {target}"))
+    _say_what_begins(file, job, ref)
     if sandbox is not None:
         job = in_sandbox(job, sandbox)
     files = [read_file(path) for path in with_files or ()]
@@ -106,6 +104,12 @@ def run(
         metrics=metrics,
     )
     finish(work, ref, output)
+
+
+def _say_what_begins(file: Path, job: RolloutJob, ref: JobRef) -> None:
+    """Say it before anything that takes long: imports, a tokenizer, a dataset of a hub."""
+    policy, target = _describe_policy(job), address_here(ref)
+    say(one_line(f"{file}: {job.spec.samples} × each task, {policy}, to {target}"))
 
 
 def finish(work: Coroutine[object, object, RunSummary], ref: JobRef, output: OutputFormat) -> None:

@@ -91,9 +91,8 @@ async def run_job(
     Relative dataset paths start at `base_dir`. With `rerun_damaged`, unreadable records are moved
     aside and their episodes run again; with `rerun_masked`, masked episodes are, and files of user
     code may have changed. With `join`, another process of this machine may be running the job.
-    `publish` receives every event. Raises UsageError, PrerequisiteError or UnreachableError before
-    any episode starts, and BudgetSpentError or UnreachableError (store) while episodes run;
-    committed episodes stay.
+    Raises UsageError, PrerequisiteError or UnreachableError before any episode starts, and
+    BudgetSpentError or UnreachableError (store) while episodes run; committed episodes stay.
     """
     store = Store.open(job.spec.store.uri)
     async with (
