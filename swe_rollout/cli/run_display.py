@@ -23,6 +23,7 @@ from swe_rollout.text.formatting import (
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from swe_rollout.errors import SweRolloutError
     from swe_rollout.live.progress import LiveTitle
     from swe_rollout.types.episode import EpisodeId, Failure
     from swe_rollout.types.trajectory import Trajectory
@@ -70,6 +71,8 @@ class PlainRunLines(LiveProgress):
         self._left_out = 0
         self._is_planned = False
         self._summarised: dict[str, object] = {}
+        self._waiting = ""
+        """Why the store takes nothing now, such as a full disk."""
 
     def planned(self, episodes: int, committed: int) -> None:
         """Print the size of the job."""
@@ -86,8 +89,13 @@ class PlainRunLines(LiveProgress):
     def done(self, trajectory: Trajectory) -> None:
         """Print the outcome of an episode."""
         super().done(trajectory)
+        self._waiting = ""
         if self._may_print():
             self._console.print(Text(episode_line(trajectory)), soft_wrap=True)
+
+    def store_failed(self, error: SweRolloutError) -> None:
+        """Name the reason on each progress line until an episode is committed."""
+        self._waiting = str(error)
 
     def print_summary(self) -> None:
         """Print the job's progress, even if unchanged, once the job is planned."""
@@ -96,7 +104,8 @@ class PlainRunLines(LiveProgress):
         self._summarised = self._summary()
         elapsed = format_duration(round(self.elapsed_s))
         left_out = self._left_out or None
-        self._print("progress", **self._summarised, elapsed=elapsed, lines_left_out=left_out)
+        facts = {"elapsed": elapsed, "lines_left_out": left_out, "waiting": self._waiting or None}
+        self._print("progress", **self._summarised, **facts)
         self._left_out = 0
 
     def print_last_summary(self) -> None:

@@ -14,6 +14,7 @@ from swe_rollout.cli.run_display import (
     PlainRunLines,
     open_run_display,
 )
+from swe_rollout.errors import StoreError
 from swe_rollout.events import Phase
 from swe_rollout.live.progress import LiveTitle
 from unit.cli.run_parts import FAILURE, ended, episode, open_screen
@@ -109,3 +110,20 @@ def test_nothing_is_said_before_a_plan_and_nothing_twice_at_the_end() -> None:
     plain.print_summary()
     plain.print_last_summary()
     assert [line.split()[0] for line in screen.lines] == ["planned", "episode_done", "progress"]
+
+
+def test_a_full_disk_is_on_each_progress_line_until_something_is_committed() -> None:
+    screen = open_screen()
+    lines = PlainRunLines(screen.console, TITLE)
+    lines.planned(2, 0)
+    lines.store_failed(StoreError("the store can't write demo", why="No space left on device"))
+    lines.print_summary()
+    lines.print_summary()
+    lines.done(ended(0, 1.0))
+    lines.print_summary()
+
+    full = 'waiting="the store can\'t write demo: No space left on device"'
+    _, first, second, _, last = screen.lines
+    assert first.endswith(full)
+    assert second.endswith(full)
+    assert "waiting" not in last
