@@ -79,6 +79,8 @@ class JobContext:
     program: Agent = loop
     reported: set[str] = field(default_factory=set)
     """The failures of user code that were logged as warnings; no log repeats them."""
+    tried_images: set[str] = field(default_factory=set)
+    """The images in which the programs of the job's tools have been started."""
     fork: ForkPoint | None = None
     """The turn from which all episodes start; None if they start from their tasks."""
     publish: Subscriber = field(default_factory=Events)
@@ -114,6 +116,19 @@ class JobContext:
         request = replace(self._agent_request(attempt), snapshots=snapshots)
         async with boundary(SandboxError, "starting the sandbox"):
             return await self.sandboxes.start(request)
+
+    async def try_tools(self, sandbox: Sandbox, image: str) -> None:
+        """Start what the tools run in a sandbox, once for each image, before the policy acts in it.
+
+        A server that can't be started would be an observation, and the episode's reward 0. Raises
+        ExtensionFailedError.
+        """
+        if image in self.tried_images:
+            return
+        for start in {getattr(tool, "try_start", None) for tool in self.agent.toolbox.tools}:
+            if start is not None:
+                await start(sandbox)
+        self.tried_images.add(image)
 
     async def attach_sandbox(
         self, attempt: Attempt, mark: SandboxMark, *, life: int, delta: int

@@ -92,6 +92,9 @@ class Face:
     """Carries out a call; ToolError and file system errors become its observation."""
     acts_outside: bool = False
     """Whether it may act outside of the sandbox; see `ActsOutside`."""
+    try_start: Callable[[Sandbox], Awaitable[None]] | None = None
+    """Starts and ends the program in the sandbox that carries out calls, if there is one. Raises
+    ExtensionFailedError if it can't be started."""
 
     def named(self, name: str) -> Face:
         """Return the tool under another name."""

@@ -26,6 +26,7 @@ from swe_rollout.agent.tools.base import ToolError
 from swe_rollout.agent.tools.mcp.options import McpOptions, ServerTimeoutError
 from swe_rollout.agent.tools.mcp.relay import Relay, RelayError, RelayTimeoutError
 from swe_rollout.agent.tools.state import PerSandbox
+from swe_rollout.errors import ExtensionFailedError
 from swe_rollout.sandbox.base import Sandbox
 
 log = structlog.get_logger()
@@ -36,6 +37,8 @@ MAX_ANSWER_BYTES: Final = 4 << 20
 MAX_STRAY_LINES: Final = 100
 """Maximum number of lines that are not messages; some servers log to stdout."""
 MAX_PAGES: Final = 32
+START_S: Final = 60.0
+"""How long a server may take to start, when it is tried before the first episode of an image."""
 _SHORT_BYTES: Final = 1 << 16
 _SHORT_CONTENT: Final = 100
 _LEAST_S: Final = 0.1
@@ -99,6 +102,22 @@ class StdioServer:
                 return tuple(tools)
             parameters = {"cursor": page.next_cursor}
         raise ToolError(f"the server's list of tools has over {MAX_PAGES} pages")
+
+    async def try_start(self, sandbox: Sandbox) -> None:
+        """Start and end the server. Raises ExtensionFailedError if it can't be started."""
+        connection = self._connections.of(sandbox)
+        async with connection.lock:
+            exchange = _Exchange(connection, sandbox, time.monotonic() + START_S)
+            try:
+                await self._start(connection, sandbox, exchange)
+            except (RelayError, _ProtocolError) as error:
+                said = await self._drop(connection, sandbox)
+                raise ExtensionFailedError(
+                    f"the tool server {self._options.server} can't be started in the sandbox",
+                    why=f"{error}{said}",
+                    fix="use an image that has it and what it needs, or correct its command",
+                ) from error
+            await self._drop(connection, sandbox)
 
     async def stop(self, sandbox: Sandbox) -> None:
         """End the server of a sandbox, if one runs."""

@@ -104,4 +104,9 @@ def mcp_tool(tool: PinnedTool, prefix: str, server: Server) -> Face:
             return Observation(f"error: {error}", timed_out=True)
         return results.observation(found)
 
-    return Face(tool.spec(prefix), act, acts_outside=server.acts_outside)
+    return Face(
+        tool.spec(prefix),
+        act,
+        acts_outside=server.acts_outside,
+        try_start=getattr(server, "try_start", None),
+    )
