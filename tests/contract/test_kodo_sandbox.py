@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from swe_rollout.errors import PrerequisiteError, SandboxError
+from swe_rollout.errors import EpisodeError, PrerequisiteError, SandboxError
 from swe_rollout.sandbox.base import Role, Sandbox, SandboxRequest
 from swe_rollout.sandbox.kodo.provider import KodoProvider
 from swe_rollout.spec.sandbox import KodoSandbox
@@ -151,7 +151,8 @@ async def test_a_start_that_fails_has_kodo_s_message(
     provider: KodoProvider, shells: Shells
 ) -> None:
     shells.refusal = RuntimeError("entered terminal phase 'Failed'")
-    with pytest.raises(SandboxError, match="terminal phase"):
+    # The class here is a user's; kodo's own would be the sandbox's failure.
+    with pytest.raises(EpisodeError, match="terminal phase"):
         await provider.start(REQUEST)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -20,6 +20,12 @@ from swe_rollout.types.turn import CallStatus
 
 BUILT_IN: Final = tuple(sorted(Path(__file__).parent.glob("probes*.json")))
 """Every file of built-in probes."""
+
+_MARKS_OF_FUNCTIONGEMMA: Final = (
+    ("<|tool_call>", "<start_function_call>"),
+    ("<tool_call|>", "<end_function_call>"),
+    ('<|"|>', "<escape>"),
+)
 
 _NonEmpty = Annotated[str, msgspec.Meta(min_length=1)]
 
@@ -85,7 +91,19 @@ def load_probes(*paths: Path) -> tuple[ParserProbe, ...]:
     Raises UsageError, which names the place of the error in a file.
     """
     probes = tuple(probe for path in paths or BUILT_IN for probe in _load(path))
-    return probes if paths else (*probes, *json_probes(probes[0].tools))
+    if paths:
+        return probes
+    of_gemma = (each for each in probes if each.tool_format is ToolFormat.GEMMA4)
+    return (*probes, *map(_functiongemma, of_gemma), *json_probes(probes[0].tools))
+
+
+def _functiongemma(probe: ParserProbe) -> ParserProbe:
+    """Return a probe of Gemma 4 in the marks of FunctionGemma, which is like it in all else."""
+    text = probe.text
+    for mark, other in _MARKS_OF_FUNCTIONGEMMA:
+        text = text.replace(mark, other)
+    name = probe.name.replace("gemma4", "functiongemma")
+    return replace(probe, name=name, tool_format=ToolFormat.FUNCTIONGEMMA, text=text)
 
 
 def _load(path: Path) -> tuple[ParserProbe, ...]:
