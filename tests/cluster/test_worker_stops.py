@@ -15,7 +15,9 @@ import pytest
 
 from cluster.needs import TIER
 from cluster.site import Json, Site, installed, job, small
+from swe_rollout.datasets.swebench_row import to_row
 from swe_rollout.spec.worker_exits import FATAL
+from unit.worker.work_parts import TASK
 
 pytestmark = TIER
 START_S = 15.0
@@ -60,7 +62,10 @@ def test_a_worker_may_be_stopped_at_any_moment(
         site.apply(SECRET)
         spec["policy"], secret = NOTHING_THERE, "gone"
     spec["workers"] = {"count": workers, "secrets": [secret], "resources": small("1Gi")}
-    site.apply(job(name, ["gold"] * 200 * workers, **spec))
+    # Workers share tasks, each of which all samples of a group belong to.
+    tasks = [{**to_row(TASK), "instance_id": f"task-{n}"} for n in range(20 * workers)]
+    dataset = site.put_rows(name, tasks)
+    site.apply(job(name, ["gold"], samples=100, dataset=dataset, **spec))
     try:
         stopped: set[str] = set()
         for number in range(rounds):
