@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import zip_longest
 from zlib import crc32
 
@@ -20,11 +22,19 @@ from tenacity.stop import stop_base
 from swe_rollout.agent.context import AgentContext
 from swe_rollout.agent.parts import AgentParts
 from swe_rollout.agent.program import Agent, loop
-from swe_rollout.errors import EpisodeError, GraderError, SandboxError, boundary
+from swe_rollout.errors import (
+    EpisodeError,
+    ExtensionFailedError,
+    GraderError,
+    SandboxError,
+    TaskError,
+    boundary,
+)
 from swe_rollout.events import Events, Subscriber
 from swe_rollout.grading.grader import Grader
 from swe_rollout.grading.rewards import Rewards
 from swe_rollout.journal.fork_point import ForkPoint
+from swe_rollout.sandbox import repository
 from swe_rollout.sandbox.base import (
     Reattaching,
     Role,
@@ -59,6 +69,37 @@ class Attempt:
     """Counts from 1."""
 
 
+@dataclass(slots=True)
+class _Trial:
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    has_passed: bool = False
+    failure: EpisodeError | None = None
+
+
+@dataclass(slots=True)
+class Trials:
+    """Remembers how trials ended, so that each is made once in a run."""
+
+    _by_name: dict[str, _Trial] = field(default_factory=dict)
+
+    async def once(self, name: str, attempt: Callable[[], Awaitable[None]]) -> None:
+        """Make a trial unless it has been made. Raises what it found wrong, each time.
+
+        A trial that was lost with its sandbox is made again.
+        """
+        trial = self._by_name.setdefault(name, _Trial())
+        async with trial.lock:
+            if trial.failure is not None:
+                raise trial.failure
+            if not trial.has_passed:
+                try:
+                    await attempt()
+                except (ExtensionFailedError, TaskError) as error:
+                    trial.failure = error
+                    raise
+                trial.has_passed = True
+
+
 @dataclass(frozen=True, slots=True)
 class JobContext:
     """What the episodes of a job share."""
@@ -79,8 +120,8 @@ class JobContext:
     program: Agent = loop
     reported: set[str] = field(default_factory=set)
     """The failures of user code that were logged as warnings; no log repeats them."""
-    tried_images: set[str] = field(default_factory=set)
-    """The images in which the programs of the job's tools have been started."""
+    trials: Trials = field(default_factory=Trials)
+    """What is found out once for each image and each task, before the policy acts."""
     fork: ForkPoint | None = None
     """The turn from which all episodes start; None if they start from their tasks."""
     publish: Subscriber = field(default_factory=Events)
@@ -117,18 +158,18 @@ class JobContext:
         async with boundary(SandboxError, "starting the sandbox"):
             return await self.sandboxes.start(request)
 
-    async def try_tools(self, sandbox: Sandbox, image: str) -> None:
-        """Start what the tools run in a sandbox, once for each image, before the policy acts in it.
+    async def try_out(self, sandbox: Sandbox, instance: Instance) -> None:
+        """Find out, before the policy acts, whether its work in this sandbox could count.
 
-        A server that can't be started would be an observation, and the episode's reward 0. Raises
-        ExtensionFailedError.
+        Raises TaskError if the task's reference fix does not apply, ExtensionFailedError if the
+        programs of its tools can't be started.
         """
-        if image in self.tried_images:
-            return
-        for start in {getattr(tool, "try_start", None) for tool in self.agent.toolbox.tools}:
-            if start is not None:
-                await start(sandbox)
-        self.tried_images.add(image)
+        await self.trials.once(
+            f"fix of {instance.instance_id}", partial(repository.require_fix, sandbox, instance)
+        )
+        await self.trials.once(
+            f"tools in {instance.image}", partial(self.agent.toolbox.try_start, sandbox)
+        )
 
     async def attach_sandbox(
         self, attempt: Attempt, mark: SandboxMark, *, life: int, delta: int

@@ -86,6 +86,6 @@ async def start(attempt: Attempt, context: JobContext, *, snapshots: bool = Fals
     async with AsyncExitStack() as undo, boundary(SandboxError, "preparing the sandbox"):
         undo.push_async_callback(sandbox.close)
         base = await workspace.prepare(sandbox, attempt.instance)
-        await context.try_tools(sandbox, attempt.instance.image)
+        await context.try_out(sandbox, attempt.instance)
         undo.pop_all()
     return Workplace(sandbox, base)

@@ -25,7 +25,22 @@ STEP_S = 600.0
 _CHANGED = re.compile(r"^--- a/([^\t\n]+)", re.MULTILINE)
 """A file that a diff changes and does not create."""
 _MOST_NAMES = 50
-_ANY_EXISTS = 'for name; do [ ! -e "$name" ] || exit 0; done; exit 1'
+_IN_ROOT = """
+count=$1; shift
+missing=$count
+while [ "$count" -gt 0 ]; do
+  [ ! -e "$1" ] || missing=0
+  shift; count=$((count - 1))
+done
+[ "$missing" = 0 ] || { echo 'none of the files that it changes is here' >&2; exit 1; }
+cd "$(git rev-parse --show-toplevel)" && exec "$@"
+"""
+"""Runs a command at the repository's root, if a file that the fix changes is in this folder."""
+# No --3way: it would leave the fix's files in the object database, where a policy could read them.
+_TRIALS = (
+    ("git", "apply", "--check", "--whitespace=nowarn", "-"),
+    ("patch", "--dry-run", "--batch", "--forward", "--fuzz=5", "-p1"),
+)
 _BAD_BASE_PATCH = 65
 _REFUSALS = {
     61: ("the image has no git", "use an image with git"),
@@ -86,23 +101,32 @@ async def prepare(sandbox: Sandbox, instance: Instance) -> str:
     return base
 
 
-async def require_sources(sandbox: Sandbox, instance: Instance) -> None:
-    """Raise TaskError if no file that the reference fix changes is here: no patch could count.
+async def require_fix(sandbox: Sandbox, instance: Instance) -> None:
+    """Raise TaskError if the reference fix does not apply in a sandbox that no policy has been in.
 
-    In another repository every policy would earn 0. Only names of files are used, no content.
+    Every policy would earn 0 there. The fix goes over stdin to programs that leave nothing behind.
     """
-    names = _CHANGED.findall(instance.gold_patch)[:_MOST_NAMES]
-    if not names:
+    fix = instance.gold_patch
+    if instance.folder is not None or not fix.strip():
         return
-    found = await sandbox.exec(["sh", "-c", _ANY_EXISTS, "sh", *names], timeout_s=STEP_S)
-    if found.exit_code == 1 and not found.timed_out:
-        raise TaskError(
-            f"{instance.instance_id} can't be prepared",
-            why=f"{sandbox.workdir} has none of the files that its reference fix changes",
-            fix="name the folder of the task's repository: the row's `workdir`, or "
-            "sandbox.local.checkout.workdir",
-            retryable=False,
+    names = _CHANGED.findall(fix)[:_MOST_NAMES]
+    why = ""
+    for command in _TRIALS:
+        tried = await sandbox.exec(
+            ["sh", "-c", _IN_ROOT, "sh", f"{len(names)}", *names, *command],
+            stdin=fix.encode(errors="replace"),
+            timeout_s=STEP_S,
         )
+        if tried.ok or tried.timed_out:
+            return
+        why = why or failure_text(tried)
+    raise TaskError(
+        f"{instance.instance_id} can't be played",
+        why=f"its reference fix does not apply to the repository in the sandbox: {why}",
+        fix="use the image or checkout at the task's base commit, and name its folder: the row's "
+        "`workdir`, or sandbox.local.checkout.workdir",
+        retryable=False,
+    )
 
 
 async def _make_base(sandbox: Sandbox, instance: Instance) -> None:

@@ -18,9 +18,7 @@ async def prepare(sandbox: Sandbox, instance: Instance) -> Base:
     """Prepare the sandbox for an agent; return the base that later changes are compared with."""
     if instance.folder is None:
         await repository.hide(sandbox, instance)
-        base = await repository.prepare(sandbox, instance)
-        await repository.require_sources(sandbox, instance)
-        return base
+        return await repository.prepare(sandbox, instance)
     return await folders.prepare(sandbox, instance.folder)
 
 

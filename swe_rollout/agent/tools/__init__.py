@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from swe_rollout.agent.tools.base import (
     ActsOutside,
     Configurable,
+    RunsProgram,
     Tool,
     Toolbox,
     ToolContext,
@@ -49,6 +50,10 @@ class Offered(Tool):
     @property
     def acts_outside(self) -> bool:
         return isinstance(self.tool, ActsOutside) and self.tool.acts_outside
+
+    @property
+    def try_start(self) -> Callable[[Sandbox], Awaitable[None]] | None:
+        return self.tool.try_start if isinstance(self.tool, RunsProgram) else None
 
     async def run(
         self, arguments: Mapping[str, object], sandbox: Sandbox, context: ToolContext

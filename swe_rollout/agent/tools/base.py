@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cache
@@ -169,6 +169,18 @@ class ActsOutside(Protocol):
         ...
 
 
+@runtime_checkable
+class RunsProgram(Protocol):
+    """A tool that may call a program in the sandbox, which the sandbox may be unable to start."""
+
+    @property
+    def try_start(self) -> Callable[[Sandbox], Awaitable[None]] | None:
+        """Finds out whether the program can be started, and leaves nothing running; None without a
+        program. Raises ExtensionFailedError if it can't.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Toolset:
     """Several tools under one name; a job that names it gets all of them, in this order."""
@@ -204,6 +216,17 @@ class Toolbox:
                 f"the agent has no tool {missing[0]}", why=f"it has {has}", fix="name one of those"
             )
         return Toolbox(self._tools[name] for name in names)
+
+    async def try_start(self, sandbox: Sandbox) -> None:
+        """Find out whether the sandbox can start the tools' programs, before the policy acts in it.
+
+        To the policy it would be an observation, and the episode's reward 0. Raises
+        ExtensionFailedError.
+        """
+        tools = (tool for tool in self._tools.values() if isinstance(tool, RunsProgram))
+        for start in dict.fromkeys(tool.try_start for tool in tools):
+            if start is not None:
+                await start(sandbox)
 
     def ends_episode(self, call: ToolCall) -> bool:
         """Return whether the call submits the work."""

@@ -93,8 +93,7 @@ class Face:
     acts_outside: bool = False
     """Whether it may act outside of the sandbox; see `ActsOutside`."""
     try_start: Callable[[Sandbox], Awaitable[None]] | None = None
-    """Starts and ends the program in the sandbox that carries out calls, if there is one. Raises
-    ExtensionFailedError if it can't be started."""
+    """Tries the program in the sandbox that carries out calls; see `RunsProgram`."""
 
     def named(self, name: str) -> Face:
         """Return the tool under another name."""

@@ -403,3 +403,41 @@ async def test_a_base_patch_for_another_image_is_the_tasks_fault(image: Image) -
         with pytest.raises(TaskError, match="can't be prepared") as caught:
             await repository.prepare(sandbox, replace(image.instance(), base_patch=BUG))
     assert "its base patch does not apply" in caught.value.why
+
+
+CHANGE = "--- a/calc.py\n+++ b/calc.py\n@@ -1 +1 @@\n-{}\n+b\n"
+RENAME = "diff --git a/{0} b/d.py\nsimilarity index 100%\nrename from {0}\nrename to d.py\n"
+
+
+@pytest.mark.threat(point=4)
+@pytest.mark.parametrize(
+    ("fix", "refusal"),
+    [
+        ("", ""),
+        (CHANGE.format("x"), ""),
+        (CHANGE.format("a"), "patch failed: calc.py:1"),
+        (CHANGE.format("a").replace("calc", "other"), "none of the files that it changes is here"),
+        (RENAME.format("calc.py"), ""),
+        (RENAME.format("other.py"), "other.py: No such file or directory"),
+        ("--- /dev/null\n+++ b/new.py\n@@ -0,0 +1 @@\n+b\n", ""),
+        ("not a diff", "No valid patches in input"),
+    ],
+)
+async def test_a_fix_that_does_not_apply_is_refused_and_leaves_nothing(
+    image: Image, fix: str, refusal: str
+) -> None:
+    image.commit(**{"calc.py": "x\n"})
+    instance = replace(image.instance(), gold_patch=fix)
+    async with image.sandbox() as sandbox:
+        await repository.prepare(sandbox, instance)
+        listing = "ls -lR; git count-objects; git status --short"
+        before = await sandbox.exec(listing)
+        if refusal:
+            with pytest.raises(TaskError, match="does not apply to the repository") as refused:
+                await repository.require_fix(sandbox, instance)
+            assert refusal in refused.value.why
+            assert not refused.value.retryable
+        else:
+            await repository.require_fix(sandbox, instance)
+        after = await sandbox.exec(listing)
+    assert after.stdout == before.stdout

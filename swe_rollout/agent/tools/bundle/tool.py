@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -18,6 +19,7 @@ from swe_rollout.agent.tools.bundle.archive import Bundle, registered
 from swe_rollout.agent.tools.face import Call, Face
 from swe_rollout.agent.tools.shell import program_observation
 from swe_rollout.agent.tools.state import PerSandbox
+from swe_rollout.errors import ExtensionFailedError
 from swe_rollout.extension import ExtensionError
 from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.types.turn import Observation
@@ -36,6 +38,10 @@ for parent in "${TMPDIR:-/tmp}" /var/tmp /run /dev/shm; do
 done
 exit 1
 """
+
+_INTERPRETER = re.compile(rb"#![ \t]*(?:/usr/bin/env[ \t]+(?:-S[ \t]+)?)?([^ \t\r\n]{1,255})")
+_LACKING = 'for name; do command -v "$name" >/dev/null 2>&1 || printf "%s\\n" "$name"; done'
+TRIAL_S = 60.0
 
 
 def bundle(*, path: str, sha256: str = "") -> Toolset:
@@ -57,7 +63,11 @@ def bundle_tools(found: Bundle) -> tuple[Face, ...]:
     """Return the tools of a bundle, in the order of its manifest."""
     installation = _Installation(found)
     return tuple(
-        Face(tool.spec(), partial(_call_program, installation, tool.program))
+        Face(
+            tool.spec(),
+            partial(_call_program, installation, tool.program),
+            try_start=installation.try_start,
+        )
         for tool in found.manifest.tools
     )
 
@@ -84,6 +94,23 @@ class _Installation:
             if not place.folder:
                 place.folder = await self._install(sandbox, context)
         return place.folder
+
+    async def try_start(self, sandbox: Sandbox) -> None:
+        """Look for the interpreters that the programs name: running them could do anything."""
+        named = [
+            found[1].decode(errors="replace")
+            for file in self._bundle.files
+            if file.executable and (found := _INTERPRETER.match(file.content))
+        ]
+        lacking = await sandbox.exec(
+            ["/bin/sh", "-c", _LACKING, "sh", *dict.fromkeys(named)], timeout_s=TRIAL_S
+        )
+        if lacking.ok and (names := lacking.stdout.decode(errors="replace").split("\n")[0]):
+            raise ExtensionFailedError(
+                "programs of a tool bundle can't be started in the sandbox",
+                why=f"it has no {names}, which a program of the bundle names",
+                fix="use an image that has it, or correct the first line of the programs",
+            )
 
     async def _install(self, sandbox: Sandbox, context: ToolContext) -> str:
         made = await sandbox.exec(["/bin/sh", "-c", _NEW_FOLDER], timeout_s=context.timeout_s)

@@ -46,6 +46,7 @@ class HttpServer:
     """A server of a job. Safe for concurrent calls; holds no connection between them."""
 
     acts_outside = True
+    try_start = None
 
     def __init__(self, options: McpOptions) -> None:
         """Raises PrerequisiteError if the environment variable of a header's value is not set."""

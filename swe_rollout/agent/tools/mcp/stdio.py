@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
@@ -43,6 +44,7 @@ _SHORT_BYTES: Final = 1 << 16
 _SHORT_CONTENT: Final = 100
 _LEAST_S: Final = 0.1
 _SHOWN_ERROR_CHARS: Final = 1000
+_SHOWN_COMMAND_CHARS: Final = 200
 _METHOD_NOT_FOUND: Final = -32601
 
 
@@ -104,20 +106,25 @@ class StdioServer:
         raise ToolError(f"the server's list of tools has over {MAX_PAGES} pages")
 
     async def try_start(self, sandbox: Sandbox) -> None:
-        """Start and end the server. Raises ExtensionFailedError if it can't be started."""
-        connection = self._connections.of(sandbox)
-        async with connection.lock:
-            exchange = _Exchange(connection, sandbox, time.monotonic() + START_S)
-            try:
-                await self._start(connection, sandbox, exchange)
-            except (RelayError, _ProtocolError) as error:
-                said = await self._drop(connection, sandbox)
-                raise ExtensionFailedError(
-                    f"the tool server {self._options.server} can't be started in the sandbox",
-                    why=f"{error}{said}",
-                    fix="use an image that has it and what it needs, or correct its command",
-                ) from error
-            await self._drop(connection, sandbox)
+        """Start the server, compare its tools with the job's, and end it."""
+        options = self._options
+        command = shlex.join(options.command)[:_SHOWN_COMMAND_CHARS]
+        try:
+            offered = {tool.name for tool in await self.tools(sandbox, timeout_s=START_S)}
+        except ToolError as error:
+            raise ExtensionFailedError(
+                f"the tool server `{command}` can't be used in the sandbox",
+                why=str(error),
+                fix="use an image that has it and what it needs, or correct its command",
+            ) from error
+        finally:
+            await self.stop(sandbox)
+        if missing := [tool.name for tool in options.tools if tool.name not in offered]:
+            raise ExtensionFailedError(
+                f"the tool server `{command}` has no tool {missing[0]}",
+                why=f"it has {', '.join(sorted(offered)) or 'none'}"[:_SHOWN_ERROR_CHARS],
+                fix="`swe-rollout mcp-tools job.yaml` prints its tools for the job file",
+            )
 
     async def stop(self, sandbox: Sandbox) -> None:
         """End the server of a sandbox, if one runs."""

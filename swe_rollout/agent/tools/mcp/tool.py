@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from importlib.util import find_spec
 from typing import Protocol
 
@@ -66,6 +66,11 @@ class Server(Protocol):
     acts_outside: bool
     """Whether it runs outside of the sandbox."""
 
+    @property
+    def try_start(self) -> Callable[[Sandbox], Awaitable[None]] | None:
+        """See `RunsProgram`; None if it does not run in the sandbox."""
+        ...
+
     async def call(
         self, name: str, arguments: Mapping[str, object], sandbox: Sandbox, *, timeout_s: float
     ) -> CallToolResult:
@@ -108,5 +113,5 @@ def mcp_tool(tool: PinnedTool, prefix: str, server: Server) -> Face:
         tool.spec(prefix),
         act,
         acts_outside=server.acts_outside,
-        try_start=getattr(server, "try_start", None),
+        try_start=server.try_start,
     )

@@ -36,6 +36,7 @@ class Server:
 
     result: Mapping[str, Any] | None = None
     acts_outside: bool = False
+    try_start: None = None
 
     async def call(
         self, name: str, arguments: object, sandbox: Sandbox, *, timeout_s: float
