@@ -20,7 +20,7 @@ from swe_rollout.sandbox.base import Sandbox
 CHUNK_BYTES: Final = 1 << 16
 """The capacity of a pipe."""
 _ERROR_BYTES: Final = 1 << 14
-_STOP_S: Final = 10.0
+_STOP_S: Final = 30.0
 _START: Final = r"""
 umask 077
 folder=$(mktemp -d "${TMPDIR:-/tmp}/swe-rollout-mcp-XXXXXX") || exit 1
@@ -60,7 +60,9 @@ exec dd bs=65536 count=1 <&4 2>/dev/null
 """
 _STOP: Final = r"""
 # What an ended program wrote last may still be on its way; a child of it may hold the pipe open.
-for _ in 1 2 3 4 5 6 7 8 9 10; do
+left=50
+while [ $left -gt 0 ]; do
+  left=$((left - 1))
   if [ ! -e "$1/exit" ] || [ -e "$1/err.read" ]; then break; fi
   sleep 0.1 2>/dev/null || sleep 1
 done
