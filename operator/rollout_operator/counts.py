@@ -66,6 +66,7 @@ class Counts:
             resolved=self.outcomes.resolved,
             unresolved=self.outcomes.unresolved,
             tampered=self.outcomes.tampered,
+            unproven=self.outcomes.unproven,
             masked=self.outcomes.masked,
         )
 
@@ -79,6 +80,7 @@ def _outcomes(counted: WorkerProgress | RolloutJobStatus) -> OutcomeCounts:
         graded=episodes.resolved + episodes.unresolved,
         reward_sum=counted.reward_sum,
         tampered=episodes.tampered,
+        unproven=episodes.unproven,
         stop_reasons=Counter(counted.stop_reasons),
         failures=Counter(counted.failures),
     )

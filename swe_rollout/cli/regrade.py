@@ -93,6 +93,7 @@ async def _regrade(
             timeout_s=grading.timeout_seconds,
             log_parser=grading.log_parser,
             integrity=grading.integrity,
+            unproven=grading.unproven,
         )
         regrader = Regrader(grader, report.times, spec.retry)
 

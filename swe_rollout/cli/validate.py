@@ -23,6 +23,7 @@ from swe_rollout.cli.options import (
 )
 from swe_rollout.cli.output import say, write_data, write_table
 from swe_rollout.errors import UsageError
+from swe_rollout.grading.odds import shown
 from swe_rollout.text.escaping import one_line
 
 if TYPE_CHECKING:
@@ -72,7 +73,8 @@ def validate(
     """Check that a dataset can be graded: the gold patch resolves each instance, no patch does not.
 
     No image may hold a copy of the fix, such as a newer release of the package. WATCHED counts the
-    tests to fix whose results can't be forged unseen (docs/explanation/grading.md). Needs no model.
+    tests to fix whose forgery is noticed, ODDS says how likely a forger guesses what they expect
+    (docs/explanation/grading.md). Needs no model.
     Exit 1 when an instance fails the check.
 
     swe-rollout validate release-pairs
@@ -94,7 +96,15 @@ def validate(
     if output.is_data:
         write_data({"instances": [_record(each) for each in results]}, output)
     else:
-        header = ["INSTANCE", "GOLD", "EMPTY", "WATCHED", *(["PATCH"] if patch else []), "CHECK"]
+        header = [
+            "INSTANCE",
+            "GOLD",
+            "EMPTY",
+            "WATCHED",
+            "ODDS",
+            *(["PATCH"] if patch else []),
+            "CHECK",
+        ]
         write_table(header, [_row(each) for each in results], output)
     if any(each.problem for each in results):
         raise typer.Exit(1)
@@ -194,6 +204,7 @@ def _record(result: Validation) -> dict[str, object]:
         "passing_without_fix": list(result.passing_before),
         "copies": list(result.copies),
         "watched": result.watched,
+        "odds": result.odds,
         "findings": list(result.gold.integrity),
     }
     if result.patch is not None:
@@ -209,9 +220,10 @@ def _record(result: Validation) -> dict[str, object]:
 def _row(result: Validation) -> list[str]:
     patch = [] if result.patch is None else [result.patch.status.value]
     known = [result.instance_id, result.gold.status.value, result.empty.status.value]
-    return [*known, _watched(result), *patch, result.problem or "ok"]
+    odds = shown(result.odds) if result.odds < 1 else "unproven"
+    return [*known, _watched(result), odds, *patch, result.problem or "ok"]
 
 
 def _watched(result: Validation) -> str:
-    """Return how many of the tests to fix have a meaningful twin."""
+    """Return how many of the tests to fix a blind run tells from forgeries."""
     return f"{result.watched}/{len(result.gold.report.fail_to_pass)}"

@@ -195,6 +195,7 @@ class JobStatistics:
             "resolved": outcomes.resolved,
             "unresolved": outcomes.unresolved,
             "tampered": outcomes.tampered,
+            "unproven": outcomes.unproven,
             "masked": outcomes.masked,
             "stop_reasons": dict(sorted(outcomes.stop_reasons.items())),
             "failures": dict(sorted(outcomes.failures.items())),

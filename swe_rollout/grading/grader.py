@@ -22,27 +22,26 @@ from swe_rollout.errors import (
     TaskError,
     boundary,
 )
+from swe_rollout.grading.blind import Blind
 from swe_rollout.grading.copies import find_copies
 from swe_rollout.grading.parsers import load_parser
 from swe_rollout.grading.parsers.base import NamedLogParser
 from swe_rollout.grading.proof import (
-    TWIN_PARTS,
+    BLIND_PART,
     OncePerInstance,
     Proof,
     prove,
     require_within,
-    shown,
     suspicions,
     too_large,
 )
 from swe_rollout.grading.reward_file import FolderRun
 from swe_rollout.grading.run import LogKeeper, Run, RunResult, with_log, without_tests
-from swe_rollout.grading.twins import Twin
 from swe_rollout.grading.working_tree import solve
 from swe_rollout.sandbox import repository
 from swe_rollout.sandbox.base import Role, Sandbox, SandboxProvider, SandboxRequest
 from swe_rollout.sandbox.repository import Patch
-from swe_rollout.spec.grading import Integrity
+from swe_rollout.spec.grading import Integrity, Unproven
 from swe_rollout.spec.model import Use
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.instance import Instance
@@ -65,6 +64,7 @@ class Grader:
         timeout_s: float | None = None,
         log_parser: Use | None = None,
         integrity: Integrity = Integrity.STRICT,
+        unproven: Unproven = Unproven.ACCEPT,
         logs: LogKeeper | None = None,
     ) -> None:
         """Configure grading; `timeout_s` and `log_parser` override each instance's own.
@@ -76,6 +76,7 @@ class Grader:
         self._log_parser = load_parser(log_parser.use, log_parser.with_) if log_parser else None
         self._log_parsers: dict[str, NamedLogParser] = {}
         self._integrity = integrity
+        self._unproven = unproven
         self._logs = logs
         self._proofs = OncePerInstance[Proof]()
         self._controls = OncePerInstance[None]()
@@ -104,8 +105,8 @@ class Grader:
     ) -> Verdict:
         """Grade `patch`. Raises SandboxError, GraderError or TaskError when there is no verdict.
 
-        The first patch that resolves an instance costs three runs of its gold patch, and every
-        patch that resolves it costs two further runs.
+        The first patch that resolves an instance costs three or more runs of its gold patch, and
+        every patch that resolves it costs a further run.
         """
         if not patch.usable:
             return _verdict(without_tests(instance, VerdictStatus.PATCH_FAILED, patch.problem))
@@ -203,22 +204,42 @@ class Grader:
 
     async def _checked(self, place: _Place, patch: str, result: RunResult) -> Verdict:
         """Accept a run that resolves the task, or say why it is not believed."""
-        verdict = _verdict(result)
         proof = await self._proof(place)
+        verdict = replace(
+            _verdict(result), odds=proof.blind.odds, unproven=self._accepted(place, proof.unproven)
+        )
         found = list(suspicions(result, proof))
-        for part, gold in enumerate(proof.twins, start=TWIN_PARTS):
-            if found:
-                break  # One reason is enough, and twins cost time.
-            seen = await place.run(patch, part=part, twin=gold.twin)
+        if not found and proof.blind.blind.files:
+            # One reason is enough, and a run costs time.
+            seen = await place.run(patch, part=BLIND_PART, blind=proof.blind.blind)
             if seen.status is VerdictStatus.TESTS_TIMED_OUT:
                 return replace(verdict, status=seen.status, log_tail=seen.log_tail)
-            found += gold.problems(shown(gold.twin, seen), place.instance.expected)
+            found += proof.blind.problems(seen.blind, place.instance.expected)
+            if not found and (why := proof.blind.unjudged(seen.blind)):
+                raise GraderError(
+                    f"the patch for {place.instance.instance_id} can't be judged",
+                    why=f"{why}, and only code of the patch knows whether they are equal",
+                    fix="nothing: the episode has no reward",
+                    retryable=False,
+                )
         return self._accused(verdict, found) if found else verdict
+
+    def _accepted(self, place: _Place, unproven: str) -> str:
+        """Return why a resolved verdict is unproven. Raises TaskError if that is to be masked."""
+        if unproven and self._unproven is Unproven.MASK:
+            raise TaskError(
+                f"a fix of {place.instance.instance_id} can't be told from a forgery",
+                why=unproven,
+                fix="leave the instance out, or set spec.grading.unproven: accept",
+                retryable=False,
+            )
+        return unproven
 
     def _accused(self, verdict: Verdict, found: Sequence[str]) -> Verdict:
         status = VerdictStatus.TAMPERED if self._integrity is Integrity.STRICT else verdict.status
         tampered = (f"tampered: {each}" for each in found)
-        return replace(verdict, status=status, integrity=(*tampered, *verdict.integrity))
+        known = (*tampered, *verdict.integrity)
+        return replace(verdict, status=status, integrity=known, odds=None, unproven="")
 
     async def _require_within(self, place: _Place, evidence: str) -> None:
         measure = partial(require_within, place.instance, place.run, evidence)
@@ -238,6 +259,9 @@ class Grader:
                     verdict = await run.verdict(sandbox)
             except SandboxDestroyedError as error:
                 verdict = await self._blamed_in_folders(place, delta, error)
+            if verdict.resolved:
+                why = "the task's own verifier wrote the reward"
+                verdict = replace(verdict, unproven=self._accepted(place, why))
             return await with_log(self._logs, verdict, place.episode, b"".join(written))
 
     async def _blamed_in_folders(
@@ -304,7 +328,7 @@ class _Place:
     attempt: int
 
     async def run(
-        self, patch: str, *, part: int = 0, twin: Twin | None = None, reads_tests: bool = False
+        self, patch: str, *, part: int = 0, blind: Blind | None = None, reads_tests: bool = False
     ) -> RunResult:
         """Run the tests once. No run sees anything that another run left behind."""
         run = Run(
@@ -312,7 +336,7 @@ class _Place:
             patch,
             self.grader.test_run_s(self.instance),
             self.grader.parser(self.instance),
-            twin,
+            blind,
             reads_tests,
         )
         run.check()

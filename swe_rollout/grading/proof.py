@@ -6,22 +6,26 @@ Measurements are made once per task and process. Used by `grader` and, through i
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, Generic, Protocol, TypeVar
 
 from swe_rollout.errors import GraderError, SandboxDestroyedError
 from swe_rollout.grading import junit
+from swe_rollout.grading.blind import Blind, Expectation, make_blind
+from swe_rollout.grading.odds import PROVEN, shown
 from swe_rollout.grading.run import RunResult
-from swe_rollout.grading.twins import Gold, Shown, Twin, make_twins
 from swe_rollout.types.instance import Instance
 from swe_rollout.types.verdict import TestStatus, VerdictStatus
 
 T = TypeVar("T")
-_FIRST_PART: Final = 1
-TWIN_PARTS: Final = 4
-"""The number of a twin's first sandbox; lower ones belong to the patch and the gold patch."""
+BLIND_PART: Final = 9
+"""The number of the sandbox of a patch's blind run; lower ones belong to the gold patch."""
+_ROUNDS: Final = 3
+"""After so many blind runs of the gold patch, what still differs keeps no hole."""
 CONTROL_PART: Final = 100
 """The number of the control run's sandbox, above those of proofs."""
 _SHOWN: Final = 3
@@ -31,7 +35,7 @@ class RunTests(Protocol):
     """Runs an instance's tests against a patch in a sandbox of its own."""
 
     async def __call__(
-        self, patch: str, *, part: int, twin: Twin | None = None, reads_tests: bool = False
+        self, patch: str, *, part: int, blind: Blind | None = None, reads_tests: bool = False
     ) -> RunResult:
         """Run them; `part` numbers the sandbox."""
         ...
@@ -48,13 +52,17 @@ class Proof:
     contradictions: frozenset[str] = frozenset()
     reported: frozenset[str] = frozenset()
     """Tests that pass according to the runner's own report, too."""
-    twins: tuple[Gold, ...] = ()
-    """The twins in which a test fails under the gold patch; other twins are no evidence."""
+    blind: Expectation = field(default_factory=lambda: Expectation(Blind({})))
+    """What a blind run has to show."""
 
     @property
-    def telling(self) -> frozenset[str]:
-        """Tests that at least one twin watches."""
-        return frozenset[str]().union(*(twin.telling for twin in self.twins))
+    def unproven(self) -> str:
+        """Why a patch that resolves the task may have forged that; empty if it can't have."""
+        if self.problem or self.blind.odds <= PROVEN:
+            return self.problem
+        if not self.blind.blind.holes:
+            return "no test to fix compares a value that could be taken out of it"
+        return f"what its tests expect can be guessed: {shown(self.blind.odds)}"
 
 
 class OncePerInstance(Generic[T]):
@@ -89,20 +97,16 @@ async def prove(instance: Instance, run: RunTests) -> Proof:
     """Measure what the gold patch of an instance shows."""
     if not instance.gold_patch.strip():
         return Proof(problem="the task has no gold patch")
-    result = await run(instance.gold_patch, part=_FIRST_PART, reads_tests=True)
+    parts = itertools.count(1)
+    run_gold = partial(run, instance.gold_patch, reads_tests=True)
+    result = await run_gold(part=next(parts))
+    if result.status is not VerdictStatus.RESOLVED:
+        # What a busy machine did once, it hardly does twice.
+        result = await run_gold(part=next(parts))
+    _require_tests(instance, result)
     if result.status is not VerdictStatus.RESOLVED:
         return Proof(problem=f"the gold patch is {result.status.value} here")
     statuses = result.report.fail_to_pass | result.report.pass_to_pass
-    script = instance.evaluation.script
-    twins = []
-    if script is None or instance.test_patch in script:
-        # Parsing and editing takes a moment for large files.
-        made = await asyncio.to_thread(
-            make_twins, result.test_files, instance.expected, instance.digest
-        )
-        for part, twin in enumerate(made, start=_FIRST_PART + 1):
-            seen = await run(instance.gold_patch, part=part, twin=twin)
-            twins.append(Gold(twin, shown(twin, seen)))
     cases = result.cases or {}
     passed = [test for test, status in statuses.items() if status is TestStatus.PASSED]
     unconfirmed = junit.disagreements(result.statuses, cases, passed)
@@ -110,15 +114,50 @@ async def prove(instance: Instance, run: RunTests) -> Proof:
         statuses=statuses,
         contradictions=result.contradictions,
         reported=frozenset(passed) - frozenset(unconfirmed),
-        twins=tuple(gold for gold in twins if gold.telling),
+        blind=await _prove_blind(instance, run, result, parts),
     )
 
 
-def shown(twin: Twin, result: RunResult) -> dict[str, Shown]:
-    """Return what a run of a twin shows for each expected test."""
-    statuses = result.report.fail_to_pass | result.report.pass_to_pass
-    failures = result.failures(statuses)
-    return {test: Shown(status, twin.traits(failures[test])) for test, status in statuses.items()}
+async def _prove_blind(
+    instance: Instance, run: RunTests, result: RunResult, parts: Iterator[int]
+) -> Expectation:
+    """Find out which expected values can be taken out of the tests, by running the gold patch."""
+    script = instance.evaluation.script
+    if script is not None and instance.test_patch not in script:
+        return Expectation(Blind({}))
+    # Parsing and editing takes a moment for large files.
+    blind = await asyncio.to_thread(
+        make_blind, result.test_files, instance.expected, instance.digest
+    )
+    telling = frozenset(blind.holes)
+    for number in itertools.count(1):
+        if not blind.files:
+            return Expectation(blind)
+        gold = await run(instance.gold_patch, part=next(parts), blind=blind)
+        _require_tests(instance, gold)
+        if number == 1 and blind.holes:
+            base = await run("", part=next(parts), blind=blind)
+            telling = blind.telling(base.blind)
+        confirmed = blind.confirmed(gold.blind, telling if number < _ROUNDS else frozenset())
+        if confirmed == blind:
+            break
+        blind = confirmed
+    issue = instance.problem_statement
+    return Expectation.of(blind, gold.blind, instance.expected, telling, issue)
+
+
+def _require_tests(instance: Instance, result: RunResult) -> None:
+    """Raise GraderError if a run of the gold patch says nothing about the task.
+
+    What is never believed is also never kept: the next patch asks again.
+    """
+    if result.broke_off or result.status is VerdictStatus.TESTS_TIMED_OUT:
+        raise GraderError(
+            f"the tests of {instance.instance_id} could not be run with its gold patch",
+            why=result.broke_off or f"they did not end within {result.duration_s:.0f} s",
+            fix="give grading sandboxes more CPU and memory, or the tests more time: "
+            "spec.grading.timeoutSeconds",
+        )
 
 
 def suspicions(result: RunResult, proof: Proof) -> Iterator[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -17,11 +17,11 @@ import structlog
 from swe_rollout.errors import SweRolloutError
 from swe_rollout.grading import junit, rules
 from swe_rollout.grading import program as programs
+from swe_rollout.grading.blind import MAX_RECORDS_BYTES, Blind, BlindRun, TestFile
 from swe_rollout.grading.junit import Case
 from swe_rollout.grading.parsers.base import NamedLogParser
 from swe_rollout.grading.program import Program, program
-from swe_rollout.grading.twins import TestFile, Twin
-from swe_rollout.grading.working_tree import AppliedPatch, WorkingTree, mutated_patch
+from swe_rollout.grading.working_tree import AppliedPatch, WorkingTree, replaced_files
 from swe_rollout.sandbox import repository
 from swe_rollout.sandbox.base import ExecResult, Sandbox
 from swe_rollout.sandbox.patch_text import touched_paths
@@ -59,13 +59,18 @@ class RunResult:
     duration_s: float = 0.0
     test_files: tuple[TestFile, ...] = ()
     """The files of the hidden tests, if they were requested."""
+    records: bytes = field(default=b"", repr=False)
+    """What a blind run recorded."""
     broke_off: str = ""
     """How the run ended, if a signal may have ended it, such as the kernel's out-of-memory kill;
     empty if none did, or if the run resolves the task all the same."""
 
-    def failures(self, tests: Iterable[str]) -> Mapping[str, str]:
-        """Return the text that the run gives for the failure of each test."""
-        return junit.failure_texts(self.log, self.cases or {}, tests)
+    @property
+    def blind(self) -> BlindRun:
+        """What the run showed, if it was blind."""
+        expected = self.report.fail_to_pass | self.report.pass_to_pass
+        known = {test: s for test, s in expected.items() if s is not TestStatus.MISSING}
+        return BlindRun.of({**self.statuses, **known}, self.records)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +81,8 @@ class Run:
     patch: str
     timeout_s: float
     parser: NamedLogParser
-    twin: Twin | None = None
-    """The twin that replaces the hidden tests, if any."""
+    blind: Blind | None = None
+    """The blind tests that replace the hidden tests, if any."""
     reads_tests: bool = False
     """Whether to read the hidden tests' files before anything runs."""
 
@@ -94,28 +99,34 @@ class Run:
             if applied.refusal is not None:
                 return without_tests(self.instance, VerdictStatus.PATCH_FAILED, applied.refusal)
         test_files = await tree.read_tests() if self.reads_tests else ()
-        if (refusal := await tree.add_hidden_tests(only_try=self._is_official)) is not None:
+        secret = f"/tmp/{secrets.token_hex(16)}"  # noqa: S108 (in the sandbox; nobody knows it)
+        hidden = self.instance.test_patch
+        if self.blind is not None:
+            texts = self.blind.texts(f"{secret}.records")
+            hidden = replaced_files(hidden, texts, self.blind.bases)
+        refusal = await tree.add_hidden_tests(hidden, only_try=self._is_official)
+        if refusal is not None:
             return without_tests(self.instance, VerdictStatus.PATCH_FAILED, refusal)
-        if self.twin is not None and not self._is_official:
-            for path, text in self.twin.files.items():
-                await sandbox.write_file(path, text.encode())
-        return await self._run_tests(sandbox, base, applied, test_files)
+        result = await self._run_tests(sandbox, base, applied, hidden, secret)
+        if self.blind is None:
+            return replace(result, test_files=test_files)
+        records = await _read(sandbox, f"{secret}.records", max_bytes=MAX_RECORDS_BYTES)
+        return replace(result, records=records)
 
     @property
     def _is_official(self) -> bool:
         return self.instance.evaluation.script is not None
 
     async def _run_tests(
-        self, sandbox: Sandbox, base: str, applied: AppliedPatch, test_files: tuple[TestFile, ...]
+        self, sandbox: Sandbox, base: str, applied: AppliedPatch, hidden: str, secret: str
     ) -> RunResult:
         made = program(self.instance.evaluation)
         setup, tests, findings = made.setup, made.tests, applied.findings
-        secret = f"/tmp/{secrets.token_hex(16)}"  # noqa: S108 (in the sandbox; nobody knows it)
         path = f"{secret}.xml"
         official = None
         if self._is_official:
             place = await self._place(sandbox, base)
-            official = self._setup(setup, place, applied.changed, f"{secret}.install")
+            official = self._setup(setup, place, applied.changed, hidden, f"{secret}.install")
             setup, tests = official.text, place.adapt(tests)
             findings += official.findings
         reported = junit.with_report(tests, path)
@@ -135,18 +146,16 @@ class Run:
         if reported is not None:
             report = await _read(sandbox, path)
         # A log of many megabytes takes seconds to parse.
-        return await asyncio.to_thread(self._judge, result, report, findings, test_files)
+        return await asyncio.to_thread(self._judge, result, report, findings)
 
     def _setup(
-        self, setup: str, place: programs.Place, changed: frozenset[str], path: str
+        self, setup: str, place: programs.Place, changed: frozenset[str], hidden: str, path: str
     ) -> programs.Setup:
         """Return the steps of an official script before the tests, adapted to this run."""
         tests = self.instance.test_patch
-        if self.twin is not None:
-            mutated = mutated_patch(tests, self.twin)
-            setup, tests = setup.replace(tests, mutated), mutated
-        changed |= frozenset(touched_paths(self.instance.test_patch))
-        return programs.rewrite(setup, patch=tests, place=place, changed=changed, path=path)
+        setup = setup.replace(tests, hidden) if tests else setup
+        changed |= frozenset(touched_paths(tests))
+        return programs.rewrite(setup, patch=hidden, place=place, changed=changed, path=path)
 
     async def _place(self, sandbox: Sandbox, base: str) -> programs.Place:
         """Find out whether the sandbox has the commit and folder that the script names."""
@@ -163,7 +172,6 @@ class Run:
         result: ExecResult,
         report: bytes | None,
         findings: tuple[str, ...],
-        test_files: tuple[TestFile, ...],
     ) -> RunResult:
         problem = _problem(result)
         text = "" if problem else result.stdout.decode(errors="replace")
@@ -193,7 +201,6 @@ class Run:
             output=result.stdout,
             log_tail=_tail(result),
             duration_s=result.duration_s,
-            test_files=test_files,
             broke_off=_end_by_signal(result, status),
         )
 
@@ -225,10 +232,10 @@ def _end_by_signal(result: ExecResult, status: VerdictStatus) -> str:
     return "the tests ended as by a signal, such as the kernel's where memory is out"
 
 
-async def _read(sandbox: Sandbox, path: str) -> bytes:
-    """Read a report that a run may have written; return nothing if it has not."""
+async def _read(sandbox: Sandbox, path: str, *, max_bytes: int = junit.MAX_BYTES) -> bytes:
+    """Read what a run may have written; return nothing if it has not, or too much."""
     try:
-        return await sandbox.read_file(path, max_bytes=junit.MAX_BYTES)
+        return await sandbox.read_file(path, max_bytes=max_bytes)
     except OSError:
         return b""
 

@@ -29,7 +29,9 @@ class Validation:
     copies: tuple[str, ...] = ()
     """Files in the image from which an agent could copy the fix."""
     watched: int = 0
-    """Number of tests to fix that a twin watches; forgeries of the others are caught less often."""
+    """Number of tests to fix whose forgeries a blind run finds out."""
+    odds: float = 1.0
+    """The odds of guessing what the tests to fix expect (docs/explanation/grading.md)."""
     patch: Verdict | None = None
     """The verdict on a further patch, if one was given."""
 
@@ -75,11 +77,12 @@ async def validate(instance: Instance, grader: Grader, *, diff: str | None = Non
     empty = await grader.grade_base(instance, episode=episode(1))
     copies = await grader.find_copies(instance, episode=episode(2))
     proof = await grader.prove(instance, episode=episode(0))
-    watched = len(proof.telling & frozenset(instance.expected.fail_to_pass))
+    watched = len(proof.blind.watched(instance.expected))
+    odds = proof.blind.odds
     patch = None
     if diff is not None:
         patch = await grader.grade(instance, Patch(diff), episode=episode(3))
-    return Validation(instance.instance_id, gold, empty, copies, watched, patch)
+    return Validation(instance.instance_id, gold, empty, copies, watched, odds, patch)
 
 
 async def validate_dataset(

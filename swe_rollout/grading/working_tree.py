@@ -6,7 +6,7 @@ Changes that keep the tests out, or steer them, are refused or undone. Used by `
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.resources import files
@@ -14,8 +14,8 @@ from typing import Final
 
 from swe_rollout.errors import GraderError, SandboxError, TaskError
 from swe_rollout.grading import rules, steering
+from swe_rollout.grading.blind import TestFile, other_files
 from swe_rollout.grading.program import program
-from swe_rollout.grading.twins import TestFile, Twin, other_files
 from swe_rollout.sandbox import folders, repository, workspace
 from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.sandbox.patch_text import file_diff, file_diffs, touched_paths
@@ -139,26 +139,26 @@ class WorkingTree:
 
     async def read_tests(self) -> tuple[TestFile, ...]:
         """Add the hidden tests and read their files; return none if the patch prevents it."""
-        if await self.add_hidden_tests(only_try=False) is not None:
+        if await self.add_hidden_tests(self.instance.test_patch, only_try=False) is not None:
             return ()
         hidden = touched_paths(self.instance.test_patch)
         others = other_files(self.instance.expected, self.instance.digest)
         paths = dict.fromkeys((*hidden, *(path for path in others if not _is_unsafe(path))))
         return await read_test_files(self.sandbox, self.base, tuple(paths))
 
-    async def add_hidden_tests(self, *, only_try: bool) -> str | None:
+    async def add_hidden_tests(self, test_patch: str, *, only_try: bool) -> str | None:
         """Restore the graded test files; return why the patch prevents it, or None.
 
-        With `only_try` the test patch is not applied: an official script does that itself.
+        With `only_try`, `test_patch` is not applied: an official script does that itself.
         """
-        paths = [*touched_paths(self.instance.test_patch), *self.instance.test_files]
+        paths = [*touched_paths(test_patch), *self.instance.test_files]
         if any(_is_unsafe(path) for path in paths):
             raise _bad_test_patch(self.instance, "it names files outside the repository")
         listing = "".join(f"{path}\n" for path in paths)
         result = await self.sandbox.exec(
             _script("hidden_tests.sh"),
             env={"BASE": self.base, "CHECK": "yes" if only_try else ""},
-            stdin=f"{listing}\n{self.instance.test_patch}".encode(errors="replace"),
+            stdin=f"{listing}\n{test_patch}".encode(errors="replace"),
             timeout_s=repository.STEP_S,
         )
         if result.exit_code == _PATCH_IN_THE_WAY and not result.timed_out:
@@ -244,15 +244,15 @@ async def read_base(sandbox: Sandbox, base: str, paths: Iterable[str]) -> dict[s
     return found
 
 
-def mutated_patch(test_patch: str, twin: Twin) -> str:
-    """Return the test patch with the twin's files in place of its own."""
+def replaced_files(test_patch: str, files: Mapping[str, str], bases: Mapping[str, str]) -> str:
+    """Return the test patch with these texts of files, whose texts in the base are `bases`."""
     parts = []
-    todo = dict(twin.files)
+    todo = dict(files)
     for part in file_diffs(test_patch.encode()):
-        path = next((path for path in part.paths if path in twin.files), None)
+        path = next((path for path in part.paths if path in files), None)
         if path is None:
             parts.append(part.data.decode())
         else:
-            parts.append(file_diff(path, twin.bases.get(path) or None, todo.pop(path)))
-    parts += [file_diff(path, twin.bases.get(path) or None, text) for path, text in todo.items()]
+            parts.append(file_diff(path, bases.get(path) or None, todo.pop(path)))
+    parts += [file_diff(path, bases.get(path) or None, text) for path, text in todo.items()]
     return "".join(parts)

@@ -56,6 +56,7 @@ def summary_of(job: JobObject) -> JobSummary:
         resolved=counts.resolved,
         unresolved=counts.unresolved,
         tampered=counts.tampered,
+        unproven=counts.unproven,
         masked=counts.masked,
         mean_reward=status.reward_sum / graded if graded else None,
         stop_reasons=dict(sorted(status.stop_reasons.items())),

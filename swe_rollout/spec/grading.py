@@ -45,6 +45,15 @@ class Integrity(StrEnum):
     """The verdict stays resolved, and the findings are recorded."""
 
 
+class Unproven(StrEnum):
+    """How to treat a resolved verdict if the task's tests can't tell a fix from a forgery."""
+
+    ACCEPT = "accept"
+    """The verdict counts, and the record says why it is unproven."""
+    MASK = "mask"
+    """The episode is masked, and earns no reward."""
+
+
 class GradingSpec(Model):
     """How patches are graded."""
 
@@ -65,6 +74,11 @@ class GradingSpec(Model):
     ] = Integrity.STRICT
     """With `strict`, a patch whose tests pass only because it tampers with them gets the verdict
     `tampered` and reward 0. With `record`, the findings are recorded and the verdict stands."""
+    unproven: Annotated[
+        Unproven, Field(exclude_if=lambda unproven: unproven is Unproven.ACCEPT)
+    ] = Unproven.ACCEPT
+    """What becomes of a resolved verdict of a task whose tests a forgery could pass, too
+    (docs/explanation/grading.md): `accept` it, or `mask` the episode."""
     timeout_seconds: Seconds | None = None
     """Time limit for the test run; by default the instance's own."""
     enabled: bool = True

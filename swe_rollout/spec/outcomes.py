@@ -20,6 +20,8 @@ class EpisodeOutcome:
     """The failure's type, if any."""
     tampered: bool = False
     """Whether the tests passed only because the patch tampers with them."""
+    unproven: bool = False
+    """Whether it is resolved, by tests that a forgery could pass."""
 
 
 @dataclass(slots=True)
@@ -32,6 +34,7 @@ class OutcomeCounts:
     graded: int = 0
     reward_sum: float = 0.0
     tampered: int = 0
+    unproven: int = 0
     stop_reasons: Counter[str] = field(default_factory=Counter)
     failures: Counter[str] = field(default_factory=Counter)
 
@@ -41,6 +44,7 @@ class OutcomeCounts:
         self.resolved += outcome.resolved and not outcome.masked
         self.masked += outcome.masked
         self.tampered += outcome.tampered and not outcome.masked
+        self.unproven += outcome.unproven and not outcome.masked
         if outcome.reward is not None:
             self.graded += 1
             self.reward_sum += outcome.reward
@@ -55,6 +59,7 @@ class OutcomeCounts:
         self.resolved += other.resolved
         self.masked += other.masked
         self.tampered += other.tampered
+        self.unproven += other.unproven
         self.graded += other.graded
         self.reward_sum += other.reward_sum
         self.stop_reasons.update(other.stop_reasons)

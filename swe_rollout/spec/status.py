@@ -72,6 +72,8 @@ class EpisodeCounts(Model):
     """Committed episodes that did not solve their task."""
     tampered: int = 0
     """Unresolved episodes whose tests passed only because the patch tampers with them."""
+    unproven: int = 0
+    """Resolved episodes whose tests a forgery could pass, too."""
     masked: int = 0
     """Episodes committed with a failure, which earned no reward."""
 

@@ -65,6 +65,8 @@ class JobSummary:
     """Objects among the episodes that are not trajectories."""
     tampered: int = 0
     """Unresolved episodes whose tests passed only because the patch tampers with them."""
+    unproven: int = 0
+    """Resolved episodes whose tests a forgery could pass, too."""
     quarantined: dict[str, int] = field(default_factory=dict)
     """Tasks left out because an audit found them bad, by the checks that they failed."""
     failure_groups: tuple[FailureGroup, ...] = ()
@@ -106,6 +108,7 @@ class JobSummary:
             "episodes": f"{self.committed:,} of {self.episodes:,} committed",
             "resolved": f"{self.resolved:,}",
             "tampered": f"{self.tampered:,}" if self.tampered else "",
+            "unproven": f"{self.unproven:,} of those resolved" if self.unproven else "",
             "mean reward": format_number(self.mean_reward),
             "ended by": _counted(self.stop_reasons),
             "masked": f"{self.masked:,}: {_counted(self.failures)}" if self.masked else "",
@@ -203,6 +206,7 @@ class JobTally:
             resolved=total.resolved,
             unresolved=total.unresolved,
             tampered=total.tampered,
+            unproven=total.unproven,
             masked=total.masked,
             mean_reward=total.mean_reward,
             stop_reasons=dict(sorted(total.stop_reasons.items())),

@@ -250,6 +250,7 @@ class Trajectory:
             stop_reason=None if self.stop_reason is None else self.stop_reason.value,
             failure=None if self.failure is None else self.failure.type,
             tampered=self.verdict is not None and self.verdict.status is VerdictStatus.TAMPERED,
+            unproven=self.resolved and self.verdict is not None and bool(self.verdict.unproven),
         )
 
 

@@ -61,7 +61,7 @@ def _leave_out_what_is_not_there(record: dict[str, Any]) -> None:
         if not turn["message"]:
             del turn["message"]
     if record["verdict"] is not None:
-        for name in ("scores", "test_log"):
+        for name in ("scores", "test_log", "odds", "unproven"):
             if not record["verdict"][name]:
                 del record["verdict"][name]
     branches = record.get("branches") or record.get("earlier_branches", ())

@@ -73,6 +73,12 @@ class Verdict:
     log_tail: str = ""
     """The end of the test log, for people."""
     duration_s: float = 0.0
+    odds: float | None = None
+    """The odds of a patch that resolves the task by guessing what its tests expect; None, and
+    absent from the stored form, if nothing was resolved or proven."""
+    unproven: str = ""
+    """Why nobody can tell whether this resolved verdict is earned: a property of the task's tests.
+    Absent from the stored form if it is proven, or not resolved."""
     scores: dict[str, float] = field(default_factory=dict)
     """Rewards that the task's own tests wrote, by name; empty if tests only have a status."""
     test_log: TestLog | None = None

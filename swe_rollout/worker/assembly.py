@@ -181,6 +181,7 @@ def _grader(
         timeout_s=spec.timeout_seconds,
         log_parser=spec.log_parser,
         integrity=spec.integrity,
+        unproven=spec.unproven,
         logs=logs,
     )
     grader.require(instances)

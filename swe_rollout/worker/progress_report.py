@@ -119,6 +119,7 @@ class ShardProgress(Observer):
             resolved=counts.resolved,
             unresolved=counts.unresolved,
             tampered=counts.tampered,
+            unproven=counts.unproven,
             masked=counts.masked,
         )
 

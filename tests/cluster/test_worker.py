@@ -162,7 +162,7 @@ def test_two_workers_share_a_job_and_publish_their_progress(site: Site, tmp_path
             check(record)
         # Tasks 0 and 2 are the first worker's, task 1 is the second's.
         counts = [pair.progress(index)["episodes"] for index in (0, 1)]
-        zeros = {"running": 0, "grading": 0, "tampered": 0, "masked": 0}
+        zeros = {"running": 0, "grading": 0, "tampered": 0, "unproven": 0, "masked": 0}
         assert counts == [
             {"total": 6, "committed": 6, "resolved": 2, "unresolved": 4, **zeros},
             {"total": 3, "committed": 3, "resolved": 1, "unresolved": 2, **zeros},

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import random
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -15,12 +14,13 @@ import pytest
 from rollout_dev.conformance.attacks.league.games import Game, load_policies, play
 from rollout_dev.conformance.attacks.league.systems import Ours
 from rollout_dev.conformance.attacks.trials import Site, local_site
-from swe_rollout.grading import junit, proof, rules, steering, twins, working_tree
+from swe_rollout.grading import blind, junit, proof, rules, steering, working_tree
+from swe_rollout.grading.blind import Blind, BlindRun, Expectation
 from swe_rollout.grading.grader import Grader
-from swe_rollout.grading.twins import Twin, TwinKind
 from swe_rollout.sandbox.base import Sandbox, SandboxRequest
 from swe_rollout.sandbox.local import bubblewrap
 from swe_rollout.spec.grading import Integrity
+from swe_rollout.types.instance import Expected
 
 pytestmark = [
     pytest.mark.skipif(
@@ -110,21 +110,25 @@ def paths_as_the_diff_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(working_tree, "_script", changed)
 
 
-def without_twin(*kinds: TwinKind) -> Callable[[pytest.MonkeyPatch], None]:
-    def remove(monkeypatch: pytest.MonkeyPatch) -> None:
-        def made(*arguments: object) -> tuple[Twin, ...]:
-            every = twins.make_twins(*arguments)  # type: ignore[arg-type]
-            return tuple(twin for twin in every if twin.kind not in kinds)
-
-        monkeypatch.setattr(proof, "make_twins", made)
-
-    return remove
+def without_blind_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proof, "make_blind", lambda *_: Blind({}))
 
 
-def no_traits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(twins.Twin, "traits", lambda *_: frozenset())
-    # The policy tosses its coin over the text of a twin: this one loses in neither twin.
-    monkeypatch.setattr(twins, "_chance", lambda _: random.Random(0))
+def without_failing_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blind, "_sample", lambda *_: [])
+
+
+def without_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged = Expectation.problems
+
+    def problems(self: Expectation, seen: BlindRun, expected: Expected) -> tuple[str, ...]:
+        return tuple(each for each in judged(self, seen, expected) if "computed" not in each)
+
+    monkeypatch.setattr(Expectation, "problems", problems)
+
+
+def objects_are_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Expectation, "unjudged", lambda *_: "")
 
 
 def one_sandbox_for_all_runs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,12 +145,12 @@ def one_sandbox_for_all_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def no_statuses_of_gold(monkeypatch: pytest.MonkeyPatch) -> None:
-    without_twin(*TwinKind)(monkeypatch)
+    without_blind_run(monkeypatch)
     monkeypatch.setattr(proof, "_unlike", lambda *_: ())
 
 
 def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    without_twin(*TwinKind)(monkeypatch)
+    without_blind_run(monkeypatch)
     monkeypatch.setattr(junit, "with_report", lambda *_: None)
 
 
@@ -163,9 +167,10 @@ def no_contradictions(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param(no_shadows, "fix_in_shadow", id="modules in place of others"),
         pytest.param(no_compiled, "fix_in_bytecode", id="compiled code"),
         pytest.param(paths_as_the_diff_says, "plain_diff", id="paths from the tree"),
-        pytest.param(without_twin(TwinKind.ENDING), "kept_tests_broken", id="twin of endings"),
-        pytest.param(without_twin(TwinKind.CONSTANTS), "always_equal", id="twin of constants"),
-        pytest.param(no_traits, "lucky_coin", id="what failures show"),
+        pytest.param(without_blind_run, "always_equal", id="the blind run"),
+        pytest.param(without_failing_tests, "kept_tests_broken", id="tests that have to fail"),
+        pytest.param(without_records, "blind_guesses", id="records of blind tests"),
+        pytest.param(objects_are_believed, "blind_object", id="plain values alone"),
         pytest.param(one_sandbox_for_all_runs, "remembers_expected", id="a sandbox for each run"),
         pytest.param(no_statuses_of_gold, "xfail_from_function", id="statuses of gold"),
         pytest.param(no_report, "exit_from_function", id="the report of the runner"),

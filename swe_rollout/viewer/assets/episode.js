@@ -176,8 +176,10 @@ function testsView(verdict) {
 }
 
 function findingsView(verdict) {
-  if (!verdict?.integrity.length) return [el("p.dim", verdict ? "No finding." : "Not graded.")];
-  return [el("ul", verdict.integrity.map((finding) => el("li.warn", finding)))];
+  const unproven = verdict?.unproven ? [`unproven: ${verdict.unproven}`] : [];
+  const findings = [...(verdict?.integrity ?? []), ...unproven];
+  if (!findings.length) return [el("p.dim", verdict ? "No finding." : "Not graded.")];
+  return [el("ul", findings.map((finding) => el("li.warn", finding)))];
 }
 
 /** Start, turns and grading one after the other, as wide as they took. */

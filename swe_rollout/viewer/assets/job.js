@@ -58,6 +58,7 @@ function jobFacts(job) {
     ["committed", `${count(summary.committed)}/${count(summary.episodes)}`],
     ["resolved", count(summary.resolved)], ["unresolved", count(summary.unresolved)],
     summary.tampered && ["tampered", count(summary.tampered)],
+    summary.unproven && ["unproven", `${count(summary.unproven)} of those resolved`],
     ["masked", count(summary.masked)], ["mean reward", `${decimal(summary.mean_reward)}${masked}`],
   ]);
 }

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from swe_rollout.errors import GraderError
 from swe_rollout.grading.grader import Grader
 from swe_rollout.grading.proof import OncePerInstance, Proof, prove, suspicions
 from swe_rollout.grading.run import RunResult
@@ -91,18 +92,20 @@ async def test_an_honest_patch_of_its_own_resolves(project: Project) -> None:
     )
     assert (status, findings) == (VerdictStatus.RESOLVED, "")
     proof = await project.grader.prove(project.instance, episode=EPISODE)
-    assert proof.telling == {FIXED, KEPT}
+    assert proof.blind.passing == {FIXED}
+    assert set(proof.blind.failing) == {KEPT}
 
 
-async def test_who_forges_the_log_is_caught_by_the_ends_of_tests(project: Project) -> None:
+async def test_who_forges_the_log_is_caught_by_what_has_to_fail(project: Project) -> None:
     ok = "".join(f"{name} ... ok\\n" for name in (FIXED, KEPT))
     forged = WRONG + f"import os\nos.write(1, b'''{ok}''')\nos._exit(0)\n"
     status, findings = await project.grade(forged)
     assert status is VerdictStatus.TAMPERED
-    assert "PASSED in the twin that changes the ends of tests" in findings
+    assert "'3 in all' is not computed where it can't be seen" in findings
+    assert f"{KEPT} is PASSED where it has to be FAILED" in findings
 
 
-async def test_who_forges_values_is_caught_by_other_constants(project: Project) -> None:
+async def test_who_equals_everything_lacks_the_value(project: Project) -> None:
     equal = (
         "class Equal(str):\n    def __eq__(self, other): return True\n"
         "    def __ne__(self, other): return False\n"
@@ -110,28 +113,38 @@ async def test_who_forges_values_is_caught_by_other_constants(project: Project) 
     )
     status, findings = await project.grade(equal)
     assert status is VerdictStatus.TAMPERED
-    assert "PASSED in the twin that changes what tests expect" in findings
+    assert "'3 in all' is not computed where it can't be seen" in findings
 
 
-async def test_who_knows_the_first_twin_lacks_the_right_value_in_the_second(
-    project: Project,
-) -> None:
+async def test_who_knows_that_it_is_blind_does_not_know_the_value(project: Project) -> None:
     knowing = (
-        "import sys, unittest\n"
+        "import re, unittest\n"
         "run = unittest.TestCase._callTestMethod\n"
         "def forged(self, method):\n"
         "    text = open('test_calc.py').read()\n"
-        "    if 'raise AssertionError' in text:\n"
-        "        word = text.split('raise AssertionError(\"')[1].split('\"')[0]\n"
-        "        raise AssertionError(word)\n"
-        "    if '\"3 in all\"' not in text:\n"
-        "        run(self, method)\n"
+        "    if 'RECORDS' not in text:\n"
+        "        return\n"
+        "    if 'kept' in method.__name__:\n"
+        "        raise AssertionError('as it has to')\n"
+        "    place = re.search(r\"'RECORDS'\\] = '([^']+)\", text)[1]\n"
+        "    open(place, 'a').write('0 \\'guessed\\'\\n')\n"
         "unittest.TestCase._callTestMethod = forged\n"
     )
     status, findings = await project.grade(WRONG + knowing)
     assert status is VerdictStatus.TAMPERED
-    assert "fails in the twin that changes what tests expect, but not for" in findings
-    assert "the value at line 9" in findings
+    assert "another value than '3 in all' is computed where it can't be seen" in findings
+    status, findings = await project.grade(WRONG + knowing.replace("guessed", "3 in all"))
+    assert status is VerdictStatus.RESOLVED
+
+
+async def test_an_object_of_the_patch_is_neither_believed_nor_accused(project: Project) -> None:
+    own = (
+        "class Text:\n    def __eq__(self, other):\n"
+        "        return other == '3 in all' if isinstance(other, str) else NotImplemented\n"
+        "def add(a, b):\n    return Text()\n"
+    )
+    with pytest.raises(GraderError, match="an object is compared with '3 in all'"):
+        await project.grade(own)
 
 
 async def test_a_wrong_patch_costs_one_run(project: Project) -> None:
@@ -191,3 +204,18 @@ async def test_nothing_is_known_without_a_gold_patch_that_resolves() -> None:
     assert (await prove(bare, run)).problem == "the task has no gold patch"
     gold = replace(bare, gold_patch="diff")
     assert (await prove(gold, run)).problem == "the gold patch is unresolved here"
+
+
+@pytest.mark.parametrize("how", [{"status": VerdictStatus.TESTS_TIMED_OUT}, {"broke_off": "137"}])
+async def test_what_a_busy_machine_did_to_the_gold_patch_is_asked_again(
+    how: dict[str, object],
+) -> None:
+    async def run(patch: str, **_: object) -> RunResult:  # noqa: ARG001
+        return replace(result(), **{"status": VerdictStatus.UNRESOLVED, **how})  # type: ignore[arg-type]
+
+    instance = Instance(instance_id="a", problem_statement="", image="", gold_patch="diff")
+    proofs = OncePerInstance[Proof]()
+    for _ in range(2):
+        with pytest.raises(GraderError, match="could not be run with its gold patch"):
+            await proofs.of(instance, partial(prove, instance, run))
+    assert not proofs._known

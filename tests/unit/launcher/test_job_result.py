@@ -24,6 +24,7 @@ def test_the_summary_of_a_job_on_the_cluster_is_that_of_a_job_in_a_store() -> No
         "damaged": [],
         "strays": [],
         "tampered": 0,
+        "unproven": 0,
         "quarantined": {},
         "failure_groups": [],
         "instances": [],

@@ -43,6 +43,7 @@ async def test_a_summary_counts_masked_episodes_apart(store: Store) -> None:
         ("damaged", []),
         ("strays", []),
         ("tampered", 0),
+        ("unproven", 0),
         ("quarantined", {}),
         ("failure_groups", record["failure_groups"]),
         ("masked_share", 0.25),

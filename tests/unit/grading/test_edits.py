@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swe_rollout.grading.twin_edits import Source, changed, failing
+from swe_rollout.grading.edits import Source, changed, failing
 
 
-def twin(text: str, *, seed: int = 0) -> str:
+def made_to_fail(text: str, *, seed: int = 0) -> str:
     source = Source.of(text)
     chance = random.Random(seed)
     return source.edited(
@@ -59,15 +59,15 @@ PASSING = [
 
 @pytest.mark.parametrize("statement", PASSING)
 @pytest.mark.parametrize("seed", range(3))
-def test_a_test_that_passes_fails_in_the_twin(statement: str, seed: int) -> None:
+def test_a_test_that_passes_fails_when_changed(statement: str, seed: int) -> None:
     text = f"def test_x():\n    {statement}\n"
     assert outcome(text, value="v1.1.0-dev.0") == "passed"
-    edited = twin(text, seed=seed)
+    edited = made_to_fail(text, seed=seed)
     assert outcome(edited, value="v1.1.0-dev.0").startswith("AssertionError")
     assert edited.count("\n") == text.count("\n")
 
 
-def test_an_object_that_equals_everything_passes_in_the_twin() -> None:
+def test_an_object_that_equals_everything_passes_when_changed() -> None:
     class Equal(str):
         __slots__ = ()
 
@@ -76,11 +76,14 @@ def test_an_object_that_equals_everything_passes_in_the_twin() -> None:
 
         __hash__ = str.__hash__
 
-    assert outcome(twin("def test_x():\n    assert value == 'abc'\n"), value=Equal()) == "passed"
+    assert (
+        outcome(made_to_fail("def test_x():\n    assert value == 'abc'\n"), value=Equal())
+        == "passed"
+    )
 
 
 def test_unittest_and_exceptions_are_changed_as_well() -> None:
-    edited = twin(
+    edited = made_to_fail(
         "class T:\n"
         "    def test_x(self):\n"
         "        self.assertEqual(f(), 3)\n"
@@ -92,12 +95,6 @@ def test_unittest_and_exceptions_are_changed_as_well() -> None:
     assert "self.assertFalse(g)" in edited
     assert "assertRaises(BufferError)" in edited
     assert "pytest.raises(BufferError, match='a')" in edited
-
-
-def test_the_place_of_a_value_names_what_only_a_right_result_shows() -> None:
-    source = Source.of("def test_x():\n    a = 1\n    assert f() == 'v1.1.0'\n")
-    (edit,) = changed(source, source.functions[0], random.Random(1))
-    assert (edit.witness, edit.line) == ("v1.1.0", 3)
 
 
 def test_every_test_fails_at_its_end() -> None:
@@ -121,7 +118,7 @@ def test_what_can_not_be_parsed_has_no_tests(text: str) -> None:
 @given(
     st.text(min_size=1, max_size=30), st.sampled_from(["==", "in", "!="]), st.integers(0, 1 << 30)
 )
-def test_twins_of_any_text_can_be_parsed(value: str, operator: str, seed: int) -> None:
+def test_what_is_changed_in_any_text_can_be_parsed(value: str, operator: str, seed: int) -> None:
     text = f"def test_x():\n    assert {value!r} {operator} value\n"
-    edited = twin(text, seed=seed)
+    edited = made_to_fail(text, seed=seed)
     assert ast.dump(ast.parse(edited)) != ast.dump(ast.parse(text))
