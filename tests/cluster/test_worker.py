@@ -33,7 +33,7 @@ pytestmark = WITH_STORE
 
 PAIR = "sqlparse"
 UNRESOLVED = {"policy": {"scripted": {"scenarios": ["wrong"]}}}
-"""A policy whose tests run once: a task that it resolved would run them again as twins."""
+"""A policy whose tests run once: a task that it resolved would run them again, blind."""
 CARRIER = "swe-rollout/busybox:local"
 
 

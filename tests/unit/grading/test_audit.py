@@ -169,9 +169,9 @@ async def test_whatever_is_wrong_and_passes_the_tests_is_found_by_its_check(
 
 
 async def test_a_gold_patch_that_counts_as_tampering_is_found_with_the_reason() -> None:
-    twin = replace(GOOD, status=VerdictStatus.TAMPERED, integrity=("tampered: a twin passes",))
-    found = await audited(Played(twin))
-    assert "tampered; tampered: a twin passes" in found.findings[0].message
+    forged = replace(GOOD, status=VerdictStatus.TAMPERED, integrity=("tampered: forged",))
+    found = await audited(Played(forged))
+    assert "tampered; tampered: forged" in found.findings[0].message
 
 
 async def test_a_gold_patch_that_runs_out_of_time_is_not_run_as_often_as_asked() -> None:

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from swe_rollout.errors import GraderError
+from swe_rollout.errors import GraderError, TaskError
 from swe_rollout.grading.grader import Grader
 from swe_rollout.grading.proof import OncePerInstance, Proof, prove, suspicions
 from swe_rollout.grading.run import RunResult
 from swe_rollout.sandbox.local import bubblewrap
 from swe_rollout.sandbox.local.provider import LocalProvider
 from swe_rollout.sandbox.repository import Patch
+from swe_rollout.spec.grading import Unproven
 from swe_rollout.spec.sandbox import LocalSandbox
 from swe_rollout.types.instance import Evaluation, Expected, Instance
 from swe_rollout.types.verdict import TestReport, TestStatus, VerdictStatus
@@ -145,6 +146,78 @@ async def test_an_object_of_the_patch_is_neither_believed_nor_accused(project: P
     )
     with pytest.raises(GraderError, match="an object is compared with '3 in all'"):
         await project.grade(own)
+
+
+RAISING = (
+    TESTS
+    + """
+    def test_sum(self):
+        def callback(value):
+            raise KeyError(value)
+        with self.assertRaises(ValueError) as caught:
+            add(callback, 1)
+        self.assertIn("no number", str(caught.exception))
+"""
+)
+RAISES = (
+    "def add(a, b):\n    if callable(a):\n        raise ValueError('no number')\n    return 'x'\n"
+)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        (
+            "def add(a, b):\n    if callable(a):\n        refuse(a)\n    return 'x'\n"
+            "def refuse(a):\n    raise ValueError(f'{a} is no number')\n"
+        ),
+        (
+            "def add(a, b):\n    try:\n        return str(a(b)) if callable(a) else 'x'\n"
+            "    except KeyError as e:\n        raise ValueError(f'no number: {e}') from e\n"
+        ),
+        (
+            "def add(a, b):\n    try:\n        return str(a(b)) if callable(a) else 'x'\n"
+            "    except KeyError:\n        raise ValueError('no number') from None\n"
+        ),
+        (
+            "class Refused(ValueError): pass\ndef add(a, b):\n    print('logged')\n"
+            "    if not callable(a):\n        return 'x'\n"
+            "    raise Refused(f'no number at {a.__code__.co_filename}:{a.__code__.co_firstlineno}')\n"
+        ),
+    ],
+)
+async def test_who_raises_otherwise_than_the_gold_patch_is_not_accused(
+    project: Project, code: str
+) -> None:
+    tests = diff(project.folder, **{"test_calc.py": RAISING})
+    script = project.instance.evaluation.script
+    evaluation = project.instance.evaluation
+    if script is not None:
+        evaluation = Evaluation(script=script.replace(project.instance.test_patch, tests))
+    raising = replace(
+        project,
+        instance=replace(
+            project.instance,
+            test_patch=tests,
+            gold_patch=diff(project.folder, **{"calc.py": RAISES}),
+            evaluation=evaluation,
+        ),
+    )
+    assert await raising.grade(code) == (VerdictStatus.RESOLVED, "")
+
+
+async def test_a_task_that_proves_nothing_says_so_or_masks(project: Project) -> None:
+    proof = await project.grader.prove(project.instance, episode=EPISODE)
+    assert (proof.unproven, proof.blind.odds) == (
+        "what its tests expect can be guessed: 1 in 256",
+        1 / 256,
+    )
+    patch = Patch(project.instance.gold_patch)
+    verdict = await project.grader.grade(project.instance, patch, episode=EPISODE)
+    assert (verdict.unproven, verdict.odds) == (proof.unproven, proof.blind.odds)
+    strict = Grader(project.grader._provider, unproven=Unproven.MASK)
+    with pytest.raises(TaskError, match="can't be told from a forgery"):
+        await strict.grade(project.instance, patch, episode=EPISODE)
 
 
 async def test_a_wrong_patch_costs_one_run(project: Project) -> None:
