@@ -215,13 +215,8 @@ class Grader:
             if seen.status is VerdictStatus.TESTS_TIMED_OUT:
                 return replace(verdict, status=seen.status, log_tail=seen.log_tail)
             found += proof.blind.problems(seen.blind, place.instance.expected)
-            if not found and (why := proof.blind.unjudged(seen.blind)):
-                raise GraderError(
-                    f"the patch for {place.instance.instance_id} can't be judged",
-                    why=f"{why}, and only code of the patch knows whether they are equal",
-                    fix="nothing: the episode has no reward",
-                    retryable=False,
-                )
+            if not found:
+                proof.blind.require_plain(seen.blind)
         return self._accused(verdict, found) if found else verdict
 
     def _accepted(self, place: _Place, unproven: str) -> str:

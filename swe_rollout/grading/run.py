@@ -17,7 +17,8 @@ import structlog
 from swe_rollout.errors import SweRolloutError
 from swe_rollout.grading import junit, rules
 from swe_rollout.grading import program as programs
-from swe_rollout.grading.blind import MAX_RECORDS_BYTES, Blind, BlindRun, TestFile
+from swe_rollout.grading.blind import MAX_RECORDS_BYTES, Blind, BlindRun
+from swe_rollout.grading.blind_files import TestFile
 from swe_rollout.grading.junit import Case
 from swe_rollout.grading.parsers.base import NamedLogParser
 from swe_rollout.grading.program import Program, program

@@ -14,7 +14,7 @@ from typing import Final
 
 from swe_rollout.errors import GraderError, SandboxError, TaskError
 from swe_rollout.grading import rules, steering
-from swe_rollout.grading.blind import TestFile, other_files
+from swe_rollout.grading.blind_files import TestFile, other_files
 from swe_rollout.grading.program import program
 from swe_rollout.sandbox import folders, repository, workspace
 from swe_rollout.sandbox.base import Sandbox

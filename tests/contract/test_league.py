@@ -14,7 +14,7 @@ import pytest
 from rollout_dev.conformance.attacks.league.games import Game, load_policies, play
 from rollout_dev.conformance.attacks.league.systems import Ours
 from rollout_dev.conformance.attacks.trials import Site, local_site
-from swe_rollout.grading import blind, junit, proof, rules, steering, working_tree
+from swe_rollout.grading import blind_files, junit, proof, rules, steering, working_tree
 from swe_rollout.grading.blind import Blind, BlindRun, Expectation
 from swe_rollout.grading.grader import Grader
 from swe_rollout.sandbox.base import Sandbox, SandboxRequest
@@ -115,7 +115,7 @@ def without_blind_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def without_failing_tests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blind, "_sample", lambda *_: [])
+    monkeypatch.setattr(blind_files, "_sample", lambda *_: [])
 
 
 def without_records(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +128,7 @@ def without_records(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def objects_are_believed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Expectation, "unjudged", lambda *_: "")
+    monkeypatch.setattr(Expectation, "require_plain", lambda *_: None)
 
 
 def one_sandbox_for_all_runs(monkeypatch: pytest.MonkeyPatch) -> None:

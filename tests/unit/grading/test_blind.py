@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from swe_rollout.errors import GraderError
 from swe_rollout.grading.blind import (
     Blind,
     BlindRun,
     Expectation,
-    TestFile,
     make_blind,
-    other_files,
 )
+from swe_rollout.grading.blind_files import TestFile, other_files
 from swe_rollout.types.instance import Expected
 from swe_rollout.types.verdict import TestStatus
 
@@ -178,8 +178,9 @@ def test_what_working_code_would_not_show(seen: BlindRun, problem: str) -> None:
 def test_an_object_that_only_the_patch_can_compare_is_no_evidence() -> None:
     seen = run(b"0 ?\n1 3\n")
     assert expectation().problems(seen, TESTS) == ()
-    assert "'right one'" in expectation().unjudged(seen)
-    assert expectation().unjudged(run()) == ""
+    with pytest.raises(GraderError, match="an object with 'right one'"):
+        expectation().require_plain(seen)
+    expectation().require_plain(run())
 
 
 @pytest.mark.parametrize(
