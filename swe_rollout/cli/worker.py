@@ -16,7 +16,14 @@ import typer
 from swe_rollout.cli.interrupt import record_termination, was_terminated
 from swe_rollout.cli.options import MetricsAt, option
 from swe_rollout.cli.output import show_error, stderr_console
-from swe_rollout.errors import DatasetError, SpecError, SweRolloutError, UnreachableError
+from swe_rollout.errors import (
+    DatasetError,
+    EpisodeError,
+    PrerequisiteError,
+    SpecError,
+    SweRolloutError,
+    UsageError,
+)
 from swe_rollout.spec.worker_exits import WorkerExitCode
 
 if TYPE_CHECKING:
@@ -59,8 +66,8 @@ def worker(
     """Run one worker's share of a RolloutJob, as the pods of its worker Job do.
 
     Exit 0 when the whole shard is committed, 78 when the job can't be carried out, 143 when stopped
-    earlier, 75 when the cluster is unreachable (the same command may continue later), 71 when it
-    was killed too often without progress.
+    earlier, 75 when something else failed, such as the cluster or the store (the same command may
+    continue later), 71 when it was killed too often without progress.
 
     swe-rollout worker --namespace default --job nightly --index 0
     """
@@ -84,14 +91,18 @@ def worker(
 
 def _exit_code(error: SweRolloutError) -> WorkerExitCode:
     from swe_rollout.worker.cluster_worker import KilledTooOftenError
+    from swe_rollout.worker.failure_budget import BudgetSpentError
+    from swe_rollout.worker.job import DeadlineExceededError
 
     match error:
-        case UnreachableError():
-            return WorkerExitCode.UNREACHABLE
         case KilledTooOftenError():
             return WorkerExitCode.KILLED_TOO_OFTEN
-        case _:  # it concerns the job, which no other worker could carry out either
+        case UsageError() | PrerequisiteError() | BudgetSpentError() | DeadlineExceededError():
             return WorkerExitCode.JOB_FAILED
+        case EpisodeError(retryable=False):
+            return WorkerExitCode.JOB_FAILED
+        case _:
+            return WorkerExitCode.TRY_AGAIN
 
 
 async def _work(identity: WorkerIdentity, metrics: str) -> WorkerExit:

@@ -16,8 +16,8 @@ class WorkerExitCode(IntEnum):
     """Its image does not know the options that the operator passes."""
     KILLED_TOO_OFTEN = 71
     """It was killed repeatedly in its pod without progress."""
-    UNREACHABLE = 75
-    """The cluster is unreachable: the same command may continue later."""
+    TRY_AGAIN = 75
+    """Something failed that may pass, such as the cluster: the same command may continue later."""
     JOB_FAILED = 78
     """The job can't be carried out, by this worker or any other."""
     DRAINED = 143

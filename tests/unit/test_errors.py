@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 
 from swe_rollout import RolloutJob
-from swe_rollout.errors import DatasetError, Problem, SpecError, UsageError
+from swe_rollout.errors import (
+    DatasetError,
+    PrerequisiteError,
+    Problem,
+    SpecError,
+    SweRolloutError,
+    UnreachableError,
+    UsageError,
+    as_prerequisite_error,
+)
 
 
 @pytest.mark.threat(point=21)
@@ -36,3 +46,26 @@ def test_many_problems_are_cut_after_the_first_ones() -> None:
 
 def test_other_errors_stay_on_one_line() -> None:
     assert str(UsageError("no", why="because", fix="do")) == "no: because"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (ValueError("no such model"), PrerequisiteError),
+        (FileNotFoundError(2, "no such file"), PrerequisiteError),
+        (PermissionError(13, "denied"), PrerequisiteError),
+        (MemoryError(), UnreachableError),
+        (OSError(errno.EIO, "input/output error"), UnreachableError),
+        (OSError(errno.ESTALE, "stale file handle"), UnreachableError),
+        (ConnectionResetError(), UnreachableError),
+        (RuntimeError("we couldn't connect"), UnreachableError),
+    ],
+    ids=repr,
+)
+def test_what_may_pass_while_files_are_read_is_no_lack(
+    error: Exception, kind: type[SweRolloutError]
+) -> None:
+    if isinstance(error, RuntimeError):
+        error.__context__ = ConnectionRefusedError()
+    with pytest.raises(kind, match="no tokenizer"), as_prerequisite_error("no tokenizer", fix="x"):
+        raise error

@@ -17,11 +17,21 @@ from typer.testing import CliRunner, Result
 
 from swe_rollout.cli import worker
 from swe_rollout.cli.main import build_app
-from swe_rollout.errors import PrerequisiteError, Problem, SpecError, UnreachableError
+from swe_rollout.errors import (
+    ClusterError,
+    PrerequisiteError,
+    Problem,
+    SpecError,
+    StoreError,
+    UnreachableError,
+)
 from swe_rollout.observer import Observer
 from swe_rollout.spec.worker_exits import FATAL
+from swe_rollout.store.claims import ClaimLostError
 from swe_rollout.worker import cluster_worker
 from swe_rollout.worker.cluster_worker import KilledTooOftenError, WorkerExit, WorkerIdentity
+from swe_rollout.worker.failure_budget import BudgetSpentError
+from swe_rollout.worker.job import DeadlineExceededError
 from waits import PATIENCE_S
 
 WHERE = ["worker", "--namespace", "rl", "--job", "nightly"]
@@ -103,6 +113,12 @@ def test_the_pods_variable_serves_metrics_and_a_bad_one_stops_no_job(
             "not valid. rolloutjob/nightly:7: spec.samples: at least 1. correct it",
         ),
         (UnreachableError("no API server"), 75, "no API server"),
+        (StoreError("the store can't write"), 75, "the store can't write"),
+        (StoreError("access denied", retryable=False), 78, "access denied"),
+        (ClusterError("Kubernetes refused", why="500"), 75, "Kubernetes refused: 500"),
+        (ClaimLostError("taken over"), 75, "taken over"),
+        (BudgetSpentError("too many failures"), 78, "too many failures"),
+        (DeadlineExceededError("too late"), 78, "too late"),
         (
             KilledTooOftenError("killed 5 times", fix="raise the memory"),
             71,
