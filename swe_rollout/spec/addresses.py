@@ -31,8 +31,9 @@ METADATA_HOSTS: Final = (
     "instance-data.ec2.internal",
 )
 """Names of the clouds' metadata services, which give credentials to any client."""
-METADATA_IPS: Final = ("100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254")
-"""Addresses of metadata services that are not link-local."""
+METADATA_IPS: Final = ("100.100.100.200", "168.63.129.16", "192.0.0.192")
+METADATA_NETWORKS: Final = ("fd00:ec2::/32", "fd20:ce::/32", "fd00:c1::/32", "fd00:42::/32")
+"""Addresses of metadata services that are not link-local, of each version of IP."""
 CONTROL_PORTS: Final = (2379, 2380, 6443, 10248, 10249, 10250, 10255, 10256, 10257, 10259)
 """Ports of a cluster's own components: etcd, the API server, kubelets, the controllers."""
 is_worker: Final = ContextVar("is_worker", default=False)
@@ -44,8 +45,11 @@ _PLACEHOLDER: Final = re.compile(
 """Matches placeholders as shells, Kubernetes, Helm and people write them."""
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _NUMERIC: Final = re.compile(r"(0x[0-9a-f]*|[0-9]+)(\.(0x[0-9a-f]*|[0-9]+)){0,3}")
-_METADATA: Final = frozenset(map(ipaddress.ip_address, METADATA_IPS))
-_NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
+_METADATA: Final = tuple(map(ipaddress.ip_network, (*METADATA_IPS, *METADATA_NETWORKS)))
+_EMBEDDING: Final = tuple(
+    map(ipaddress.IPv6Network, ("::/96", "::ffff:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48"))
+)
+"""IPv6 networks whose addresses end with an IPv4 address that they lead to."""
 _IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
@@ -188,7 +192,7 @@ def _refused_anywhere(ip: _IpAddress) -> str:
     ip = _plain(ip)
     if ip.is_link_local:
         return "a link-local address, where clouds have their metadata service"
-    if ip in _METADATA:
+    if any(ip in network for network in _METADATA):
         return "a cloud's metadata service"
     return "a multicast or reserved address" if _goes_nowhere(ip) else ""
 
@@ -214,6 +218,8 @@ def _plain(ip: _IpAddress) -> _IpAddress:
     """Return the IPv4 address embedded in an IPv6 address, or the address itself."""
     if isinstance(ip, ipaddress.IPv4Address):
         return ip
-    if ip in _NAT64:
+    if ip.is_loopback or ip.is_unspecified:
+        return ip
+    if any(ip in network for network in _EMBEDDING):
         return ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
-    return ip.ipv4_mapped or ip.sixtofour or ip
+    return ip.sixtofour or ip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import re
 from typing import Any
@@ -20,7 +21,12 @@ from rollout_dev.codegen.crd import (
 from rollout_dev.codegen.structural import Json, Schema
 from swe_rollout.cli.install import manifests
 from swe_rollout.grading.rewards import REWARD_TERMS
-from swe_rollout.spec.addresses import CONTROL_PORTS, METADATA_HOSTS, METADATA_IPS
+from swe_rollout.spec.addresses import (
+    CONTROL_PORTS,
+    METADATA_HOSTS,
+    METADATA_IPS,
+    METADATA_NETWORKS,
+)
 from swe_rollout.spec.bounds import MAX_AMOUNTS
 from swe_rollout.spec.dataset import Dataset
 from swe_rollout.spec.fields import all_fields, fields_of
@@ -126,9 +132,11 @@ def test_rules_name_what_the_code_names() -> None:
     engines = ("sglang.url", "sglang.workers[]", "openai.url", "openai.urls[]", "anthropic.url")
     for engine in engines:
         text = by_path[f"spec.policy.{engine}"]
-        *ipv4, ipv6 = METADATA_IPS
-        assert all(re.escape(host) in text for host in (*METADATA_HOSTS, *ipv4))
-        assert (ipv6, "|fd00:0?ec2:" in text) == ("fd00:ec2::254", True)
+        assert all(re.escape(host) in text for host in (*METADATA_HOSTS, *METADATA_IPS))
+        (refused,) = re.findall(r"\\\[\((fe\[89ab\]\|.*?)\)\|\(metadata", text)
+        for network in map(ipaddress.IPv6Network, METADATA_NETWORKS):
+            for written in (str(network[254]), network[254].exploded):
+                assert re.match(refused, written), written
         assert f":({'|'.join(map(str, CONTROL_PORTS))})" in text
     template = "spec.sandbox.pod.template"
     for kind in ("requests", "limits"):
