@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from datetime import date
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, StringConstraints, WithJsonSchema, model_validator
+import yaml
+from pydantic import (
+    BeforeValidator,
+    Field,
+    StringConstraints,
+    ValidationInfo,
+    WithJsonSchema,
+    model_validator,
+)
 
-from swe_rollout.spec.addresses import HttpUrl, ModelFolder
+from swe_rollout.spec.addresses import HttpUrl, ModelFolder, local_path
 from swe_rollout.spec.bounds import Seconds, ShortText
 from swe_rollout.spec.model import Model, OneOf, Use, added_variant, variant
 
@@ -73,6 +83,11 @@ class SglangPolicy(Model):
         return self.url or self.workers[0]
 
 
+_MOST_SCRIPT_BYTES: Final = 1 << 20
+_MOST_ARGUMENT_CHARS: Final = 1 << 16
+_MOST_DEPTH: Final = 32
+
+
 class ScriptedTurn(Model):
     """One turn of a script."""
 
@@ -88,10 +103,52 @@ class ScriptedTurn(Model):
     def _does_something(self) -> Self:
         if not self.say.strip() and not self.call:
             raise ValueError("a turn needs `say`, or one `call` such as {bash: {command: ls}}")
+        if _depth(self.call) > _MOST_DEPTH:
+            raise ValueError(f"arguments of a call are nested at most {_MOST_DEPTH} deep")
+        if len(json.dumps(self.call)) > _MOST_ARGUMENT_CHARS:
+            most = _MOST_ARGUMENT_CHARS
+            raise ValueError(f"the arguments of a call have at most {most} characters")
         return self
 
 
-_Script = Annotated[tuple[ScriptedTurn, ...], Field(min_length=1, max_length=256)]
+def _depth(value: object) -> int:
+    """Return how deeply lists and mappings are nested; counting ends behind the limit."""
+    level, found = [value], 0
+    while level and found <= _MOST_DEPTH + 1:
+        inner = [each for each in level if isinstance(each, dict | list)]
+        level = [
+            part for each in inner for part in (each.values() if isinstance(each, dict) else each)
+        ]
+        found += bool(inner)
+    return found
+
+
+def read_script(value: object, info: ValidationInfo) -> object:
+    """Return the turns in a file that a job file names; anything else as it is."""
+    if isinstance(value, list):
+        return tuple(value)
+    if not isinstance(value, str):
+        return value
+    if not isinstance(info.context, Path):
+        raise ValueError("a list of turns; only a job file can name a file of them")  # noqa: TRY004 (pydantic's)
+    file = Path(local_path(value, info))
+    try:
+        if file.stat().st_size > _MOST_SCRIPT_BYTES:
+            raise ValueError(f"a file of at most {_MOST_SCRIPT_BYTES >> 10} KiB with turns")
+        found: object = yaml.safe_load(file.read_bytes())
+    except OSError as error:
+        raise ValueError(f"a file with turns; {file} can't be read: {error.strerror}") from error
+    except (yaml.YAMLError, RecursionError, UnicodeDecodeError) as error:
+        why = " ".join(str(error).split())
+        raise ValueError(f"a file with turns; {file} is no YAML: {why:.200}") from error
+    return tuple(found) if isinstance(found, list) else found
+
+
+_Script = Annotated[
+    tuple[ScriptedTurn, ...],
+    Field(min_length=1, max_length=256),
+    BeforeValidator(read_script),
+]
 
 
 class ScriptedPolicy(Model):
@@ -105,7 +162,8 @@ class ScriptedPolicy(Model):
     )
     """Sample k plays scenario k modulo their number."""
     turns: _Script | None = Field(default=None, exclude_if=lambda value: value is None)
-    """Turns of your own in place of scenarios. After the last, the policy ends without a call."""
+    """Turns of your own in place of scenarios, or in a job file the name of a YAML file with them.
+    After the last, the policy ends without a call."""
     tasks: Annotated[dict[ShortText, _Script], Field(max_length=256)] = Field(
         default_factory=dict, exclude_if=lambda value: not value
     )

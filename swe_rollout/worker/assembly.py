@@ -29,7 +29,7 @@ from swe_rollout.spec.agent import AgentSpec
 from swe_rollout.spec.grading import GradingSpec
 from swe_rollout.spec.job import RolloutJob, RolloutJobSpec
 from swe_rollout.spec.limits import Limits
-from swe_rollout.spec.policy import ReplaySpec
+from swe_rollout.spec.policy import ReplaySpec, ScriptedPolicy
 from swe_rollout.tokens.replay import ExpertShape, Recording
 from swe_rollout.types.instance import Instance
 from swe_rollout.worker.engines import EngineSetup, OpenEngine, open_engine
@@ -57,7 +57,8 @@ async def assemble(
     prompt fits into the context.
     """
     spec = job.spec
-    opened = await open_engine(EngineSetup(spec.policy, spec.agent, instances, stack, engine))
+    most = spec.limits.max_new_tokens
+    opened = await open_engine(EngineSetup(spec.policy, spec.agent, instances, stack, engine, most))
     tools = toolbox(spec.agent.tools)
     program = AGENTS.load(spec.agent.use, spec.agent.with_)
     if opened.renderer is not None:
@@ -68,6 +69,8 @@ async def assemble(
         _agent_parts(spec, opened, tools, on_note),
         engine=publishing_engine(opened.engine, publish, opened.policy_of),
     )
+    if program is loop and spec.policy.scripted is not None:
+        _note_unknown_tools(spec.policy.scripted, tools, on_note)
     # Other agent programs choose their own first messages.
     if opened.renderer is not None and (program is loop or isinstance(program, Preset)):
         await _note_long_prompts(parts, instances, on_note)
@@ -101,6 +104,19 @@ def _agent_parts(
         recording=_recording(spec.policy.sglang.record) if spec.policy.sglang else None,
         chat_format=None if opened.renderer else _chat_format(spec.agent),
     )
+
+
+def _note_unknown_tools(
+    policy: ScriptedPolicy, tools: Toolbox, on_note: Callable[[str], None]
+) -> None:
+    known = {tool.name for tool in tools.specs}
+    scripts = (policy.turns or (), *policy.tasks.values())
+    called = dict.fromkeys(name for turns in scripts for turn in turns for name in turn.call)
+    if unknown := [name for name in called if name not in known]:
+        on_note(
+            f"warning: the script calls {', '.join(unknown)}, and the agent has no such tool: it "
+            f"gets an error (it has {', '.join(sorted(known))})"
+        )
 
 
 async def _note_long_prompts(

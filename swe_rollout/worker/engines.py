@@ -25,6 +25,7 @@ from swe_rollout.engine.transformers.model import LocalModel
 from swe_rollout.errors import EngineError, InternalError, boundary
 from swe_rollout.extension import ExtensionPoint
 from swe_rollout.spec.agent import AgentSpec
+from swe_rollout.spec.limits import Limits
 from swe_rollout.spec.model import Use
 from swe_rollout.spec.policy import (
     AnthropicPolicy,
@@ -50,6 +51,8 @@ class EngineSetup:
     """Closes whatever the factory opens."""
     engine: TokenEngine | None = None
     """An engine opened by the caller, which replaces the one that the policy names."""
+    max_new_tokens: int = Limits().max_new_tokens
+    """The job's limit for one generation."""
 
     def renderer(self, tokenizer: str) -> Renderer:
         """Load the renderer for the job's tokenizer, or for `tokenizer` if the job names none."""
@@ -159,6 +162,7 @@ async def open_scripted(setup: EngineSetup, *, options: ScriptedPolicy) -> OpenE
     tokenizer = setup.policy.tokenizer or str(tokenizer_path())
     renderer = setup.renderer(tokenizer)
     engine = ScriptedEngine(options, setup.instances, tokenizer, tool_format=renderer.tool_format)
+    engine.require_playable(setup.max_new_tokens)
     return OpenEngine(
         engine,
         renderer,

@@ -24,7 +24,7 @@ from swe_rollout.episode import run_episode
 from swe_rollout.errors import UsageError, gather_all
 from swe_rollout.events import Subscriber
 from swe_rollout.grading.run import LogKeeper
-from swe_rollout.spec.job import RolloutJob
+from swe_rollout.spec.job import RolloutJob, RolloutJobSpec
 from swe_rollout.spec.limits import FailureBudget
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.store.store import Store
@@ -221,6 +221,28 @@ class StoredEpisodes:
         return await scheduler.play(first)
 
 
+def _require_scripted_tasks(
+    spec: RolloutJobSpec, instances: Sequence[Instance], on_note: Callable[[str], None]
+) -> None:
+    """Raise UsageError if a script is for a task that is not there: another would play its part."""
+    scripts = spec.policy.scripted.tasks if spec.policy.scripted is not None else {}
+    names = [each.instance_id for each in instances]
+    unknown = [name for name in scripts if name not in names]
+    if not unknown:
+        return
+    close = get_close_matches(unknown[0], names, n=1)
+    meant = f"; did you mean {close[0]}?" if close else ""
+    what = f"spec.policy.scripted.tasks has turns for {unknown[0]}, which the dataset does not have"
+    if spec.dataset.include or spec.dataset.exclude:
+        on_note(f"warning: {what}{meant}")
+        return
+    raise UsageError(
+        what,
+        why=f"it has {', '.join(names[:_MOST_NAMED])}{' …' if names[_MOST_NAMED:] else ''}{meant}",
+        fix="name a task of the dataset",
+    )
+
+
 @asynccontextmanager
 async def open_session(
     job: RolloutJob,
@@ -244,6 +266,7 @@ async def open_session(
     spec = job.spec
     await import_extensions(job)
     loaded = await load_noted(spec.tasks, base_dir=base_dir, on_note=on_note)
+    _require_scripted_tasks(spec, loaded.instances, on_note)
     conditions = Conditions(on_note)
     # The caller's own engine may serve a model, whatever the policy names.
     harmless = spec.policy.scripted is not None and engine is None

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.engine.errors import BadRequestError, ContextOverflowError
 from swe_rollout.engine.scripted.scenarios import Scenario, own_scenario, scenario
-from swe_rollout.errors import PrerequisiteError
+from swe_rollout.errors import PrerequisiteError, UsageError
 from swe_rollout.huggingface import cached_file, check_source
 from swe_rollout.spec.policy import ScriptedPolicy
 from swe_rollout.types.episode import EpisodeId
@@ -24,6 +24,8 @@ from swe_rollout.types.turn import FinishReason, Generation, WeightSpan
 WEIGHT_VERSION = "scripted"
 _OPENING = "<|im_start|>assistant\n"
 _END = "<|im_end|>"
+_NO_TASK = Instance(instance_id="", problem_statement="", image="")
+"""Turns of the user's own are the same for all tasks."""
 
 
 class ScriptedEngine(TokenEngine):
@@ -47,6 +49,9 @@ class ScriptedEngine(TokenEngine):
         if policy.turns is not None:
             self._scenarios = (own_scenario(policy.turns),)
         self._own = {task: own_scenario(turns) for task, turns in policy.tasks.items()}
+        self._scripts = {f"tasks.{task}": turns for task, turns in policy.tasks.items()}
+        if policy.turns is not None:
+            self._scripts["turns"] = policy.turns
         self._instances = {instance.instance_id: instance for instance in instances}
         self._name = str(tokenizer)
         self._tokenizer = _load(tokenizer)
@@ -56,6 +61,31 @@ class ScriptedEngine(TokenEngine):
         self._opening = self._encode(_OPENING)
         (self._end,) = self._control(_END)
         self._start = self._control("<|im_start|>")[0]
+
+    def require_playable(self, max_new_tokens: int) -> None:
+        """Raise UsageError if a turn of the user's own spells control tokens, or would be cut."""
+        ends = {
+            id_: str(token)
+            for id_, token in self._tokenizer.get_added_tokens_decoder().items()
+            if token.special
+        }
+        for name, script in self._scripts.items():
+            for number, turn in enumerate(script):
+                ids = self._encode(own_scenario([turn]).turn(0, _NO_TASK, self._tool_format))
+                place = f"spec.policy.scripted.{name}[{number}]"
+                if found := next((ends[each] for each in ids if each in ends), None):
+                    raise UsageError(
+                        f"{place} spells the control token {found}",
+                        why="a policy that writes text can't: the token would end or open a turn",
+                        fix="write something else there",
+                    )
+                if len(ids) >= max_new_tokens:
+                    raise UsageError(
+                        f"{place} would be cut",
+                        why=f"it has {len(ids) + 1} tokens, and spec.limits.maxNewTokens is "
+                        f"{max_new_tokens}",
+                        fix="raise spec.limits.maxNewTokens, or shorten the turn",
+                    )
 
     async def info(self) -> EngineInfo:
         return EngineInfo(
