@@ -32,6 +32,7 @@ from swe_rollout.types.instance import Instance
 from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.worker.backlog import Sampler, begin
 from swe_rollout.worker.job import in_time
+from swe_rollout.worker.job_lock import running_here
 from swe_rollout.worker.resume import ResumableEpisodes, open_journals
 from swe_rollout.worker.scheduler import EpisodeScheduler
 from swe_rollout.worker.service_health import LOCAL_PATIENCE_S
@@ -246,10 +247,10 @@ async def open_groups(
     """Open a job and play its groups while the block runs. For arguments see `open_session`.
 
     Stored samples are not played again, and groups that the trainer has finished are not started.
+    Raises UsageError if another process of this machine plays the job.
     """
-    spec = job.spec
-    store = Store.open(spec.store.uri)
-    async with open_session(
+    store = Store.open(job.spec.store.uri)
+    opened = open_session(
         job,
         base_dir=base_dir,
         publish=publish,
@@ -257,13 +258,14 @@ async def open_groups(
         engine=engine,
         logs=store,
         start_patience_s=LOCAL_PATIENCE_S,
-    ) as session:
+    )
+    async with running_here(job, join=False), opened as session:
         backlog = await begin(store, job, session.instances, quarantined=session.quarantined)
         for note in backlog.notes:
             on_note(note)
         await store.set_refills(job.metadata.name, options.refills)
         claims = store.claims(job.metadata.name, options.claimant)
-        rate = FailureRate(spec.failure_budget.max_masked_fraction)
+        rate = FailureRate(job.spec.failure_budget.max_masked_fraction)
         handout = Handout(job.metadata.name, claims, Watch(rate, options.staleness))
         await handout.begin(options.trained)
         session.context.publish(Planned(len(backlog.attempts), len(backlog.committed)))
@@ -276,10 +278,10 @@ async def open_groups(
             session.context,
             store,
             handout,
-            ahead=options.ahead or -(-spec.parallelism // spec.samples) + 1,
+            ahead=options.ahead or -(-job.spec.parallelism // job.spec.samples) + 1,
             refills=options.refills,
             journals=await open_journals(
-                store, job, everything, samples=spec.samples * (1 + options.refills)
+                store, job, everything, samples=job.spec.samples * (1 + options.refills)
             ),
         )
         async with live.play():
