@@ -55,6 +55,8 @@ _RESTARTS: Final[Json] = {
 }
 """Restart a killed worker within its pod. The Job would wait before creating another pod: ten
 seconds at first, doubling each time."""
+SANDBOX_KEY: Final = "SWE_ROLLOUT_SANDBOX_KEY"
+SANDBOX_KEY_SECRET: Final = "swe-rollout-sandbox-key"  # noqa: S105 (its name)
 _LIVES_FILE: Final = "/tmp/lives"  # noqa: S108 - a volume
 """Where a worker counts its lives: nothing else stops a container that keeps being killed."""
 _FAILURES_PER_INDEX: Final = 20
@@ -274,6 +276,7 @@ def _container(job: Metadata, spec: RolloutJobSpec, *, image: str) -> Json:
             # Variables, because images of earlier versions, which serve no metrics, ignore them.
             {"name": "SWE_ROLLOUT_WORKER_METRICS", "value": f":{METRICS_PORT}"},
             {"name": "SWE_ROLLOUT_WORKER_LIVES", "value": _LIVES_FILE},
+            _sandbox_key(),
         ],
         "ports": [{"name": "metrics", "containerPort": METRICS_PORT}],
         "envFrom": [{"secretRef": {"name": name}} for name in workers.secrets],
@@ -287,6 +290,12 @@ def _container(job: Metadata, spec: RolloutJobSpec, *, image: str) -> Json:
             "capabilities": {"drop": ["ALL"]},
         },
     }
+
+
+def _sandbox_key() -> Json:
+    """Take the namespace's key, by which workers attach to sandboxes that live, if it has one."""
+    source = {"name": SANDBOX_KEY_SECRET, "key": SANDBOX_KEY, "optional": True}
+    return {"name": SANDBOX_KEY, "valueFrom": {"secretKeyRef": source}}
 
 
 def _manifest(model: Model) -> JsonValue:

@@ -11,6 +11,7 @@ from controller.builders import IMAGE, UID, job
 from rollout_operator import resources
 from rollout_operator.resources import Json, JsonValue
 from swe_rollout.sandbox.pods import isolation, pod_spec
+from swe_rollout.sandbox.session import keys
 from swe_rollout.spec import status
 
 RICH: dict[str, object] = {
@@ -48,6 +49,20 @@ def manifest(spec: dict[str, object] | None = None) -> Json:
     seen = job(spec)
     assert seen.spec is not None
     return resources.worker_job(seen.metadata, seen.spec, image=IMAGE)
+
+
+def test_a_namespaces_key_reaches_workers_if_it_is_there() -> None:
+    container = inside(manifest(), "spec", "template", "spec", "containers", 0)
+    variables = inside(container, "env")
+    assert isinstance(variables, list)
+    (source,) = [each["valueFrom"] for each in variables if inside(each, "name") == keys.VARIABLE]  # type: ignore[index,call-overload]
+    assert source == {
+        "secretKeyRef": {
+            "name": "swe-rollout-sandbox-key",
+            "key": keys.VARIABLE,
+            "optional": True,
+        }
+    }
 
 
 def test_everything_of_the_workers_spec_is_in_the_worker_job() -> None:

@@ -21,8 +21,6 @@ from swe_rollout.testing.tiny import tokenizer_path
 ENGINE_PORT: Final = 30000
 STORE_PORT: Final = 9000
 STORE: Final = "s3://rollouts"
-SANDBOX_KEY: Final = "sandbox-key"
-"""The Secret with which a worker attaches to live sandboxes."""
 _RESPONSE_END: Final = "</tool_response>"
 _TEST: Final = "TestCounted"
 _LOGPROB: Final = -0.5
@@ -94,7 +92,7 @@ def document(
             "store": {"uri": STORE},
             "workers": {
                 "count": workers,
-                "secrets": ["dev-s3", SANDBOX_KEY],
+                "secrets": ["dev-s3"],
                 "resources": {**small, "memory": "1Gi"},
             },
         },
