@@ -294,7 +294,7 @@ def _container(job: Metadata, spec: RolloutJobSpec, *, image: str) -> Json:
 
 def _sandbox_key() -> Json:
     """Take the namespace's key, by which workers attach to sandboxes that live, if it has one."""
-    source = {"name": SANDBOX_KEY_SECRET, "key": SANDBOX_KEY, "optional": True}
+    source: Json = {"name": SANDBOX_KEY_SECRET, "key": SANDBOX_KEY, "optional": True}
     return {"name": SANDBOX_KEY, "valueFrom": {"secretKeyRef": source}}
 
 
