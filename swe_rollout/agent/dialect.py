@@ -67,6 +67,9 @@ class Dialect:
     result: Quoting = Quoting.RAW
     calls_in_words: str | None = None
     """The format of calls that are part of a turn's text, if the template does not write calls."""
+    names_in_metadata: bool = False
+    """Whether a call is a message of its own, with its name as metadata, and its result an
+    `observation`."""
     results_as_user: bool = False
     """Whether results go into a user message because the template has no role for them."""
     numbers_results: bool = False
@@ -87,6 +90,9 @@ def assistant_message(
         written = write_calls(dialect.calls_in_words, calls)
         content, calls = f"{content}\n{written}" if content else written, ()
     message: dict[str, object] = {"role": "assistant", "content": content}
+    if calls and dialect.names_in_metadata:
+        written = json.dumps(calls[0].arguments, ensure_ascii=False)
+        return {"role": "assistant", "metadata": name_of(calls[0]), "content": written}
     if calls:
         if not dialect.speaks_with_calls:
             message["content"] = dialect.silent_content
@@ -111,7 +117,7 @@ def result_messages(
         return [{"role": "user", "content": "\n".join(map(write, results))}]
     return [
         {
-            "role": "tool",
+            "role": "observation" if dialect.names_in_metadata else "tool",
             "tool_call_id": id_of(call, index, dialect),
             "name": name_of(call),
             "content": result,

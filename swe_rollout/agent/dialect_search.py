@@ -79,6 +79,22 @@ class DialectSearch(TurnProbe):
                 silent_content=silent,
                 arguments_as_text=as_text,
             )
+        for system, moved in self._systems() if self._writes_metadata() else ():
+            yield replace(
+                base,
+                has_system=system,
+                moves_system=moved,
+                names_in_metadata=True,
+                speaks_with_calls=False,
+                silent_content="",
+            )
+
+    def _writes_metadata(self) -> bool:
+        said: dict[str, object] = {"role": "assistant", "metadata": TOOL.name, "content": "{}"}
+        try:
+            return f"{TOOL.name}\n{{}}" in self._template.render([ASKED, said], (), prompted=False)
+        except TEMPLATE_ERRORS:
+            return False
 
     def _writes_tools(self) -> bool:
         return TOOL.name in self._prompt()

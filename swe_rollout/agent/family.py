@@ -91,7 +91,7 @@ FAMILIES: Final = (
         "glm",
         ("<|observation|>", "<|user|>", "<|assistant|>"),
         "<|observation|>",
-        (ToolFormat.GLM45, ToolFormat.GLM47),
+        (ToolFormat.GLM45, ToolFormat.GLM47, ToolFormat.GLM4),
         other_ends=("<|user|>", "<|endoftext|>"),
         end_is_header=True,
         cut_end="",

@@ -12,6 +12,8 @@ class ToolFormat(StrEnum):
     """`<tool_call>` around one JSON object (Qwen2.5, Qwen3)."""
     QWEN_XML = "qwen_xml"
     """`<tool_call>` around `<function=…>` and `<parameter=…>` (Qwen3-Coder, Qwen3.5)."""
+    GLM4 = "glm4"
+    """The name as the header of a turn, and JSON on the next line (GLM-4)."""
     GLM45 = "glm45"
     """`<tool_call>NAME` and `<arg_key>`, `<arg_value>` on lines of their own (GLM-4.5, 4.6)."""
     GLM47 = "glm47"

@@ -88,6 +88,7 @@ FAMILIES: Final = {
         _chatml("qwen3_thinking", ToolFormat.HERMES),
         _chatml("qwen3_coder", ToolFormat.QWEN_XML),
         _chatml("qwen3_5", ToolFormat.QWEN_XML),
+        _glm("glm4_0414", ToolFormat.GLM4),
         _glm("glm4_5", ToolFormat.GLM45),
         _glm("glm4_7", ToolFormat.GLM47),
         TokenizerFamily("kimi_k2", "kimi_k2", ToolFormat.KIMI_K2, special=_KIMI, eos="<|im_end|>"),

@@ -135,6 +135,11 @@ def _gemma4(calls: Sequence[ToolCall]) -> str:
     )
 
 
+def _glm4(calls: Sequence[ToolCall]) -> str:
+    written = (f"{each.name}\n{json.dumps(each.arguments, ensure_ascii=False)}" for each in calls)
+    return "<|assistant|>".join(written)
+
+
 def _functiongemma(calls: Sequence[ToolCall]) -> str:
     text = _gemma4(calls).replace("<|tool_call>", "<start_function_call>")
     return text.replace("<tool_call|>", "<end_function_call>").replace('<|"|>', "<escape>")
@@ -194,6 +199,7 @@ def _minimax_m3(calls: Sequence[ToolCall]) -> str:
 
 _WRITERS: Final[Mapping[str, Callable[[Sequence[ToolCall]], str]]] = {
     ToolFormat.GEMMA4: _gemma4,
+    ToolFormat.GLM4: _glm4,
     ToolFormat.FUNCTIONGEMMA: _functiongemma,
     ToolFormat.KIMI_K3: _kimi_k3,
     ToolFormat.MINIMAX_M3: _minimax_m3,

@@ -37,7 +37,7 @@ _FAMILIES: Final[dict[str, tuple[ToolFormat | TextFormat, ...]]] = {
     "pythonic": (ToolFormat.LFM2, ToolFormat.PYTHONIC, ToolFormat.OLMO3),
     "lines": (
         *(ToolFormat.REACT, TextFormat.THOUGHT_ACTION, TextFormat.TOOL_CALL_LINE),
-        TextFormat.ACTION_JSON,
+        *(TextFormat.ACTION_JSON, ToolFormat.GLM4),
     ),
 }
 

@@ -6,6 +6,9 @@
 
     TOOL_CALL: NAME(KEY=VALUE, …)
 
+    NAME
+    {…}
+
 A turn without a mark has no call. A value may contain anything, even lines that look like calls. So
 text after a broken or unclosed attempt is not parsed: it may be the rest of that attempt's value.
 Each format is a row at the end.
@@ -25,6 +28,7 @@ from swe_rollout.agent.parsers.base import (
     ToolCallParser,
     attempts,
     not_run,
+    text_start,
 )
 from swe_rollout.agent.parsers.json_call import call_of_arguments, call_of_object, status_of
 from swe_rollout.agent.parsers.pythonic import STRING, python_calls
@@ -50,6 +54,7 @@ _JSON_PIECE = re.compile(
 )
 _BEFORE_JSON = re.compile(r"\s*+(?:```(?:json)?\s*+)?(?=\{)")
 _BEHIND_JSON = re.compile(r"[ \t]*+(?:\n\s*+```|```)?[ \t]*+(?:\n|\Z)")
+_HEADER = re.compile(r"([A-Za-z_][\w.-]{0,63})[ \t]*+\n[ \t\n]*+")
 _READ = {CallStatus.OK, CallStatus.UNKNOWN_TOOL, CallStatus.BAD_ARGUMENTS}
 
 
@@ -228,6 +233,51 @@ def _plain(text: str, start: int) -> tuple[str, int | None]:
     return "", None
 
 
+@dataclass(frozen=True, slots=True)
+class HeaderParser(ToolCallParser):
+    """Reads turns whose header names the tool; words begin on the line after an empty header.
+
+    A turn may consist of several, each behind the token of the policy's role.
+    """
+
+    role: str
+
+    def parse(
+        self, sampled: SampledText, *, tools: Sequence[ToolSpec], reasoning: Reasoning
+    ) -> tuple[ToolCall, ...]:
+        text, start = sampled.text, text_start(sampled, reasoning)
+        start = skip_space(text, start) if start else 0
+        known = {tool.name for tool in tools}
+
+        def header(at: int) -> re.Match[str] | None:
+            found = _HEADER.match(text, at)
+            is_call = found is not None and (found[1] in known or text.startswith("{", found.end()))
+            return found if is_call else None
+
+        def begins(at: int) -> Mark | None:
+            return (
+                Mark(start, "") if at <= start and header(start) else sampled.first([self.role], at)
+            )
+
+        def read(mark: Mark) -> Found:
+            named = header(mark.end)
+            if named is None:
+                return Found((), mark.end)
+            behind = sampled.find(self.role, named.end())
+            end = len(text) if behind is None else behind
+            raw = text[named.start() : end].strip()
+            try:
+                value = read_json(text[named.end() : end]).whole
+            except ValueError as error:
+                problem = not_run(str(error))
+                return Found((ToolCall(status_of(error), raw, named[1], problem=problem),), end)
+            key = "the JSON behind a name"
+            return Found((call_of_arguments(named[1], value, key=key, tools=tools, raw=raw),), end)
+
+        return attempts(sampled, begins, read, reasoning=reasoning)
+
+
+GLM4 = HeaderParser("<|assistant|>")
 REACT = LineParser("Action:", _named_action, reads_on=True)
 THOUGHT_ACTION = LineParser("Action:", _any_action)
 TOOL_CALL_LINE = LineParser("TOOL_CALL:", _python_call)

@@ -14,7 +14,7 @@ from swe_rollout.testing.extensions.call_formats import CallFormatContract
 from swe_rollout.types.turn import CallStatus, ToolCall
 
 # A call of Llama or xLAM is the whole answer, and harmony's reasoning is a channel.
-OWN_FORMS = {ToolFormat.LLAMA3, ToolFormat.XLAM, ToolFormat.HARMONY}
+OWN_FORMS = {ToolFormat.LLAMA3, ToolFormat.XLAM, ToolFormat.HARMONY, ToolFormat.GLM4}
 
 
 def test_every_format_has_a_parser() -> None:

@@ -196,7 +196,7 @@ def test_the_tokens_of_a_probe_hold_what_its_text_holds_and_spans_say_where(
 
 # Their calls have no delimiter that could be a token.
 PLAIN = {ToolFormat.LLAMA3, ToolFormat.REACT, ToolFormat.XLAM, ToolFormat.PYTHONIC}
-PLAIN |= {ToolFormat.COMMAND_R, ToolFormat.MINICPM, ToolFormat.FUNCTIONARY}
+PLAIN |= {ToolFormat.COMMAND_R, ToolFormat.MINICPM, ToolFormat.FUNCTIONARY, ToolFormat.GLM4}
 QUOTED_ONLY = [f for f in ToolFormat if f not in PLAIN]
 
 
@@ -266,3 +266,22 @@ def test_probes_of_ids_are_read_with_their_tokenizer(tmp_path: Path) -> None:
     file.write_text(json.dumps(probes))
     for read in load_probes(file):
         assert read.passes(run_probe(read)), read.name
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('\nI look.<|assistant|>edit\n{"text": "ls"}', [CallStatus.OK]),
+        ('edit\n{"text": "a"}<|assistant|>edit\n{"text": "b"}', [CallStatus.OK] * 2),
+        ('\nedit\n{"text": "ls"}', []),
+        ("\nSee\n<|assistant|>\nmore words", []),
+        ("edit\nnot JSON", [CallStatus.INVALID_JSON]),
+        ('edit\n{"text": "a"} and more', [CallStatus.INVALID_JSON]),
+        ("Hello\nworld", []),
+        ("", []),
+    ],
+)
+def test_a_glm4_call_is_named_by_the_header_of_its_turn(text: str, found: list[CallStatus]) -> None:
+    encoding = encoding_of(ToolFormat.GLM4)
+    sampled = encoding.sampled(encoding.encode([Scaffold(text)]))
+    assert [each.status for each in parse(ToolFormat.GLM4, sampled)] == found
