@@ -47,7 +47,7 @@ class Blind:
         return {path: file.text(records) for path, file in self.files.items()}
 
     @property
-    def bases(self) -> dict[str, str]:
+    def bases(self) -> dict[str, str | None]:
         """The text of each file in the base, by path."""
         return {path: file.base for path, file in self.files.items()}
 

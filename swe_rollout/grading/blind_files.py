@@ -29,8 +29,8 @@ class TestFile:
 
     path: str
     text: str
-    base: str = ""
-    """The text in the base; empty where the base has no such file."""
+    base: str | None = None
+    """The text in the base; None where the base has no such file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Watched:
 @dataclass(frozen=True, slots=True)
 class BlindFile:
     source: Source
-    base: str
+    base: str | None
     watched: tuple[Watched, ...]
 
     def text(self, records: str) -> str:
@@ -82,7 +82,7 @@ def make_files(files: Iterable[TestFile], expected: Expected, seed: str) -> dict
                 if tests := _tests_of(function, kept):
                     watched.append(Watched(tests, {}, (failing(source, function, token),)))
                 continue
-            holes = find_holes(source, function, file.base)
+            holes = find_holes(source, function, file.base or "")
             numbered = dict(enumerate(holes, start=numbers))
             numbers += len(numbered)
             edits = changed(source, function, chance) or [failing(source, function, token)]

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Generic, Protocol, TypeVar
 
-from swe_rollout.errors import GraderError, SandboxDestroyedError
+import structlog
+
+from swe_rollout.errors import GraderError, SandboxDestroyedError, TaskError
 from swe_rollout.grading import junit
 from swe_rollout.grading.blind import Blind, Expectation, make_blind
 from swe_rollout.grading.odds import PROVEN, shown
@@ -22,6 +24,7 @@ from swe_rollout.types.instance import Instance
 from swe_rollout.types.verdict import TestStatus, VerdictStatus
 
 T = TypeVar("T")
+log = structlog.get_logger()
 BLIND_PART: Final = 9
 """The number of the sandbox of a patch's blind run; lower ones belong to the gold patch."""
 _ROUNDS: Final = 3
@@ -129,6 +132,17 @@ async def _prove_blind(
     blind = await asyncio.to_thread(
         make_blind, result.test_files, instance.expected, instance.digest
     )
+    try:
+        return await _confirm(instance, run, blind, parts)
+    except TaskError as error:
+        # The task's own tests can't be edited so: it is unproven, and can still be graded.
+        log.warning("no_blind_run", instance=instance.instance_id, why=str(error))
+        return Expectation(Blind({}))
+
+
+async def _confirm(
+    instance: Instance, run: RunTests, blind: Blind, parts: Iterator[int]
+) -> Expectation:
     telling = frozenset(blind.holes)
     for number in itertools.count(1):
         if not blind.files:

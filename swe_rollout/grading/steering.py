@@ -17,11 +17,13 @@ from typing import Final
 _STEERING: Final = (
     *("conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", ".coveragerc"),
     *("tox.ini", "tox.toml", "setup.cfg", "setup.py", "pyproject.toml", "noxfile.py"),
-    *(".env", "*.env", ".envrc", ".gitattributes", "runtests.py", "Makefile", "GNUmakefile"),
+    *(".env", ".envrc", ".gitattributes", "runtests.py", "Makefile", "GNUmakefile"),
     *("sitecustomize.*", "usercustomize.*", "*.pth", "*.egg-link", "entry_points.txt"),
 )
 _COMPILED: Final = ("*.pyc", "*.pyo", "*.so", "*.so.*", "*.pyd", "*.dylib", "*.dll", "*.egg")
-_TESTS: Final = re.compile(r"tests?(?:[_-].*)?|testing")
+_TESTS: Final = re.compile(r"tests?(?:[_-].*)?")
+_TESTING: Final = "testing"
+"""The name of a folder of tests if none below it is one; packages that help tests have it, too."""
 _MODULE: Final = re.compile(r"\.(?:py|[\w-]*\.?so|pyd)$")
 _RUNNERS: Final = frozenset(
     """pytest _pytest py pluggy iniconfig packaging exceptiongroup tomli colorama attr attrs xdist
@@ -55,6 +57,13 @@ class Shadow:
     name: str
     path: str
     """The path to remove with the module: its file, or its package."""
+    is_searched: bool
+    """Whether modules are surely imported from the folder by their bare names."""
+
+    @property
+    def module(self) -> str:
+        """The path of a plain module of this name."""
+        return f"{self.folder}/{self.name}.py".removeprefix("/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +91,10 @@ class Task:
 
     def _unneeded(self, path: str) -> Undone | None:
         name = path.rpartition("/")[2]
-        if any(fnmatchcase(name, pattern) for pattern in _STEERING) or path in self._words():
+        steers = any(fnmatchcase(name, pattern) for pattern in _STEERING)
+        # Plugins read them beside the tests or above; elsewhere they are a package's data.
+        steers = steers or (name.endswith(".env") and path.rpartition("/")[0] in self._above())
+        if steers or path in self._words():
             return Undone(path, f"edits {path}, which steers how tests run")
         if any(fnmatchcase(name, pattern) for pattern in _COMPILED):
             return Undone(path, f"edits {path}, which is compiled")
@@ -96,7 +108,9 @@ class Task:
         for path in touched:
             if path in self.gold or not (path.endswith(".py") or _MODULE.search(path)):
                 continue
-            for shadow in _shadows(path):
+            if "\t" in path:
+                continue  # No import statement can name it.
+            for shadow in self._shadows(path):
                 if not any(gold.startswith(f"{shadow.path}/") for gold in self.gold):
                     found[shadow.path] = shadow
         return tuple(found.values())
@@ -110,21 +124,29 @@ class Task:
         """Yield the widest folders of the hidden tests that contain no file of the gold patch."""
         for file in self.hidden:
             parts = file.split("/")[:-1]
+            is_named = any(_TESTS.fullmatch(part) for part in parts)
             for depth, part in enumerate(parts, start=1):
                 folder = "/".join(parts[:depth])
-                if _TESTS.fullmatch(part) and not any(
-                    gold.startswith(f"{folder}/") for gold in self.gold
-                ):
+                is_tests = _TESTS.fullmatch(part) if is_named else part == _TESTING
+                if is_tests and not any(gold.startswith(f"{folder}/") for gold in self.gold):
                     yield folder
                     break
 
+    def _above(self) -> frozenset[str]:
+        """Return the folders of the hidden tests and all above them; empty for the root."""
+        folders = (file.split("/")[:-1] for file in self.hidden)
+        return frozenset("/".join(f[:depth]) for f in folders for depth in range(len(f) + 1)) | {""}
 
-def _shadows(path: str) -> Iterator[Shadow]:
-    folder, _, name = path.rpartition("/")
-    module = name.partition(".")[0]
-    if module in ("__init__", "__main__"):
-        above, _, package = folder.rpartition("/")
-        if package:
-            yield Shadow(above, package, folder)
-    elif module:
-        yield Shadow(folder, module, path)
+    def _shadows(self, path: str) -> Iterator[Shadow]:
+        folder, _, name = path.rpartition("/")
+        module = name.partition(".")[0]
+        if module in ("__init__", "__main__"):
+            above, _, package = folder.rpartition("/")
+            if package:
+                yield Shadow(above, package, folder, self._is_searched(above))
+        elif module:
+            yield Shadow(folder, module, path, self._is_searched(folder))
+
+    def _is_searched(self, folder: str) -> bool:
+        tests = {file.rpartition("/")[0] for file in self.hidden}
+        return not folder or folder in tests or folder in self._words()

@@ -6,7 +6,7 @@ Changes that keep the tests out, or steer them, are refused or undone. Used by `
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.resources import files
@@ -73,7 +73,7 @@ class WorkingTree:
             for path in result.stdout.decode(errors="replace").split("\0")
             if path
         }
-        if odd := next((path for path in changed if _is_unsafe(path) or "\t" in path), None):
+        if odd := next((path for path in changed if _is_unsafe(path)), None):
             return AppliedPatch(f"it has a file with the name {odd!r:.200}")
         return await self._undo(changed)
 
@@ -83,10 +83,9 @@ class WorkingTree:
             frozenset((*touched_paths(self.instance.test_patch), *self.instance.test_files)),
             program(self.instance.evaluation).tests,
         )
-        undone = [
-            *task.undone(changed),
-            *await self._shadows(task.shadows(changed)),
-        ]
+        undone = list(task.undone(changed))
+        restored = {each.path for each in undone}
+        undone += await self._shadows(task.shadows(changed), restored)
         if len(undone) > steering.MOST:
             return AppliedPatch(
                 f"it changes more than {steering.MOST} files that steer how tests run"
@@ -112,10 +111,14 @@ class WorkingTree:
             findings=rules.shown(str(each) for each in undone), changed=frozenset(kept)
         )
 
-    async def _shadows(self, candidates: Iterable[steering.Shadow]) -> list[steering.Undone]:
-        """Return the modules that would be imported in place of others."""
+    async def _shadows(
+        self, candidates: Iterable[steering.Shadow], restored: Collection[str]
+    ) -> list[steering.Undone]:
+        """Return the modules that would be imported in place of others, such as restored ones."""
         listing = "".join(
-            f"{each.folder}\t{each.name}\t{int(each.name in steering.IMPORTED)}\t{each.path}\n"
+            f"{each.folder}\t{each.name}"
+            f"\t{int(each.name in steering.IMPORTED or each.module in restored)}"
+            f"\t{int(each.is_searched)}\t{each.path}\n"
             for each in candidates
         )
         if not listing:
@@ -222,9 +225,11 @@ async def read_test_files(
     chosen = [path for path in paths if path.endswith(".py")][:_MOST_FILES]
     was = await read_base(sandbox, base, chosen)
     for path in chosen:
+        if path not in was and await _is_in_base(sandbox, base, path):
+            continue
         try:
             data = await sandbox.read_file(path, max_bytes=_LARGEST_BYTES)
-            found.append(TestFile(path, data.decode(), was.get(path, "")))
+            found.append(TestFile(path, data.decode(), was.get(path)))
         except (OSError, SandboxError, UnicodeDecodeError):
             continue
     return tuple(found)
@@ -239,12 +244,18 @@ async def read_base(sandbox: Sandbox, base: str, paths: Iterable[str]) -> dict[s
         )
         whole = result.ok and result.stdout_bytes == len(result.stdout)
         with suppress(UnicodeDecodeError):
-            if (text := result.stdout.decode() if whole else "") and "\0" not in text:
+            if whole and "\0" not in (text := result.stdout.decode()):
                 found[path] = text
     return found
 
 
-def replaced_files(test_patch: str, files: Mapping[str, str], bases: Mapping[str, str]) -> str:
+async def _is_in_base(sandbox: Sandbox, base: str, path: str) -> bool:
+    return (await sandbox.exec(["git", "cat-file", "-e", f"{base}:{path}"])).ok
+
+
+def replaced_files(
+    test_patch: str, files: Mapping[str, str], bases: Mapping[str, str | None]
+) -> str:
     """Return the test patch with these texts of files, whose texts in the base are `bases`."""
     parts = []
     todo = dict(files)
@@ -253,6 +264,6 @@ def replaced_files(test_patch: str, files: Mapping[str, str], bases: Mapping[str
         if path is None:
             parts.append(part.data.decode())
         else:
-            parts.append(file_diff(path, bases.get(path) or None, todo.pop(path)))
-    parts += [file_diff(path, bases.get(path) or None, text) for path, text in todo.items()]
+            parts.append(file_diff(path, bases.get(path), todo.pop(path)))
+    parts += [file_diff(path, bases.get(path), text) for path, text in todo.items()]
     return "".join(parts)

@@ -37,7 +37,14 @@ git init --quiet --template= "$@" "$tmp/git"
 GIT_DIR=$tmp/git/.git GIT_WORK_TREE=$top
 export GIT_DIR GIT_WORK_TREE
 mkdir -p "$GIT_DIR/info" "$GIT_DIR/objects/info"
-printf '%s\n' "$objects" >"$GIT_DIR/objects/info/alternates"
+# Objects alone are borrowed: what else lies there may name other folders, or never end.
+mkdir -p "$tmp/objects"
+ln -s "$objects"/?? "$objects/pack" "$tmp/objects"
+printf '%s\n' "$tmp/objects" >"$GIT_DIR/objects/info/alternates"
+git cat-file -e "$BASE^{tree}" 2>/dev/null || {
+    echo 'the repository no longer has its base commit: .git was removed or made anew' >&2
+    exit 1
+}
 printf '%s\n' '__pycache__/' '*.py[co]' '.pytest_cache/' >"$GIT_DIR/info/exclude"
 {
     # Git decides from the content whether a file is binary, not attributes in the tree.

@@ -30,6 +30,7 @@ def undone(*touched: str, task: Task = TASK) -> list[str]:
         "x/y.pth",
         ".env",
         "pytest.env",
+        "tests/sub/local.env",
         "pkg.egg-info/entry_points.txt",
         "bin/check",
         "src/pkg/b.so",
@@ -47,7 +48,17 @@ def test_what_steers_tests_or_is_compiled_goes_back(path: str) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["src/pkg/a.py", "src/pkg/b.py", "tox.ini", "README.md", "testsuite.py", "src/pkg/tests.py"],
+    [
+        *(
+            "src/pkg/a.py",
+            "src/pkg/b.py",
+            "tox.ini",
+            "README.md",
+            "testsuite.py",
+            "src/pkg/tests.py",
+        ),
+        *("src/pkg/default.env", "lib/production.env"),
+    ],
 )
 def test_what_a_fix_may_change_stays(path: str) -> None:
     assert undone(path) == []
@@ -66,6 +77,33 @@ def test_a_folder_that_holds_the_fix_is_no_folder_of_tests() -> None:
     )
     touched = ("numpy/testing/utils.py", "numpy/testing/more.py", "numpy/testing/tests/x.py")
     assert undone(*touched, task=task) == ["numpy/testing/tests/x.py"]
+
+
+@pytest.mark.parametrize(
+    ("hidden", "touched", "found"),
+    [
+        ("lib/testing/tests/test_a.py", "lib/testing/helpers.py", []),
+        ("lib/testing/tests/test_a.py", "lib/testing/tests/util.py", ["lib/testing/tests/util.py"]),
+        ("testing/test_a.py", "testing/util.py", ["testing/util.py"]),
+        ("tests/unit/testing/test_a.py", "tests/util.py", ["tests/util.py"]),
+    ],
+)
+def test_a_package_that_helps_tests_is_no_folder_of_tests(
+    hidden: str, touched: str, found: list[str]
+) -> None:
+    assert undone(touched, task=Task(frozenset(), frozenset({hidden}), "pytest")) == found
+
+
+def test_folders_of_tests_of_the_command_and_the_root_are_searched_for_modules() -> None:
+    touched = ("json.py", "tests/sub/json.py", "bin/check/json.py", "src/json.py", "a\tb/json.py")
+    task = Task(frozenset(), TASK.hidden, "PYTHONPATH=bin/check pytest")
+    found = {each.path: each.is_searched for each in task.shadows(touched)}
+    assert found == {
+        "json.py": True,
+        "tests/sub/json.py": True,
+        "bin/check/json.py": True,
+        "src/json.py": False,
+    }
 
 
 def test_modules_that_may_stand_in_for_others_are_named_with_their_folders() -> None:

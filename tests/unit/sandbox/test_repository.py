@@ -326,8 +326,9 @@ async def test_what_the_agent_did_to_git_neither_runs_nor_hides_changes(image: I
     ("damage", "problem"),
     [
         ("rm -rf .git", "there is no .git"),
-        ("rm -rf .git/objects", "exit code"),
-        (": > .git/HEAD; find .git/objects -type f -delete", "exit code"),
+        ("rm -rf .git/objects", "no longer has its base commit"),
+        (": > .git/HEAD; find .git/objects -type f -delete", "no longer has its base commit"),
+        ("rm -rf .git; git init -q .; git add a", ".git was removed or made anew"),
     ],
 )
 async def test_a_repository_the_agent_broke_has_no_diff_and_says_why(
@@ -341,6 +342,22 @@ async def test_a_repository_the_agent_broke_has_no_diff_and_says_why(
     assert not patch.usable
     assert problem in patch.problem
     assert patch.text == ""
+
+
+async def test_objects_that_the_agent_borrows_from_elsewhere_are_not_looked_at(
+    image: Image,
+) -> None:
+    base = image.commit(a="1\n")
+    async with image.sandbox() as sandbox:
+        await repository.prepare(sandbox, image.instance(base))
+        await run(
+            sandbox,
+            "echo 2 > a; far=$(mktemp -d); mkdir $far/pack $far/info .git/objects/info || :;"
+            " mkfifo $far/pack/pack-1.idx $far/info/commit-graph .git/objects/info/commit-graph;"
+            " echo $far > .git/objects/info/alternates",
+        )
+        patch = await repository.diff(sandbox, base)
+    assert "+2\n" in patch.text
 
 
 async def test_a_damaged_head_or_index_does_not_matter(image: Image) -> None:
