@@ -120,6 +120,7 @@ class WorkingTree:
             f"\t{int(each.name in steering.IMPORTED or each.module in restored)}"
             f"\t{int(each.is_searched)}\t{each.path}\n"
             for each in candidates
+            if each.path not in restored
         )
         if not listing:
             return []

@@ -61,7 +61,7 @@ def test_a_degenerate_turn_is_read_in_linear_time(form: Format, tmp_path: Path) 
     every = list(units(form, len(pieces_of(form)) + 4 * UNITS))
     whole = write_calls(form, [CALL])
     opener, _, closer = whole.partition(CALL.name)
-    tried = [(text,) for text in (whole, opener, closer) if text]
+    tried: list[tuple[str, ...]] = [(text,) for text in (whole, opener, closer) if text]
     tried += every[:: max(1, len(every) // UNITS)]
     slow = [unit for unit in tried if not is_linear(partial(read, unit))]
 
