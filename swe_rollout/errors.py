@@ -19,7 +19,6 @@ or an error that stops the job.
 from __future__ import annotations
 
 import asyncio
-import errno
 import traceback
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -31,7 +30,6 @@ from swe_rollout.text.redaction import redact
 from swe_rollout.text.user_code import UserCode, defined_at, said, user_code, was_cancelled
 
 _PROBLEMS_SHOWN = 20
-_TRANSIENT = frozenset({errno.EIO, errno.ESTALE, errno.ENOMEM, errno.ETIMEDOUT, errno.EHOSTUNREACH})
 _Result = TypeVar("_Result")
 _Error = TypeVar("_Error", bound=BaseException)
 
@@ -304,40 +302,6 @@ def failure_of(
     )
     failure.show(found or place)
     return failure
-
-
-@contextmanager
-def as_prerequisite_error(what: str, *, fix: str) -> Iterator[None]:
-    """Turn any error of a library that reads a user's files into a PrerequisiteError.
-
-    `what` is the message. Libraries that read model files may raise anything, even Exception. What
-    may pass, such as a lost connection or a full memory, becomes an UnreachableError.
-    """
-    try:
-        yield
-    except SweRolloutError:
-        raise
-    except Exception as error:
-        text = str(error).strip().partition("\n")[0] or "no message"
-        why = text if isinstance(error, OSError | ValueError) else f"{type(error).__name__}: {text}"
-        if _may_pass(error):
-            fix = f"try again; if that is no help, {fix}"
-            raise UnreachableError(what, why=why, fix=fix) from error
-        raise PrerequisiteError(what, why=why, fix=fix) from error
-
-
-def _may_pass(error: BaseException) -> bool:
-    """Return whether a fault of memory, disk or network is behind an error."""
-    seen: list[BaseException] = []
-    cause: BaseException | None = error
-    while cause is not None and cause not in seen:
-        if isinstance(cause, MemoryError | ConnectionError | TimeoutError):
-            return True
-        if isinstance(cause, OSError) and cause.errno in _TRANSIENT:
-            return True
-        seen.append(cause)
-        cause = cause.__cause__ or cause.__context__
-    return False
 
 
 async def gather_all(work: Iterable[Coroutine[None, None, _Result]]) -> tuple[_Result, ...]:

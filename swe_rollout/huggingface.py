@@ -7,6 +7,7 @@ why a hub that responds gives no files.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import socket
@@ -17,14 +18,16 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from swe_rollout.errors import PrerequisiteError
+from swe_rollout.errors import PrerequisiteError, SweRolloutError, UnreachableError
 from swe_rollout.text.paths import expanded, why_missing
+from swe_rollout.text.user_code import chain
 
 _HUB = "https://huggingface.co"
 _PATIENCE_S = 5.0
 _REPOSITORY = re.compile(r"[A-Za-z0-9_.-]{1,96}(/[A-Za-z0-9_.-]{1,96})?")
 _TRUE = ("1", "on", "true", "yes")
 _OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+_TRANSIENT = frozenset({errno.EIO, errno.ESTALE, errno.ENOMEM, errno.ETIMEDOUT, errno.EHOSTUNREACH})
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -168,3 +171,32 @@ def _unreachable(endpoint: str) -> str:
     thread.start()
     thread.join(_PATIENCE_S)
     return problem[0]
+
+
+@contextmanager
+def as_prerequisite_error(what: str, *, fix: str) -> Iterator[None]:
+    """Turn any error of a library that reads a user's files into a PrerequisiteError.
+
+    `what` is the message. Libraries that read model files may raise anything, even Exception. What
+    may pass, such as a lost connection or a full memory, becomes an UnreachableError.
+    """
+    try:
+        yield
+    except SweRolloutError:
+        raise
+    except Exception as error:
+        text = str(error).strip().partition("\n")[0] or "no message"
+        why = text if isinstance(error, OSError | ValueError) else f"{type(error).__name__}: {text}"
+        if _may_pass(error):
+            fix = f"try again; if that is no help, {fix}"
+            raise UnreachableError(what, why=why, fix=fix) from error
+        raise PrerequisiteError(what, why=why, fix=fix) from error
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Return whether a fault of memory, disk or network is behind an error."""
+    return any(
+        isinstance(each, MemoryError | ConnectionError | TimeoutError)
+        or (isinstance(each, OSError) and each.errno in _TRANSIENT)
+        for each in chain(error)
+    )

@@ -26,7 +26,8 @@ from swe_rollout.agent.template_input import DEFAULT_DAY
 from swe_rollout.agent.template_probe import opens_reasoning, probe
 from swe_rollout.agent.tools.base import ToolSpec
 from swe_rollout.agent.turn_probe import MessageProbe
-from swe_rollout.errors import InternalError, PrerequisiteError, as_prerequisite_error
+from swe_rollout.errors import InternalError, PrerequisiteError
+from swe_rollout.huggingface import as_prerequisite_error
 from swe_rollout.spec.tool_format import ToolFormat
 from swe_rollout.types.trajectory import TokenPath
 from swe_rollout.types.turn import ToolCall

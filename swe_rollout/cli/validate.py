@@ -72,9 +72,8 @@ def validate(
 ) -> None:
     """Check that a dataset can be graded: the gold patch resolves each instance, no patch does not.
 
-    No image may hold a copy of the fix. WATCHED counts the tests to fix whose forgery is noticed,
-    ODDS are those of guessing what they expect (docs/explanation/grading.md). Needs no model.
-    Exit 1 when an instance fails the check.
+    WATCHED counts the tests to fix whose forgery is noticed, ODDS are those of guessing what they
+    expect (docs/explanation/grading.md). Needs no model. Exit 1 when an instance fails the check.
 
     swe-rollout validate release-pairs
 

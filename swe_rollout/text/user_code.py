@@ -86,8 +86,8 @@ def user_code(error: BaseException, *, is_blamed: bool = False) -> UserCode | No
     With `is_blamed`, it need not have raised it itself: it may have called what did, and may be
     an installed package.
     """
-    chain = list(_chain(error))
-    for each in chain:
+    every = list(chain(error))
+    for each in every:
         frames = list(walk_tb(each.__traceback__))
         origins = [_origin(frame) for frame, _ in frames]
         wanted = _Origin.USER
@@ -98,7 +98,7 @@ def user_code(error: BaseException, *, is_blamed: bool = False) -> UserCode | No
             continue
         theirs = [pair for pair, o in zip(frames, origins, strict=True) if o is wanted]
         lines = [_Line.of(frame, number) for frame, number in theirs[-_FRAMES:]]
-        is_outside = origins[-1] is _Origin.INSTALLED or any(isinstance(e, OSError) for e in chain)
+        is_outside = origins[-1] is _Origin.INSTALLED or any(isinstance(e, OSError) for e in every)
         trace = "\n".join([*map(str, lines), said(each)])
         return UserCode(lines[-1].where, trace, not is_outside)
     return None
@@ -106,7 +106,7 @@ def user_code(error: BaseException, *, is_blamed: bool = False) -> UserCode | No
 
 def said(error: BaseException) -> str:
     """Return the type and the message of an exception on one line; its own `str` may fail."""
-    error = next(_chain(error))
+    error = next(chain(error))
     try:
         text = one_line(str(error), limit=_MESSAGE_CHARS)
     except Exception as broken:  # noqa: BLE001 - anyone's code
@@ -139,7 +139,7 @@ def was_cancelled() -> bool:
     return task is None or task.cancelling() > 0
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
+def chain(error: BaseException) -> Iterator[BaseException]:
     """Yield an exception and its causes; before a group, the first of its exceptions."""
     left: BaseException | None = error
     for _ in range(_CHAIN):

@@ -69,11 +69,7 @@ async def assemble(
         _agent_parts(spec, opened, tools, on_note),
         engine=publishing_engine(opened.engine, publish, opened.policy_of),
     )
-    if program is loop and spec.policy.scripted is not None:
-        _note_unknown_tools(spec.policy.scripted, tools, on_note)
-    # Other agent programs choose their own first messages.
-    if opened.renderer is not None and (program is loop or isinstance(program, Preset)):
-        await _note_long_prompts(parts, instances, on_note)
+    await _note_doubts(spec.policy.scripted, program, parts, instances, on_note)
     context = JobContext(
         agent=parts,
         program=program,
@@ -104,6 +100,20 @@ def _agent_parts(
         recording=_recording(spec.policy.sglang.record) if spec.policy.sglang else None,
         chat_format=None if opened.renderer else _chat_format(spec.agent),
     )
+
+
+async def _note_doubts(
+    scripted: ScriptedPolicy | None,
+    program: Agent,
+    parts: AgentParts,
+    instances: Sequence[Instance],
+    on_note: Callable[[str], None],
+) -> None:
+    if program is loop and scripted is not None:
+        _note_unknown_tools(scripted, parts.toolbox, on_note)
+    # Other agent programs choose their own first messages.
+    if parts.renderer is not None and (program is loop or isinstance(program, Preset)):
+        await _note_long_prompts(parts, instances, on_note)
 
 
 def _note_unknown_tools(

@@ -246,8 +246,7 @@ async def open_groups(
 ) -> AsyncIterator[LiveGroups]:
     """Open a job and play its groups while the block runs. For arguments see `open_session`.
 
-    Stored samples are not played again, and groups that the trainer has finished are not started.
-    Raises UsageError if another process of this machine plays the job.
+    Stored samples are not played again. Raises UsageError if another process here plays the job.
     """
     store = Store.open(job.spec.store.uri)
     opened = open_session(
@@ -265,13 +264,13 @@ async def open_groups(
             on_note(note)
         await store.set_refills(job.metadata.name, options.refills)
         claims = store.claims(job.metadata.name, options.claimant)
-        rate = FailureRate(job.spec.failure_budget.max_masked_fraction)
-        handout = Handout(job.metadata.name, claims, Watch(rate, options.staleness))
+        watch = Watch(FailureRate(job.spec.failure_budget.max_masked_fraction), options.staleness)
+        handout = Handout(job.metadata.name, claims, watch)
         await handout.begin(options.trained)
         session.context.publish(Planned(len(backlog.attempts), len(backlog.committed)))
         committed = frozenset(await store.committed(job.metadata.name))
         await session.context.sandboxes.delete_orphans(committed)
-        everything = replace(backlog, committed=committed)  # replacements of samples, too
+        samples = job.spec.samples * (1 + options.refills)
         live = LiveGroups(
             job,
             backlog.attempts.tasks,
@@ -281,7 +280,7 @@ async def open_groups(
             ahead=options.ahead or -(-job.spec.parallelism // job.spec.samples) + 1,
             refills=options.refills,
             journals=await open_journals(
-                store, job, everything, samples=job.spec.samples * (1 + options.refills)
+                store, job, replace(backlog, committed=committed), samples=samples
             ),
         )
         async with live.play():

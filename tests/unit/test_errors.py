@@ -16,8 +16,8 @@ from swe_rollout.errors import (
     SweRolloutError,
     UnreachableError,
     UsageError,
-    as_prerequisite_error,
 )
+from swe_rollout.huggingface import as_prerequisite_error
 
 
 @pytest.mark.threat(point=21)
@@ -67,5 +67,8 @@ def test_what_may_pass_while_files_are_read_is_no_lack(
 ) -> None:
     if isinstance(error, RuntimeError):
         error.__context__ = ConnectionRefusedError()
-    with pytest.raises(kind, match="no tokenizer"), as_prerequisite_error("no tokenizer", fix="x"):
+    with (
+        pytest.raises(kind, match="no tokenizer"),
+        as_prerequisite_error("no tokenizer", fix="x"),
+    ):
         raise error

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
-from swe_rollout.errors import PrerequisiteError, as_prerequisite_error
-from swe_rollout.huggingface import check_source, hub_refusals
+from swe_rollout.errors import PrerequisiteError
+from swe_rollout.huggingface import as_prerequisite_error, check_source, hub_refusals
 from swe_rollout.spec.policy import TransformersPolicy
 
 if TYPE_CHECKING:
