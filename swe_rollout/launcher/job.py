@@ -201,7 +201,8 @@ class RolloutJob(models.RolloutJob):
         """Open the job to play single episodes, whose records are returned but not stored.
 
         With `stored` they are committed as by `run`: an episode that is in the store is not played
-        again, and one that a killed process was playing goes on at its last turn.
+        again, and one that a killed process was playing goes on at its last turn. Raises
+        UsageError then if another process of this machine plays the job.
 
         `engine`, such as a trainer's own, replaces the one that `spec.policy` names; it is not
         closed at the end. Samples are numbered from `first_sample`: sessions that are open at the
@@ -216,17 +217,18 @@ class RolloutJob(models.RolloutJob):
 
         await self._put()
         store = Store.open(self.spec.store.uri) if stored else None
-        async with open_session(
-            self,
-            base_dir=self._base_dir,
-            publish=Events(progress or log_progress, observer),
-            on_note=_note,
-            engine=engine,
-            first_sample=first_sample,
-            logs=store,
-        ) as session:
-            if store is not None:
-                await session.commit_to(store)
+        async with (
+            open_session(
+                self,
+                base_dir=self._base_dir,
+                publish=Events(progress or log_progress, observer),
+                on_note=_note,
+                engine=engine,
+                first_sample=first_sample,
+                logs=store,
+            ) as session,
+            session.committing_to(store),
+        ):
             yield session
 
     def stream(

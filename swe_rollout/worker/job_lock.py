@@ -86,7 +86,7 @@ def _held(job: RolloutJob) -> UsageError:
         f"{name} is being run on this machine already",
         why=holder or "by another process",
         fix=f"wait for its end (`swe-rollout status {uri}/{name}` shows it), stop it with ^C, or "
-        "take part in it with --join (join=True in Python)",
+        "take part in it with --join (`job.run(join=True)`)",
     )
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import posixpath
+import shutil
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -98,6 +100,12 @@ class Isolated:
 
 
 log = structlog.get_logger()
+_DISK_TAKES_NOTHING = {
+    errno.ENOSPC: "free space on its disk",
+    errno.EDQUOT: "free space, or raise the quota of this user",
+    errno.EROFS: "mount it for writing",
+}
+"""What helps against errors that every sandbox on the disk gets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +151,14 @@ class LocalProvider:
             log.warning("sandboxes_not_isolated", why=refusal or "isolation: none")
 
     async def start(self, request: SandboxRequest) -> Session:
+        try:
+            return await self._start(request)
+        except OSError as error:
+            if error.errno not in _DISK_TAKES_NOTHING:
+                raise
+            raise _takes_nothing(error) from error
+
+    async def _start(self, request: SandboxRequest) -> Session:
         ground = await self._opened()
         image, source = self._image(request, ground)
         prepared = await ground.kind.prepare(
@@ -228,6 +244,22 @@ class LocalProvider:
     async def _clean_up(self, clean_up: Callable[[], Awaitable[None]]) -> None:
         self._channels = {channel for channel in self._channels if not channel.ended}
         await clean_up()
+
+
+def _takes_nothing(error: OSError) -> SandboxError:
+    """Build the error for a cache in which no sandbox has room. Its disk may be freed meanwhile."""
+    folder = cache_dir()
+    try:
+        disk = shutil.disk_usage(folder)
+        room = f", {disk.free >> 20} of {disk.total >> 20} MiB are free"
+    except OSError:
+        room = ""
+    return SandboxError(
+        f"{folder}, where local sandboxes are kept, takes no files",
+        why=f"{error.strerror}{room}",
+        fix=f"{_DISK_TAKES_NOTHING[error.errno or 0]}, or set XDG_CACHE_HOME to a folder of "
+        "another disk",
+    )
 
 
 def _isolation_warning(why: str) -> str:
