@@ -217,18 +217,16 @@ class RolloutJob(models.RolloutJob):
 
         await self._put()
         store = Store.open(self.spec.store.uri) if stored else None
-        async with (
-            open_session(
-                self,
-                base_dir=self._base_dir,
-                publish=Events(progress or log_progress, observer),
-                on_note=_note,
-                engine=engine,
-                first_sample=first_sample,
-                logs=store,
-            ) as session,
-            session.committing_to(store),
-        ):
+        opened = open_session(
+            self,
+            base_dir=self._base_dir,
+            publish=Events(progress or log_progress, observer),
+            on_note=_note,
+            engine=engine,
+            first_sample=first_sample,
+            logs=store,
+        )
+        async with opened as session, session.committing_to(store):
             yield session
 
     def stream(
