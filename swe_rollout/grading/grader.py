@@ -105,8 +105,7 @@ class Grader:
     ) -> Verdict:
         """Grade `patch`. Raises SandboxError, GraderError or TaskError when there is no verdict.
 
-        The first patch that resolves an instance costs three or more runs of its gold patch, and
-        every patch that resolves it costs a further run.
+        The first patch that resolves an instance costs runs of its gold patch, each a further run.
         """
         if not patch.usable:
             return _verdict(without_tests(instance, VerdictStatus.PATCH_FAILED, patch.problem))
@@ -210,10 +209,11 @@ class Grader:
         )
         found = list(suspicions(result, proof))
         if not found and proof.blind.blind.files:
-            # One reason is enough, and a run costs time.
             seen = await place.run(patch, part=BLIND_PART, blind=proof.blind.blind)
-            if seen.status is VerdictStatus.TESTS_TIMED_OUT:
-                return replace(verdict, status=seen.status, log_tail=seen.log_tail)
+            if seen.broke_off:
+                await self._require_within(place, seen.broke_off)
+            if seen.broke_off or seen.status is VerdictStatus.TESTS_TIMED_OUT:
+                return replace(_verdict(result), status=seen.status, log_tail=seen.log_tail)
             found += proof.blind.problems(seen.blind, place.instance.expected)
             if not found:
                 proof.blind.require_plain(seen.blind)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -148,3 +149,9 @@ def test_the_template_is_told_the_date_of_the_job(cli: Cli, tmp_path: Path) -> N
 
     assert "too early" in cli("check-template", folder, "--quick", code=1).err
     cli("check-template", folder, "--quick", "--template-date", "2031-05-17")
+
+
+def test_glm4_s_calls_are_read_from_the_headers_of_turns(cli: Cli, tmp_path: Path) -> None:
+    said = cli("check-template", str(families.write("glm4_0414", tmp_path)))
+    assert re.search(r"^teaches +glm4 *$", said.out, re.MULTILINE)
+    assert "every token is kept exact" in said.out + said.err
