@@ -92,11 +92,12 @@ class Blind:
             }
         )
 
-    def watches(self, test: str) -> bool:
-        """Return whether a test has a hole."""
-        return function_of(test) in {
+    @property
+    def blinded(self) -> frozenset[str]:
+        """The ids, without parameters, of tests that have a hole."""
+        return frozenset(
             function_of(name) for each in self._watched if each.holes for name in each.tests
-        }
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,12 +160,13 @@ class Expectation:
     ) -> Expectation:
         """Read a run of the gold patch; everybody knows the text of the issue."""
         statuses = gold.statuses
-        passing = {t for t, s in statuses.items() if s in _PASSED and blind.watches(t)}
+        blinded = blind.blinded
+        passing = {t for t, s in statuses.items() if s in _PASSED and function_of(t) in blinded}
         wanted = dict.fromkeys((*expected.fail_to_pass, *expected.pass_to_pass))
         failing = {
             test: statuses[test]
             for test in wanted
-            if statuses.get(test) in _FAILED and not blind.watches(test)
+            if statuses.get(test) in _FAILED and function_of(test) not in blinded
         }
         values = [hole.value for number, hole in blind.holes.items() if number in telling]
         visible = "\n".join([issue, *blind.texts("").values()])
@@ -172,10 +174,11 @@ class Expectation:
 
     def watched(self, expected: Expected) -> frozenset[str]:
         """Return the tests to fix that this run can tell from forgeries."""
+        blinded = self.blind.blinded
         return frozenset(
             test
             for test in expected.fail_to_pass
-            if test in self.failing or self.blind.watches(test)
+            if test in self.failing or function_of(test) in blinded
         )
 
     def problems(self, seen: BlindRun, expected: Expected) -> tuple[str, ...]:
