@@ -201,8 +201,7 @@ class RolloutJob(models.RolloutJob):
         """Open the job to play single episodes, whose records are returned but not stored.
 
         With `stored` they are committed as by `run`: an episode that is in the store is not played
-        again, and one that a killed process was playing goes on at its last turn. Raises
-        UsageError then if another process of this machine plays the job.
+        again, and one that a killed process was playing goes on at its last turn.
 
         `engine`, such as a trainer's own, replaces the one that `spec.policy` names; it is not
         closed at the end. Samples are numbered from `first_sample`: sessions that are open at the
@@ -217,7 +216,7 @@ class RolloutJob(models.RolloutJob):
 
         await self._put()
         store = Store.open(self.spec.store.uri) if stored else None
-        opened = open_session(
+        async with open_session(
             self,
             base_dir=self._base_dir,
             publish=Events(progress or log_progress, observer),
@@ -225,8 +224,9 @@ class RolloutJob(models.RolloutJob):
             engine=engine,
             first_sample=first_sample,
             logs=store,
-        )
-        async with opened as session, session.committing_to(store):
+        ) as session:
+            if store is not None:
+                await session.commit_to(store)
             yield session
 
     def stream(

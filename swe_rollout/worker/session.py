@@ -37,7 +37,6 @@ from swe_rollout.worker.assembly import assemble
 from swe_rollout.worker.attempts import play_attempts
 from swe_rollout.worker.backlog import Sampler, begin
 from swe_rollout.worker.extensions import import_extensions
-from swe_rollout.worker.job_lock import running_here
 from swe_rollout.worker.resume import ResumableEpisodes, open_journals
 from swe_rollout.worker.sandboxes import SandboxSetup, open_sandboxes
 from swe_rollout.worker.scheduler import EpisodeScheduler
@@ -89,20 +88,12 @@ class Session:
         """The renderer for the engine's model. Raises InternalError like `engine`."""
         return self.context.agent.tokens.renderer
 
-    @asynccontextmanager
-    async def committing_to(self, store: Store | None) -> AsyncIterator[None]:
-        """Commit each record in the block, as `run` does, and take up what the store has.
+    async def commit_to(self, store: Store) -> None:
+        """Commit each record from now on, as `run` does, and take up what the store has.
 
-        Without a store, nothing is committed. Raises UsageError if the store has another job of
-        that name or another process of this machine plays it, UnreachableError if the store is
-        down.
+        Raises UsageError if the store has another job of that name, UnreachableError if it is down.
         """
-        if store is None:
-            yield
-            return
-        async with running_here(self.job, join=False):
-            self._stored = await StoredEpisodes.open(store, self)
-            yield
+        self._stored = await StoredEpisodes.open(store, self)
 
     def new_samples(self, instance_id: str, count: int = 1) -> int:
         """Reserve `count` unused sample numbers; return the first."""

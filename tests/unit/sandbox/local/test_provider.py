@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import secrets
 import shutil
 import subprocess
@@ -20,7 +22,7 @@ from swe_rollout.errors import PrerequisiteError, SandboxError
 from swe_rollout.sandbox.base import Role, Sandbox, SandboxProvider, SandboxRequest
 from swe_rollout.sandbox.local import bubblewrap, namespace
 from swe_rollout.sandbox.local.cgroups import find_parents
-from swe_rollout.sandbox.local.folder import own_name
+from swe_rollout.sandbox.local.folder import ProviderFolder, own_name
 from swe_rollout.sandbox.local.images import LocalImage, Mount, cache_dir, image_folder, save_image
 from swe_rollout.sandbox.local.provider import LocalProvider
 from swe_rollout.spec.sandbox import LocalSandbox
@@ -247,6 +249,21 @@ async def test_a_missing_image_is_no_infrastructure_failure(tmp_path: Path) -> N
         await provider.start(_request())
     assert not caught.value.retryable
     assert caught.value.fix
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
+async def test_a_disk_that_takes_no_sandbox_is_named_with_its_folder(
+    plain: LocalProvider, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def full(_folder: ProviderFolder, _root: Path) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(ProviderFolder, "__init__", full)
+    with pytest.raises(SandboxError, match="takes no files") as caught:
+        await plain.start(_request())
+    assert str(cache_dir()) in str(caught.value)
+    assert os.strerror(number) in caught.value.why
+    assert "XDG_CACHE_HOME" in caught.value.fix
 
 
 async def test_a_missing_workdir_is_an_error_of_the_start(provider: LocalProvider) -> None:
