@@ -154,7 +154,7 @@ def test_a_wrong_patch_fails_and_the_reason_is_shown(unchanged: Path) -> None:
     command = COMMANDS[1].replace("fix.diff", "wrong.diff")
     done = run(unchanged, command)
     assert done.returncode == 1
-    assert "demo__calculator-1  resolved  unresolved  1/1      unresolved" in done.stdout
+    assert "demo__calculator-1  resolved  unresolved  1/1      1 in 2  unresolved" in done.stdout
     assert "tests/test_add.py::test_sum FAILED" in done.stderr
     assert "assert 2 == 3" in done.stderr
 

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -138,8 +139,15 @@ def test_folders_of_other_users_are_left_alone(
 
 
 @pytest.mark.skipif(not cgroups.find_parents(), reason="needs the right to make control groups")
-def test_groups_that_are_empty_go_and_those_in_use_stay() -> None:
-    parent = cgroups.find_parents()[0].path
+def test_groups_that_are_empty_go_and_those_in_use_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A parent of its own: every other run on this machine looks for leftovers in the common ones.
+    common = cgroups.find_parents()[0]
+    parent = common.path / f"test-{tmp_path.parent.name}-{os.getpid()}"
+    parent.mkdir()
+    own = replace(common, path=parent)
+    monkeypatch.setattr(cgroups, "find_parents", lambda: (own,))
     empty, used = (parent / f"swe-rollout-1-1-{name}" for name in ("00000001", "00000002"))
     with subprocess.Popen(["sleep", "60"]) as inside:
         try:
@@ -159,6 +167,7 @@ def test_groups_that_are_empty_go_and_those_in_use_stay() -> None:
             for group in (empty, used):
                 if group.exists():
                     group.rmdir()
+            parent.rmdir()
 
 
 def _groups() -> tuple[leftovers.Leftover, ...]:
