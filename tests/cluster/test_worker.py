@@ -164,7 +164,7 @@ def test_two_workers_share_a_job_and_publish_their_progress(site: Site, tmp_path
         counts = [pair.progress(index)["episodes"] for index in (0, 1)]
         zeros = {"running": 0, "grading": 0, "tampered": 0, "unproven": 0, "masked": 0}
         assert counts == [
-            # What python-dotenv's tests expect is short enough to be guessed.
+            # What tomlkit's tests expect can be guessed: 1 in 526.
             {**zeros, "total": 6, "committed": 6, "resolved": 2, "unresolved": 4, "unproven": 1},
             {"total": 3, "committed": 3, "resolved": 1, "unresolved": 2, **zeros},
         ]
