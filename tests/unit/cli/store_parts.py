@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from swe_rollout.datasets.swebench_row import to_row
+from swe_rollout.store.plans import Owner
 from swe_rollout.store.store import Store
 from swe_rollout.types.trajectory import Trajectory
 from unit.export.export_parts import trajectory
@@ -19,7 +20,9 @@ EPISODES = tuple(
 )
 
 
-def stored(folder: Path, episodes: Sequence[Trajectory] = EPISODES) -> str:
+def stored(
+    folder: Path, episodes: Sequence[Trajectory] = EPISODES, *, owner: Owner | None = None
+) -> str:
     """Write a job with a file of its tasks; return its address."""
     rows = folder / "rows.jsonl"
     rows.write_text(json.dumps(to_row(TASK)) + "\n")
@@ -27,7 +30,7 @@ def stored(folder: Path, episodes: Sequence[Trajectory] = EPISODES) -> str:
 
     async def write() -> None:
         store = Store.open(f"file://{folder}/runs")
-        await store.begin(planned, {"a": TASK.digest})
+        await store.begin(planned, {"a": TASK.digest}, owner=owner)
         for each in episodes:
             assert await store.commit(each)
 

@@ -45,11 +45,10 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def owned(folder: Path, *, namespace: str = "ns", episodes: int = 1) -> Store:
     """The store of the job, whose workers are of that namespace."""
-    address = await asyncio.to_thread(stored, folder, EPISODES[:episodes])
-    owner = {"namespace": namespace, "cluster": "as seen from inside"}
-    await asyncio.to_thread(Path(address, "owner.json").write_text, json.dumps(owner))
+    owner = Owner(namespace, "as seen from inside")
+    await asyncio.to_thread(stored, folder, EPISODES[:episodes], owner=owner)
     store = Store.open(f"file://{folder}/runs")
-    assert await store.owner("demo") == Owner(**owner)
+    assert await store.owner("demo") == owner
     return store
 
 
